@@ -1,0 +1,128 @@
+"""The framework app: each handler decodes one kind of message and hands on an event."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from controller import openflow
+from controller.events import (
+    BundleDone,
+    Event,
+    PortChanged,
+    PortRemoved,
+    SwitchConnected,
+    SwitchGone,
+)
+from controller.framework import (
+    DEAD_DISPATCHER,
+    MAIN_DISPATCHER,
+    App,
+    ofp_event,
+    ofproto,
+    set_ev_cls,
+)
+
+LOG = logging.getLogger(__name__)
+
+Handler = Callable[["TeamingApp", Any], None]
+
+
+def guarded(handler: Handler) -> Handler:
+    """An exception would silently end the framework's thread: report it as a crash instead."""
+
+    @functools.wraps(handler)
+    def guard(app: TeamingApp, event: Any) -> None:
+        try:
+            handler(app, event)
+        except Exception as error:
+            LOG.exception("%s failed", handler.__name__)
+            app.crash(error)
+
+    return guard
+
+
+class TeamingApp(App):
+    """Turns OpenFlow messages into events.
+
+    `submit` takes events to the engine's thread, `lines` knows the live connection of each
+    bridge, `crash` ends the service.
+    """
+
+    OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
+
+    def __init__(
+        self,
+        *args: Any,
+        submit: Callable[[Event], None],
+        connections: dict[str, Any],
+        crash: Callable[[Exception], None],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.submit = submit
+        self.connections = connections
+        self.crash = crash
+        self._replies: dict[str, openflow.Replies] = {}
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    @guarded
+    def state_changed(self, event: Any) -> None:
+        datapath = event.datapath
+        bridge = datapath.address
+        if event.state == DEAD_DISPATCHER:
+            if self.connections.get(bridge) is datapath:
+                del self.connections[bridge]
+                self.submit(SwitchGone(bridge))
+            return
+        self.connections[bridge] = datapath
+        self._replies[bridge] = openflow.Replies()
+        for message in openflow.set_async(datapath):
+            datapath.send_msg(message)
+        ports = map(openflow.port_state, datapath.ports.values())
+        self.submit(SwitchConnected(bridge, tuple(ports)))
+
+    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
+    @guarded
+    def port_status(self, event: Any) -> None:
+        bridge, port = event.msg.datapath.address, openflow.port_state(event.msg.desc)
+        if event.msg.reason == ofproto.OFPPR_DELETE:
+            self.submit(PortRemoved(bridge, port.ofport))
+        else:
+            self.submit(PortChanged(bridge, port))
+
+    @set_ev_cls(ofp_event.EventOFPPortStatsReply, MAIN_DISPATCHER)
+    @guarded
+    def port_stats(self, event: Any) -> None:
+        self._answered(event.msg)
+
+    @set_ev_cls(ofp_event.EventOFPFlowStatsReply, MAIN_DISPATCHER)
+    @guarded
+    def flow_stats(self, event: Any) -> None:
+        self._answered(event.msg)
+
+    @set_ev_cls(ofp_event.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
+    @guarded
+    def group_descriptions(self, event: Any) -> None:
+        self._answered(event.msg)
+
+    @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
+    @guarded
+    def bundle_control(self, event: Any) -> None:
+        if (number := openflow.bundle_outcome(event.msg)) is not None:
+            self.submit(BundleDone(event.msg.datapath.address, number))
+
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
+    @guarded
+    def error(self, event: Any) -> None:
+        bridge, text = event.msg.datapath.address, openflow.error_text(event.msg)
+        LOG.warning("%s: the switch reports an error: %s", bridge, text)
+        if (number := openflow.failed_bundle(event.msg)) is not None:
+            self.submit(BundleDone(bridge, number, text))
+
+    def _answered(self, message: Any) -> None:
+        replies = self._replies[message.datapath.address]
+        if (answer := replies.event(message.datapath.address, message)) is not None:
+            self.submit(answer)

@@ -1,0 +1,334 @@
+"""From database records to a bridge's configuration; bad values keep the last good one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
+from policies.model import OfPort, Role
+from policies.presets import DEFAULT_PRESET, PRESETS
+
+TEAMINGS = ("switch-independent", "static", "lacp")
+MODES = ("enforce", "observe")
+VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
+OFPORT_MAX = 0xFF00
+OFPORT_LOCAL = 0xFFFE
+
+
+@dataclass(frozen=True, slots=True)
+class BadValue:
+    """A value that was not taken: where it stands, what it is, what was expected."""
+
+    record: str
+    key: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.record} {self.key}: {self.found} -> {self.expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkConfig:
+    """A member of the team. `capacity_bps` is None where only the switch knows the speed."""
+
+    name: str
+    ofport: OfPort
+    capacity_bps: float | None
+    link_speed_bps: float | None
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class VmPortConfig:
+    """A port that is not an uplink, LOCAL included. `access_vlan` None: it carries any VLAN."""
+
+    name: str
+    ofport: OfPort
+    vm: str
+    access_vlan: int | None = None
+    attached_mac: str | None = None
+    pin: str | None = None
+    excluded: bool = False
+    binding: str | None = None
+    # Whether rules for it can be kept on the Bridge, where a VM's power cycle spares them.
+    vm_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeConfig:
+    """Everything an attached bridge's records say; times in seconds, shares as ratios."""
+
+    name: str
+    policy: str = DEFAULT_PRESET
+    teaming: str = "switch-independent"
+    mode: str = "enforce"
+    threshold_ratio: float = 0.75
+    window_s: float = 30.0
+    poll_interval_s: float = 1.0
+    failback_delay_s: float = 45.0
+    on_bond: bool = False
+    uplinks: tuple[UplinkConfig, ...] = ()
+    vm_ports: tuple[VmPortConfig, ...] = ()
+    errors: tuple[BadValue, ...] = ()
+    settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key's meaning: how it is read, what is expected, what holds without it."""
+
+    parse: Callable[[str], Any]
+    expected: str
+    default: Any = None
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return parse
+
+
+def _number(lowest: float, highest: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not lowest <= value <= highest:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if len(names) < 2 or not all(names) or len(set(names)) != len(names):
+        raise ValueError(text)
+    return names
+
+
+def _flag(text: str) -> bool:
+    return _choice("true", "false")(text) == "true"
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return "one of " + ", ".join(words)
+
+
+# The longest window and delay a timer is sensibly given: a day.
+DAY_S = 86400.0
+
+BRIDGE_KEYS = {
+    "policy": Key(_choice(*PRESETS), _one_of(tuple(PRESETS)), DEFAULT_PRESET),
+    "uplinks": Key(_names, "two or more interface names, comma-separated"),
+    "teaming": Key(_choice(*TEAMINGS), _one_of(TEAMINGS)),
+    "mode": Key(_choice(*MODES), _one_of(MODES), "enforce"),
+    "threshold": Key(_number(10, 100), "a percentage from 10 to 100", 75.0),
+    "window-s": Key(_number(1, DAY_S), "seconds from 1 to 86400", 30.0),
+    "poll-interval-ms": Key(_number(100, 60000), "milliseconds from 100 to 60000", 1000.0),
+    "failback-delay-s": Key(_number(0, DAY_S), "seconds from 0 to 86400", 45.0),
+}
+UPLINK_KEYS = {
+    "capacity-mbps": Key(_number(0.001, 10_000_000), "Mbit/s from 0.001 to 10000000"),
+    "role": Key(_choice(*Role), _one_of(tuple(Role)), Role.ACTIVE.value),
+}
+# What a rule for a VM may say, on its Interface or as vm-ID-KEY on the Bridge.
+VM_RULE_KEYS = {
+    "pin": Key(str, "the name of an uplink"),
+    "exclude": Key(_flag, "true or false", False),
+}
+VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, "written by the service")}
+
+
+def parse_value(keys: Mapping[str, Key], key: str, text: str) -> Any:
+    """The value of one key.
+
+    Raises:
+        KeyError: there is no such key.
+        ValueError: the text is not a value of it.
+    """
+    value = keys[key].parse(text)
+    if isinstance(value, float) and value != value:
+        raise ValueError(text)
+    return value
+
+
+def vm_identity(external_ids: Mapping[str, str]) -> str | None:
+    """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
+    return next((external_ids[key] for key in VM_ID_KEYS if external_ids.get(key)), None)
+
+
+def bond_of(row: BridgeRow) -> PortRow | None:
+    """The bridge's bond, if it has exactly one."""
+    bonds = [port for port in row.ports if len(port.interfaces) > 1]
+    return bonds[0] if len(bonds) == 1 else None
+
+
+def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfig:
+    """The configuration of an attached bridge.
+
+    `last` is the configuration in force: where a value is bad, its value stays, and the
+    default holds where there is none. Every such value is named in `errors`.
+    """
+    return _Reader(row, last).read()
+
+
+class _Reader:
+    """Reads one bridge, collecting bad values and the good ones that replace them later."""
+
+    def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
+        self.row = row
+        self.last_settings = last.settings if last else {}
+        self.errors: list[BadValue] = []
+        self.settings: dict[tuple[str, str], Any] = {}
+
+    def read(self) -> BridgeConfig:
+        ids, name = self.row.external_ids, self.row.name
+        bridge = self._section(f"Bridge {name}", ids, BRIDGE_KEYS, also=self._is_vm_rule)
+        members = self._members(bridge["uplinks"])
+        uplinks = tuple(self._uplink(port, interface) for port, interface in members)
+        uplink_names = {uplink.name for uplink in uplinks}
+        bond = bond_of(self.row)
+        on_bond = bond is not None and uplink_names <= {i.name for i in bond.interfaces}
+        negotiates = on_bond and bond is not None and bond.lacp in ("active", "passive")
+        vm_ports = tuple(
+            self._vm_port(port, interface, uplink_names)
+            for port, interface in self._interfaces()
+            if interface.name not in uplink_names and _has_ofport(interface)
+        )
+        return BridgeConfig(
+            name=name,
+            policy=bridge["policy"],
+            teaming=bridge["teaming"] or ("lacp" if negotiates else "switch-independent"),
+            mode=bridge["mode"],
+            threshold_ratio=bridge["threshold"] / 100,
+            window_s=bridge["window-s"],
+            poll_interval_s=bridge["poll-interval-ms"] / 1000,
+            failback_delay_s=bridge["failback-delay-s"],
+            on_bond=on_bond,
+            uplinks=uplinks,
+            vm_ports=vm_ports,
+            errors=tuple(self.errors),
+            settings=self.settings,
+        )
+
+    def _interfaces(self) -> Iterator[tuple[PortRow, InterfaceRow]]:
+        for port in self.row.ports:
+            for interface in port.interfaces:
+                yield port, interface
+
+    def _members(self, named: tuple[str, ...] | None) -> list[tuple[PortRow, InterfaceRow]]:
+        """The uplinks' records, in failover order; those not on the bridge are reported."""
+        record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
+        bond = bond_of(self.row)
+        if named is None and bond is None:
+            expected = "two or more interface names, as the bridge has no single bond"
+            self.errors.append(BadValue(record, key, "nothing", expected))
+            return []
+        present = {interface.name: (port, interface) for port, interface in self._interfaces()}
+        if named is None and bond is not None:
+            named = tuple(interface.name for interface in bond.interfaces)
+        members = []
+        for name in named or ():
+            if name not in present:
+                self.errors.append(BadValue(record, key, name, f"an interface of {self.row.name}"))
+            elif _has_ofport(present[name][1]):
+                members.append(present[name])
+        return members
+
+    def _uplink(self, port: PortRow, interface: InterfaceRow) -> UplinkConfig:
+        values = self._section(f"Interface {interface.name}", interface.external_ids, UPLINK_KEYS)
+        capacity_mbps = values["capacity-mbps"]
+        return UplinkConfig(
+            name=interface.name,
+            ofport=OfPort(interface.ofport or 0),
+            capacity_bps=capacity_mbps * 1e6 if capacity_mbps else port.qos_max_rate_bps,
+            link_speed_bps=interface.link_speed_bps,
+            role=Role(values["role"]),
+        )
+
+    def _vm_port(
+        self, port: PortRow, interface: InterfaceRow, uplink_names: set[str]
+    ) -> VmPortConfig:
+        ids = interface.external_ids
+        vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
+        own = self._section(f"Interface {interface.name}", ids, VM_KEYS)
+        on_bridge = self._vm_rules(ids)
+        pin = own["pin"] or on_bridge.get("pin")
+        if pin is not None and pin not in uplink_names:
+            expected = "one of " + ", ".join(sorted(uplink_names))
+            self.errors.append(
+                BadValue(f"Interface {interface.name}", PREFIX + "pin", pin, expected)
+            )
+            pin = self.last_settings.get((interface.name, "good pin"))
+        self.settings[(interface.name, "good pin")] = pin
+        return VmPortConfig(
+            name=interface.name,
+            ofport=OfPort(interface.ofport or 0),
+            vm=vm_identity(ids) or interface.name,
+            access_vlan=port.tag,
+            attached_mac=ids.get("attached-mac"),
+            pin=pin,
+            excluded=own["exclude"] or on_bridge.get("exclude", False),
+            binding=own["binding"],
+            vm_id=vm_id,
+        )
+
+    def _vm_rules(self, ids: Mapping[str, str]) -> dict[str, Any]:
+        """What the Bridge says of this VM, under any of its names."""
+        rules: dict[str, Any] = {}
+        for identity in (ids[key] for key in VM_ID_KEYS if ids.get(key)):
+            prefix = f"{PREFIX}vm-{identity}-"
+            for key in VM_RULE_KEYS:
+                if (text := self.row.external_ids.get(prefix + key)) is not None:
+                    rules[key] = self._value(f"Bridge {self.row.name}", prefix, key, text)
+        return rules
+
+    def _is_vm_rule(self, key: str) -> bool:
+        return key.startswith("vm-") and any(key.endswith("-" + rule) for rule in VM_RULE_KEYS)
+
+    def _section(
+        self,
+        record: str,
+        ids: Mapping[str, str],
+        keys: Mapping[str, Key],
+        also: Callable[[str], bool] = lambda _key: False,
+    ) -> dict[str, Any]:
+        """Every key's value; keys of ours that do not exist are reported."""
+        ours = {k.removeprefix(PREFIX): v for k, v in ids.items() if k.startswith(PREFIX)}
+        for key in sorted(ours.keys() - keys.keys()):
+            if not also(key) and key != "before":
+                expected = "one of " + ", ".join(PREFIX + known for known in keys)
+                self.errors.append(BadValue(record, PREFIX + key, ours[key], expected))
+        return {
+            key: self._value(record, PREFIX, key, ours[key], keys) if key in ours else spec.default
+            for key, spec in keys.items()
+        }
+
+    def _value(
+        self,
+        record: str,
+        prefix: str,
+        key: str,
+        text: str,
+        keys: Mapping[str, Key] = VM_RULE_KEYS,
+    ) -> Any:
+        slot = (record, prefix + key)
+        try:
+            value = parse_value(keys, key, text)
+        except ValueError:
+            self.errors.append(BadValue(record, prefix + key, text, keys[key].expected))
+            value = self.last_settings.get(slot, keys[key].default)
+        self.settings[slot] = value
+        return value
+
+
+def _has_ofport(interface: InterfaceRow) -> bool:
+    """Whether the switch has given the interface a port number we can match on."""
+    return interface.ofport is not None and (
+        0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
+    )

@@ -1,0 +1,105 @@
+"""The unixctl server: operators' commands in, the engine's answers out.
+
+OVS's own convention: a pidfile and a socket in OVS's run directory, so that
+`ovs-appctl -t ovs-lbt lbt/show` works as for any OVS daemon.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+from collections.abc import Callable
+from typing import Any
+
+import ovs.daemon
+import ovs.poller
+import ovs.unixctl
+import ovs.unixctl.server
+import ovs.util
+
+from controller.events import Reply, Request
+
+PROGRAM = "ovs-lbt"
+PREFIX = "lbt/"
+# A request that has not been answered by then is answered with an error.
+ANSWER_TIMEOUT_S = 15.0
+
+# What each command takes: a usage line, and the least and most words.
+COMMANDS = {
+    "show": ("[BRIDGE] [--json]", 0, 2),
+    "attach": ("BRIDGE [KEY=VALUE]...", 1, 32),
+    "detach": ("BRIDGE", 1, 1),
+    "set": ("bridge|interface NAME KEY=VALUE...", 3, 64),
+    "move": ("PORT UPLINK", 2, 2),
+    "pin": ("PORT UPLINK", 2, 2),
+    "unpin": ("PORT", 1, 1),
+}
+
+
+def claim_pidfile() -> None:
+    """Write the pidfile, or exit with an error if another service holds it."""
+    ovs.util.PROGRAM_NAME = PROGRAM
+    ovs.daemon.set_pidfile(None)
+    ovs.daemon.daemonize()
+
+
+class Server:
+    """Runs on the main thread; the engine's thread answers through `reply`."""
+
+    def __init__(self, submit: Callable[[Request], None], version: str) -> None:
+        error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
+        if error:
+            raise OSError(error, os.strerror(error))
+        self._submit = submit
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, Any] = {}
+        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        self._wakened, self._waken = os.pipe()
+        os.set_blocking(self._wakened, False)
+        for name, (usage, least, most) in COMMANDS.items():
+            ovs.unixctl.command_register(PREFIX + name, usage, least, most, self._take, name)
+        # OVS's daemons in C call it list-commands, those in Python help.
+        ovs.unixctl.command_register("list-commands", "", 0, 0, _list_commands, None)
+
+    def reply(self, reply: Reply) -> None:
+        """Answer a request; from any thread."""
+        self._replies.put(reply)
+        self.wake()
+
+    def wake(self) -> None:
+        os.write(self._waken, b"!")
+
+    def serve(self, going_on: Callable[[], bool]) -> None:
+        """Serve until `going_on` says no; call `wake` to make it ask."""
+        while going_on():
+            self._server.run()
+            poller = ovs.poller.Poller()
+            self._server.wait(poller)
+            poller.fd_wait(self._wakened, ovs.poller.POLLIN)
+            poller.block()
+            self._answer()
+
+    def _take(self, connection: Any, words: list[str], name: str) -> None:
+        request_id = next(self._ids)
+        self._waiting[request_id] = connection
+        self._submit(Request(request_id, (name, *words)))
+
+    def _answer(self) -> None:
+        try:
+            os.read(self._wakened, 4096)
+        except BlockingIOError:
+            return
+        while not self._replies.empty():
+            reply = self._replies.get()
+            connection = self._waiting.pop(reply.request_id, None)
+            if connection is not None:
+                send = connection.reply_error if reply.refused else connection.reply
+                send(reply.text)
+
+
+def _list_commands(connection: Any, _words: list[str], _aux: Any) -> None:
+    lines = ["The available commands are:"]
+    for name, command in sorted(ovs.unixctl.commands.items()):
+        lines.append(f"  {name:<23} {command.usage}".rstrip())
+    connection.reply("\n".join(lines))

@@ -1,0 +1,44 @@
+"""What we read of Open vSwitch's database, as values; `ovsdb.py` fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PREFIX = "ovs-lbt-"
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceRow:
+    """An Interface record. `ofport` is None until the switch has assigned one."""
+
+    name: str
+    ofport: int | None = None
+    link_speed_bps: float | None = None
+    external_ids: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PortRow:
+    """A Port record; a bond is a port with several interfaces."""
+
+    name: str
+    interfaces: tuple[InterfaceRow, ...]
+    tag: int | None = None
+    lacp: str | None = None
+    qos_max_rate_bps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeRow:
+    """A Bridge record with its ports, the ports sorted by name."""
+
+    name: str
+    ports: tuple[PortRow, ...] = ()
+    fail_mode: str | None = None
+    external_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def attached(self) -> bool:
+        """Whether the operator gave this bridge to us: its policy key is present."""
+        return PREFIX + "policy" in self.external_ids

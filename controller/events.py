@@ -1,0 +1,250 @@
+"""What the engine hears and what it asks for; the shell turns both into I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.database import BridgeRow
+from controller.pipeline import FlowSpec, GroupSpec
+from controller.rates import Sample
+from controller.reconcile import Changes
+
+# ---- events ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRead:
+    """The database as it stands; sent after every change."""
+
+    bridges: tuple[BridgeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """A port as the switch reports it. `speed_bps` is zero where it does not know."""
+
+    ofport: int
+    name: str
+    up: bool
+    speed_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchConnected:
+    """The OpenFlow handshake with a bridge is done."""
+
+    bridge: str
+    ports: tuple[PortState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchGone:
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledRead:
+    """Everything of ours that a bridge has, and how many flows of others' it has.
+
+    The switch's own default, a NORMAL flow of priority 0, does not count.
+    """
+
+    bridge: str
+    flows: tuple[FlowSpec, ...]
+    groups: tuple[GroupSpec, ...]
+    foreign_flows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PortChanged:
+    bridge: str
+    port: PortState
+
+
+@dataclass(frozen=True, slots=True)
+class PortRemoved:
+    bridge: str
+    ofport: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """Counters of one port; `tx`/`rx` as the switch says it, out of and into the switch."""
+
+    ofport: int
+    clock_s: float
+    tx_bytes: int
+    rx_bytes: int
+    tx_dropped: int
+    rx_dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortStatsRead:
+    bridge: str
+    ports: tuple[PortCounters, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCountersRead:
+    """What each VM port exchanged with uplinks, by ofport, counted by its flows."""
+
+    bridge: str
+    units: tuple[tuple[int, Sample], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRead:
+    """The addresses learned on VM ports, as (ofport, MAC, VLAN)."""
+
+    bridge: str
+    addresses: tuple[tuple[int, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDone:
+    """A bundle was committed, or refused as a whole with `error`."""
+
+    bridge: str
+    bundle_id: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A command of an operator's, e.g. ("move", "vnet0", "eth1")."""
+
+    request_id: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a request wrote is in the database, or was refused with `error`."""
+
+    request_id: int
+    error: str | None = None
+
+
+Event = (
+    DatabaseRead
+    | SwitchConnected
+    | SwitchGone
+    | InstalledRead
+    | PortChanged
+    | PortRemoved
+    | PortStatsRead
+    | UnitCountersRead
+    | LearnedRead
+    | BundleDone
+    | Tick
+    | Request
+    | Written
+)
+
+# ---- commands --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Dial a bridge's management socket, and again whenever the connection is lost."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInstalled:
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStats:
+    """Ask for the counters of ports and units."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLearned:
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Make changes as one atomic bundle."""
+
+    bridge: str
+    bundle_id: int
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class SendFrame:
+    """Send a frame through the pipeline as if VM port `ofport` had sent it."""
+
+    bridge: str
+    ofport: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One external_ids key of a record (`table` is Bridge or Interface); None removes it.
+
+    `column` other than external_ids sets that column instead.
+    """
+
+    table: str
+    record: str
+    key: str
+    value: str | None
+    column: str = "external_ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write settings in one transaction; `request_id` asks for a `Written` event."""
+
+    settings: tuple[Setting, ...]
+    request_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a request: text for stdout, or the reason of a refusal."""
+
+    request_id: int
+    text: str
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A line for the log."""
+
+    level: str
+    text: str
+
+
+Command = (
+    Connect
+    | Disconnect
+    | ReadInstalled
+    | ReadStats
+    | ReadLearned
+    | Apply
+    | SendFrame
+    | Write
+    | Reply
+    | Report
+)

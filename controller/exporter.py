@@ -1,0 +1,162 @@
+"""From the service's picture of itself to Prometheus metric families, at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from controller.status import BridgeStatus
+
+PREFIX = "ovslbt_"
+BITS_PER_BYTE = 8
+SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+class Exporter:
+    """Serves /metrics. `read_status` is called at each scrape, on the scraper's thread."""
+
+    def __init__(self, read_status: Callable[[], tuple[BridgeStatus, ...]], version: str) -> None:
+        self._read_status = read_status
+        self._version = version
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._decisions = Histogram(
+            PREFIX + "decision_duration_seconds",
+            "Time from decoded counters to commands.",
+            ["bridge"],
+            buckets=SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+        self._polls = Histogram(
+            PREFIX + "stats_poll_duration_seconds",
+            "Time from asking a switch for counters to its last answer.",
+            ["bridge"],
+            buckets=SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+
+    def listen(self, address: str, port: int) -> WSGIServer:
+        """Serve on a thread of its own.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        server, _thread = start_http_server(port, address, self._registry)
+        return server
+
+    def observe_decision(self, bridge: str, duration_s: float) -> None:
+        self._decisions.labels(bridge).observe(duration_s)
+
+    def observe_poll(self, bridge: str, duration_s: float) -> None:
+        self._polls.labels(bridge).observe(duration_s)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, also those without a sample yet."""
+        bridges = self._read_status()
+        yield from _uplink_families(bridges)
+        yield from _port_families(bridges)
+        yield from _bridge_families(bridges)
+        build = GaugeMetricFamily(PREFIX + "build_info", "The running version.", labels=["version"])
+        build.add_metric([self._version], 1)
+        yield build
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: families are known at the scrape only."""
+        return ()
+
+
+def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
+    labels = ["bridge", "uplink"]
+    sent = _counter("uplink_transmit_bytes", "Bytes sent to the network.", labels)
+    received = _counter("uplink_receive_bytes", "Bytes received from the network.", labels)
+    drops = _counter("uplink_drops", "Frames the switch dropped at the uplink.", labels)
+    capacity = _gauge("uplink_capacity_bytes_per_second", "Capacity of the uplink.", labels)
+    up = _gauge("uplink_up", "1 while the uplink's link is up.", labels)
+    utilization = _gauge(
+        "uplink_utilization_ratio",
+        "Share of capacity in use over the last poll interval.",
+        [*labels, "direction"],
+    )
+    for bridge in bridges:
+        for uplink in bridge.uplinks:
+            key = [bridge.name, uplink.name]
+            _add(sent, key, uplink.tx_bytes)
+            _add(received, key, uplink.rx_bytes)
+            _add(drops, key, uplink.drops)
+            _add(capacity, key, uplink.capacity_bps / BITS_PER_BYTE)
+            _add(up, key, uplink.up)
+            load, capacity_bps = uplink.load, uplink.capacity_bps
+            _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
+            _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
+    yield from (sent, received, drops, capacity, up, utilization)
+
+
+def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
+    labels = ["bridge", "port"]
+    sent = _counter("port_transmit_bytes", "Bytes the VM port sent.", labels)
+    received = _counter("port_receive_bytes", "Bytes the VM port received.", labels)
+    drops = _counter("port_drops", "Frames the switch dropped at the VM port.", labels)
+    binding = _gauge("port_binding", "1 for the uplink in use.", [*labels, "uplink"])
+    info = _gauge("port_info", "The VM behind the port.", [*labels, "vm"])
+    for bridge in bridges:
+        for port in bridge.ports:
+            key = [bridge.name, port.name]
+            _add(sent, key, port.tx_bytes)
+            _add(received, key, port.rx_bytes)
+            _add(drops, key, port.drops)
+            _add(info, [*key, port.vm], 1)
+            if port.uplink is not None:
+                _add(binding, [*key, port.uplink], 1)
+    yield from (sent, received, drops, binding, info)
+
+
+def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
+    labels = ["bridge"]
+    by_reason = ["bridge", "reason"]
+    connected = _gauge("bridge_connected", "1 while the switch is connected.", labels)
+    threshold = _gauge("bridge_threshold_ratio", "Share of capacity that LBT acts on.", labels)
+    imbalance = _gauge(
+        "bridge_imbalance_ratio", "Highest less lowest utilization of the uplinks.", labels
+    )
+    errors = _gauge("config_errors", "Values in the database that were not taken.", labels)
+    decided = _gauge("last_decision_timestamp_seconds", "When the policy was last asked.", labels)
+    failovers = _counter("failovers", "VM ports moved because their uplink failed.", labels)
+    planned = _counter("moves_planned", "Moves a policy or an operator wanted.", by_reason)
+    applied = _counter("moves_applied", "Moves the switch has made.", by_reason)
+    refused = _counter("moves_refused", "Moves the switch refused.", by_reason)
+    for bridge in bridges:
+        key = [bridge.name]
+        _add(connected, key, bridge.connected)
+        _add(threshold, key, bridge.threshold_ratio)
+        _add(imbalance, key, bridge.imbalance_ratio)
+        _add(errors, key, len(bridge.config_errors))
+        _add(decided, key, bridge.last_decision_at)
+        _add(failovers, key, bridge.failovers)
+        for family, moves in (
+            (planned, bridge.moves_planned),
+            (applied, bridge.moves_applied),
+            (refused, bridge.moves_refused),
+        ):
+            for reason, count in moves.items():
+                _add(family, [*key, reason], count)
+    yield from (connected, threshold, imbalance, errors, decided, failovers)
+    yield from (planned, applied, refused)
+
+
+def _counter(name: str, text: str, labels: list[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _add(
+    family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None
+) -> None:
+    """Add a sample; a figure that is not known is absent, never zero."""
+    if value is not None:
+        family.add_metric(labels, float(value))

@@ -1,0 +1,491 @@
+"""The only encoder and decoder of OpenFlow messages: specs and events on our side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from typing import Any
+
+from controller.config import OFPORT_LOCAL
+from controller.events import (
+    Apply,
+    Event,
+    InstalledRead,
+    LearnedRead,
+    PortCounters,
+    PortState,
+    PortStatsRead,
+    ReadInstalled,
+    ReadLearned,
+    ReadStats,
+    SendFrame,
+    UnitCountersRead,
+)
+from controller.framework import ofproto as ofp
+from controller.framework import parser
+from controller.pipeline import (
+    COOKIE_KIND_MASK,
+    GROUP_IDS,
+    OFPP_LOCAL,
+    Action,
+    Bucket,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Kind,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    LoadBits,
+    MatchValue,
+    Output,
+    PopVlan,
+    PushVlan,
+    Register,
+    Resubmit,
+    SetField,
+    Table,
+    ToGroup,
+    cookie,
+    cookie_kind,
+    openflow_port,
+)
+from controller.rates import Sample
+
+ETH_VLAN = 0x8100
+# NXFF: the learned flow goes when the flow with the learn action goes (nicira-ext.h).
+NX_LEARN_F_DELETE_LEARNED = 2
+BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
+GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
+GROUP_KINDS = {number: kind for kind, number in GROUP_TYPES.items()}
+IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
+
+
+class Asked(IntEnum):
+    """Transaction ids by which a statistics reply says what it answers."""
+
+    FLOWS = 0x6C000001
+    GROUPS = 0x6C000002
+    PORTS = 0x6C000003
+    TO_VM = 0x6C000004
+    FROM_VM = 0x6C000005
+    LEARNED = 0x6C000006
+
+
+# All messages of a bundle carry this plus the bundle's number, so that any error tells it.
+BUNDLE_XID = 0x6D000000
+BUNDLE_NUMBER_MASK = 0xFFFFFF
+
+# ---- encoding --------------------------------------------------------------------------
+
+
+def set_async(datapath: Any) -> list[Any]:
+    """Ask for port status messages and for nothing else that is not an answer."""
+    all_reasons = 7
+    return [
+        parser.OFPSetAsync(
+            datapath,
+            packet_in_mask=[0, 0],
+            port_status_mask=[all_reasons, all_reasons],
+            flow_removed_mask=[0, 0],
+        )
+    ]
+
+
+def read_installed(datapath: Any, _command: ReadInstalled) -> list[Any]:
+    """Flows first, then groups: the answer is complete when the groups are."""
+    groups = parser.OFPGroupDescStatsRequest(datapath, 0)
+    return [_flow_stats(datapath, Asked.FLOWS, 0, 0), _with_xid(groups, Asked.GROUPS)]
+
+
+def read_stats(datapath: Any, _command: ReadStats) -> list[Any]:
+    """Ports first, then what VM ports sent by uplinks and got from them."""
+    return [
+        _with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS),
+        _unit_stats(datapath, Asked.TO_VM, Kind.TO_VM, Table.EGRESS),
+        _unit_stats(datapath, Asked.FROM_VM, Kind.FROM_VM, Table.UPLINK_OUT),
+    ]
+
+
+def read_learned(datapath: Any, _command: ReadLearned) -> list[Any]:
+    return [_unit_stats(datapath, Asked.LEARNED, Kind.LEARNED, Table.LOCATION)]
+
+
+def send_frame(datapath: Any, command: SendFrame) -> list[Any]:
+    return [
+        parser.OFPPacketOut(
+            datapath,
+            buffer_id=ofp.OFP_NO_BUFFER,
+            in_port=openflow_port(command.ofport),
+            actions=[parser.OFPActionOutput(ofp.OFPP_TABLE)],
+            data=command.frame,
+        )
+    ]
+
+
+def apply_changes(datapath: Any, command: Apply) -> list[Any]:
+    """One atomic bundle: all of the changes or none of them."""
+
+    def control(kind: int) -> Any:
+        return parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
+
+    def add(message: Any) -> Any:
+        return parser.ONFBundleAddMsg(datapath, command.bundle_id, BUNDLE_FLAGS, message, [])
+
+    changes = command.changes
+    mods = [_group_mod(datapath, ofp.OFPGC_ADD, group) for group in changes.add_groups]
+    mods += [_group_mod(datapath, ofp.OFPGC_MODIFY, group) for group in changes.modify_groups]
+    mods += [_flow_mod(datapath, ofp.OFPFC_ADD, flow) for flow in changes.add_flows]
+    mods += [_flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in changes.delete_flows]
+    mods += [
+        parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_ALL, group_id, [])
+        for group_id in changes.delete_groups
+    ]
+    messages = [
+        control(ofp.ONF_BCT_OPEN_REQUEST),
+        *map(add, mods),
+        control(ofp.ONF_BCT_COMMIT_REQUEST),
+    ]
+    return [_with_xid(message, BUNDLE_XID | command.bundle_id) for message in messages]
+
+
+def _with_xid(message: Any, xid: int) -> Any:
+    message.set_xid(int(xid))
+    return message
+
+
+def _unit_stats(datapath: Any, asked: Asked, kind: Kind, table: Table) -> Any:
+    return _flow_stats(datapath, asked, cookie(kind, 0), COOKIE_KIND_MASK, table)
+
+
+def _flow_stats(
+    datapath: Any, asked: Asked, value: int, mask: int, table: int = ofp.OFPTT_ALL
+) -> Any:
+    request = parser.OFPFlowStatsRequest(
+        datapath,
+        flags=0,
+        table_id=int(table),
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        cookie=value,
+        cookie_mask=mask,
+        match=parser.OFPMatch(),
+    )
+    return _with_xid(request, asked)
+
+
+def _flow_mod(datapath: Any, command: int, flow: FlowSpec) -> Any:
+    instructions = []
+    if flow.actions:
+        actions = [_encode_action(action) for action in flow.actions]
+        instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
+    if flow.goto is not None:
+        instructions.append(parser.OFPInstructionGotoTable(int(flow.goto)))
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=flow.cookie,
+        table_id=int(flow.table),
+        command=command,
+        priority=flow.priority,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=parser.OFPMatch(**dict(flow.match)),
+        instructions=instructions,
+    )
+
+
+def _group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
+    buckets = [
+        parser.OFPBucket(
+            watch_port=ofp.OFPP_ANY if bucket.watch_port is None else bucket.watch_port,
+            watch_group=ofp.OFPG_ANY,
+            actions=[_encode_action(action) for action in bucket.actions],
+        )
+        for bucket in group.buckets
+    ]
+    return parser.OFPGroupMod(datapath, command, GROUP_TYPES[group.kind], group.group_id, buckets)
+
+
+def _encode_action(action: Action) -> Any:
+    match action:
+        case Output(port=port):
+            return parser.OFPActionOutput(port)
+        case ToGroup(group_id=group_id):
+            return parser.OFPActionGroup(group_id)
+        case SetField(field=field, value=value):
+            return parser.OFPActionSetField(**{field: int(value)})
+        case CopyBits(source=source, target=target, bits=bits):
+            return parser.NXActionRegMove(
+                source, target, bits, src_ofs=action.source_bit, dst_ofs=action.target_bit
+            )
+        case LoadBits(target=target, bits=bits, value=value):
+            ofs_nbits = action.target_bit << 6 | (bits - 1)
+            return parser.NXActionRegLoad(ofs_nbits=ofs_nbits, dst=target, value=value)
+        case PushVlan():
+            return parser.OFPActionPushVlan(ETH_VLAN)
+        case PopVlan():
+            return parser.OFPActionPopVlan()
+        case Resubmit(table=table):
+            return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
+        case Learn():
+            return parser.NXActionLearn(
+                table_id=int(action.table),
+                specs=[_encode_learn(spec) for spec in action.specs],
+                hard_timeout=action.hard_timeout_s,
+                priority=action.priority,
+                cookie=action.cookie,
+                flags=NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0,
+            )
+
+
+def _encode_learn(spec: LearnMatch | LearnLoad) -> Any:
+    build = parser.NXFlowSpecMatch if isinstance(spec, LearnMatch) else parser.NXFlowSpecLoad
+    source = spec.source if isinstance(spec.source, int) else (spec.source, 0)
+    return build(src=source, dst=(spec.target, 0), n_bits=spec.bits)
+
+
+# ---- decoding --------------------------------------------------------------------------
+
+
+class Replies:
+    """Puts statistics replies together and says what they mean; one for each connection.
+
+    A reply comes in parts, and some answers need two replies: what is installed is flows
+    and groups, what units exchanged is counted in either direction by another flow.
+    """
+
+    def __init__(self) -> None:
+        self._bodies: dict[int, list[Any]] = {asked: [] for asked in Asked}
+
+    def event(self, bridge: str, message: Any) -> Event | None:
+        """What this part of a reply completes, if it completes anything."""
+        if message.xid not in self._bodies:
+            return None
+        self._bodies[message.xid] += message.body
+        if message.flags & ofp.OFPMPF_REPLY_MORE:
+            return None
+        match message.xid:
+            case Asked.GROUPS:
+                flows, foreign = installed_flows(self._take(Asked.FLOWS))
+                groups = installed_groups(self._take(Asked.GROUPS))
+                return InstalledRead(bridge, flows, groups, foreign)
+            case Asked.PORTS:
+                return PortStatsRead(bridge, port_counters(self._take(Asked.PORTS)))
+            case Asked.FROM_VM:
+                counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
+                return UnitCountersRead(bridge, counters)
+            case Asked.LEARNED:
+                return LearnedRead(bridge, learned_addresses(self._take(Asked.LEARNED)))
+        return None
+
+    def _take(self, asked: Asked) -> list[Any]:
+        body, self._bodies[asked] = self._bodies[asked], []
+        return body
+
+
+def bundle_outcome(message: Any) -> int | None:
+    """The number of the bundle that a message says was committed, if it says that."""
+    return _bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
+
+
+def failed_bundle(message: Any) -> int | None:
+    """The number of the bundle that an error message is about, if it is about one."""
+    return _bundle_number(message)
+
+
+def _bundle_number(message: Any) -> int | None:
+    if message.xid & ~BUNDLE_NUMBER_MASK != BUNDLE_XID:
+        return None
+    return int(message.xid & BUNDLE_NUMBER_MASK)
+
+
+class Unknown(Exception):
+    """Something in our place that we did not put there."""
+
+
+def installed_flows(stats: Iterable[Any]) -> tuple[tuple[FlowSpec, ...], int]:
+    """Flows of ours, but for those the switch learned itself; the number of others' flows."""
+    ours, foreign = [], 0
+    for flow in stats:
+        kind = cookie_kind(flow.cookie)
+        if kind is None:
+            default = flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0
+            foreign += not default
+        elif kind is not Kind.LEARNED:
+            ours.append(_decode_flow(flow))
+    return tuple(ours), foreign
+
+
+def installed_groups(stats: Iterable[Any]) -> tuple[GroupSpec, ...]:
+    """The groups in our range of ids."""
+    return tuple(_decode_group(group) for group in stats if group.group_id in GROUP_IDS)
+
+
+def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
+    """(ofport, MAC, VLAN) of every address learned on a VM port."""
+    addresses = set()
+    for flow in stats:
+        ofport = flow.cookie & 0xFFFFFFFF
+        fields = dict(_decode_match(flow.match))
+        if cookie_kind(flow.cookie) is Kind.LEARNED and ofport:
+            vlan = fields.get(Register.VLAN.field, 0)
+            addresses.add((ofport, str(fields["eth_dst"]), int(_exact(vlan))))
+    return tuple(sorted(addresses))
+
+
+def unit_counters(to_vm: Iterable[Any], from_vm: Iterable[Any]) -> tuple[tuple[int, Sample], ...]:
+    """What each VM port sent by its uplink and got from uplinks, on its flow's clock."""
+    received = {flow.cookie & 0xFFFFFFFF: flow.byte_count for flow in to_vm}
+    return tuple(
+        (
+            flow.cookie & 0xFFFFFFFF,
+            Sample(
+                clock_s=flow.duration_sec + flow.duration_nsec / 1e9,
+                tx_bytes=flow.byte_count,
+                rx_bytes=received.get(flow.cookie & 0xFFFFFFFF, 0),
+            ),
+        )
+        for flow in from_vm
+    )
+
+
+def port_counters(stats: Iterable[Any]) -> tuple[PortCounters, ...]:
+    return tuple(
+        PortCounters(
+            ofport=_ofport(port.port_no),
+            clock_s=port.duration_sec + port.duration_nsec / 1e9,
+            tx_bytes=port.tx_bytes,
+            rx_bytes=port.rx_bytes,
+            tx_dropped=port.tx_dropped,
+            rx_dropped=port.rx_dropped,
+        )
+        for port in stats
+    )
+
+
+def port_state(port: Any) -> PortState:
+    down = port.state & ofp.OFPPS_LINK_DOWN or port.config & ofp.OFPPC_PORT_DOWN
+    return PortState(
+        ofport=_ofport(port.port_no),
+        name=port.name.decode(errors="replace"),
+        up=not down,
+        speed_bps=port.curr_speed * 1e3,
+    )
+
+
+def error_text(message: Any) -> str:
+    """An OpenFlow error in words."""
+    kind = ofp.ofp_error_type_to_str(message.type)
+    return f"{kind}, {ofp.ofp_error_code_to_str(message.type, message.code)}"
+
+
+def _ofport(port_no: int) -> int:
+    return OFPORT_LOCAL if port_no == OFPP_LOCAL else int(port_no)
+
+
+def _decode_flow(flow: Any) -> FlowSpec:
+    actions: tuple[Action, ...] = ()
+    goto = None
+    for instruction in flow.instructions:
+        if isinstance(instruction, parser.OFPInstructionActions):
+            actions = _decode_actions(instruction.actions)
+        elif isinstance(instruction, parser.OFPInstructionGotoTable):
+            goto = instruction.table_id
+    return FlowSpec(
+        table=flow.table_id,
+        priority=flow.priority,
+        match=_decode_match(flow.match),
+        actions=actions,
+        goto=goto,
+        cookie=flow.cookie,
+    )
+
+
+def _decode_match(match: Any) -> tuple[tuple[str, MatchValue], ...]:
+    return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
+
+
+def _exact(value: MatchValue) -> int:
+    """A field's value where a mask of all ones, or of the bits in use, may come with it."""
+    found = value[0] if isinstance(value, tuple) else value
+    return int(found)
+
+
+def _decode_group(group: Any) -> GroupSpec:
+    buckets = tuple(
+        Bucket(
+            actions=_decode_actions(bucket.actions),
+            watch_port=None if bucket.watch_port == ofp.OFPP_ANY else bucket.watch_port,
+        )
+        for bucket in group.buckets
+    )
+    return GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
+
+
+def _decode_actions(actions: Iterable[Any]) -> tuple[Action, ...]:
+    """Actions as ours; where one is not, a spec that equals none of ours, so it is replaced."""
+    try:
+        return tuple(map(_decode_action, actions))
+    except Unknown:
+        return (Output(ofp.OFPP_ANY),)
+
+
+def _decode_action(action: Any) -> Action:
+    decode = _DECODERS.get(type(action))
+    if decode is None:
+        raise Unknown(repr(action))
+    return decode(action)
+
+
+def _decode_learn(action: Any) -> Learn:
+    return Learn(
+        table=action.table_id,
+        cookie=action.cookie,
+        hard_timeout_s=action.hard_timeout,
+        specs=tuple(_decode_learn_specs(action.specs)),
+        delete_learned=bool(action.flags & NX_LEARN_F_DELETE_LEARNED),
+        priority=action.priority,
+    )
+
+
+def _decode_learn_specs(specs: Iterable[Any]) -> Iterator[LearnMatch | LearnLoad]:
+    for spec in specs:
+        build: Any = LearnMatch if isinstance(spec, parser.NXFlowSpecMatch) else LearnLoad
+        source = spec.src if isinstance(spec.src, int) else spec.src[0].removesuffix("_nxm")
+        yield build(source, spec.dst[0].removesuffix("_nxm"), spec.n_bits)
+
+
+def _decode_move(action: Any) -> CopyBits:
+    return CopyBits(
+        action.src_field.removesuffix("_nxm"),
+        action.src_ofs,
+        action.dst_field.removesuffix("_nxm"),
+        action.dst_ofs,
+        action.n_bits,
+    )
+
+
+def _decode_load(action: Any) -> LoadBits:
+    bits = (action.ofs_nbits & 0x3F) + 1
+    return LoadBits(action.dst, action.ofs_nbits >> 6, bits, action.value)
+
+
+_DECODERS: dict[type, Callable[[Any], Action]] = {
+    parser.OFPActionOutput: lambda a: Output(a.port),
+    parser.OFPActionGroup: lambda a: ToGroup(a.group_id),
+    parser.OFPActionSetField: lambda a: SetField(a.key.removesuffix("_nxm"), a.value),
+    parser.NXActionRegMove: _decode_move,
+    parser.NXActionRegLoad: _decode_load,
+    parser.OFPActionPushVlan: lambda _: PushVlan(),
+    parser.OFPActionPopVlan: lambda _: PopVlan(),
+    parser.NXActionResubmitTable: lambda a: Resubmit(a.table_id),
+    parser.NXActionLearn: _decode_learn,
+}
+
+ENCODERS: dict[type, Callable[[Any, Any], list[Any]]] = {
+    ReadInstalled: read_installed,
+    ReadStats: read_stats,
+    ReadLearned: read_learned,
+    SendFrame: send_frame,
+    Apply: apply_changes,
+}

@@ -1,0 +1,371 @@
+"""What operators ask: checked, carried out over several events where needed, answered.
+
+Every refusal is one line that says what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from controller import show
+from controller.bridge import Bridge, Commands
+from controller.config import (
+    BRIDGE_KEYS,
+    UPLINK_KEYS,
+    VM_KEYS,
+    VM_RULE_KEYS,
+    BridgeConfig,
+    Key,
+    VmPortConfig,
+    bond_of,
+    parse_value,
+    read_bridge,
+)
+from controller.database import PREFIX, BridgeRow
+from controller.events import Disconnect, Reply, Request, Setting, Write, Written
+from policies.model import Reason, Role
+
+if TYPE_CHECKING:
+    from controller.engine import Engine
+
+# The pipeline of a bridge is confirmed within this time, or the attach is undone.
+ATTACH_TIMEOUT_S = 10.0
+DETACH_TIMEOUT_S = 5.0
+
+
+class Refused(Exception):
+    """A request that cannot be done; its text says what was found -> what is expected."""
+
+
+@dataclass(slots=True)
+class Attach:
+    """An attach under way: read the bridge, write the configuration, see it installed."""
+
+    request_id: int
+    deadline_s: float
+    settings: tuple[Setting, ...]
+    undo: tuple[Setting, ...]
+    writing: bool = False
+    written: bool = False
+
+
+@dataclass(slots=True)
+class Detach:
+    """A detach under way: take our flows away, then the configuration."""
+
+    request_id: int
+    deadline_s: float
+    writing: bool = False
+
+
+def answer(engine: Engine, request: Request, now_s: float) -> Commands:
+    """Carry out one request, at once or as far as it goes now."""
+    command, *words = request.words
+    try:
+        return _COMMANDS[command](engine, request.request_id, words, now_s)
+    except Refused as refusal:
+        return [Reply(request.request_id, str(refusal), refused=True)]
+
+
+def written(engine: Engine, event: Written) -> Commands:
+    """A request's settings are in the database, or were refused by it."""
+    for attach in engine.attaching.values():
+        if attach.request_id == event.request_id and event.error is None:
+            attach.written = True
+            return []
+    for kept in (engine.attaching, engine.detaching):
+        for name in [n for n, r in kept.items() if r.request_id == event.request_id]:
+            del kept[name]
+    if event.error is not None:
+        return [Reply(event.request_id, f"database: {event.error}", refused=True)]
+    return [Reply(event.request_id, "")]
+
+
+def proceed(engine: Engine, now_s: float) -> Commands:
+    """Take attaches and detaches one step further after each event."""
+    commands: Commands = []
+    for name in list(engine.attaching):
+        commands += _proceed_attach(engine, name, engine.attaching[name], now_s)
+    for name in list(engine.detaching):
+        commands += _proceed_detach(engine, name, engine.detaching[name], now_s)
+    return commands
+
+
+# ---- commands --------------------------------------------------------------------------
+
+
+def _show(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+    as_json = "--json" in words
+    names = [word for word in words if word != "--json"]
+    statuses = engine.status()
+    if names:
+        _attached_bridge(engine, names[0])
+        statuses = tuple(status for status in statuses if status.name == names[0])
+    return [Reply(request_id, show.as_json(statuses) if as_json else show.as_text(statuses))]
+
+
+def _attach(engine: Engine, request_id: int, words: list[str], now_s: float) -> Commands:
+    """`BRIDGE KEY=VALUE…`: look at the bridge first, change nothing yet."""
+    name, *assignments = words
+    row = _row(engine, name)
+    if row.attached or name in engine.attaching:
+        raise Refused(f"bridge {name}: attached already -> a bridge that is not attached")
+    values = _assignments(assignments, BRIDGE_KEYS)
+    values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
+    config = _attachable(row, values)
+    settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+    undo = [Setting("Bridge", name, PREFIX + key, None) for key in values]
+    if not config.on_bond and row.fail_mode != "secure":
+        # NORMAL over plain uplinks is a loop, which a standalone bridge falls back to when
+        # ovs-vswitchd restarts.
+        before = json.dumps({"fail_mode": row.fail_mode})
+        settings.append(Setting("Bridge", name, PREFIX + "before", before))
+        settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
+        undo.append(Setting("Bridge", name, PREFIX + "before", None))
+        undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
+    engine.attaching[name] = Attach(
+        request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
+    )
+    return engine.adopt(config, candidate=True)
+
+
+def _attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
+    """The configuration the bridge would have.
+
+    Raises:
+        Refused: it would not be a team.
+    """
+    if "uplinks" not in values and bond_of(row) is None:
+        bonds = sum(len(port.interfaces) > 1 for port in row.ports)
+        raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
+    ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    config = read_bridge(replace(row, external_ids=ids))
+    for error in config.errors:
+        if error.record == f"Bridge {row.name}":
+            raise Refused(str(error))
+    if len(config.uplinks) < 2:
+        found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
+        raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")
+    return config
+
+
+def _detach(engine: Engine, request_id: int, words: list[str], now_s: float) -> Commands:
+    (name,) = words
+    bridge = _attached_bridge(engine, name)
+    bridge.enabled = False
+    engine.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
+    return bridge.settle(now_s, Reason.REBALANCE)
+
+
+def _set(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+    """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first."""
+    table, name, *assignments = words
+    if table == "bridge":
+        row = _row(engine, name)
+        values = _assignments(assignments, BRIDGE_KEYS)
+        _attachable(row, {**_ours(row.external_ids), **values})
+        settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+        return [Write(tuple(settings), request_id)]
+    bridge, port = _interface(engine, name)
+    if port is None:
+        values = _assignments(assignments, UPLINK_KEYS)
+        settings = [
+            Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
+        ]
+        return [Write(tuple(settings), request_id)]
+    values = _assignments(assignments, {k: v for k, v in VM_KEYS.items() if k != "binding"})
+    if "pin" in values:
+        _uplink(bridge, values["pin"])
+    settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
+    return [Write(tuple(settings), request_id)]
+
+
+def _move(engine: Engine, request_id: int, words: list[str], now_s: float) -> Commands:
+    name, target = words
+    bridge, port = _vm_port(engine, name)
+    _uplink(bridge, target)
+    if port.pin not in (None, target):
+        raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
+    uplink = next(u for u in bridge.uplinks() if u.name == target)
+    if not bridge.connected:
+        raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
+    if not uplink.usable or uplink.role not in (Role.ACTIVE, Role.STANDBY):
+        state = uplink.role.value if uplink.usable else "not usable now"
+        raise Refused(f"uplink {target}: {state} -> an uplink that carries traffic")
+    return bridge.move(name, target, Reason.MANUAL, Reply(request_id, ""), now_s)
+
+
+def _pin(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+    name, target = words
+    bridge, port = _vm_port(engine, name)
+    _uplink(bridge, target)
+    return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
+
+
+def _unpin(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+    (name,) = words
+    bridge, port = _vm_port(engine, name)
+    keys = [Setting("Interface", name, PREFIX + "pin", None)]
+    if port.vm_id:
+        keys.append(_vm_setting(bridge, port, "pin", None))
+    return [Write(tuple(keys), request_id)]
+
+
+_COMMANDS: dict[str, Callable[[Engine, int, list[str], float], Commands]] = {
+    "show": _show,
+    "attach": _attach,
+    "detach": _detach,
+    "set": _set,
+    "move": _move,
+    "pin": _pin,
+    "unpin": _unpin,
+}
+
+
+# ---- attach and detach, step by step ---------------------------------------------------
+
+
+def _proceed_attach(engine: Engine, name: str, attach: Attach, now_s: float) -> Commands:
+    bridge = engine.bridges.get(name)
+    if bridge is None:
+        del engine.attaching[name]
+        return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
+    if now_s >= attach.deadline_s:
+        return _give_up_attach(engine, name, attach, "no answer from the switch in 10 s")
+    if bridge.installed is None:
+        return []
+    if not attach.writing:
+        flushed = any(s.column == "fail_mode" for s in attach.settings) and bridge.foreign_flows
+        if flushed:
+            found = f"fail mode standalone and {bridge.foreign_flows} flows of others'"
+            expected = "fail mode secure, as setting it now would flush those flows"
+            return _give_up_attach(engine, name, attach, f"{found} -> {expected}")
+        attach.writing = True
+        return [Write(attach.settings, attach.request_id)]
+    if attach.written and not bridge.candidate and bridge.settled:
+        del engine.attaching[name]
+        uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
+        text = f"{name}: {bridge.config.policy} over {uplinks}, {len(bridge.bound)} VM ports"
+        return [Reply(attach.request_id, text)]
+    return []
+
+
+def _give_up_attach(engine: Engine, name: str, attach: Attach, why: str) -> Commands:
+    """Put everything back as it was."""
+    del engine.attaching[name]
+    bridge = engine.bridges[name]
+    reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
+    if not attach.writing:
+        del engine.bridges[name]
+        return [Disconnect(name), reply]
+    bridge.enabled = False
+    return [*bridge.settle(attach.deadline_s, Reason.REBALANCE), Write(attach.undo), reply]
+
+
+def _proceed_detach(engine: Engine, name: str, detach: Detach, now_s: float) -> Commands:
+    bridge = engine.bridges.get(name)
+    gone = bridge is None or (bridge.settled and not bridge.installed_anything)
+    if detach.writing or not (gone or now_s >= detach.deadline_s):
+        return []
+    detach.writing = True
+    return [Write(_traces(engine.rows[name]), detach.request_id)]
+
+
+def _traces(row: BridgeRow) -> tuple[Setting, ...]:
+    """What takes every key of ours off a bridge, and puts back what attach changed.
+
+    Rules that an operator wrote for VMs go too; capacities of uplinks stay, as they
+    describe the hardware.
+    """
+    settings = [Setting("Bridge", row.name, key, None) for key in _keys(row.external_ids)]
+    if before := row.external_ids.get(PREFIX + "before"):
+        fail_mode = json.loads(before)["fail_mode"]
+        settings.append(Setting("Bridge", row.name, "fail_mode", fail_mode, column="fail_mode"))
+    for port in row.ports:
+        for interface in port.interfaces:
+            if PREFIX + "binding" in interface.external_ids:
+                settings.append(Setting("Interface", interface.name, PREFIX + "binding", None))
+    return tuple(settings)
+
+
+# ---- looking things up -----------------------------------------------------------------
+
+
+def _row(engine: Engine, name: str) -> BridgeRow:
+    if name not in engine.rows:
+        raise Refused(f"bridge: {name} -> {_one_of(engine.rows)}")
+    return engine.rows[name]
+
+
+def _attached_bridge(engine: Engine, name: str) -> Bridge:
+    row = _row(engine, name)
+    if not row.attached or name not in engine.bridges:
+        attached = [name for name, row in engine.rows.items() if row.attached]
+        raise Refused(f"bridge: {name}, not attached -> {_one_of(attached)}")
+    return engine.bridges[name]
+
+
+def _interface(engine: Engine, name: str) -> tuple[Bridge, VmPortConfig | None]:
+    """The attached bridge an interface is on, and its VM port unless it is an uplink."""
+    for bridge in engine.bridges.values():
+        for port in bridge.config.vm_ports:
+            if port.name == name:
+                return bridge, port
+        if any(uplink.name == name for uplink in bridge.config.uplinks):
+            return bridge, None
+    raise Refused(f"interface: {name} -> an interface of an attached bridge")
+
+
+def _vm_port(engine: Engine, name: str) -> tuple[Bridge, VmPortConfig]:
+    bridge, port = _interface(engine, name)
+    if port is None:
+        raise Refused(f"port: {name}, an uplink -> {_one_of(bridge.bound)}")
+    return bridge, port
+
+
+def _uplink(bridge: Bridge, name: str) -> None:
+    names = [uplink.name for uplink in bridge.config.uplinks]
+    if name not in names:
+        raise Refused(f"uplink: {name} -> {_one_of(names)}")
+
+
+def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
+    """KEY=VALUE words, checked."""
+    values: dict[str, str] = {}
+    if not words:
+        raise Refused(f"nothing -> KEY=VALUE with KEY {_one_of(keys)}")
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or key not in keys:
+            raise Refused(f"{word} -> KEY=VALUE with KEY {_one_of(keys)}")
+        try:
+            parse_value(keys, key, text)
+        except ValueError:
+            raise Refused(f"{key}: {text} -> {keys[key].expected}") from None
+        values[key] = text
+    return values
+
+
+def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None) -> Setting:
+    """Where a rule for a VM is kept: on the Bridge if the VM has an identity of its own."""
+    if port.vm_id and key in VM_RULE_KEYS:
+        return Setting("Bridge", bridge.config.name, f"{PREFIX}vm-{port.vm_id}-{key}", value)
+    return Setting("Interface", port.name, PREFIX + key, value)
+
+
+def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:
+    """Our bridge keys and their values, as an attach would set them."""
+    present = {key.removeprefix(PREFIX): external_ids[key] for key in _keys(external_ids)}
+    return {key: value for key, value in present.items() if key in BRIDGE_KEYS}
+
+
+def _keys(external_ids: Mapping[str, str]) -> list[str]:
+    return sorted(key for key in external_ids if key.startswith(PREFIX))
+
+
+def _one_of(names: object) -> str:
+    words = sorted(names)  # type: ignore[call-overload]
+    return "one of " + ", ".join(words) if words else "nothing there is"

@@ -1,0 +1,55 @@
+"""Desired against installed: the smallest set of changes that makes them equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.pipeline import FlowSpec, GroupSpec, Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one bundle does, in the order of its fields.
+
+    Groups come before the flows that use them and go after them: deleting a group deletes
+    the flows that point to it.
+    """
+
+    add_groups: tuple[GroupSpec, ...] = ()
+    modify_groups: tuple[GroupSpec, ...] = ()
+    add_flows: tuple[FlowSpec, ...] = ()
+    delete_flows: tuple[FlowSpec, ...] = ()
+    delete_groups: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __len__(self) -> int:
+        """The number of messages."""
+        return sum(
+            map(
+                len,
+                (
+                    self.add_groups,
+                    self.modify_groups,
+                    self.add_flows,
+                    self.delete_flows,
+                    self.delete_groups,
+                ),
+            )
+        )
+
+
+def changes(desired: Pipeline, installed: Pipeline) -> Changes:
+    """What to send so that `installed` becomes `desired`. Equal specs cost nothing."""
+    return Changes(
+        add_groups=tuple(g for i, g in desired.groups.items() if i not in installed.groups),
+        modify_groups=tuple(
+            g
+            for i, g in desired.groups.items()
+            if i in installed.groups and installed.groups[i] != g
+        ),
+        add_flows=tuple(f for k, f in desired.flows.items() if installed.flows.get(k) != f),
+        delete_flows=tuple(f for k, f in installed.flows.items() if k not in desired.flows),
+        delete_groups=tuple(i for i in installed.groups if i not in desired.groups),
+    )

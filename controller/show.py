@@ -1,0 +1,89 @@
+"""The answer to `show`: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from controller.status import BridgeStatus, PortStatus, UplinkStatus
+
+BAR_CELLS = 20
+
+
+def as_json(statuses: Sequence[BridgeStatus]) -> str:
+    """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch."""
+    bridges = [
+        {
+            "name": bridge.name,
+            "policy": bridge.policy,
+            "teaming": bridge.teaming,
+            "mode": bridge.mode,
+            "connected": bridge.connected,
+            "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
+            "ports": [_port(port) for port in bridge.ports],
+            "config_errors": list(bridge.config_errors),
+        }
+        for bridge in statuses
+    ]
+    return json.dumps({"bridges": bridges}, indent=2)
+
+
+def as_text(statuses: Sequence[BridgeStatus]) -> str:
+    """A block for each bridge: uplinks with a bar of their load, then the ports on them."""
+    if not statuses:
+        return "no bridge is attached; try: ovs-lbt attach BRIDGE"
+    return "\n\n".join(_block(bridge) for bridge in statuses)
+
+
+def _block(bridge: BridgeStatus) -> str:
+    state = "connected" if bridge.connected else "NOT CONNECTED"
+    lines = [f"{bridge.name}  {bridge.policy}  {bridge.teaming}  {bridge.mode}  {state}"]
+    lines.append(f"  {'UPLINK':<16}{'STATE':<10}{'Mbit/s':>8} {'MbTX/s':>9} {'MbRX/s':>9}  LOAD")
+    for uplink in bridge.uplinks:
+        state = uplink.role if uplink.up else "down"
+        rates = f"{_mbps(uplink.load.tx_bps)} {_mbps(uplink.load.rx_bps)}"
+        lines.append(
+            f"  {uplink.name:<16}{state:<10}{uplink.capacity_bps / 1e6:>8.0f} {rates}"
+            f"  {_bar(uplink.utilization_ratio)}"
+        )
+    lines.append(f"  {'PORT':<16}{'USED-BY':<18}{'UPLINK':<16}{'MbTX/s':>9} {'MbRX/s':>9}  WHY")
+    for port in bridge.ports:
+        rates = f"{_mbps(port.load.tx_bps)} {_mbps(port.load.rx_bps)}"
+        lines.append(
+            f"  {port.name:<16}{port.vm:<18}{port.uplink or '-':<16}{rates}  {port.reason or '-'}"
+        )
+    lines += [f"  bad value  {error}" for error in bridge.config_errors]
+    return "\n".join(lines)
+
+
+def _bar(ratio: float) -> str:
+    cells = min(BAR_CELLS, round(ratio * BAR_CELLS))
+    return f"[{'#' * cells:<{BAR_CELLS}}] {ratio:4.0%}"
+
+
+def _mbps(rate_bps: float) -> str:
+    return f"{rate_bps / 1e6:9.2f}"
+
+
+def _uplink(uplink: UplinkStatus) -> dict[str, object]:
+    return {
+        "name": uplink.name,
+        "up": uplink.up,
+        "role": uplink.role,
+        "capacity_bps": uplink.capacity_bps,
+        "tx_bps": uplink.load.tx_bps,
+        "rx_bps": uplink.load.rx_bps,
+        "utilization_ratio": uplink.utilization_ratio,
+    }
+
+
+def _port(port: PortStatus) -> dict[str, object]:
+    return {
+        "name": port.name,
+        "vm": port.vm,
+        "uplink": port.uplink,
+        "tx_bps": port.load.tx_bps,
+        "rx_bps": port.load.rx_bps,
+        "reason": port.reason,
+        "bound_at": port.bound_at,
+    }

@@ -1,0 +1,64 @@
+"""What the service says of itself: one picture for `show`, metrics and dashboards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.model import Load
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkStatus:
+    """An uplink now; byte and drop counters are the switch's own, None where it has none."""
+
+    name: str
+    up: bool
+    role: str
+    capacity_bps: float
+    load: Load
+    tx_bytes: int | None
+    rx_bytes: int | None
+    drops: int | None
+
+    @property
+    def utilization_ratio(self) -> float:
+        return self.load.utilization_ratio(self.capacity_bps)
+
+
+@dataclass(frozen=True, slots=True)
+class PortStatus:
+    """A VM port now. `tx` is what the VM sends, `rx` what it receives.
+
+    `bound_at` is in seconds since the epoch, None while the port is not bound.
+    """
+
+    name: str
+    vm: str
+    uplink: str | None
+    load: Load
+    reason: str | None
+    bound_at: float | None
+    tx_bytes: int | None
+    rx_bytes: int | None
+    drops: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeStatus:
+    """A bridge now. Moves are counted by reason since the service started."""
+
+    name: str
+    policy: str
+    teaming: str
+    mode: str
+    connected: bool
+    threshold_ratio: float
+    imbalance_ratio: float
+    uplinks: tuple[UplinkStatus, ...]
+    ports: tuple[PortStatus, ...]
+    config_errors: tuple[str, ...]
+    moves_planned: dict[str, int]
+    moves_applied: dict[str, int]
+    moves_refused: dict[str, int]
+    failovers: int
+    last_decision_at: float | None

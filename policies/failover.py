@@ -1,0 +1,57 @@
+"""Where a unit goes when its uplink fails."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+
+from policies.model import Role, Uplink
+
+BackupOrder = Callable[[str, Sequence[Uplink]], list[Uplink]]
+
+
+def as_configured(_unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
+    """The operator's failover order, the same for every unit."""
+    return list(uplinks)
+
+
+def scattered(unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
+    """An order of a unit's own, so that a dead uplink's units spread by capacity.
+
+    Weighted rendezvous hashing (Wang & Ravishankar's logarithmic method): an uplink comes
+    first with a probability equal to its share of capacity, and taking one uplink away
+    leaves the order of the others as it was.
+    """
+    return sorted(uplinks, key=lambda u: (_distance(unit, u), u.name))
+
+
+def order(
+    unit: str,
+    home: str,
+    uplinks: Sequence[Uplink],
+    backup: BackupOrder,
+) -> tuple[Uplink, ...]:
+    """Every uplink a unit may use, best first: its home, then active, then standby ones.
+
+    `unused` uplinks never appear; a `drained` one only where nothing else is left.
+    """
+    ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
+    candidates = [u for u in backup(unit, uplinks) if u.role in ranks]
+
+    def rank(uplink: Uplink) -> int:
+        at_home = uplink.name == home and uplink.role is not Role.DRAINED
+        return -1 if at_home else ranks[uplink.role]
+
+    return tuple(sorted(candidates, key=rank))
+
+
+def usable_first(ordered: Sequence[Uplink]) -> tuple[Uplink, ...]:
+    """The same order with uplinks that carry nothing now put last; the first is in force."""
+    return tuple(sorted(ordered, key=lambda u: not u.usable))
+
+
+def _distance(unit: str, uplink: Uplink) -> float:
+    digest = hashlib.blake2b(f"{unit}\0{uplink.name}".encode(), digest_size=8).digest()
+    uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
+    return -math.log(uniform) / uplink.capacity_bps

@@ -1,0 +1,1 @@
+"""How units are placed on uplinks: one module per way of placing."""

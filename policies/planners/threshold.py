@@ -1,0 +1,63 @@
+"""VMware's Load-Based Teaming: relieve an uplink whose mean load passes a threshold.
+
+The rules are those of vSphere 4.1's "Route based on physical NIC load": the mean send or
+receive utilization over the window counts, one unit moves at a time, it is the busiest
+that fits, and it goes where it makes no new saturation.
+"""
+
+from __future__ import annotations
+
+from policies.model import Move, Plan, Reason, Role, Snapshot, Unit, Uplink
+
+
+def relieve_saturated(snapshot: Snapshot) -> Plan:
+    """At most one move, from the most utilized uplink that a move can relieve.
+
+    A unit too big for any uplink is left alone: moving it would move the saturation.
+    """
+    threshold_ratio = snapshot.threshold_ratio
+    saturated = [u for u in snapshot.uplinks if u.usable and u.utilization_ratio > threshold_ratio]
+    unrelieved: list[str] = []
+    for uplink in sorted(saturated, key=lambda u: (-u.utilization_ratio, u.name)):
+        if move := _relief(uplink, snapshot):
+            return Plan(moves=(move,), unrelieved=tuple(unrelieved))
+        unrelieved.append(uplink.name)
+    return Plan(unrelieved=tuple(unrelieved))
+
+
+def _relief(uplink: Uplink, snapshot: Snapshot) -> Move | None:
+    """The busiest movable unit that some other uplink can take, and the best such uplink."""
+    others = [u for u in snapshot.uplinks if u is not uplink and u.usable and u.role is Role.ACTIVE]
+    for unit in _busiest_first(uplink, snapshot):
+        fitting = [u for u in others if _after(u, unit) <= snapshot.threshold_ratio]
+        if fitting:
+            target = min(fitting, key=lambda u: (_after(u, unit), u.name))
+            return Move(unit.name, uplink.name, target.name, Reason.THRESHOLD)
+    return None
+
+
+def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Unit]:
+    """Movable units that load a saturated direction of the uplink: busier direction first."""
+    units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
+    busiest: list[Unit] = []
+    for used_bps, share_bps in sorted(
+        ((uplink.load.tx_bps, _tx_bps), (uplink.load.rx_bps, _rx_bps)),
+        key=lambda direction: -direction[0],
+    ):
+        if used_bps > snapshot.threshold_ratio * uplink.capacity_bps:
+            loading = [u for u in units if share_bps(u) > 0 and u not in busiest]
+            busiest += sorted(loading, key=lambda u: (-share_bps(u), u.name))
+    return busiest
+
+
+def _tx_bps(unit: Unit) -> float:
+    return unit.load.tx_bps
+
+
+def _rx_bps(unit: Unit) -> float:
+    return unit.load.rx_bps
+
+
+def _after(uplink: Uplink, unit: Unit) -> float:
+    """Utilization of `uplink` once it carries `unit` too, in its busier direction."""
+    return (uplink.load + unit.load).utilization_ratio(uplink.capacity_bps)
