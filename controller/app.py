@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from controller import openflow
+from controller import framework, openflow
 from controller.events import (
     BundleDone,
     Event,
@@ -44,7 +44,7 @@ def guarded(handler: Handler) -> Handler:
     return guard
 
 
-class TeamingApp(App):
+class TeamingApp(App):  # type: ignore[misc]
     """Turns OpenFlow messages into events.
 
     `submit` takes events to the engine's thread, `lines` knows the live connection of each
@@ -67,22 +67,21 @@ class TeamingApp(App):
         self.crash = crash
         self._replies: dict[str, openflow.Replies] = {}
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
     @guarded
-    def state_changed(self, event: Any) -> None:
-        datapath = event.datapath
-        bridge = datapath.address
-        if event.state == DEAD_DISPATCHER:
-            if self.connections.get(bridge) is datapath:
-                del self.connections[bridge]
-                self.submit(SwitchGone(bridge))
-            return
-        self.connections[bridge] = datapath
-        self._replies[bridge] = openflow.Replies()
-        for message in openflow.set_async(datapath):
-            datapath.send_msg(message)
-        ports = map(openflow.port_state, datapath.ports.values())
-        self.submit(SwitchConnected(bridge, tuple(ports)))
+    def connected(self, event: Any) -> None:
+        datapath, bridge = event.datapath, event.datapath.address
+        self.connections[bridge], self._replies[bridge] = datapath, openflow.Replies()
+        datapath.send(framework.serialized(openflow.set_async(datapath)))
+        self.submit(SwitchConnected(bridge, openflow.port_states(datapath)))
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
+    @guarded
+    def disconnected(self, event: Any) -> None:
+        bridge = event.datapath.address
+        if self.connections.get(bridge) is event.datapath:
+            del self.connections[bridge]
+            self.submit(SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     @guarded

@@ -360,10 +360,15 @@ class Bridge:
         return failover.usable_first(ordered or uplinks)
 
     def _decide(self, now_s: float) -> Commands:
-        """Ask the policy, at most once a window, and do what it says."""
+        """Ask the policy, at most once a window, and do what it says.
+
+        A window begins at the first sample after a move, so that no mean mixes before and
+        after.
+        """
         self.last_decision_s = now_s
         window_s = self.config.window_s
-        if self._last_move_s is not None and now_s - self._last_move_s < window_s:
+        pause_s = window_s + self.config.poll_interval_s
+        if self._last_move_s is not None and now_s - self._last_move_s < pause_s:
             return []
         snapshot = self._snapshot(window_s)
         if snapshot is None:
@@ -403,7 +408,8 @@ class Bridge:
         self._bundles += 1
         self._bundle = _Bundle(self._bundles, desired, moves, waiting)
         if changes:
-            return [Apply(self.config.name, self._bundles, changes)]
+            text = f"{self.config.name}: {len(changes)} changes to flows and groups"
+            return [Report("debug", text), Apply(self.config.name, self._bundles, changes)]
         if moves or waiting:
             return self.finish_bundle(BundleDone(self.config.name, self._bundles), now_s)
         self._bundle = None

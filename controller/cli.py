@@ -112,10 +112,9 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    level = logging.DEBUG if options.verbose else logging.INFO
+    logging.getLogger("controller").setLevel(level)
     for noisy in ("os_ken", "ovsdbapp", "ovs"):
         logging.getLogger(noisy).setLevel(logging.INFO if options.verbose else logging.WARNING)
     import ovs.dirs

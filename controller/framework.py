@@ -56,7 +56,7 @@ CONNECT_TIMEOUT_S = 5.0
 RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-class Connection(framework_controller.Datapath):
+class Connection(framework_controller.Datapath):  # type: ignore[misc]
     """An OpenFlow connection whose end is noticed.
 
     os-ken's own never ends on native threads: its sender blocks on an empty queue for ever
@@ -192,11 +192,12 @@ def start(app_module: str, **contexts: Any) -> Callable[[], None]:
     """
     ofp_handler.OpenFlowController = _NoListener
     cfg.CONF(project="ovs-lbt", args=[])
-    apps = app_manager.AppManager.get_instance()
+    apps: Any = app_manager.AppManager.get_instance()
     apps.load_apps(["os_ken.controller.ofp_handler", app_module])
     apps.create_contexts()
     apps.instantiate_apps(**contexts)
-    return apps.close
+    end: Callable[[], None] = apps.close
+    return end
 
 
 def serialized(messages: Iterable[Any]) -> bytes:

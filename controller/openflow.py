@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any
@@ -361,6 +362,15 @@ def port_counters(stats: Iterable[Any]) -> tuple[PortCounters, ...]:
         )
         for port in stats
     )
+
+
+def port_states(datapath: Any) -> tuple[PortState, ...]:
+    """The ports that the handshake listed."""
+    with warnings.catch_warnings():
+        # The framework warns that OpenFlow 1.3 has no ports in its features reply; it keeps
+        # those of the port description there, which is what is meant.
+        warnings.simplefilter("ignore")
+        return tuple(map(port_state, datapath.ports.values()))
 
 
 def port_state(port: Any) -> PortState:

@@ -335,8 +335,6 @@ def _uplink(bridge: Bridge, name: str) -> None:
 def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
     """KEY=VALUE words, checked."""
     values: dict[str, str] = {}
-    if not words:
-        raise Refused(f"nothing -> KEY=VALUE with KEY {_one_of(keys)}")
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or key not in keys:

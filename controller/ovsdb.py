@@ -32,7 +32,7 @@ class DatabaseAway(Exception):
     """The database cannot be reached."""
 
 
-class _Idl(connection.OvsdbIdl):
+class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
     """A replica of the database that says when it has changed."""
 
     changed: Callable[[], None] | None = None

@@ -37,6 +37,8 @@ class Table(IntEnum):
     SAME_NIBBLE = 24
     GRATUITOUS = 25
     SET_LOCK = 26
+    UNCACHE_FIRST = 27
+    UNCACHE_AGAIN = 28
 
 
 class Register(IntEnum):
@@ -433,7 +435,11 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
         ),
     )
     from_port = {Register.VM_PORT.field: port.ofport}
-    lock = (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.SET_LOCK))
+    lock = (
+        Resubmit(Table.ANNOUNCEMENT),
+        Resubmit(Table.LOCK),
+        Resubmit(Table.SET_LOCK),
+    )
     yield FlowSpec(Table.LEARN, 10, match(**from_port), learn, goto=Table.DESTINATION)
     yield FlowSpec(
         Table.LEARN,
@@ -541,8 +547,15 @@ def _reflection_flows(team: Team) -> Iterator[FlowSpec]:
                     LearnLoad(0, Register.LOCAL.field, 1),
                 ),
             ),
+            Resubmit(Table.UNCACHE_FIRST),
         ),
         goto=Table.DELIVERY,
+    )
+    yield FlowSpec(
+        Table.DEPARTURE,
+        10,
+        match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: 1}),
+        (Resubmit(Table.UNCACHE_AGAIN),),
     )
 
 
@@ -587,7 +600,18 @@ def _lookup_flows() -> Iterator[FlowSpec]:
             LearnLoad(1, Register.LOCKED.field, 1),
         ),
     )
-    yield FlowSpec(Table.SET_LOCK, 10, match(**{Register.ANNOUNCES.field: 1}), (lock,))
+    # An announcement that is forwarded from the switch's flow cache sets no lock, and its
+    # reflection sees none. With and without a lock both therefore depend on another bit (of
+    # pkt_mark, but any would do): when the lock comes or ends, revalidation finds the cached
+    # flow too wide and deletes it.
+    for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
+        yield FlowSpec(
+            Table.SET_LOCK,
+            10,
+            match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: locked}),
+            (lock, Resubmit(table)),
+        )
+        yield FlowSpec(table, 10, match(pkt_mark=(0, 1 << locked)))
 
 
 def _unknown_port_flows(team: Team) -> Iterator[FlowSpec]:

@@ -1,0 +1,121 @@
+"""An address that announces itself from outside has left; our own announcements have not.
+
+All of it happens in the data plane: each case is tried with the service dead, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import BALANCE_SLB, PLAIN, Bed, BedSpec, Service, Station, wait_until
+
+BEDS = [BedSpec(PLAIN, 2, (None, None)), BedSpec(BALANCE_SLB, 2, (10, 10))]
+LOCKS = "table=22"
+ANNOUNCEMENTS = {
+    "GARP": frames.gratuitous_arp,
+    "RARP": frames.rarp,
+    "unsolicited NA": frames.unsolicited_advertisement,
+}
+NO_ANNOUNCEMENTS = {
+    "ARP request": frames.arp_request,
+    "broadcast": frames.broadcast,
+    "neighbour solicitation": frames.neighbour_solicitation,
+}
+
+pytestmark = [pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)]
+
+
+@pytest.fixture(params=[True, False], ids=["alive", "dead"])
+def service_alive(request: pytest.FixtureRequest, attached: Bed, service: Service) -> Iterator[Bed]:
+    """The attached bed, with the service alive or dead."""
+    if request.param:
+        yield attached
+        return
+    with service.dead():
+        yield attached
+
+
+@pytest.mark.parametrize("kind", ANNOUNCEMENTS)
+def test_an_address_that_announces_itself_outside_has_left(service_alive: Bed, kind: str) -> None:
+    bed = service_alive
+    leaver, neighbour = bed.stations[0], bed.stations[1]
+    speak(bed, leaver)
+    assert reaches_locally(bed, neighbour, leaver)
+    announce_outside(bed, leaver, kind)
+    assert not reaches_locally(bed, neighbour, leaver), f"still local after its {kind} outside"
+    speak(bed, leaver)
+    assert reaches_locally(bed, neighbour, leaver), "it came back and spoke, but is not found"
+
+
+@pytest.mark.parametrize("kind", NO_ANNOUNCEMENTS)
+def test_what_is_not_an_announcement_moves_nobody(service_alive: Bed, kind: str) -> None:
+    bed = service_alive
+    vm, neighbour = bed.stations[0], bed.stations[1]
+    speak(bed, vm)
+    for uplink in bed.uplinks:
+        tag = vm.vlan or 0
+        shot = bed.shot(
+            uplink.upstream_end, NO_ANNOUNCEMENTS[kind], vm.mac, tag, tag, "a reflection"
+        )
+        copies = bed.fire([shot])[shot.frame_id]
+        assert copies.points == [], f"a reflected {kind} was delivered to {copies.points}"
+    assert reaches_locally(bed, neighbour, vm)
+
+
+@pytest.mark.parametrize("kind", ANNOUNCEMENTS)
+def test_a_reflected_announcement_is_no_departure(service_alive: Bed, kind: str) -> None:
+    announce_and_reflect(service_alive, kind)
+    announce_and_reflect(service_alive, kind)
+
+
+def test_nor_is_one_after_the_lock(attached: Bed) -> None:
+    """The lock has ended, and the switch must not forward from its flow cache of before."""
+    announce_and_reflect(attached, "GARP")
+    attached.revalidated()
+    announce_and_reflect(attached, "GARP")
+    wait_until(lambda: "cookie" not in attached.ofctl("dump-flows", LOCKS), "the lock ends")
+    attached.revalidated()
+    announce_and_reflect(attached, "GARP")
+
+
+def announce_and_reflect(bed: Bed, kind: str) -> None:
+    """A VM announces itself; the upstream switch floods that back at once by every other
+    uplink, and a moment later it comes by all of them once more.
+    """
+    vm, neighbour = bed.stations[1], bed.stations[0]
+    build, tag = ANNOUNCEMENTS[kind], vm.vlan or 0
+    own = bed.shot(vm.point, build, vm.mac, tag, 0, f"its own {kind}")
+    points = bed.fire([own])[own.frame_id].points
+    assert str(vm) not in points, f"its own {kind} came back to {vm}"
+    assert len(points) == len(set(points)), f"a {kind} and its reflection came out at {points}"
+    for uplink in bed.uplinks:
+        back = bed.shot(uplink.upstream_end, build, vm.mac, tag, tag, "its reflection")
+        points = bed.fire([back])[back.frame_id].points
+        assert points == [], f"a {kind} reflected by {uplink} was delivered to {points}"
+    assert reaches_locally(bed, neighbour, vm), f"a reflected {kind} counted as a departure"
+
+
+def speak(bed: Bed, station: Station) -> None:
+    """A frame that teaches the switch where the station is."""
+    bed.fire([bed.shot(station.point, frames.broadcast, station.mac, 0, 0, "a word")])
+
+
+def announce_outside(bed: Bed, station: Station, kind: str) -> None:
+    tag = station.vlan or 0
+    end = bed.uplinks[0].upstream_end
+    bed.fire([bed.shot(end, ANNOUNCEMENTS[kind], station.mac, tag, tag, f"a {kind}")])
+
+
+def reaches_locally(bed: Bed, sender: Station, receiver: Station) -> bool:
+    """Whether unicast between two VMs is delivered here and nowhere else."""
+
+    def build(source: str, vlan: int, frame_id: int) -> bytes:
+        return frames.plain(source, receiver.mac, vlan, frame_id)
+
+    shot = bed.shot(sender.point, build, sender.mac, 0, 0, "unicast")
+    points = bed.fire([shot])[shot.frame_id].points
+    assert len(points) == 1, f"unicast from {sender} to {receiver} came out at {points}"
+    return points == [str(receiver)]
