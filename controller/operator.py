@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 from controller import show
 from controller.bridge import Bridge, Commands
@@ -26,10 +25,8 @@ from controller.config import (
 )
 from controller.database import PREFIX, BridgeRow
 from controller.events import Disconnect, Reply, Request, Setting, Write, Written
+from controller.fleet import Fleet
 from policies.model import Reason, Role
-
-if TYPE_CHECKING:
-    from controller.engine import Engine
 
 # The pipeline of a bridge is confirmed within this time, or the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
@@ -61,57 +58,74 @@ class Detach:
     writing: bool = False
 
 
-def answer(engine: Engine, request: Request, now_s: float) -> Commands:
-    """Carry out one request, at once or as far as it goes now."""
-    command, *words = request.words
-    try:
-        return _COMMANDS[command](engine, request.request_id, words, now_s)
-    except Refused as refusal:
-        return [Reply(request.request_id, str(refusal), refused=True)]
+@dataclass(slots=True)
+class Operator:
+    """Operators' requests; `attaching` and `detaching` are those under way, by bridge."""
 
+    fleet: Fleet
+    attaching: dict[str, Attach] = field(default_factory=dict)
+    detaching: dict[str, Detach] = field(default_factory=dict)
 
-def written(engine: Engine, event: Written) -> Commands:
-    """A request's settings are in the database, or were refused by it."""
-    for attach in engine.attaching.values():
-        if attach.request_id == event.request_id and event.error is None:
-            attach.written = True
-            return []
-    for kept in (engine.attaching, engine.detaching):
-        for name in [n for n, r in kept.items() if r.request_id == event.request_id]:
-            del kept[name]
-    if event.error is not None:
-        return [Reply(event.request_id, f"database: {event.error}", refused=True)]
-    return [Reply(event.request_id, "")]
+    @property
+    def in_hand(self) -> set[str]:
+        """The bridges that a request is changing now."""
+        return self.attaching.keys() | self.detaching.keys()
 
+    def deadline_s(self) -> float:
+        """When the first request under way runs out of time; infinity if none is."""
+        times = [attach.deadline_s for attach in self.attaching.values()]
+        times += [detach.deadline_s for detach in self.detaching.values()]
+        return min(times, default=float("inf"))
 
-def proceed(engine: Engine, now_s: float) -> Commands:
-    """Take attaches and detaches one step further after each event."""
-    commands: Commands = []
-    for name in list(engine.attaching):
-        commands += _proceed_attach(engine, name, engine.attaching[name], now_s)
-    for name in list(engine.detaching):
-        commands += _proceed_detach(engine, name, engine.detaching[name], now_s)
-    return commands
+    def answer(self, request: Request, now_s: float) -> Commands:
+        """Carry out one request, at once or as far as it goes now."""
+        command, *words = request.words
+        try:
+            return _COMMANDS[command](self, request.request_id, words, now_s)
+        except Refused as refusal:
+            return [Reply(request.request_id, str(refusal), refused=True)]
+
+    def written(self, event: Written) -> Commands:
+        """A request's settings are in the database, or were refused by it."""
+        for attach in self.attaching.values():
+            if attach.request_id == event.request_id and event.error is None:
+                attach.written = True
+                return []
+        for kept in (self.attaching, self.detaching):
+            for name in [n for n, r in kept.items() if r.request_id == event.request_id]:
+                del kept[name]
+        if event.error is not None:
+            return [Reply(event.request_id, f"database: {event.error}", refused=True)]
+        return [Reply(event.request_id, "")]
+
+    def proceed(self, now_s: float) -> Commands:
+        """Take attaches and detaches one step further after each event."""
+        commands: Commands = []
+        for name in list(self.attaching):
+            commands += _proceed_attach(self, name, self.attaching[name], now_s)
+        for name in list(self.detaching):
+            commands += _proceed_detach(self, name, self.detaching[name], now_s)
+        return commands
 
 
 # ---- commands --------------------------------------------------------------------------
 
 
-def _show(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _show(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     as_json = "--json" in words
     names = [word for word in words if word != "--json"]
-    statuses = engine.status()
+    statuses = operator.fleet.status()
     if names:
-        _attached_bridge(engine, names[0])
+        _attached_bridge(operator, names[0])
         statuses = tuple(status for status in statuses if status.name == names[0])
     return [Reply(request_id, show.as_json(statuses) if as_json else show.as_text(statuses))]
 
 
-def _attach(engine: Engine, request_id: int, words: list[str], now_s: float) -> Commands:
+def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     """`BRIDGE KEY=VALUE…`: look at the bridge first, change nothing yet."""
     name, *assignments = words
-    row = _row(engine, name)
-    if row.attached or name in engine.attaching:
+    row = _row(operator, name)
+    if row.attached or name in operator.attaching:
         raise Refused(f"bridge {name}: attached already -> a bridge that is not attached")
     values = _assignments(assignments, BRIDGE_KEYS)
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
@@ -126,10 +140,10 @@ def _attach(engine: Engine, request_id: int, words: list[str], now_s: float) -> 
         settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
         undo.append(Setting("Bridge", name, PREFIX + "before", None))
         undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
-    engine.attaching[name] = Attach(
+    operator.attaching[name] = Attach(
         request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
     )
-    return engine.adopt(config, candidate=True)
+    return operator.fleet.adopt(config, candidate=True)
 
 
 def _attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
@@ -152,24 +166,24 @@ def _attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
     return config
 
 
-def _detach(engine: Engine, request_id: int, words: list[str], now_s: float) -> Commands:
+def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     (name,) = words
-    bridge = _attached_bridge(engine, name)
+    bridge = _attached_bridge(operator, name)
     bridge.enabled = False
-    engine.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
+    operator.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
     return bridge.settle(now_s, Reason.REBALANCE)
 
 
-def _set(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first."""
     table, name, *assignments = words
     if table == "bridge":
-        row = _row(engine, name)
+        row = _row(operator, name)
         values = _assignments(assignments, BRIDGE_KEYS)
         _attachable(row, {**_ours(row.external_ids), **values})
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return [Write(tuple(settings), request_id)]
-    bridge, port = _interface(engine, name)
+    bridge, port = _interface(operator, name)
     if port is None:
         values = _assignments(assignments, UPLINK_KEYS)
         settings = [
@@ -183,9 +197,9 @@ def _set(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Co
     return [Write(tuple(settings), request_id)]
 
 
-def _move(engine: Engine, request_id: int, words: list[str], now_s: float) -> Commands:
+def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
-    bridge, port = _vm_port(engine, name)
+    bridge, port = _vm_port(operator, name)
     _uplink(bridge, target)
     if port.pin not in (None, target):
         raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
@@ -198,23 +212,23 @@ def _move(engine: Engine, request_id: int, words: list[str], now_s: float) -> Co
     return bridge.move(name, target, Reason.MANUAL, Reply(request_id, ""), now_s)
 
 
-def _pin(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     name, target = words
-    bridge, port = _vm_port(engine, name)
+    bridge, port = _vm_port(operator, name)
     _uplink(bridge, target)
     return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
 
 
-def _unpin(engine: Engine, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     (name,) = words
-    bridge, port = _vm_port(engine, name)
+    bridge, port = _vm_port(operator, name)
     keys = [Setting("Interface", name, PREFIX + "pin", None)]
     if port.vm_id:
         keys.append(_vm_setting(bridge, port, "pin", None))
     return [Write(tuple(keys), request_id)]
 
 
-_COMMANDS: dict[str, Callable[[Engine, int, list[str], float], Commands]] = {
+_COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "show": _show,
     "attach": _attach,
     "detach": _detach,
@@ -228,13 +242,13 @@ _COMMANDS: dict[str, Callable[[Engine, int, list[str], float], Commands]] = {
 # ---- attach and detach, step by step ---------------------------------------------------
 
 
-def _proceed_attach(engine: Engine, name: str, attach: Attach, now_s: float) -> Commands:
-    bridge = engine.bridges.get(name)
+def _proceed_attach(operator: Operator, name: str, attach: Attach, now_s: float) -> Commands:
+    bridge = operator.fleet.bridges.get(name)
     if bridge is None:
-        del engine.attaching[name]
+        del operator.attaching[name]
         return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
     if now_s >= attach.deadline_s:
-        return _give_up_attach(engine, name, attach, "no answer from the switch in 10 s")
+        return _give_up_attach(operator, name, attach, "no answer from the switch in 10 s")
     if bridge.installed is None:
         return []
     if not attach.writing:
@@ -242,36 +256,36 @@ def _proceed_attach(engine: Engine, name: str, attach: Attach, now_s: float) -> 
         if flushed:
             found = f"fail mode standalone and {bridge.foreign_flows} flows of others'"
             expected = "fail mode secure, as setting it now would flush those flows"
-            return _give_up_attach(engine, name, attach, f"{found} -> {expected}")
+            return _give_up_attach(operator, name, attach, f"{found} -> {expected}")
         attach.writing = True
         return [Write(attach.settings, attach.request_id)]
     if attach.written and not bridge.candidate and bridge.settled:
-        del engine.attaching[name]
+        del operator.attaching[name]
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         text = f"{name}: {bridge.config.policy} over {uplinks}, {len(bridge.bound)} VM ports"
         return [Reply(attach.request_id, text)]
     return []
 
 
-def _give_up_attach(engine: Engine, name: str, attach: Attach, why: str) -> Commands:
+def _give_up_attach(operator: Operator, name: str, attach: Attach, why: str) -> Commands:
     """Put everything back as it was."""
-    del engine.attaching[name]
-    bridge = engine.bridges[name]
+    del operator.attaching[name]
+    bridge = operator.fleet.bridges[name]
     reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
     if not attach.writing:
-        del engine.bridges[name]
+        del operator.fleet.bridges[name]
         return [Disconnect(name), reply]
     bridge.enabled = False
     return [*bridge.settle(attach.deadline_s, Reason.REBALANCE), Write(attach.undo), reply]
 
 
-def _proceed_detach(engine: Engine, name: str, detach: Detach, now_s: float) -> Commands:
-    bridge = engine.bridges.get(name)
+def _proceed_detach(operator: Operator, name: str, detach: Detach, now_s: float) -> Commands:
+    bridge = operator.fleet.bridges.get(name)
     gone = bridge is None or (bridge.settled and not bridge.installed_anything)
     if detach.writing or not (gone or now_s >= detach.deadline_s):
         return []
     detach.writing = True
-    return [Write(_traces(engine.rows[name]), detach.request_id)]
+    return [Write(_traces(operator.fleet.rows[name]), detach.request_id)]
 
 
 def _traces(row: BridgeRow) -> tuple[Setting, ...]:
@@ -294,23 +308,23 @@ def _traces(row: BridgeRow) -> tuple[Setting, ...]:
 # ---- looking things up -----------------------------------------------------------------
 
 
-def _row(engine: Engine, name: str) -> BridgeRow:
-    if name not in engine.rows:
-        raise Refused(f"bridge: {name} -> {_one_of(engine.rows)}")
-    return engine.rows[name]
+def _row(operator: Operator, name: str) -> BridgeRow:
+    if name not in operator.fleet.rows:
+        raise Refused(f"bridge: {name} -> {_one_of(operator.fleet.rows)}")
+    return operator.fleet.rows[name]
 
 
-def _attached_bridge(engine: Engine, name: str) -> Bridge:
-    row = _row(engine, name)
-    if not row.attached or name not in engine.bridges:
-        attached = [name for name, row in engine.rows.items() if row.attached]
+def _attached_bridge(operator: Operator, name: str) -> Bridge:
+    row = _row(operator, name)
+    if not row.attached or name not in operator.fleet.bridges:
+        attached = [name for name, row in operator.fleet.rows.items() if row.attached]
         raise Refused(f"bridge: {name}, not attached -> {_one_of(attached)}")
-    return engine.bridges[name]
+    return operator.fleet.bridges[name]
 
 
-def _interface(engine: Engine, name: str) -> tuple[Bridge, VmPortConfig | None]:
+def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:
     """The attached bridge an interface is on, and its VM port unless it is an uplink."""
-    for bridge in engine.bridges.values():
+    for bridge in operator.fleet.bridges.values():
         for port in bridge.config.vm_ports:
             if port.name == name:
                 return bridge, port
@@ -319,8 +333,8 @@ def _interface(engine: Engine, name: str) -> tuple[Bridge, VmPortConfig | None]:
     raise Refused(f"interface: {name} -> an interface of an attached bridge")
 
 
-def _vm_port(engine: Engine, name: str) -> tuple[Bridge, VmPortConfig]:
-    bridge, port = _interface(engine, name)
+def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
+    bridge, port = _interface(operator, name)
     if port is None:
         raise Refused(f"port: {name}, an uplink -> {_one_of(bridge.bound)}")
     return bridge, port

@@ -1,0 +1,65 @@
+"""The bridges of this host, and what the database says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from controller.bridge import Bridge, Commands
+from controller.config import BridgeConfig, read_bridge
+from controller.database import BridgeRow
+from controller.events import Connect, Disconnect, Report
+from controller.status import BridgeStatus
+
+
+@dataclass(slots=True)
+class Fleet:
+    """All bridges, attached or being looked at.
+
+    `epoch_s` is the wall-clock time at which `now_s` was zero; it is only ever shown.
+    """
+
+    epoch_s: float = 0.0
+    rows: dict[str, BridgeRow] = field(default_factory=dict)
+    bridges: dict[str, Bridge] = field(default_factory=dict)
+
+    def follow(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
+        """Follow the operator: bridges come, go, and change while we run.
+
+        Bridges `in_hand` are kept although they may not be attached (yet, or any more).
+        """
+        self.rows = {row.name: row for row in rows}
+        commands = self.let_go(in_hand)
+        for name, row in sorted(self.rows.items()):
+            bridge = self.bridges.get(name)
+            if not row.attached:
+                continue
+            if bridge is None:
+                commands += self.adopt(read_bridge(row))
+            elif bridge.enabled:
+                bridge.candidate = False
+                commands += bridge.configure(read_bridge(row, bridge.config), now_s)
+        return commands
+
+    def adopt(self, config: BridgeConfig, candidate: bool = False) -> Commands:
+        """Begin to look after a bridge."""
+        self.bridges[config.name] = Bridge(config, candidate=candidate)
+        reports = [Report("warning", str(error)) for error in config.errors]
+        return [*reports, Connect(config.name)]
+
+    def let_go(self, in_hand: set[str]) -> Commands:
+        """Forget bridges that are not ours any more."""
+        attached = {name for name, row in self.rows.items() if row.attached}
+        wanted = attached | in_hand & self.rows.keys()
+        gone = sorted(self.bridges.keys() - wanted)
+        for name in gone:
+            del self.bridges[name]
+        return [Disconnect(name) for name in gone]
+
+    def status(self) -> tuple[BridgeStatus, ...]:
+        """Every attached bridge, by name."""
+        return tuple(
+            bridge.status(self.epoch_s)
+            for _, bridge in sorted(self.bridges.items())
+            if not bridge.candidate
+        )
