@@ -115,8 +115,8 @@ def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     level = logging.DEBUG if options.verbose else logging.INFO
     logging.getLogger("controller").setLevel(level)
-    for noisy in ("os_ken", "ovsdbapp", "ovs"):
-        logging.getLogger(noisy).setLevel(logging.INFO if options.verbose else logging.WARNING)
+    for noisy, quiet in (("os_ken", logging.WARNING), ("ovsdbapp", logging.CRITICAL)):
+        logging.getLogger(noisy).setLevel(logging.INFO if options.verbose else quiet)
     import ovs.dirs
 
     from controller.ovsdb import DatabaseAway

@@ -44,7 +44,11 @@ class Exporter:
         Raises:
             OSError: the address cannot be bound.
         """
-        server, _thread = start_http_server(port, address, self._registry)
+        try:
+            server, _thread = start_http_server(port, address, self._registry)
+        except OSError as error:
+            found = f"--metrics {address}:{port}: {error.strerror}"
+            raise OSError(f"{found} -> an address that is free") from error
         return server
 
     def observe_decision(self, bridge: str, duration_s: float) -> None:
