@@ -23,7 +23,7 @@ COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
     "Bridge": ["name", "ports", "fail_mode", "external_ids"],
     "Port": ["name", "interfaces", "tag", "lacp", "qos"],
-    "Interface": ["name", "ofport", "link_speed", "external_ids", "error"],
+    "Interface": ["name", "ofport", "link_speed", "external_ids"],
     "QoS": ["other_config"],
 }
 
@@ -59,6 +59,7 @@ class Database:
     def __init__(self, remote: str, submit: Callable[[Event], None]) -> None:
         self._submit = submit
         self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
+        self._last: tuple[BridgeRow, ...] | None = None
         try:
             helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
         except Exception as error:
@@ -78,7 +79,11 @@ class Database:
         self._writes.put(write)
 
     def _changed(self) -> None:
-        self._submit(DatabaseRead(_bridges(self._idl.tables["Bridge"].rows.values())))
+        """Much that changes is not what we read, such as the switch's own progress."""
+        bridges = _bridges(self._idl.tables["Bridge"].rows.values())
+        if bridges != self._last:
+            self._last = bridges
+            self._submit(DatabaseRead(bridges))
 
     def _write_forever(self) -> None:
         while True:
