@@ -188,7 +188,7 @@ class _Reader:
 
     def read(self) -> BridgeConfig:
         ids, name = self.row.external_ids, self.row.name
-        bridge = self._section(f"Bridge {name}", ids, BRIDGE_KEYS, also=self._is_vm_rule)
+        bridge = self._section(f"Bridge {name}", ids, BRIDGE_KEYS)
         members = self._members(bridge["uplinks"])
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         uplink_names = {uplink.name for uplink in uplinks}
@@ -227,7 +227,7 @@ class _Reader:
         bond = bond_of(self.row)
         if named is None and bond is None:
             expected = "two or more interface names, as the bridge has no single bond"
-            self.errors.append(BadValue(record, key, "nothing", expected))
+            self._report(BadValue(record, key, "nothing", expected))
             return []
         present = {interface.name: (port, interface) for port, interface in self._interfaces()}
         if named is None and bond is not None:
@@ -235,7 +235,7 @@ class _Reader:
         members = []
         for name in named or ():
             if name not in present:
-                self.errors.append(BadValue(record, key, name, f"an interface of {self.row.name}"))
+                self._report(BadValue(record, key, name, f"an interface of {self.row.name}"))
             elif _has_ofport(present[name][1]):
                 members.append(present[name])
         return members
@@ -256,75 +256,76 @@ class _Reader:
     ) -> VmPortConfig:
         ids = interface.external_ids
         vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
-        own = self._section(f"Interface {interface.name}", ids, VM_KEYS)
-        on_bridge = self._vm_rules(ids)
-        pin = own["pin"] or on_bridge.get("pin")
-        if pin is not None and pin not in uplink_names:
-            expected = "one of " + ", ".join(sorted(uplink_names))
-            self.errors.append(
-                BadValue(f"Interface {interface.name}", PREFIX + "pin", pin, expected)
-            )
-            pin = self.last_settings.get((interface.name, "good pin"))
-        self.settings[(interface.name, "good pin")] = pin
+        keys = {**VM_KEYS, "pin": Key(_choice(*uplink_names), _one_of(tuple(sorted(uplink_names))))}
+        # The Interface's own rules win over those that the Bridge keeps for its VM.
+        rules = self._vm_rules(ids, keys) | self._given(f"Interface {interface.name}", ids, keys)
+        self._report_unknown(f"Interface {interface.name}", ids, keys)
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
             vm=vm_identity(ids) or interface.name,
             access_vlan=port.tag,
             attached_mac=ids.get("attached-mac"),
-            pin=pin,
-            excluded=own["exclude"] or on_bridge.get("exclude", False),
-            binding=own["binding"],
+            pin=rules.get("pin"),
+            excluded=rules.get("exclude", False),
+            binding=rules.get("binding"),
             vm_id=vm_id,
         )
 
-    def _vm_rules(self, ids: Mapping[str, str]) -> dict[str, Any]:
+    def _vm_rules(self, ids: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, Any]:
         """What the Bridge says of this VM, under any of its names."""
-        rules: dict[str, Any] = {}
+        record, rules = f"Bridge {self.row.name}", {key: keys[key] for key in VM_RULE_KEYS}
+        found: dict[str, Any] = {}
         for identity in (ids[key] for key in VM_ID_KEYS if ids.get(key)):
             prefix = f"{PREFIX}vm-{identity}-"
-            for key in VM_RULE_KEYS:
-                if (text := self.row.external_ids.get(prefix + key)) is not None:
-                    rules[key] = self._value(f"Bridge {self.row.name}", prefix, key, text)
-        return rules
+            found |= self._given(record, self.row.external_ids, rules, prefix)
+        return found
 
     def _is_vm_rule(self, key: str) -> bool:
         return key.startswith("vm-") and any(key.endswith("-" + rule) for rule in VM_RULE_KEYS)
 
     def _section(
+        self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]
+    ) -> dict[str, Any]:
+        """Every key's value, the default where there is none."""
+        self._report_unknown(record, ids, keys)
+        defaults = {key: spec.default for key, spec in keys.items()}
+        return defaults | self._given(record, ids, keys)
+
+    def _given(
         self,
         record: str,
         ids: Mapping[str, str],
         keys: Mapping[str, Key],
-        also: Callable[[str], bool] = lambda _key: False,
+        prefix: str = PREFIX,
     ) -> dict[str, Any]:
-        """Every key's value; keys of ours that do not exist are reported."""
-        ours = {k.removeprefix(PREFIX): v for k, v in ids.items() if k.startswith(PREFIX)}
-        for key in sorted(ours.keys() - keys.keys()):
-            if not also(key) and key != "before":
-                expected = "one of " + ", ".join(PREFIX + known for known in keys)
-                self.errors.append(BadValue(record, PREFIX + key, ours[key], expected))
-        return {
-            key: self._value(record, PREFIX, key, ours[key], keys) if key in ours else spec.default
-            for key, spec in keys.items()
-        }
+        """The values of the keys that are there; the last good one in place of a bad one."""
+        values: dict[str, Any] = {}
+        for key in keys:
+            if (text := ids.get(prefix + key)) is None:
+                continue
+            slot = (record, prefix + key)
+            try:
+                values[key] = parse_value(keys, key, text)
+            except ValueError:
+                self._report(BadValue(record, prefix + key, text, keys[key].expected))
+                values[key] = self.last_settings.get(slot, keys[key].default)
+            self.settings[slot] = values[key]
+        return values
 
-    def _value(
-        self,
-        record: str,
-        prefix: str,
-        key: str,
-        text: str,
-        keys: Mapping[str, Key] = VM_RULE_KEYS,
-    ) -> Any:
-        slot = (record, prefix + key)
-        try:
-            value = parse_value(keys, key, text)
-        except ValueError:
-            self.errors.append(BadValue(record, prefix + key, text, keys[key].expected))
-            value = self.last_settings.get(slot, keys[key].default)
-        self.settings[slot] = value
-        return value
+    def _report_unknown(self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]) -> None:
+        """Keys with our prefix that do not exist."""
+        for key in sorted(key for key in ids if key.startswith(PREFIX)):
+            name = key.removeprefix(PREFIX)
+            known = name in keys or name == "before"
+            if not known and not (keys is BRIDGE_KEYS and self._is_vm_rule(name)):
+                expected = "one of " + ", ".join(PREFIX + known_key for known_key in keys)
+                self._report(BadValue(record, key, ids[key], expected))
+
+    def _report(self, error: BadValue) -> None:
+        """Once, also where one value speaks for several ports of a VM."""
+        if error not in self.errors:
+            self.errors.append(error)
 
 
 def _has_ofport(interface: InterfaceRow) -> bool:

@@ -27,80 +27,91 @@ class Sample:
     rx_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """Bytes counted since the first sample, across wraps of the counters."""
+
+    clock_s: float
+    tx_bytes: int
+    rx_bytes: int
+
+
 @dataclass(slots=True)
 class Rates:
-    """The recent counters of one port, kept for `keep_s` seconds.
+    """The recent traffic of one port, kept for `keep_s` seconds.
 
     A port that was re-created or whose counters were reset starts anew, so that a rate
     never spans a gap.
     """
 
     keep_s: float
-    _samples: deque[Sample] = field(default_factory=deque)
+    _last: Sample | None = None
+    _totals: deque[_Total] = field(default_factory=deque)
 
     def add(self, sample: Sample) -> None:
-        """Take a sample; one no newer than the last is a repetition and is ignored."""
-        sample = Sample(sample.clock_s, _supported(sample.tx_bytes), _supported(sample.rx_bytes))
-        if self._samples:
-            last = self._samples[-1]
-            if sample.clock_s == last.clock_s:
-                return
-            tx_bytes = _continued(last.tx_bytes, sample.tx_bytes)
-            rx_bytes = _continued(last.rx_bytes, sample.rx_bytes)
-            if sample.clock_s < last.clock_s or tx_bytes is None or rx_bytes is None:
-                self._samples.clear()
-            else:
-                sample = Sample(sample.clock_s, tx_bytes, rx_bytes)
-        self._samples.append(sample)
-        while len(self._samples) > 2 and self._samples[1].clock_s <= sample.clock_s - self.keep_s:
-            self._samples.popleft()
+        """Take a sample; one at the same moment as the last is a repetition and is ignored."""
+        last, self._last = self._last, sample
+        if last is None or sample.clock_s < last.clock_s:
+            return self._restart(sample)
+        if sample.clock_s == last.clock_s:
+            return None
+        tx_bytes = _increase(last.tx_bytes, sample.tx_bytes)
+        rx_bytes = _increase(last.rx_bytes, sample.rx_bytes)
+        if tx_bytes is None or rx_bytes is None:
+            return self._restart(sample)
+        before = self._totals[-1]
+        self._totals.append(
+            _Total(sample.clock_s, before.tx_bytes + tx_bytes, before.rx_bytes + rx_bytes)
+        )
+        while len(self._totals) > 2 and self._totals[1].clock_s <= sample.clock_s - self.keep_s:
+            self._totals.popleft()
+        return None
 
     def latest(self) -> Load:
         """The load between the last two samples; zero before there are two."""
-        if len(self._samples) < 2:
+        if len(self._totals) < 2:
             return Load()
-        return _between(self._samples[-2], self._samples[-1])
+        return _between(self._totals[-2], self._totals[-1])
 
     def mean(self, window_s: float) -> Load | None:
         """The mean load over the last `window_s`; None while less than that is known."""
-        if len(self._samples) < 2:
+        if len(self._totals) < 2:
             return None
-        newest = self._samples[-1]
+        newest = self._totals[-1]
         start_s = newest.clock_s - window_s
-        oldest = self._samples[0]
-        for sample in self._samples:
-            if sample.clock_s > start_s:
+        oldest = self._totals[0]
+        for total in self._totals:
+            if total.clock_s > start_s:
                 break
-            oldest = sample
+            oldest = total
         if newest.clock_s - oldest.clock_s < COVERAGE_RATIO * window_s:
             return None
         return _between(oldest, newest)
 
+    def _restart(self, sample: Sample) -> None:
+        self._totals.clear()
+        self._totals.append(_Total(sample.clock_s, 0, 0))
 
-def _between(first: Sample, last: Sample) -> Load:
+
+def _between(first: _Total, last: _Total) -> Load:
     elapsed_s = last.clock_s - first.clock_s
     return Load(
-        tx_bps=8 * ((last.tx_bytes or 0) - (first.tx_bytes or 0)) / elapsed_s,
-        rx_bps=8 * ((last.rx_bytes or 0) - (first.rx_bytes or 0)) / elapsed_s,
+        tx_bps=8 * (last.tx_bytes - first.tx_bytes) / elapsed_s,
+        rx_bps=8 * (last.rx_bytes - first.rx_bytes) / elapsed_s,
     )
 
 
-def _supported(counter: int | None) -> int | None:
-    return None if counter == UNSUPPORTED else counter
+def _increase(last: int | None, now: int | None) -> int | None:
+    """What was counted between two readings; None when the counter was reset.
 
-
-def _continued(last: int | None, now: int | None) -> int | None:
-    """`now` made to count on from `last`; None when the counter was reset.
-
-    An unsupported counter counts as one that stands at zero.
+    Nothing, where the switch does not count (yet, or any more).
     """
-    if now is None or last is None:
-        return now or 0
+    if last in (None, UNSUPPORTED) or now in (None, UNSUPPORTED):
+        return 0
     if now >= last:
-        return now
-    for bits in (32, 64):
-        size = 1 << bits
+        return now - last
+    for size in (2**32, 2**64):
         margin = size // WRAP_MARGIN
-        if size - margin <= last % size and last < size and now < margin:
-            return last + (size - last) + now
+        if size - margin <= last < size and now < margin:
+            return size - last + now
     return None
