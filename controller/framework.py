@@ -7,9 +7,11 @@ connections is put right here, see `Connection`.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from os_ken import cfg
@@ -114,9 +116,10 @@ class Line:
     The connection's `address` is `name`, by which handlers know the bridge.
     """
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: Path) -> None:
         self._name = name
         self._path = path
+        self._complained = False
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._connection: Connection | None = None
@@ -149,12 +152,25 @@ class Line:
         sock = _UnixSocket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(CONNECT_TIMEOUT_S)
         try:
-            sock.connect(self._path)
+            # A socket's address holds about 100 bytes; the way over the directory is short
+            # however long the path is.
+            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
+            try:
+                sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")
+            finally:
+                os.close(directory)
         except OSError as error:
-            LOG.debug("%s: %s", self._path, error)
             sock.close()
+            self._complain(error)
             return None
+        self._complained = False
         return sock
+
+    def _complain(self, error: OSError) -> None:
+        """Once for each time the socket is away."""
+        if not self._complained:
+            LOG.warning("%s: %s -> the bridge's management socket", self._path, error.strerror)
+            self._complained = True
 
     def _serve(self, sock: socket.socket) -> None:
         connection = Connection(sock, self._name)

@@ -248,7 +248,12 @@ def _proceed_attach(operator: Operator, name: str, attach: Attach, now_s: float)
         del operator.attaching[name]
         return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
     if now_s >= attach.deadline_s:
-        return _give_up_attach(operator, name, attach, "no answer from the switch in 10 s")
+        return _give_up_attach(
+            operator,
+            name,
+            attach,
+            f"not installed within {ATTACH_TIMEOUT_S:g} s -> a switch that answers; see the log",
+        )
     if bridge.installed is None:
         return []
     if not attach.writing:

@@ -116,7 +116,7 @@ class Service:
         match command:
             case Connect(bridge=bridge):
                 path = Path(ovs.dirs.RUNDIR) / f"{bridge}.mgmt"
-                self._lines[bridge] = framework.Line(bridge, str(path))
+                self._lines[bridge] = framework.Line(bridge, path)
             case Disconnect(bridge=bridge):
                 self._lines.pop(bridge).stop()
             case Write():

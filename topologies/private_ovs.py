@@ -14,10 +14,23 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from topologies import processes
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 START_TIMEOUT_S = 10.0
+# A Unix socket's path holds 107 characters, and the longest name that OVS puts behind the
+# directory is `/ovs-vswitchd.PID.ctl`.
+LONGEST_RUNDIR = 82
+RANDOM_CHARACTERS = 8  # what tempfile appends
+
+
+def _place(prefix: str) -> str:
+    """Where temporary directories go, unless sockets in there had too long a path."""
+    usual = tempfile.gettempdir()
+    return usual if len(f"{usual}/{prefix}") + RANDOM_CHARACTERS <= LONGEST_RUNDIR else "/tmp"
 
 
 class PrivateOvs:
@@ -31,20 +44,21 @@ class PrivateOvs:
     """
 
     def __init__(self, prefix: str = "ovs-lbt-") -> None:
-        self.rundir = Path(tempfile.mkdtemp(prefix=prefix))
+        self.rundir = Path(tempfile.mkdtemp(prefix=prefix, dir=_place(prefix)))
         directory = str(self.rundir)
+        # Without the settings of an `ovs-lbt` of the machine's: they may name its database.
+        others = {k: v for k, v in os.environ.items() if not k.startswith("OVS_LBT_")}
         self.env = {
-            **os.environ,
+            **others,
             "OVS_RUNDIR": directory,
             "OVS_LOGDIR": directory,
             "OVS_DBDIR": directory,
         }
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> PrivateOvs:
         try:
-            self.run(
-                "ovsdb-tool", "create", str(self.rundir / "conf.db"), str(SCHEMA)
-            )
+            self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"), str(SCHEMA))
             self.start_database()
             self.run("ovs-vsctl", "--no-wait", "init")
             self.start_switch()
@@ -89,31 +103,42 @@ class PrivateOvs:
 
     def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:
         """End one daemon and wait until it is gone; a daemon that is not there is fine."""
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
-            pid = self.pid(daemon)
-            os.kill(pid, signal_number)
-            deadline = time.monotonic() + START_TIMEOUT_S
-            while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-                time.sleep(0.02)
+        if (process := self._daemons.pop(daemon, None)) is not None:
+            processes.end(process, signal_number)
 
     def close(self) -> None:
         """Remove every bridge, end both daemons and delete the directory."""
         with contextlib.suppress(Exception):
-            for bridge in self.vsctl("--timeout=5", "list-br").split():
-                self.vsctl("--timeout=5", "del-br", bridge)
+            deletions = [("--", "del-br", name) for name in self.vsctl("list-br").split()]
+            self.vsctl("--timeout=5", *(word for words in deletions for word in words))
         self.stop("ovs-vswitchd")
         self.stop("ovsdb-server")
         shutil.rmtree(self.rundir, ignore_errors=True)
 
+    @contextlib.contextmanager
+    def environment(self) -> Iterator[None]:
+        """Meanwhile every OVS command of this process, Mininet's too, is for this instance."""
+        before = dict(os.environ)
+        os.environ.update(self.env)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
     def _start(self, daemon: str, *arguments: str) -> None:
+        # In the foreground, as a child of ours: a daemon that detaches is nobody's child,
+        # and where process 1 does not reap it stays a zombie that looks alive.
+        self.stop(daemon)
         log = self.rundir / f"{daemon}.log"
-        done = subprocess.run(
-            [daemon, *arguments, "--pidfile", "--detach", "-vconsole:off", f"--log-file={log}"],
-            env=self.env,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=START_TIMEOUT_S,
-        )
-        if done.returncode:
-            tail = log.read_text()[-500:] if log.exists() else "no log was written"
-            raise RuntimeError(f"{daemon} did not start (exit {done.returncode}): {tail}")
+        command = [daemon, *arguments, "--pidfile", "-vconsole:off", f"--log-file={log}"]
+        process = processes.start(command, self.rundir / f"{daemon}.out", self.env)
+        self._daemons[daemon] = process
+        # The control socket is the last thing that a daemon opens before it serves.
+        socket = self.rundir / f"{daemon}.{process.pid}.ctl"
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not (socket.exists() and (self.rundir / f"{daemon}.pid").exists()):
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                tail = log.read_text()[-500:] if log.exists() else "no log was written"
+                raise RuntimeError(f"{daemon} did not start (exit {process.poll()}): {tail}")
+            time.sleep(0.01)

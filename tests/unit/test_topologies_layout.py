@@ -1,0 +1,78 @@
+"""Layouts as graphs: roles, the limit, and the collision that the benchmark starts from."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+
+from topologies import vmware_lbt
+from topologies.graph import Layout, Role, maximum_flow_bps
+from topologies.mininet_topo import LONGEST_INTERFACE_NAME
+
+
+def test_the_layout_is_what_the_document_describes() -> None:
+    layout = vmware_lbt.layout()
+    assert len(layout.nodes(Role.SERVER_BRIDGE)) == 1
+    assert layout.nodes(Role.UPLINK) == ["uplink1", "uplink2"]
+    assert len(layout.nodes(Role.VM)) == 4
+    assert len(layout.nodes(Role.VNIC)) == 8
+    assert layout.nodes(Role.CLIENT)
+    assert {layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK)} == {100_000_000}
+    assert {layout.neighbour(vnic, Role.VM) for vnic in layout.loaded_vnics()} == set(
+        layout.nodes(Role.VM)
+    )
+
+
+@pytest.mark.parametrize(("uplinks", "mbps"), [(1, 100), (2, 100), (3, 40)])
+def test_the_limit_is_what_all_uplinks_carry(uplinks: int, mbps: int) -> None:
+    layout = vmware_lbt.layout(uplinks=uplinks, uplink_mbps=mbps)
+    assert layout.limit_bps == uplinks * mbps * 10**6
+
+
+def test_the_limit_follows_the_narrowest_place() -> None:
+    graph = nx.Graph()
+    graph.add_edge("vm", "bridge", capacity=30)
+    graph.add_edge("bridge", "switch", capacity=100)
+    graph.add_edge("switch", "a", capacity=10)
+    graph.add_edge("switch", "b", capacity=15)
+    assert maximum_flow_bps(graph, ["vm"], ["a", "b"]) == 25
+    assert maximum_flow_bps(graph, ["vm"], ["a"]) == 10
+
+
+@pytest.mark.parametrize("uplinks", [2, 3, 4])
+@pytest.mark.parametrize("vnics", [1, 2, 5])
+def test_all_loaded_vnics_hash_to_one_uplink(uplinks: int, vnics: int) -> None:
+    layout = vmware_lbt.layout(uplinks=uplinks, vnics_per_vm=vnics)
+    ofports = [layout.attributes(vnic)["ofport"] for vnic in layout.loaded_vnics()]
+    assert len({ofport % uplinks for ofport in ofports}) == 1
+    every = [layout.attributes(node)["ofport"] for node in layout.nodes(Role.VNIC)]
+    every += [layout.attributes(node)["ofport"] for node in layout.nodes(Role.UPLINK)]
+    assert len(set(every)) == len(every), "an OpenFlow port number is used twice"
+
+
+def test_the_topology_has_the_layout_s_links() -> None:
+    topo = vmware_lbt.VmwareLbtTopo()
+    assert len(topo.links()) == 2 + 8 + 2
+    assert len(topo.hosts()) == 4 + 2
+    names = [info.get("intfName1", "") for _, _, info in topo.links(withInfo=True)]
+    assert all(0 < len(name) <= LONGEST_INTERFACE_NAME for name in names)
+
+
+def test_a_prefix_that_makes_names_too_long_is_refused() -> None:
+    with pytest.raises(ValueError, match="characters -> 15"):
+        vmware_lbt.VmwareLbtTopo(prefix="a-long-prefix-")
+
+
+def test_an_unknown_team_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"team: lacp -> bond \| plain \| split"):
+        vmware_lbt.VmwareLbtTopo(team="lacp")
+
+
+def test_a_neighbour_must_be_unique() -> None:
+    layout = Layout("two", nx.Graph())
+    layout.graph.add_node("bridge", role=Role.SERVER_BRIDGE)
+    for uplink in ("one", "other"):
+        layout.graph.add_node(uplink, role=Role.UPLINK)
+        layout.graph.add_edge("bridge", uplink)
+    with pytest.raises(ValueError, match="2 neighbours"):
+        layout.neighbour("bridge", Role.UPLINK)

@@ -1,0 +1,111 @@
+"""The load: how many sessions there are, when they begin, and what one of them does."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from topologies import workload
+from topologies.web_sessions import Download, Session
+
+SERVERS = ["a", "b", "c", "d"]
+
+
+def test_sessions_load_the_wire_as_asked() -> None:
+    sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
+    assert len(sessions) * workload.wire_bps_per_session() == pytest.approx(130e6, rel=0.02)
+
+
+def test_sessions_ramp_evenly_and_alike_for_all_servers() -> None:
+    sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
+    assert len(set(Counter(session.server for session in sessions).values())) == 1
+    begun = [sum(s.begin_s < at_s for s in sessions) for at_s in (10, 20, 30, 40)]
+    quarter = len(sessions) / 4
+    assert begun == pytest.approx([quarter, 2 * quarter, 3 * quarter, len(sessions)], abs=1)
+    for at_s in (7.0, 19.0, 33.0):
+        by_server = Counter(s.server for s in sessions if s.begin_s < at_s)
+        assert max(by_server.values()) - min(by_server.values()) <= 1
+
+
+def test_the_same_seed_gives_the_same_sessions() -> None:
+    first, second = (workload.plan_sessions(SERVERS, 50e6, 10.0, seed=7) for _ in range(2))
+    assert first == second
+    assert first != workload.plan_sessions(SERVERS, 50e6, 10.0, seed=8)
+
+
+SIZE_BYTES = 10_000
+LINE_BPS = 80_000  # 10 000 bytes a second: the file takes just one
+
+
+@contextlib.contextmanager
+def _session(reports: list[Download]) -> Iterator[tuple[Session, socket.socket]]:
+    """A session and the server's end, listening."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(5)
+        session = Session(
+            "127.0.0.1",
+            listener.getsockname()[1],
+            line_bps=LINE_BPS,
+            file_bytes=[SIZE_BYTES],
+            think_mean_s=1.0,
+            seed=1,
+            report=reports.append,
+        )
+        yield session, listener
+        session.close(0.0)
+
+
+def _requested(session: Session, listener: socket.socket) -> socket.socket:
+    """Let the session ask at time 0; the server's connection, the request read."""
+    session.step(0.0)
+    connection, _ = listener.accept()
+    connection.settimeout(5)
+    connection.setblocking(False)
+    for _ in range(1000):
+        with contextlib.suppress(BlockingIOError):
+            assert connection.recv(4096).startswith(f"GET /{SIZE_BYTES} HTTP/1.1".encode())
+            connection.settimeout(5)
+            return connection
+        session.step(0.0)
+    raise AssertionError("no request arrived")
+
+
+def test_a_session_reads_no_faster_than_its_line() -> None:
+    reports: list[Download] = []
+    with _session(reports) as (session, listener):
+        connection = _requested(session, listener)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
+        session.step(0.5)
+        assert not reports, "half the time has passed, and all of the file was read"
+        next_s = session.step(1.0)
+        assert [(one.complete, one.received_bytes) for one in reports] == [(True, SIZE_BYTES)]
+        assert reports[0].end_s - reports[0].start_s == 1.0
+        assert 1.5 <= next_s <= 2.5, "a think time between half and one and a half of its mean"
+        connection.close()
+
+
+def test_a_late_server_shows_in_the_download_s_time() -> None:
+    reports: list[Download] = []
+    with _session(reports) as (session, listener):
+        connection = _requested(session, listener)
+        assert session.step(1.0) < 1.1, "what is late is looked for again soon"
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
+        session.step(3.0)
+        assert reports[0].end_s == 3.0
+        connection.close()
+
+
+def test_a_refused_file_or_a_closed_connection_is_an_incomplete_download() -> None:
+    for answer in (b"HTTP/1.1 404 Not Found\r\n\r\n", b""):
+        reports: list[Download] = []
+        with _session(reports) as (session, listener):
+            connection = _requested(session, listener)
+            connection.sendall(answer)
+            connection.close()
+            session.step(0.5)
+            assert [one.complete for one in reports] == [False]
+            assert session.step(2.0) > 2.0, "the session goes on"

@@ -1,0 +1,35 @@
+"""Where a private Open vSwitch lives."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from topologies.private_ovs import LONGEST_RUNDIR, PrivateOvs
+
+
+@pytest.mark.parametrize("length", [10, 60, 90])
+def test_its_directory_is_short_enough_for_sockets(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = tmp_path / ("x" * length)
+    usual.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(usual))
+    rundir = PrivateOvs().rundir
+    try:
+        assert len(str(rundir)) <= LONGEST_RUNDIR
+    finally:
+        shutil.rmtree(rundir)
+
+
+def test_settings_of_the_machine_s_service_do_not_reach_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OVS_LBT_OVSDB", "unix:/somewhere/else.sock")
+    private = PrivateOvs()
+    shutil.rmtree(private.rundir)
+    assert "OVS_LBT_OVSDB" not in private.env
+    assert private.env["OVS_RUNDIR"] == str(private.rundir)

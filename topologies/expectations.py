@@ -1,0 +1,93 @@
+"""What the published figure says must come out, as conditions on a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from topologies.figures import Figures
+from topologies.phases import Phase, in_order
+
+LEAST_THROUGHPUT_RATIO = 0.98
+MOST_QOS_DIFFERENCE = 0.001
+MOST_UPLINK_DIFFERENCE = 0.05
+EXPECTED_MOVES = 2
+# The static policy's collision must be plain to see.
+LEAST_THROUGHPUT_LOST_RATIO = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A condition, what was found and whether that meets it."""
+
+    condition: str
+    found: str
+    met: bool
+
+
+def uplink_difference(utilization: Mapping[str, float]) -> float:
+    """How far apart the uplinks are, as a share of the busier one."""
+    if not utilization or not max(utilization.values()):
+        return 1.0
+    return 1 - min(utilization.values()) / max(utilization.values())
+
+
+def check(
+    contenders: Mapping[str, Figures], phases: Sequence[Phase], least_downloads: int
+) -> list[Expectation]:
+    """Every condition that the contenders which ran allow to judge."""
+    found: list[Expectation] = []
+    ours = contenders.get("load-based")
+    manual = contenders.get("manual")
+    static = contenders.get("originating-port")
+    if ours is not None:
+        names = ", ".join(f"{p.name} from {p.start_s:.1f} s" for p in phases)
+        found.append(Expectation("four phases in order", names, in_order(phases)))
+        moves = round(ours["moves"])
+        condition = f"exactly {EXPECTED_MOVES} moves"
+        found.append(Expectation(condition, str(moves), moves == EXPECTED_MOVES))
+        difference = uplink_difference(phases[-1].uplink_utilization if phases else {})
+        found.append(
+            Expectation(
+                f"uplinks within {MOST_UPLINK_DIFFERENCE:.0%} of each other in phase 4",
+                f"{difference:.1%}",
+                difference <= MOST_UPLINK_DIFFERENCE,
+            )
+        )
+    if ours is not None and manual is not None:
+        ratio = ours["throughput_bps"] / manual["throughput_bps"]
+        found.append(
+            Expectation(
+                f"load-based: at least {LEAST_THROUGHPUT_RATIO} of manual's throughput",
+                f"{ratio:.4f}",
+                ratio >= LEAST_THROUGHPUT_RATIO,
+            )
+        )
+        if "qos_ratio" in ours and "qos_ratio" in manual:
+            worse = manual["qos_ratio"] - ours["qos_ratio"]
+            found.append(
+                Expectation(
+                    "load-based: quality of service within 0.1 point of manual's",
+                    f"{ours['qos_ratio']:.2%} and {manual['qos_ratio']:.2%}",
+                    worse <= MOST_QOS_DIFFERENCE,
+                )
+            )
+    if static is not None and manual is not None:
+        ratio = static["throughput_bps"] / manual["throughput_bps"]
+        found.append(
+            Expectation(
+                "originating-port: visibly worse, as everything is on one uplink",
+                f"{ratio:.4f} of manual's throughput, quality {static.get('qos_ratio', 0):.2%}",
+                ratio <= 1 - LEAST_THROUGHPUT_LOST_RATIO,
+            )
+        )
+    if least_downloads and contenders:
+        fewest = round(min(one["downloads"] for one in contenders.values()))
+        found.append(
+            Expectation(
+                f"at least {least_downloads} downloads for each contender",
+                str(fewest),
+                fewest >= least_downloads,
+            )
+        )
+    return found

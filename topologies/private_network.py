@@ -1,0 +1,44 @@
+"""A network namespace of one's own for this process and everything it starts.
+
+Names of bridges and interfaces cannot clash with the machine's or another bench's, and
+whatever happens to the process, the kernel removes all of them with its last member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+
+CLONE_NEWNET = 0x40000000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@contextlib.contextmanager
+def private_network() -> Iterator[None]:
+    """Be in a new, empty network namespace; afterwards be in the old one again.
+
+    It holds for the calling thread and what it starts. Interface counters are to be
+    read from /proc/thread-self/net/dev there: /sys keeps showing the old namespace.
+
+    Raises:
+        OSError: not permitted, or not supported by this kernel.
+    """
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _checked(_LIBC.unshare(CLONE_NEWNET))
+        try:
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+            yield
+        finally:
+            _checked(_LIBC.setns(before, CLONE_NEWNET))
+    finally:
+        os.close(before)
+
+
+def _checked(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,54 @@
+"""Child processes that end when we do, and not before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# A parent that is killed outright cannot clean up: the kernel then ends the child.
+DIES_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "--")
+END_TIMEOUT_S = 5.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def start(
+    command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command; a Ctrl-C at our terminal does not reach it."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*DIES_WITH_PARENT, *command],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def start_in(namespace_pid: int, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a command in the network namespace of another process (a Mininet host)."""
+    return start(["nsenter", f"--net=/proc/{namespace_pid}/ns/net", "--", *command], log)
+
+
+def end(process: subprocess.Popen[bytes], signal_number: int = signal.SIGTERM) -> None:
+    """End a child and wait until it is gone, by force if it must be."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal_number)
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU time a process has used, all its threads, user and system."""
+    # The name is in parentheses and may hold anything; the fields follow it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user_ticks, system_ticks = int(fields[11]), int(fields[12])
+    return (user_ticks + system_ticks) / _TICKS_PER_S

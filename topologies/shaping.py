@@ -1,0 +1,50 @@
+"""Links of a given speed: HTB on an interface's way out, with a short queue.
+
+OVS removes an interface's qdisc when the interface becomes a port: shape afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+QUEUE_BYTES = 300_000
+# Enough for the timer's resolution at 1 Gbit/s; small against the queue.
+BURST_BYTES = 15_000
+
+
+def shape(interface: str, rate_bps: int) -> None:
+    """Limit what leaves by an interface.
+
+    Raises:
+        RuntimeError: the kernel refused, or the qdisc is not there afterwards.
+    """
+    _tc("qdisc", "replace", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
+    burst = str(BURST_BYTES)
+    rate = f"{rate_bps}bit"
+    _tc(
+        *("class", "replace", "dev", interface, "parent", "1:", "classid", "1:1"),
+        *("htb", "rate", rate, "ceil", rate, "burst", burst, "cburst", burst),
+    )
+    limit = str(QUEUE_BYTES)
+    _tc("qdisc", "replace", "dev", interface, "parent", "1:1", "bfifo", "limit", limit)
+    require_shaped(interface)
+
+
+def require_shaped(interface: str) -> None:
+    """Make sure that an interface's limit is in force.
+
+    Raises:
+        RuntimeError: it is not, or no longer.
+    """
+    qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", interface))
+    if not any(qdisc["kind"] == "htb" and qdisc.get("root") for qdisc in qdiscs):
+        kinds = [qdisc["kind"] for qdisc in qdiscs]
+        raise RuntimeError(f"{interface}: qdisc {kinds} -> htb at the root")
+
+
+def _tc(*arguments: str) -> str:
+    done = subprocess.run(["tc", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"tc {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout

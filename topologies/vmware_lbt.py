@@ -1,0 +1,114 @@
+"""The layout `vmware_lbt`: one server with two uplinks and four VMs, and web clients.
+
+As in VMware's "Load-Based Teaming (LBT) Performance" (VROOM! blog, 2010): two 10 GbE
+uplinks, here scaled to 100 Mbit/s; four VMs with two vNICs each; one vNIC of each VM
+carries the load. Results compare as shares of link speed.
+
+    mn --custom /path/to/topologies/vmware_lbt.py --topo vmware_lbt --test pingall
+
+runs it from any directory, with the team as an active-backup bond. `ovs-lbt bench
+vmware_lbt` runs the benchmark on it. Parameters of the topology, all optional:
+
+    --topo vmware_lbt,uplinks=3,vms=6,vnics_per_vm=1,clients=4,uplink_mbps=50,prefix=other-
+
+With `team=plain` the uplinks are ordinary ports and nothing is forwarded before
+`ovs-lbt attach lbt-server --uplink lbt-up1 --uplink lbt-up2`; with `team=split` each
+uplink has a bridge of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import networkx
+
+# `mn --custom` executes this file without a package, without __file__ and without the
+# repository on sys.path: the code object still knows where it came from. `mn` also
+# copies every global of this file over its own, so none may have a name that it uses.
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+from topologies.graph import Layout as LayoutGraph  # noqa: E402
+from topologies.graph import Role as LayoutRole  # noqa: E402
+from topologies.mininet_topo import LayoutTopo  # noqa: E402
+from topologies.switches import TEAMS  # noqa: E402
+
+NAME = "vmware_lbt"
+
+# What the document measured, as shares of a link's speed. Phases are read from its
+# text: LBT acts above 75 % of one uplink, so at a total of 0.75, then 1.00 (three VMs
+# of four on one uplink at 75 %); the steady load is "a little over 13 Gbps" of 2 x 10.
+PUBLISHED = {
+    "source": "VMware Load-Based Teaming (LBT) Performance, VROOM! blog",
+    "total_share": 0.65,
+    "uplink_share": 0.65,
+    "qos_ratio": 0.9999,
+    "moves": 2,
+    "phases": [
+        {"name": "phase 1", "what": "one uplink carries all, below 75 %", "shares": [0.75, 0.0]},
+        {"name": "phase 2", "what": "one port moved, both below 75 %", "shares": [0.75, 0.25]},
+        {"name": "phase 3", "what": "total above 100 %, a second moved", "shares": [0.5, 0.5]},
+        {"name": "phase 4", "what": "steady, both alike", "shares": [0.65, 0.65]},
+    ],
+}
+
+
+def layout(
+    uplinks: int = 2, vms: int = 4, vnics_per_vm: int = 2, uplink_mbps: int = 100, clients: int = 2
+) -> LayoutGraph:
+    """The layout's graph.
+
+    OpenFlow port numbers are chosen so that every VM's loaded vNIC hashes to the same
+    uplink (number modulo number of uplinks), as it happened in the document.
+    """
+    graph = networkx.Graph()
+    graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
+    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
+    for number in range(1, uplinks + 1):
+        name = f"uplink{number}"
+        graph.add_node(name, role=LayoutRole.UPLINK, interface=f"up{number}", ofport=number)
+        graph.add_edge("server", name, capacity=uplink_mbps * 10**6)
+        graph.add_edge(name, "upstream", capacity=uplink_mbps * 10**6)
+    stride = uplinks * max(1, -(-vnics_per_vm // uplinks))
+    for number in range(1, vms + 1):
+        graph.add_node(f"vm{number}", role=LayoutRole.VM)
+        for index in range(1, vnics_per_vm + 1):
+            vnic = f"vm{number}-vnic{index}"
+            graph.add_node(
+                vnic,
+                role=LayoutRole.VNIC,
+                interface=f"vm{number}-{index}",
+                ofport=10 * uplinks + stride * (number - 1) + index - 1,
+                address=f"10.{index}.0.{number}/16",
+                loaded=index == 1,
+            )
+            graph.add_edge(f"vm{number}", vnic)
+            graph.add_edge(vnic, "server")
+    for number in range(1, clients + 1):
+        graph.add_node(
+            f"client{number}",
+            role=LayoutRole.CLIENT,
+            interface=f"client{number}",
+            address=f"10.1.1.{number}/16",
+        )
+        graph.add_edge(f"client{number}", "upstream")
+    return LayoutGraph(NAME, graph, PUBLISHED)
+
+
+class VmwareLbtTopo(LayoutTopo):
+    """The layout for `mn --topo vmware_lbt`."""
+
+    def build(
+        self,
+        prefix: str = "lbt-",
+        team: str = "bond",
+        **parameters: int,
+    ) -> None:
+        if team not in TEAMS:
+            raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
+        self.build_from(layout(**parameters), prefix, TEAMS[team])
+
+
+topos = {NAME: VmwareLbtTopo}
