@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller import frames, pipeline, reconcile
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
@@ -48,6 +48,8 @@ ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 30.0
 RETRY_INTERVAL_S = 1.0
+# Said of a binding that is what it was before, rather than the result of a move.
+RESTORED = "restored"
 STATS_TIMEOUT_S = 10.0
 
 
@@ -111,6 +113,7 @@ class Bridge:
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a new configuration; the switch follows where it differs."""
         old, self.config = self.config, config
+        self._follow_team(old)
         present = {port.name for port in config.vm_ports}
         for name in [name for name in self.homes if name not in present]:
             del self.homes[name]
@@ -155,7 +158,9 @@ class Bridge:
         return self.settle(now_s, Reason.FAILOVER)
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
-        self.ports.pop(ofport, None)
+        if port := self.ports.get(ofport):
+            self._see_port(replace(port, up=False), now_s)
+            del self.ports[ofport]
         for kept in (self._port_rates, self._unit_rates, self._counters):
             kept.pop(ofport, None)
         return self.settle(now_s, Reason.FAILOVER)
@@ -333,7 +338,7 @@ class Bridge:
         if not uplinks:
             return
         preset = PRESETS[self.config.policy]
-        usable = {uplink.name for uplink in uplinks if uplink.usable}
+        by_name = {uplink.name: uplink for uplink in uplinks}
         for port in self.config.vm_ports:
             known = self.homes.get(port.name)
             stored = port.binding if port.name not in self.bound else None
@@ -342,17 +347,14 @@ class Bridge:
             target = self._order(port, uplinks)[0].name
             bound = self.bound.get(port.name)
             if bound is None:
-                why = "restored" if stored == target else self.config.policy
-                self.bound[port.name] = Bound(target, now_s, why)
+                first = RESTORED if stored == target else self.config.policy
+                self.bound[port.name] = Bound(target, now_s, first)
             elif bound.uplink != target:
-                why = reason
-                if target != home or bound.uplink not in usable:
-                    why = Reason.FAILOVER
-                elif reason is Reason.FAILOVER:
-                    why = Reason.FAILBACK
+                why = _why(by_name.get(bound.uplink), target == home, reason)
                 self.bound[port.name] = Bound(target, now_s, why.value)
                 self._moving.append(Move(port.name, bound.uplink, target, why))
                 self.planned[why] += 1
+                self._last_move_s = now_s
 
     def _order(self, port: VmPortConfig, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
         backup = PRESETS[self.config.policy].backup
@@ -376,8 +378,8 @@ class Bridge:
         plan = PRESETS[self.config.policy].rebalance(snapshot)
         if not plan.moves:
             return []
-        self._last_move_s = now_s
         if self.config.mode == "observe":
+            self._last_move_s = now_s
             self.planned.update(move.reason.value for move in plan.moves)
             return []
         for move in plan.moves:
@@ -419,7 +421,10 @@ class Bridge:
         """Nothing of it was installed: say so, and start again from what the switch has."""
         self.installed = None
         self._audit_due_s = now_s + RETRY_INTERVAL_S
-        self.refused.update(move.reason.value for move in bundle.moves)
+        for move in bundle.moves:
+            self.refused[move.reason] += 1
+            self.homes[move.unit] = move.source
+            self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
         refusal = f"the switch refused the change: {error}"
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in bundle.waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
@@ -468,6 +473,17 @@ class Bridge:
             self._usable_from_s[uplink.name] = float("inf")
         elif self._usable_from_s.get(uplink.name) == float("inf"):
             self._usable_from_s[uplink.name] = now_s + self.config.failback_delay_s
+
+    def _follow_team(self, old: BridgeConfig) -> None:
+        """Forget the delays of uplinks that left; one that joins without a link has to wait."""
+        stayed = {uplink.name for uplink in old.uplinks}
+        kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
+        self._usable_from_s = {}
+        for uplink in self.config.uplinks:
+            if uplink.name in kept:
+                self._usable_from_s[uplink.name] = kept[uplink.name]
+            elif uplink.name not in stayed and not self._up(uplink):
+                self._usable_from_s[uplink.name] = float("inf")
 
     def _up(self, uplink: UplinkConfig) -> bool:
         port = self.ports.get(uplink.ofport)
@@ -550,6 +566,15 @@ class Bridge:
             rx_bytes=_counted(counters.tx_bytes if counters else None),
             drops=_sum(counters),
         )
+
+
+def _why(left: Uplink | None, goes_home: bool, reason: Reason) -> Reason:
+    """Why a VM port leaves an uplink (None: it is no longer in the team)."""
+    if left is not None and left.usable and left.role in (Role.DRAINED, Role.UNUSED):
+        return Reason.DRAIN
+    if not goes_home or left is None or not left.usable:
+        return Reason.FAILOVER
+    return Reason.FAILBACK if reason is Reason.FAILOVER else reason
 
 
 def _pins(config: BridgeConfig) -> dict[str, str | None]:

@@ -64,7 +64,7 @@ class Engine:
             case Request():
                 return self.operator.answer(event, now_s)
             case Written():
-                answered = self.operator.written(event)
+                answered = self.operator.written(event, now_s)
                 return [*answered, *self.fleet.let_go(self.operator.in_hand)]
             case _:
                 bridge = self.fleet.bridges.get(event.bridge)

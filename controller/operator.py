@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from controller import show
 from controller.bridge import Bridge, Commands
@@ -58,6 +59,9 @@ class Detach:
     writing: bool = False
 
 
+UnderWay = TypeVar("UnderWay", Attach, Detach)
+
+
 @dataclass(slots=True)
 class Operator:
     """Operators' requests; `attaching` and `detaching` are those under way, by bridge."""
@@ -85,18 +89,22 @@ class Operator:
         except Refused as refusal:
             return [Reply(request.request_id, str(refusal), refused=True)]
 
-    def written(self, event: Written) -> Commands:
+    def written(self, event: Written, now_s: float) -> Commands:
         """A request's settings are in the database, or were refused by it."""
         for attach in self.attaching.values():
             if attach.request_id == event.request_id and event.error is None:
                 attach.written = True
                 return []
-        for kept in (self.attaching, self.detaching):
-            for name in [n for n, r in kept.items() if r.request_id == event.request_id]:
-                del kept[name]
-        if event.error is not None:
-            return [Reply(event.request_id, f"database: {event.error}", refused=True)]
-        return [Reply(event.request_id, "")]
+        self.attaching = _without(self.attaching, event.request_id)
+        detached = [n for n, d in self.detaching.items() if d.request_id == event.request_id]
+        self.detaching = _without(self.detaching, event.request_id)
+        if event.error is None:
+            return [Reply(event.request_id, "")]
+        commands: Commands = []
+        for bridge in (self.fleet.bridges[n] for n in detached if n in self.fleet.bridges):
+            bridge.enabled = True
+            commands += bridge.settle(now_s, Reason.REBALANCE)
+        return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
 
     def proceed(self, now_s: float) -> Commands:
         """Take attaches and detaches one step further after each event."""
@@ -239,6 +247,10 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
 }
 
 
+def _without(under_way: dict[str, UnderWay], request_id: int) -> dict[str, UnderWay]:
+    return {name: r for name, r in under_way.items() if r.request_id != request_id}
+
+
 # ---- attach and detach, step by step ---------------------------------------------------
 
 
@@ -286,7 +298,10 @@ def _give_up_attach(operator: Operator, name: str, attach: Attach, why: str) -> 
 
 def _proceed_detach(operator: Operator, name: str, detach: Detach, now_s: float) -> Commands:
     bridge = operator.fleet.bridges.get(name)
-    gone = bridge is None or (bridge.settled and not bridge.installed_anything)
+    if name not in operator.fleet.rows or bridge is None:
+        del operator.detaching[name]
+        return [Reply(detach.request_id, "")]
+    gone = bridge.settled and not bridge.installed_anything
     if detach.writing or not (gone or now_s >= detach.deadline_s):
         return []
     detach.writing = True
@@ -300,14 +315,23 @@ def _traces(row: BridgeRow) -> tuple[Setting, ...]:
     describe the hardware.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in _keys(row.external_ids)]
-    if before := row.external_ids.get(PREFIX + "before"):
-        fail_mode = json.loads(before)["fail_mode"]
+    if (before := _before(row)) is not None:
+        fail_mode = before["fail_mode"]
         settings.append(Setting("Bridge", row.name, "fail_mode", fail_mode, column="fail_mode"))
     for port in row.ports:
         for interface in port.interfaces:
             if PREFIX + "binding" in interface.external_ids:
                 settings.append(Setting("Interface", interface.name, PREFIX + "binding", None))
     return tuple(settings)
+
+
+def _before(row: BridgeRow) -> dict[str, str | None] | None:
+    """What attach noted; None where it changed nothing, or the note was spoiled since."""
+    try:
+        note = json.loads(row.external_ids.get(PREFIX + "before", "null"))
+    except ValueError:
+        return None
+    return note if isinstance(note, dict) and note.keys() == {"fail_mode"} else None
 
 
 # ---- looking things up -----------------------------------------------------------------

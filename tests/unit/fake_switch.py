@@ -1,0 +1,360 @@
+"""An engine with everything around it faked: a switch, a database and a clock.
+
+The fake switch forwards as a real one would: what VM ports offer is counted at the first
+live uplink of their installed binding group. Time passes only in `run_until`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from controller import pipeline
+from controller.database import BridgeRow, PortRow
+from controller.engine import Engine
+from controller.events import (
+    Apply,
+    BundleDone,
+    Command,
+    Connect,
+    DatabaseRead,
+    Disconnect,
+    Event,
+    InstalledRead,
+    LearnedRead,
+    PortChanged,
+    PortCounters,
+    PortRemoved,
+    PortState,
+    PortStatsRead,
+    ReadInstalled,
+    ReadLearned,
+    ReadStats,
+    Reply,
+    Request,
+    SendFrame,
+    Setting,
+    SwitchConnected,
+    SwitchGone,
+    Tick,
+    UnitCountersRead,
+    Write,
+    Written,
+)
+from controller.pipeline import FlowSpec, GroupSpec, Output, Pipeline
+from controller.rates import Sample
+from controller.reconcile import Changes
+
+Rate = Callable[[float], float]
+
+
+@dataclass
+class FakeSwitch:
+    """One bridge of a switch, with what is installed on it and what its ports counted."""
+
+    ports: dict[int, PortState]
+    offered_bps: dict[int, Rate] = field(default_factory=dict)
+    learned: tuple[tuple[int, str, int], ...] = ()
+    foreign_flows: int = 0
+    flows: dict[tuple[int, int, pipeline.Match], FlowSpec] = field(default_factory=dict)
+    groups: dict[int, GroupSpec] = field(default_factory=dict)
+    refuse_next: str | None = None
+    holds_answers: bool = False
+    held: deque[Event] = field(default_factory=deque)
+    sent_bytes: dict[int, float] = field(default_factory=dict)
+    born_s: dict[int, float] = field(default_factory=dict)
+    now_s: float = 0.0
+
+    def carry_out(self, command: Command) -> list[Event]:
+        """What the switch answers."""
+        match command:
+            case ReadInstalled(bridge=bridge):
+                flows, groups = tuple(self.flows.values()), tuple(self.groups.values())
+                return [InstalledRead(bridge, flows, groups, self.foreign_flows)]
+            case ReadStats(bridge=bridge):
+                ports = tuple(self._counters(ofport) for ofport in self.ports)
+                units = tuple(
+                    (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF))
+                    for f in self.flows.values()
+                    if pipeline.cookie_kind(f.cookie) is pipeline.Kind.FROM_VM
+                )
+                return [PortStatsRead(bridge, ports), UnitCountersRead(bridge, units)]
+            case ReadLearned(bridge=bridge):
+                return [LearnedRead(bridge, self.learned)]
+            case Apply(bridge=bridge, bundle_id=bundle_id, changes=changes):
+                if self.refuse_next is not None:
+                    error, self.refuse_next = self.refuse_next, None
+                    return [BundleDone(bridge, bundle_id, error)]
+                self._commit(changes)
+                return [BundleDone(bridge, bundle_id)]
+        return []
+
+    @property
+    def installed(self) -> Pipeline:
+        return Pipeline(self.flows, self.groups)
+
+    def uplink_of(self, ofport: int) -> int | None:
+        """The uplink a VM port's traffic leaves by now."""
+        group = self.groups.get(pipeline.binding_group_id(ofport))
+        for bucket in group.buckets if group else ():
+            watched = self.ports.get(bucket.watch_port or 0)
+            if watched is not None and watched.up:
+                (action,) = bucket.actions
+                assert isinstance(action, Output)
+                return action.port
+        return None
+
+    def forward_until(self, now_s: float) -> None:
+        """Count what VM ports offer; exact for loads that rise in straight lines."""
+        elapsed_s, middle_s = now_s - self.now_s, (now_s + self.now_s) / 2
+        for ofport, offered_bps in self.offered_bps.items():
+            sent = offered_bps(middle_s) / 8 * elapsed_s
+            for counted in (ofport, self.uplink_of(ofport)):
+                if counted is not None:
+                    self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
+        self.now_s = now_s
+
+    def _commit(self, changes: Changes) -> None:
+        """All or nothing, and as strict as Open vSwitch about groups."""
+        for group in changes.add_groups:
+            assert group.group_id not in self.groups, "OFPGMFC_GROUP_EXISTS"
+            self.groups[group.group_id] = group
+        for group in changes.modify_groups:
+            assert group.group_id in self.groups, "OFPGMFC_UNKNOWN_GROUP"
+            self.groups[group.group_id] = group
+        for flow in changes.add_flows:
+            for action in flow.actions:
+                if isinstance(action, pipeline.ToGroup):
+                    assert action.group_id in self.groups, "OFPBAC_BAD_OUT_GROUP"
+            self.flows[flow.key] = flow
+        for flow in changes.delete_flows:
+            self.flows.pop(flow.key, None)
+        for group_id in changes.delete_groups:
+            self.groups.pop(group_id, None)
+
+    def _counters(self, ofport: int) -> PortCounters:
+        sent = int(self.sent_bytes.get(ofport, 0))
+        clock_s = self.now_s - self.born_s.get(ofport, -1000.0)
+        is_vm_port = ofport in self.offered_bps
+        return PortCounters(
+            ofport, clock_s, 0 if is_vm_port else sent, sent if is_vm_port else 0, 0, 0
+        )
+
+    def _unit_sample(self, ofport: int) -> Sample:
+        return Sample(self.now_s + 1000.0, int(self.sent_bytes.get(ofport, 0)), 0)
+
+
+class World:
+    """Drives an engine by events, and carries out its commands."""
+
+    def __init__(self, *rows: BridgeRow, start_s: float = 0.0) -> None:
+        self.engine = Engine()
+        self.now_s = start_s
+        self.rows = {row.name: row for row in rows}
+        self.switches: dict[str, FakeSwitch] = {}
+        self.log: list[tuple[float, Command]] = []
+        self.replies: dict[int, Reply] = {}
+        self.refuse_writes: str | None = None
+        self.dialled: set[str] = set()
+        self.outstanding: set[str] = set()
+        self._events: deque[Event] = deque()
+        self._requests = 0
+
+    # ---- what a test does --------------------------------------------------------------
+
+    def start(self) -> World:
+        """The service starts: it reads the database."""
+        return self.say(DatabaseRead(tuple(self.rows.values())))
+
+    def restart_service(self) -> World:
+        """A new engine on the same database and switches."""
+        self.engine = Engine()
+        self._events.clear()
+        self.outstanding.clear()
+        self.dialled.clear()
+        self.log.clear()
+        return self.start()
+
+    def say(self, *events: Event) -> World:
+        """Something happens; everything that follows from it at once happens too."""
+        self._events += events
+        while self._events:
+            event = self._events.popleft()
+            if isinstance(event, BundleDone):
+                self.outstanding.discard(event.bridge)
+            if isinstance(event, SwitchConnected):
+                self.outstanding.discard(event.bridge)
+            for command in self.engine.handle(event, self.now_s):
+                self.log.append((self.now_s, command))
+                self._carry_out(command)
+        return self
+
+    def run_until(self, end_s: float) -> World:
+        """Let time pass, with a Tick whenever the engine has asked for one."""
+        ticks = 0
+        while (due_s := max(self.now_s, self.engine.deadline_s())) <= end_s:
+            ticks = ticks + 1 if due_s == self.now_s else 0
+            assert ticks < 10, f"the engine is busy with nothing at {due_s} s"
+            self._pass(due_s)
+            self.say(Tick())
+        self._pass(end_s)
+        return self
+
+    def run_for(self, seconds: float) -> World:
+        return self.run_until(self.now_s + seconds)
+
+    def ask(self, *words: str) -> Reply | None:
+        """An operator's command; None while it is not answered."""
+        self._requests += 1
+        self.say(Request(self._requests, words))
+        return self.replies.get(self._requests)
+
+    def write(self, row: BridgeRow) -> World:
+        """The operator changes the database."""
+        self.rows[row.name] = row
+        return self.say(DatabaseRead(tuple(self.rows.values())))
+
+    def set_link(self, ofport: int, up: bool, bridge: str = "br0") -> World:
+        switch = self.switches[bridge]
+        switch.ports[ofport] = replace(switch.ports[ofport], up=up)
+        return self.say(PortChanged(bridge, switch.ports[ofport]))
+
+    def add_port(self, port: PortRow, bridge: str = "br0") -> World:
+        """As libvirt does: the record comes first, the switch's own message after it."""
+        row, ofport = self.rows[bridge], port.interfaces[0].ofport or 0
+        ports = tuple(sorted((*row.ports, port), key=lambda p: p.name))
+        state = PortState(ofport, port.name, up=True, speed_bps=0)
+        self.switches[bridge].ports[ofport] = state
+        return self.write(replace(row, ports=ports)).say(PortChanged(bridge, state))
+
+    def remove_port(self, name: str, bridge: str = "br0") -> World:
+        row, switch = self.rows[bridge], self.switches[bridge]
+        (gone,) = (port for port in row.ports if port.name == name)
+        ofport = gone.interfaces[0].ofport or 0
+        del switch.ports[ofport]
+        self.say(PortRemoved(bridge, ofport))
+        return self.write(replace(row, ports=tuple(p for p in row.ports if p is not gone)))
+
+    def disconnect(self, bridge: str = "br0") -> World:
+        self.switches[bridge].held.clear()
+        self.outstanding.discard(bridge)
+        return self.say(SwitchGone(bridge))
+
+    def connect(self, bridge: str = "br0") -> World:
+        return self.say(SwitchConnected(bridge, tuple(self.switches[bridge].ports.values())))
+
+    def answer_held(self, bridge: str = "br0") -> World:
+        """A switch that kept its answers back gives them now."""
+        switch = self.switches[bridge]
+        switch.holds_answers = False
+        held = list(switch.held)
+        switch.held.clear()
+        return self.say(*held)
+
+    # ---- what a test sees --------------------------------------------------------------
+
+    def commands(self, kind: type, since_s: float = -1.0) -> list[Command]:
+        return [c for at_s, c in self.log if isinstance(c, kind) and at_s >= since_s]
+
+    def applied(self) -> list[tuple[float, Changes]]:
+        return [(at_s, c.changes) for at_s, c in self.log if isinstance(c, Apply)]
+
+    def frames(self) -> list[tuple[float, int]]:
+        return [(at_s, c.ofport) for at_s, c in self.log if isinstance(c, SendFrame)]
+
+    def bindings(self, bridge: str = "br0") -> dict[str, str]:
+        return {name: b.uplink for name, b in self.engine.fleet.bridges[bridge].bound.items()}
+
+    def stored_bindings(self, bridge: str = "br0") -> dict[str, str | None]:
+        return {
+            port.name: port.interfaces[0].external_ids.get("ovs-lbt-binding")
+            for port in self.rows[bridge].ports
+        }
+
+    # ---- the shell ---------------------------------------------------------------------
+
+    def _pass(self, now_s: float) -> None:
+        self.now_s = now_s
+        for switch in self.switches.values():
+            switch.forward_until(now_s)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Connect(bridge=bridge):
+                assert bridge not in self.dialled
+                self.dialled.add(bridge)
+                if bridge in self.switches:
+                    ports = tuple(self.switches[bridge].ports.values())
+                    self._events.append(SwitchConnected(bridge, ports))
+            case Disconnect(bridge=bridge):
+                self.dialled.remove(bridge)
+            case Write():
+                self._write(command)
+            case Reply(request_id=request_id):
+                assert request_id not in self.replies, "a request is answered once"
+                self.replies[request_id] = command
+            case ReadInstalled() | ReadStats() | ReadLearned() | Apply():
+                self._ask_switch(command)
+
+    def _ask_switch(self, command: ReadInstalled | ReadStats | ReadLearned | Apply) -> None:
+        switch = self.switches[command.bridge]
+        if isinstance(command, Apply):
+            assert command.bridge not in self.outstanding, "one bundle at a time"
+            self.outstanding.add(command.bridge)
+        answers = switch.carry_out(command)
+        if switch.holds_answers:
+            switch.held += answers
+        else:
+            self._events += answers
+
+    def _write(self, write: Write) -> None:
+        error, self.refuse_writes = self.refuse_writes, None
+        if error is None:
+            for setting in write.settings:
+                self._set(setting)
+            self._events.append(DatabaseRead(tuple(self.rows.values())))
+        if write.request_id is not None:
+            self._events.append(Written(write.request_id, error))
+
+    def _set(self, setting: Setting) -> None:
+        for name, row in self.rows.items():
+            if setting.table == "Bridge" and name == setting.record:
+                if setting.column == "fail_mode":
+                    self.rows[name] = replace(row, fail_mode=setting.value)
+                else:
+                    ids = _with(dict(row.external_ids), setting)
+                    self.rows[name] = replace(row, external_ids=ids)
+            elif setting.table == "Interface":
+                self.rows[name] = replace(row, ports=tuple(_set_in(p, setting) for p in row.ports))
+
+
+def _set_in(port: PortRow, setting: Setting) -> PortRow:
+    interfaces = tuple(
+        replace(i, external_ids=_with(dict(i.external_ids), setting))
+        if i.name == setting.record
+        else i
+        for i in port.interfaces
+    )
+    return replace(port, interfaces=interfaces)
+
+
+def _with(ids: dict[str, str], setting: Setting) -> dict[str, str]:
+    if setting.value is None:
+        ids.pop(setting.key, None)
+    else:
+        ids[setting.key] = setting.value
+    return ids
+
+
+def world(row: BridgeRow, speed_bps: float = 10e9, **switch: object) -> World:
+    """A world of one bridge whose switch has the ports of its record, all of them up."""
+    made = World(row)
+    ports = {
+        interface.ofport: PortState(interface.ofport, interface.name, up=True, speed_bps=speed_bps)
+        for port in row.ports
+        for interface in port.interfaces
+        if interface.ofport is not None
+    }
+    made.switches[row.name] = FakeSwitch(ports, **switch)  # type: ignore[arg-type]
+    return made

@@ -1,0 +1,114 @@
+"""The command: what it sends to the service, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ovs.dirs
+import pytest
+
+from controller import cli
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """What would go to the service."""
+    asked: list[tuple[str, list[str]]] = []
+
+    def ask(command: str, words: list[str]) -> int:
+        asked.append((command, words))
+        return 0
+
+    monkeypatch.setattr(cli, "_ask", ask)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("attach br0", ["br0"]),
+        (
+            "attach br0 --uplink eth1 --uplink eth2 --policy explicit --teaming static --observe",
+            ["br0", "policy=explicit", "uplinks=eth1,eth2", "teaming=static", "mode=observe"],
+        ),
+        ("detach br0", ["br0"]),
+        ("show", []),
+        ("show --json", ["--json"]),
+        ("show br0 --json", ["br0", "--json"]),
+        ("set bridge br0 threshold=60 window-s=5", ["bridge", "br0", "threshold=60", "window-s=5"]),
+        ("set interface eth1 role=standby", ["interface", "eth1", "role=standby"]),
+        ("move vnet0 eth2", ["vnet0", "eth2"]),
+        ("pin vnet0 eth2", ["vnet0", "eth2"]),
+        ("unpin vnet0", ["vnet0"]),
+    ],
+)
+def test_a_command_goes_to_the_service_word_by_word(
+    sent: list[tuple[str, list[str]]], line: str, words: list[str]
+) -> None:
+    assert cli.main(line.split()) == 0
+    assert sent == [(line.split()[0], words)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "attatch br0",
+        "attach",
+        "attach br0 br1",
+        "attach br0 --uplink",
+        "detach",
+        "show br0 br1",
+        "set bridge br0",
+        "set port vnet0 pin=eth1",
+        "move vnet0",
+        "move vnet0 eth1 eth2",
+        "pin vnet0",
+        "unpin",
+        "run --nonsense",
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_so_on_stderr(
+    sent: list[tuple[str, list[str]]], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(line.split())
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert out == "" and "usage: ovs-lbt" in err
+    assert sent == []
+
+
+def test_help_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    assert "attach" in capsys.readouterr().out
+
+
+def test_without_a_service_there_is_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
+    assert cli.main(["show"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "ovs-lbt: no service is running -> start one with: ovs-lbt run\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9476", ("127.0.0.1", 9476)),
+        ("[::1]:9476", ("::1", 9476)),
+        ("none", None),
+    ],
+)
+def test_where_metrics_are_served(text: str, address: tuple[str, int] | None) -> None:
+    assert cli._address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "9476", ":9476", "localhost:", "localhost:x", "a:65536"])
+def test_a_bad_address_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=r"--metrics: .* -> ADDR:PORT or none"):
+        cli._address(text)

@@ -1,0 +1,386 @@
+"""Every key of ours in the database: what it means, and what a bad value does (nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.config import (
+    BRIDGE_KEYS,
+    OFPORT_LOCAL,
+    UPLINK_KEYS,
+    VM_KEYS,
+    BridgeConfig,
+    UplinkConfig,
+    VmPortConfig,
+    read_bridge,
+)
+from controller.database import PREFIX, BridgeRow, PortRow
+from policies.model import Role
+from tests.unit.rows import bond, bridge, interface, ours, port
+
+ETH1, ETH2 = interface("eth1", 1), interface("eth2", 2)
+
+
+def on_a_bond(ids: Mapping[str, str] | None = None, *vm_ports: PortRow) -> BridgeRow:
+    """Bridge br0 with a bond of eth1 and eth2."""
+    return bridge(bond(ETH1, ETH2), *vm_ports, ids={**ours(policy="load-based"), **(ids or {})})
+
+
+def keyed(key: str, value: str) -> dict[str, str]:
+    return {PREFIX + key: value}
+
+
+def the_port(config: BridgeConfig) -> VmPortConfig:
+    (vm_port,) = config.vm_ports
+    return vm_port
+
+
+def messages(config: BridgeConfig) -> list[str]:
+    return [str(error) for error in config.errors]
+
+
+# ---- the bridge's keys -----------------------------------------------------------------
+
+# key: the field it sets, its default, a good value and what that means
+GOOD: dict[str, tuple[str, object, str, object]] = {
+    "policy": ("policy", "load-based", "explicit", "explicit"),
+    "teaming": ("teaming", "switch-independent", "static", "static"),
+    "mode": ("mode", "enforce", "observe", "observe"),
+    "threshold": ("threshold_ratio", 0.75, "60", 0.6),
+    "window-s": ("window_s", 30.0, "5", 5.0),
+    "poll-interval-ms": ("poll_interval_s", 1.0, "250", 0.25),
+    "failback-delay-s": ("failback_delay_s", 45.0, "0", 0.0),
+}
+NOT_NUMBERS = ("", " ", "nan", "inf", "-inf", "-1", "fast", "7e400", "0x10")
+BAD: dict[str, tuple[str, ...]] = {
+    "policy": ("", "Load-Based", "round-robin"),
+    "teaming": ("", "LACP", "bond"),
+    "mode": ("", "dry-run", "Enforce"),
+    "threshold": ("9.9", "100.1", "75%", *NOT_NUMBERS),
+    "window-s": ("0", "0.9", "86401", *NOT_NUMBERS),
+    "poll-interval-ms": ("99", "60001", "1s", *NOT_NUMBERS),
+    "failback-delay-s": ("86401", *NOT_NUMBERS),
+    "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
+}
+
+
+def test_these_tables_name_every_key_of_a_bridge() -> None:
+    assert BAD.keys() == BRIDGE_KEYS.keys() == GOOD.keys() | {"uplinks"}
+
+
+@pytest.mark.parametrize(("field", "default"), [(f, d) for f, d, _, _ in GOOD.values()])
+def test_a_key_that_is_absent_means_its_default(field: str, default: object) -> None:
+    assert getattr(read_bridge(on_a_bond()), field) == default
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_a_good_value_is_taken(key: str) -> None:
+    field, _, text, meaning = GOOD[key]
+    config = read_bridge(on_a_bond(keyed(key, text)))
+    assert getattr(config, field) == meaning
+    assert config.errors == ()
+
+
+@pytest.mark.parametrize(("key", "text"), [(k, v) for k in GOOD for v in BAD[k]])
+def test_a_bad_value_is_named_and_the_last_good_one_stays(key: str, text: str) -> None:
+    field, default, good, meaning = GOOD[key]
+    bad = on_a_bond(keyed(key, text))
+    expected = BRIDGE_KEYS[key].expected
+
+    never_good = read_bridge(bad)
+    assert getattr(never_good, field) == default
+    assert messages(never_good) == [f"Bridge br0 ovs-lbt-{key}: {text} -> {expected}"]
+
+    once_good = read_bridge(on_a_bond(keyed(key, good)))
+    still = read_bridge(bad, once_good)
+    and_still = read_bridge(bad, still)
+    assert getattr(still, field) == getattr(and_still, field) == meaning
+    assert messages(and_still) == messages(never_good)
+
+
+def test_a_bad_value_spoils_no_other() -> None:
+    config = read_bridge(on_a_bond(ours(threshold="lots", window_s="7", mode="observe")))
+    assert (config.threshold_ratio, config.window_s, config.mode) == (0.75, 7, "observe")
+
+
+def test_a_key_taken_away_means_its_default_again() -> None:
+    assert read_bridge(on_a_bond(), read_bridge(on_a_bond(ours(window_s="7")))).window_s == 30
+
+
+def test_a_corrected_value_is_no_error_any_more() -> None:
+    wrong = read_bridge(on_a_bond(ours(threshold="7500")))
+    assert read_bridge(on_a_bond(ours(threshold="70")), wrong).errors == ()
+
+
+def test_a_key_that_does_not_exist_is_named_with_those_that_do() -> None:
+    (error,) = read_bridge(on_a_bond(ours(treshold="80"))).errors
+    assert (error.record, error.key, error.found) == ("Bridge br0", "ovs-lbt-treshold", "80")
+    assert "ovs-lbt-threshold" in error.expected
+
+
+def test_keys_of_others_are_none_of_our_business() -> None:
+    assert read_bridge(on_a_bond({"threshold": "x", "lbt-mode": "y"})).errors == ()
+
+
+def test_what_attach_notes_for_detach_is_no_error() -> None:
+    assert read_bridge(on_a_bond(ours(before='{"fail_mode": null}'))).errors == ()
+
+
+# ---- uplinks ---------------------------------------------------------------------------
+
+
+def uplink_names(config: BridgeConfig) -> list[str]:
+    return [uplink.name for uplink in config.uplinks]
+
+
+def test_the_uplinks_of_a_bridge_with_a_bond_are_its_members() -> None:
+    config = read_bridge(on_a_bond())
+    assert uplink_names(config) == ["eth1", "eth2"]
+    assert config.on_bond
+
+
+@pytest.mark.parametrize(
+    ("lacp", "teaming"),
+    [("active", "lacp"), ("passive", "lacp"), ("off", "switch-independent")],
+)
+def test_a_bond_with_lacp_is_teamed_by_lacp_unless_told_otherwise(lacp: str, teaming: str) -> None:
+    row = bridge(bond(ETH1, ETH2, lacp=lacp))
+    assert read_bridge(row).teaming == teaming
+    told = replace(row, external_ids=ours(policy="explicit", teaming="static"))
+    assert read_bridge(told).teaming == "static"
+
+
+def test_plain_uplinks_are_named_in_failover_order() -> None:
+    row = bridge(
+        port("eth1", 1), port("eth2", 2), ids=ours(policy="explicit", uplinks="eth2, eth1")
+    )
+    config = read_bridge(row)
+    assert uplink_names(config) == ["eth2", "eth1"]
+    assert not config.on_bond
+
+
+def test_without_a_bond_and_without_uplinks_there_is_nothing_to_team() -> None:
+    config = read_bridge(bridge(port("eth1", 1), port("eth2", 2)))
+    assert config.uplinks == ()
+    assert messages(config) == [
+        "Bridge br0 ovs-lbt-uplinks: nothing -> "
+        "two or more interface names, as the bridge has no single bond"
+    ]
+
+
+def test_two_bonds_leave_the_choice_to_the_operator() -> None:
+    other = PortRow("bond1", (interface("eth3", 3), interface("eth4", 4)))
+    row = bridge(bond(ETH1, ETH2), other)
+    assert read_bridge(row).uplinks == ()
+    chosen = replace(row, external_ids=ours(policy="explicit", uplinks="eth3,eth4"))
+    assert uplink_names(read_bridge(chosen)) == ["eth3", "eth4"]
+
+
+def test_an_uplink_that_is_not_on_the_bridge_is_named() -> None:
+    config = read_bridge(on_a_bond(ours(uplinks="eth1,eth2,eth7")))
+    assert uplink_names(config) == ["eth1", "eth2"]
+    assert messages(config) == ["Bridge br0 ovs-lbt-uplinks: eth7 -> an interface of br0"]
+
+
+@pytest.mark.parametrize("text", BAD["uplinks"])
+def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
+    good = read_bridge(on_a_bond(ours(uplinks="eth2,eth1")))
+    config = read_bridge(on_a_bond(ours(uplinks=text)), good)
+    assert uplink_names(config) == ["eth2", "eth1"]
+    expected = "two or more interface names, comma-separated"
+    assert messages(config) == [f"Bridge br0 ovs-lbt-uplinks: {text} -> {expected}"]
+
+
+@pytest.mark.parametrize("ofport", [None, -1, 0, 0xFF00])
+def test_an_interface_the_switch_gave_no_number_is_left_out(ofport: int | None) -> None:
+    row = bridge(bond(ETH1, ETH2, interface("eth3", ofport)), port("vnet0", ofport))
+    assert uplink_names(read_bridge(row)) == ["eth1", "eth2"]
+    assert read_bridge(row).vm_ports == ()
+
+
+def uplink(
+    ids: Mapping[str, str], last: BridgeConfig | None = None, **columns: float
+) -> tuple[UplinkConfig, BridgeConfig]:
+    config = read_bridge(bridge(bond(interface("eth1", 1, ids, **columns), ETH2)), last)
+    return config.uplinks[0], config
+
+
+def test_capacity_and_role_of_an_uplink() -> None:
+    plain, _ = uplink({}, link_speed_bps=25e9)
+    assert (plain.capacity_bps, plain.link_speed_bps, plain.role) == (None, 25e9, Role.ACTIVE)
+    told, _ = uplink(ours(capacity_mbps="2500", role="standby"), link_speed_bps=25e9)
+    assert (told.capacity_bps, told.link_speed_bps, told.role) == (2.5e9, 25e9, Role.STANDBY)
+
+
+def test_an_explicit_capacity_is_stronger_than_the_ports_qos() -> None:
+    limited = PortRow("eth1", (interface("eth1", 1),), qos_max_rate_bps=4e9)
+    ids = ours(policy="explicit", uplinks="eth1,eth2")
+    assert read_bridge(bridge(limited, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 4e9
+    told = replace(limited, interfaces=(interface("eth1", 1, ours(capacity_mbps="1000")),))
+    assert read_bridge(bridge(told, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 1e9
+
+
+@pytest.mark.parametrize("text", ["0", "1e9", *NOT_NUMBERS])
+def test_a_bad_capacity_keeps_the_last_good_one(text: str) -> None:
+    _, good = uplink(ours(capacity_mbps="1000"))
+    kept, config = uplink(ours(capacity_mbps=text), good)
+    assert kept.capacity_bps == 1e9
+    expected = UPLINK_KEYS["capacity-mbps"].expected
+    assert messages(config) == [f"Interface eth1 ovs-lbt-capacity-mbps: {text} -> {expected}"]
+
+
+def test_a_bad_role_keeps_the_last_good_one() -> None:
+    _, good = uplink(ours(role="standby"))
+    kept, config = uplink(ours(role="backup"), good)
+    assert kept.role is Role.STANDBY
+    assert messages(config) == [
+        "Interface eth1 ovs-lbt-role: backup -> one of active, standby, unused, drained"
+    ]
+
+
+# ---- VM ports --------------------------------------------------------------------------
+
+
+def vm_port(
+    ids: Mapping[str, str], on_bridge: Mapping[str, str] | None = None
+) -> tuple[VmPortConfig, BridgeConfig]:
+    config = read_bridge(on_a_bond(on_bridge, port("vnet0", 10, ids)))
+    return the_port(config), config
+
+
+def test_every_port_that_is_no_uplink_is_a_vm_port_local_included() -> None:
+    config = read_bridge(on_a_bond({}, port("vnet0", 10, tag=7), port("br0", OFPORT_LOCAL)))
+    assert [(p.name, p.ofport, p.access_vlan) for p in config.vm_ports] == [
+        ("br0", OFPORT_LOCAL, None),
+        ("vnet0", 10, 7),
+    ]
+
+
+def test_a_vm_port_without_keys() -> None:
+    plain, config = vm_port({})
+    assert plain == VmPortConfig("vnet0", plain.ofport, vm="vnet0")
+    assert config.errors == ()
+
+
+def test_a_vm_port_with_every_key() -> None:
+    ids = ours(pin="eth2", exclude="true", binding="eth1") | {"attached-mac": "52:54:00:00:00:01"}
+    told, config = vm_port(ids)
+    assert (told.pin, told.excluded, told.binding) == ("eth2", True, "eth1")
+    assert told.attached_mac == "52:54:00:00:00:01"
+    assert config.errors == ()
+
+
+@pytest.mark.parametrize(
+    ("ids", "name"),
+    [
+        ({"vm-id": "web", "vm-uuid": "u", "iface-id": "i"}, "web"),
+        ({"vm-uuid": "u", "iface-id": "i"}, "u"),
+        ({"iface-id": "i"}, "i"),
+        ({"iface-id": ""}, "vnet0"),
+    ],
+)
+def test_people_see_the_vms_name_where_there_is_one(ids: dict[str, str], name: str) -> None:
+    assert vm_port(ids)[0].vm == name
+
+
+@pytest.mark.parametrize("text", ["", "yes", "1", "True"])
+def test_exclude_is_true_or_false(text: str) -> None:
+    port_config, config = vm_port(ours(exclude=text))
+    assert not port_config.excluded
+    assert messages(config) == [f"Interface vnet0 ovs-lbt-exclude: {text} -> true or false"]
+
+
+@pytest.mark.parametrize("text", ["eth7", "vnet0", "eth1,eth2", ""])
+def test_a_pin_to_what_is_no_uplink_is_not_taken(text: str) -> None:
+    port_config, config = vm_port(ours(pin=text))
+    assert port_config.pin is None
+    assert messages(config) == [f"Interface vnet0 ovs-lbt-pin: {text} -> one of eth1, eth2"]
+
+
+def test_a_bad_pin_keeps_the_last_good_one() -> None:
+    _, good = vm_port(ours(pin="eth2"))
+    row = on_a_bond({}, port("vnet0", 10, ours(pin="eth7")))
+    config = read_bridge(row, good)
+    assert the_port(config).pin == "eth2"
+    assert the_port(read_bridge(row, config)).pin == "eth2"
+
+
+@pytest.mark.parametrize("identity", ["vm-id", "vm-uuid", "iface-id"])
+def test_a_rule_for_a_vm_may_be_kept_on_the_bridge(identity: str) -> None:
+    rules = keyed("vm-web-1-pin", "eth2") | keyed("vm-web-1-exclude", "true")
+    told, config = vm_port({identity: "web-1"}, rules)
+    assert (told.pin, told.excluded) == ("eth2", True)
+    assert config.errors == ()
+
+
+def test_an_interfaces_own_pin_wins() -> None:
+    told, _ = vm_port({"vm-id": "web", **ours(pin="eth1")}, keyed("vm-web-pin", "eth2"))
+    assert told.pin == "eth1"
+
+
+def test_an_interfaces_own_exclude_wins_also_when_it_says_false() -> None:
+    told, _ = vm_port({"vm-id": "web", **ours(exclude="false")}, keyed("vm-web-exclude", "true"))
+    assert not told.excluded
+
+
+def test_a_rule_for_a_vm_that_is_away_is_no_error() -> None:
+    assert vm_port({}, keyed("vm-db-pin", "eth1"))[1].errors == ()
+
+
+def test_a_bad_rule_on_the_bridge_is_named_where_it_stands() -> None:
+    _, bad_exclude = vm_port({"vm-id": "web"}, keyed("vm-web-exclude", "sure"))
+    assert messages(bad_exclude) == ["Bridge br0 ovs-lbt-vm-web-exclude: sure -> true or false"]
+    _, bad_pin = vm_port({"vm-id": "web"}, keyed("vm-web-pin", "eth7"))
+    assert messages(bad_pin) == ["Bridge br0 ovs-lbt-vm-web-pin: eth7 -> one of eth1, eth2"]
+
+
+def test_a_bad_rule_of_a_vm_with_two_ports_is_one_error() -> None:
+    ports = (port("vnet0", 10, {"vm-id": "web"}), port("vnet1", 11, {"vm-id": "web"}))
+    config = read_bridge(on_a_bond(keyed("vm-web-exclude", "sure"), *ports))
+    assert messages(config) == ["Bridge br0 ovs-lbt-vm-web-exclude: sure -> true or false"]
+
+
+def test_an_unknown_rule_for_a_vm_is_named() -> None:
+    (error,) = vm_port({"vm-id": "web"}, keyed("vm-web-pni", "eth1"))[1].errors
+    assert (error.record, error.key) == ("Bridge br0", "ovs-lbt-vm-web-pni")
+
+
+def test_a_key_in_the_wrong_place_is_named() -> None:
+    (error,) = vm_port(ours(capacity_mbps="100"))[1].errors
+    assert (error.record, error.key) == ("Interface vnet0", "ovs-lbt-capacity-mbps")
+
+
+# ---- whatever stands there -------------------------------------------------------------
+
+
+def settings(*keys: str) -> st.SearchStrategy[dict[str, str]]:
+    known = st.sampled_from([PREFIX + key for key in keys] + ["vm-id", "iface-id", "attached-mac"])
+    values = st.text() | st.floats().map(str) | st.sampled_from(("eth1", "eth1,eth2", "true"))
+    return st.dictionaries(known | st.text().map(PREFIX.__add__), values)
+
+
+ROWS = st.builds(
+    lambda ids, uplink_ids, vm_ids: bridge(
+        bond(interface("eth1", 1, uplink_ids), ETH2), port("vnet0", 10, vm_ids), ids=ids
+    ),
+    settings(*BRIDGE_KEYS, "vm-web-pin", "vm-eth1-pin"),
+    settings(*UPLINK_KEYS),
+    settings(*VM_KEYS),
+)
+
+
+@given(before=ROWS, after=ROWS)
+def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
+    config = read_bridge(after, read_bridge(before))
+    assert 0.1 <= config.threshold_ratio <= 1
+    assert 1 <= config.window_s <= 86400
+    assert 0.1 <= config.poll_interval_s <= 60
+    assert 0 <= config.failback_delay_s <= 86400
+    assert all(u.capacity_bps is None or u.capacity_bps > 0 for u in config.uplinks)
+    assert all(p.pin in (None, "eth1", "eth2") for p in config.vm_ports)
+    assert all(" -> " in line for line in messages(config))

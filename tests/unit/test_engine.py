@@ -1,0 +1,767 @@
+"""The engine in a world of its own: an operator, a database, a switch and its traffic."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from controller import reconcile
+from controller.database import BridgeRow, InterfaceRow, PortRow
+from controller.events import (
+    Apply,
+    BundleDone,
+    Connect,
+    DatabaseRead,
+    Disconnect,
+    InstalledRead,
+    PortChanged,
+    PortRemoved,
+    PortState,
+    ReadInstalled,
+    ReadStats,
+    Reply,
+    Report,
+    Write,
+)
+from controller.pipeline import EMPTY, Kind, cookie_kind
+from tests.unit.fake_switch import World, world
+from tests.unit.rows import bond, bridge, interface, ours, port
+
+VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
+
+
+def host(
+    policy: str = "load-based",
+    binding: str | None = None,
+    vms: tuple[str, ...] = VMS,
+    uplinks: int = 2,
+    **keys: str,
+) -> BridgeRow:
+    """Bridge br0 with a bond of eth1, eth2… and VM ports from number 10 on."""
+    members = [interface(f"eth{i}", i) for i in range(1, uplinks + 1)]
+    bound = ours(binding=binding) if binding else {}
+    ports = [port(name, 10 + int(name.removeprefix("vnet")), bound) for name in vms]
+    return bridge(bond(*members), *ports, ids=ours(policy=policy, **keys))
+
+
+def without_us(row: BridgeRow) -> BridgeRow:
+    return replace(row, external_ids={})
+
+
+def with_ids(row: BridgeRow, **keys: str) -> BridgeRow:
+    return replace(row, external_ids={**row.external_ids, **ours(**keys)})
+
+
+def with_interface(row: BridgeRow, name: str, **keys: str) -> BridgeRow:
+    def changed(one: InterfaceRow) -> InterfaceRow:
+        return one if one.name != name else replace(one, external_ids=ours(**keys))
+
+    def in_port(one: PortRow) -> PortRow:
+        return replace(one, interfaces=tuple(map(changed, one.interfaces)))
+
+    return replace(row, ports=tuple(map(in_port, row.ports)))
+
+
+def refusal(reply: Reply | None) -> str:
+    assert reply is not None and reply.refused
+    return reply.text
+
+
+def done(reply: Reply | None) -> str:
+    assert reply is not None and not reply.refused, reply
+    return reply.text
+
+
+def reports(here: World, level: str) -> list[str]:
+    return [c.text for _, c in here.log if isinstance(c, Report) and c.level == level]
+
+
+def moves(here: World) -> dict[str, int]:
+    return {reason: n for reason, n in here.engine.status()[0].moves_applied.items() if n}
+
+
+# ---- taking a bridge over --------------------------------------------------------------
+
+
+def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once() -> None:
+    here = world(host()).start()
+
+    (only,) = here.applied()
+    assert only[1].add_flows and only[1].add_groups
+    assert not (only[1].modify_groups or only[1].delete_flows or only[1].delete_groups)
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
+    assert here.bindings() == placed
+    assert here.stored_bindings() == {"bond0": None, **placed}
+
+
+def test_bridges_that_are_not_attached_are_left_alone() -> None:
+    here = world(without_us(host())).start().run_until(100)
+    assert here.log == []
+    assert here.engine.deadline_s() == float("inf")
+
+
+def test_reconnecting_to_a_switch_that_has_everything_changes_nothing() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    here.disconnect().run_for(5).connect()
+    assert here.commands(ReadInstalled)
+    assert here.applied() == []
+
+
+def test_a_flow_that_somebody_removed_is_put_back_and_nothing_else_is_touched() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    flows = here.switches["br0"].flows
+    missing = flows.pop(next(key for key in flows if key[0] == 5))
+
+    here.run_for(31)
+
+    ((_, changes),) = here.applied()
+    assert changes == reconcile.Changes(add_flows=(missing,))
+
+
+def test_a_restart_of_the_switch_is_repaired_as_soon_as_it_is_connected() -> None:
+    here = world(host()).start()
+    here.disconnect()
+    here.switches["br0"].flows.clear()
+    here.switches["br0"].groups.clear()
+    here.connect()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+def test_a_switch_that_is_away_is_not_written_to() -> None:
+    here = world(host()).start()
+    here.disconnect()
+    here.log.clear()
+    here.write(host(vms=VMS[:2])).run_for(100)
+    assert here.commands(Apply) == here.commands(ReadStats) == []
+    here.connect()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+# ---- a restart of ours -----------------------------------------------------------------
+
+
+def test_after_a_restart_every_vm_port_is_where_it_was() -> None:
+    here = world(host(binding=None)).start()
+    done(here.ask("move", "vnet0", "eth2"))
+    before = here.bindings()
+
+    here.restart_service()
+
+    assert here.bindings() == before
+    assert here.applied() == []
+    assert {port.reason for port in here.engine.status()[0].ports} == {"restored"}
+
+
+def test_a_binding_to_what_is_no_uplink_any_more_is_made_anew() -> None:
+    here = world(host(binding="eth9")).start()
+    assert here.bindings()["vnet1"] == "eth2"
+
+
+# ---- load-based teaming ----------------------------------------------------------------
+
+
+def ramp(slope_gbps: float = 0.07, top_gbps: float = 13.0) -> World:
+    """The published example: four equal VM ports, all of them on eth1, load rising."""
+    here = world(host(binding="eth1", failback_delay_s="45"))
+    switch = here.switches["br0"]
+    switch.offered_bps = {
+        10 + i: lambda t: min(slope_gbps * t, top_gbps) * 1e9 / 4 for i in range(4)
+    }
+    switch.learned = tuple((10 + i, f"52:54:00:00:00:0{i}", 0) for i in range(4))
+    return here.start()
+
+
+def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> None:
+    """0.07 Gbit/s more each second; the mean over 30 s is the load of 15 s ago.
+
+    It passes 7.5 Gbit/s at 122.1 s, and 10 Gbit/s, three quarters of which are on eth1, at
+    157.9 s.
+    """
+    here = ramp().run_until(400)
+    moved = [(at_s, changes) for at_s, changes in here.applied() if at_s > 0]
+    assert [at_s for at_s, _ in moved] == [123, 158]
+    assert moves(here) == {"threshold": 2}
+    assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
+    loads = [uplink.load.tx_bps / 1e9 for uplink in here.engine.status()[0].uplinks]
+    assert loads == pytest.approx([6.5, 6.5])
+
+
+def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
+    here = ramp().run_until(400)
+    for _, changes in here.applied()[1:]:
+        assert 1 <= len(changes.modify_groups) <= 1 + 2
+        assert len(changes) == len(changes.modify_groups)
+
+
+def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
+    here = ramp().run_until(400)
+    first = [(123 + after_s, 10) for after_s in (0, 1, 3)]
+    second = [(158 + after_s, 11) for after_s in (0, 1, 3)]
+    assert here.frames() == first + second
+
+
+def test_a_static_lag_needs_no_announcements() -> None:
+    here = world(host(teaming="static")).start()
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(10)
+    assert here.frames() == []
+
+
+def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
+    here = world(host(binding="eth1", window_s="30"))
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
+    here.start().run_until(200)
+    times = [at_s for at_s, _ in here.applied() if at_s > 0]
+    assert times[0] >= 27, "a window is covered"
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
+    assert len(times) == 2
+
+
+def test_observing_decides_and_moves_nothing() -> None:
+    here = world(host(binding="eth1", mode="observe"))
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
+    here.start().run_until(100)
+    assert here.applied() == []
+    assert here.switches["br0"].installed == EMPTY, "on a bond the bridge stays on NORMAL"
+
+
+def test_a_manual_move_starts_a_new_window() -> None:
+    """The mean still holds what the moved VM port sent; it must not cost another one its place.
+
+    A burst of two seconds; the operator moves a VM port in the middle of it.
+    """
+    here = world(host(binding="eth1"))
+    switch = here.switches["br0"]
+    switch.offered_bps = {10 + i: lambda t: (3.9 if 40 <= t < 42 else 1.8) * 1e9 for i in range(4)}
+    here.start().run_until(41)
+    done(here.ask("move", "vnet3", "eth2"))
+    assert moves(here) == {"manual": 1}
+    here.run_until(100)
+    assert moves(here) == {"manual": 1}
+
+
+def test_a_pinned_port_is_not_moved_by_load() -> None:
+    row = host(binding="eth1", vms=VMS[:2])
+    for name in VMS[:2]:
+        row = with_interface(row, name, binding="eth1", pin="eth1")
+    here = world(row)
+    here.switches["br0"].offered_bps = {10: lambda _: 5e9, 11: lambda _: 4e9}
+    here.start().run_until(100)
+    assert moves(here) == {}
+
+
+# ---- failover --------------------------------------------------------------------------
+
+
+def test_when_an_uplink_fails_its_vm_ports_move_at_once() -> None:
+    here = world(host()).start().run_until(10)
+    here.set_link(1, up=False)
+    assert set(here.bindings().values()) == {"eth2"}
+    assert moves(here) == {"failover": 2}
+    assert {s.reason for s in here.engine.status()[0].ports if s.name in ("vnet0", "vnet2")} == {
+        "failover"
+    }
+
+
+def test_a_link_that_returns_carries_nothing_before_the_failback_delay_is_over() -> None:
+    here = world(host(failback_delay_s="45")).start()
+    before = here.bindings()
+    here.set_link(1, up=False).run_until(10)
+    here.set_link(1, up=True)
+    here.run_until(54.9)
+    assert set(here.bindings().values()) == {"eth2"}
+    assert here.switches["br0"].uplink_of(10) == 2, "no snap-back in the switch either"
+
+    here.run_until(55)
+
+    assert here.bindings() == before
+    assert moves(here) == {"failover": 2, "failback": 2}
+
+
+def test_a_link_that_fails_again_waits_again() -> None:
+    here = world(host(failback_delay_s="45")).start()
+    here.set_link(1, up=False).run_until(10)
+    here.set_link(1, up=True).run_until(40)
+    here.set_link(1, up=False).run_until(41)
+    here.set_link(1, up=True).run_until(85.9)
+    assert set(here.bindings().values()) == {"eth2"}
+    here.run_until(86)
+    assert set(here.bindings().values()) == {"eth1", "eth2"}
+
+
+def test_without_a_failback_delay_the_vm_ports_return_at_once() -> None:
+    here = world(host(failback_delay_s="0")).start()
+    here.set_link(1, up=False).run_until(10)
+    here.set_link(1, up=True).run_until(10)
+    assert set(here.bindings().values()) == {"eth1", "eth2"}
+
+
+def test_an_uplink_that_waits_is_better_than_none() -> None:
+    here = world(host(failback_delay_s="45")).start()
+    here.set_link(1, up=False).run_until(10)
+    here.set_link(1, up=True).set_link(2, up=False)
+    assert set(here.bindings().values()) == {"eth1"}
+
+
+def test_with_every_uplink_down_vm_ports_stay_bound() -> None:
+    here = world(host()).start()
+    here.set_link(1, up=False).set_link(2, up=False).run_for(60)
+    assert set(here.bindings()) == set(VMS)
+
+
+def test_a_failure_while_the_service_was_away_is_found_when_it_connects() -> None:
+    here = world(host()).start().disconnect()
+    ports = here.switches["br0"].ports
+    ports[1] = replace(ports[1], up=False)
+    here.connect()
+    assert set(here.bindings().values()) == {"eth2"}
+
+
+def test_an_uplink_that_was_removed_and_returns_waits_out_its_failback_delay() -> None:
+    here = world(host(failback_delay_s="45")).start()
+    state = here.switches["br0"].ports[1]
+    here.say(PortRemoved("br0", 1))
+    assert set(here.bindings().values()) == {"eth2"}
+    here.run_until(10).say(PortChanged("br0", state)).run_until(20)
+    assert set(here.bindings().values()) == {"eth2"}
+
+
+def test_an_uplink_that_came_up_while_it_was_not_in_the_team_is_used_when_it_is() -> None:
+    here = world(host(uplinks=3, policy="explicit")).start()
+    here.set_link(1, up=False)
+    here.write(with_ids(here.rows["br0"], uplinks="eth2,eth3"))
+    here.set_link(1, up=True)
+    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2,eth3")).run_for(120)
+    assert here.engine.fleet.bridges["br0"].uplinks()[0].usable
+    assert set(here.bindings().values()) == {"eth1"}
+
+
+def test_a_drained_uplink_is_left_for_that_reason_and_not_as_if_it_had_failed() -> None:
+    here = world(host()).start()
+    here.write(with_interface(here.rows["br0"], "eth1", role="drained"))
+    assert set(here.bindings().values()) == {"eth2"}
+    assert moves(here) == {"drain": 2}
+
+
+# ---- what operators ask ----------------------------------------------------------------
+
+
+def test_move_is_answered_when_the_switch_has_followed() -> None:
+    here = world(host()).start()
+    here.switches["br0"].holds_answers = True
+    assert here.ask("move", "vnet0", "eth2") is None
+    here.answer_held()
+    assert here.replies[1] == Reply(1, "")
+    assert here.switches["br0"].uplink_of(10) == 2
+    assert moves(here) == {"manual": 1}
+
+
+def test_moving_a_port_to_where_it_is_is_done_already() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    done(here.ask("move", "vnet0", "eth1"))
+    assert here.applied() == []
+
+
+def test_pin_moves_and_keeps() -> None:
+    here = world(host()).start()
+    done(here.ask("pin", "vnet0", "eth2"))
+    assert here.bindings()["vnet0"] == "eth2"
+    assert moves(here) == {"pin": 1}
+    pinned = refusal(here.ask("move", "vnet0", "eth1"))
+    assert pinned == "port vnet0: pinned to eth2 -> a port that is not pinned"
+    done(here.ask("unpin", "vnet0"))
+    done(here.ask("move", "vnet0", "eth1"))
+
+
+def test_a_pin_of_a_vm_with_a_name_is_kept_on_the_bridge_where_a_power_cycle_spares_it() -> None:
+    row = host(vms=())
+    here = world(replace(row, ports=(*row.ports, port("vnet0", 10, {"iface-id": "web"})))).start()
+    done(here.ask("pin", "vnet0", "eth2"))
+    assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
+    here.remove_port("vnet0").add_port(port("vnet7", 17, {"iface-id": "web"}))
+    assert here.bindings() == {"vnet7": "eth2"}
+
+
+def test_a_pin_holds_while_its_uplink_is_down_and_after() -> None:
+    here = world(host(failback_delay_s="5")).start()
+    done(here.ask("pin", "vnet1", "eth1"))
+    here.set_link(1, up=False)
+    assert here.bindings()["vnet1"] == "eth2"
+    here.set_link(1, up=True).run_for(5)
+    assert here.bindings()["vnet1"] == "eth1"
+
+
+def test_set_checks_before_it_writes() -> None:
+    here = world(host()).start()
+    done(here.ask("set", "bridge", "br0", "threshold=60", "window-s=10"))
+    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
+    done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
+    assert here.engine.fleet.bridges["br0"].uplinks()[0].capacity_bps == 1e9
+    done(here.ask("set", "interface", "vnet0", "exclude=true"))
+    assert here.engine.fleet.bridges["br0"].config.vm_ports[0].excluded
+
+
+REFUSALS = {
+    "move vnet9 eth1": "interface: vnet9 -> an interface of an attached bridge",
+    "move vnet0 eth9": "uplink: eth9 -> one of eth1, eth2",
+    "move eth1 eth2": "port: eth1, an uplink -> one of vnet0, vnet1, vnet2, vnet3",
+    "pin vnet0 eth9": "uplink: eth9 -> one of eth1, eth2",
+    "unpin eth1": "port: eth1, an uplink -> one of vnet0, vnet1, vnet2, vnet3",
+    "show br9": "bridge: br9 -> one of br0",
+    "detach br9": "bridge: br9 -> one of br0",
+    "attach br9": "bridge: br9 -> one of br0",
+    "attach br0": "bridge br0: attached already -> a bridge that is not attached",
+    "set bridge br0 threshold=200": "threshold: 200 -> a percentage from 10 to 100",
+    "set interface eth1 role=spare": "role: spare -> one of active, standby, unused, drained",
+    "set interface vnet0 pin=eth9": "uplink: eth9 -> one of eth1, eth2",
+    "set bridge br0 uplinks=eth1,eth9": ("Bridge br0 ovs-lbt-uplinks: eth9 -> an interface of br0"),
+    "set interface vnet0 binding=eth2": ("binding=eth2 -> KEY=VALUE with KEY one of exclude, pin"),
+}
+
+
+@pytest.mark.parametrize("command", REFUSALS)
+def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> None:
+    here = world(host()).start()
+    here.log.clear()
+    assert refusal(here.ask(*command.split())) == REFUSALS[command]
+    assert here.commands(Write) == here.commands(Apply) == []
+
+
+def test_nothing_can_be_moved_to_a_dead_uplink() -> None:
+    here = world(host()).start().set_link(2, up=False)
+    text = "uplink eth2: not usable now -> an uplink that carries traffic"
+    assert refusal(here.ask("move", "vnet0", "eth2")) == text
+
+
+def test_nothing_can_be_moved_on_a_switch_that_is_away() -> None:
+    here = world(host()).start().disconnect()
+    text = "bridge br0: not connected -> a connected bridge"
+    assert refusal(here.ask("move", "vnet0", "eth2")) == text
+
+
+def test_a_database_that_refuses_is_quoted() -> None:
+    here = world(host()).start()
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("pin", "vnet0", "eth2")) == "database: read-only"
+    assert here.bindings()["vnet0"] == "eth1"
+
+
+# ---- attach and detach -----------------------------------------------------------------
+
+
+def plain_uplinks(fail_mode: str | None = None) -> BridgeRow:
+    ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
+    return bridge(*ports, ids={}, fail_mode=fail_mode)
+
+
+def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed() -> None:
+    here = world(without_us(host())).start()
+    text = done(here.ask("attach", "br0"))
+    assert text == "br0: load-based over eth1, eth2, 4 VM ports"
+    assert here.rows["br0"].external_ids == ours(policy="load-based")
+    kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
+    assert kinds == [Connect, ReadInstalled, Apply]
+    assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
+
+
+def test_attaching_plain_uplinks_makes_the_bridge_secure_and_detach_puts_it_back() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "policy=explicit"))
+    assert here.rows["br0"].fail_mode == "secure"
+    assert here.bindings() == {"vnet0": "eth1"}
+
+    done(here.ask("detach", "br0"))
+
+    assert here.rows["br0"] == plain_uplinks("standalone")
+    assert here.switches["br0"].installed == EMPTY
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
+    row = with_interface(host(), "eth1", capacity_mbps="1000")
+    here = world(row).start()
+    done(here.ask("pin", "vnet0", "eth1"))
+    here.ask("detach", "br0")
+    assert here.rows["br0"].external_ids == {}
+    assert set(here.stored_bindings().values()) == {None}
+    assert here.rows["br0"].ports[0].interfaces[0].external_ids == ours(capacity_mbps="1000")
+    here.log.clear()
+    here.run_for(100)
+    assert here.log == []
+
+
+def test_flows_of_others_that_a_new_fail_mode_would_flush_are_reason_to_refuse() -> None:
+    here = world(plain_uplinks("standalone"), foreign_flows=3).start()
+    text = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert "3 flows of others'" in text and " -> fail mode secure" in text
+    assert here.rows["br0"] == plain_uplinks("standalone")
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_attach_needs_uplinks_where_there_is_no_bond() -> None:
+    here = world(plain_uplinks()).start()
+    text = refusal(here.ask("attach", "br0"))
+    assert text == "bridge br0: 0 bonds -> one bond, or --uplink at least twice"
+    assert here.engine.fleet.bridges == {}
+
+
+def test_attaching_to_a_switch_that_does_not_answer_is_given_up_without_a_trace() -> None:
+    here = World(without_us(host())).start()
+    assert here.ask("attach", "br0") is None
+    here.run_until(10)
+    text = refusal(here.replies[1])
+    assert text.startswith("bridge br0: not installed within 10 s -> a switch that answers")
+    assert here.rows["br0"] == without_us(host())
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_an_attach_that_the_database_refuses_leaves_nothing() -> None:
+    here = world(without_us(host())).start()
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("attach", "br0")) == "database: read-only"
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least() -> None:
+    here = world(host()).start().disconnect()
+    assert here.ask("detach", "br0") is None
+    here.run_for(5)
+    done(here.replies[1])
+    assert here.rows["br0"].external_ids == {}
+
+
+def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
+    here = world(host()).start().disconnect()
+    assert here.ask("detach", "br0") is None
+    here.rows.clear()
+    here.say(DatabaseRead(())).run_for(20)
+    assert 1 in here.replies
+    assert here.engine.fleet.bridges == {} and here.engine.deadline_s() == float("inf")
+
+
+def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> None:
+    here = World(without_us(host())).start()
+    here.ask("attach", "br0")
+    here.rows.clear()
+    here.say(DatabaseRead(()))
+    assert refusal(here.replies[1]) == "bridge br0: deleted -> a bridge"
+
+
+def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> None:
+    here = world(host()).start()
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("detach", "br0")) == "database: read-only"
+    here.run_for(60)
+    assert here.switches["br0"].installed != EMPTY, "attached, so it is teamed"
+
+
+def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
+    here = world(host(before="{")).start()
+    assert here.ask("detach", "br0") is not None
+
+
+def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
+    here = world(host()).start()
+    here.write(without_us(here.rows["br0"]))
+    assert here.commands(Disconnect) == [Disconnect("br0")]
+    assert here.engine.deadline_s() == float("inf")
+
+
+# ---- things that go wrong --------------------------------------------------------------
+
+
+def test_a_bundle_the_switch_refuses_is_tried_again_from_what_it_has() -> None:
+    here = world(host(), refuse_next="group mod failed, out of groups").start()
+    assert here.switches["br0"].installed == EMPTY
+    assert reports(here, "error") == [
+        "br0: the switch refused the change: group mod failed, out of groups"
+    ]
+    here.run_for(1)
+    assert len(here.commands(ReadInstalled)) == 2
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+def test_a_move_the_switch_refuses_is_counted_and_said() -> None:
+    here = world(host()).start()
+    here.switches["br0"].refuse_next = "no"
+    assert refusal(here.ask("move", "vnet0", "eth2")) == "the switch refused the change: no"
+    assert here.engine.status()[0].moves_refused["manual"] == 1
+
+
+def test_what_was_refused_does_not_happen_later() -> None:
+    here = world(host()).start()
+    here.switches["br0"].refuse_next = "no"
+    refusal(here.ask("move", "vnet0", "eth2"))
+    here.run_for(5)
+    assert here.switches["br0"].uplink_of(10) == 1
+    assert here.bindings()["vnet0"] == "eth1"
+
+
+def test_a_switch_that_goes_during_a_bundle_is_asked_what_became_of_it() -> None:
+    here = world(host()).start()
+    here.switches["br0"].holds_answers = True
+    assert here.ask("move", "vnet0", "eth2") is None
+    here.disconnect()
+    here.switches["br0"].holds_answers = False
+    here.connect()
+    assert here.replies[1] == Reply(1, "")
+    assert here.bindings()["vnet0"] == "eth2"
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+def test_changes_during_a_bundle_wait_for_it() -> None:
+    here = world(host()).start()
+    here.switches["br0"].holds_answers = True
+    here.ask("move", "vnet0", "eth2")
+    here.set_link(1, up=False)
+    here.ask("move", "vnet1", "eth2")
+    here.answer_held()
+    assert set(here.bindings().values()) == {"eth2"}
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert here.replies.keys() == {1, 2}
+
+
+def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
+    here = world(host()).start()
+    here.switches["br0"].holds_answers = True
+    here.ask("move", "vnet0", "eth2")
+    (bundle,) = [c for c in here.commands(Apply)[1:] if isinstance(c, Apply)]
+    here.disconnect().connect()
+    here.say(BundleDone("br0", bundle.bundle_id))
+    assert here.replies == {}
+    here.answer_held()
+    assert 1 in here.replies
+
+
+def test_a_bad_value_keeps_the_last_good_one_and_is_reported_once() -> None:
+    here = world(host(threshold="60")).start()
+    here.log.clear()
+    bad = with_ids(here.rows["br0"], threshold="lots")
+    here.write(bad).write(bad).run_for(60)
+    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
+    line = "Bridge br0 ovs-lbt-threshold: lots -> a percentage from 10 to 100"
+    assert reports(here, "warning") == [line]
+    assert here.engine.status()[0].config_errors == (line,)
+    assert here.applied() == []
+
+
+def test_events_of_a_bridge_that_is_not_ours_are_ignored() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    here.say(PortRemoved("br9", 1), InstalledRead("br9", (), ()), BundleDone("br9", 1))
+    assert here.log == []
+
+
+def test_a_switch_that_answers_no_poll_is_not_asked_again_and_again() -> None:
+    here = world(host()).start().run_until(5)
+    here.switches["br0"].holds_answers = True
+    here.log.clear()
+    here.run_until(14)
+    assert len(here.commands(ReadStats)) == 1
+    here.run_until(20)
+    assert len(here.commands(ReadStats)) == 2
+
+
+def test_the_database_is_read_and_never_changed_in_place() -> None:
+    row = host()
+    before = repr(row)
+    here = world(row).start()
+    done(here.ask("pin", "vnet0", "eth2"))
+    here.run_for(40)
+    assert repr(row) == before
+
+
+# ---- VM ports come and go --------------------------------------------------------------
+
+
+def test_a_new_vm_port_is_bound_and_no_other_is_touched() -> None:
+    here = world(host()).start()
+    before = here.bindings()
+    here.log.clear()
+    here.add_port(port("vnet4", 14))
+    assert here.bindings() == {**before, "vnet4": "eth1"}
+    assert here.switches["br0"].uplink_of(14) == 1
+    assert all(not c.delete_groups and not c.delete_flows for _, c in here.applied())
+
+
+def test_nothing_of_a_vm_port_that_left_stays_behind() -> None:
+    here = world(host()).start()
+    here.remove_port("vnet0")
+    switch = here.switches["br0"]
+    assert "vnet0" not in here.bindings()
+    assert switch.uplink_of(10) is None
+    belonging = [f for f in switch.flows.values() if f.cookie & 0xFFFFFFFF == 10]
+    assert [f for f in belonging if cookie_kind(f.cookie) is not Kind.FIXED] == []
+    assert switch.installed == here.engine.fleet.bridges["br0"].desired()
+
+
+def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -> None:
+    here = world(host()).start().run_until(40)
+    switch = here.switches["br0"]
+    here.remove_port("vnet0")
+    switch.born_s[14] = switch.born_s[10] = here.now_s
+    here.add_port(port("vnet4", 10)).run_for(3)
+    (status,) = (p for p in here.engine.status()[0].ports if p.name == "vnet4")
+    assert status.load.tx_bps == 0
+
+
+def test_a_changed_access_vlan_is_followed() -> None:
+    here = world(host()).start()
+    row = here.rows["br0"]
+    ports = tuple(replace(p, tag=7) if p.name == "vnet0" else p for p in row.ports)
+    here.write(replace(row, ports=ports))
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    assert any(("reg2", 7) in key[2] for key in here.switches["br0"].flows)
+
+
+def test_a_policy_that_places_by_number_takes_its_place_and_load_based_keeps_what_is() -> None:
+    here = world(host()).start()
+    here.write(with_ids(here.rows["br0"], policy="explicit"))
+    assert set(here.bindings().values()) == {"eth1"}
+    here.write(with_ids(here.rows["br0"], policy="load-based"))
+    assert set(here.bindings().values()) == {"eth1"}
+    here.write(with_ids(here.rows["br0"], policy="originating-port"))
+    assert here.bindings() == {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
+
+
+# ---- capacity and time -----------------------------------------------------------------
+
+
+def test_the_capacity_is_what_is_known_best() -> None:
+    """The operator's value, then QoS, then the switch's current speed, then the database's."""
+    ids = ours(policy="explicit", uplinks="eth1,eth2")
+    slow = interface("eth1", 1, link_speed_bps=1e9)
+    told = interface("eth1", 1, ours(capacity_mbps="500"), link_speed_bps=1e9)
+
+    def capacity_bps(eth1: PortRow, speed_bps: float) -> float:
+        here = world(bridge(eth1, port("eth2", 2), ids=ids), speed_bps=speed_bps).start()
+        return here.engine.fleet.bridges["br0"].uplinks()[0].capacity_bps
+
+    assert capacity_bps(PortRow("eth1", (told,), qos_max_rate_bps=2e9), 40e9) == 500e6
+    assert capacity_bps(PortRow("eth1", (slow,), qos_max_rate_bps=2e9), 40e9) == 2e9
+    assert capacity_bps(PortRow("eth1", (slow,)), 40e9) == 40e9
+    assert capacity_bps(PortRow("eth1", (slow,)), 0) == 1e9
+    assert capacity_bps(port("eth1", 1), 0) > 0, "something, so that ratios exist"
+
+
+def test_the_engine_says_when_it_wants_to_be_woken() -> None:
+    here = world(host(poll_interval_ms="500")).start()
+    assert here.engine.deadline_s() == 0, "the first poll is due at once"
+    here.run_until(0.1)
+    assert here.engine.deadline_s() == 0.5
+    here.disconnect()
+    assert here.engine.deadline_s() == float("inf")
+
+
+def test_a_port_the_configuration_does_not_know_yet_is_harmless() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    here.say(PortChanged("br0", PortState(99, "vnet9", up=True, speed_bps=0)))
+    assert here.applied() == []

@@ -1,0 +1,144 @@
+"""Metrics: the names dashboards rely on, and the switch's counters as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client.core import Metric
+
+from controller.exporter import Exporter
+from controller.status import BridgeStatus, PortStatus, UplinkStatus
+from policies.model import Load
+
+COUNTERS = {
+    "uplink_transmit_bytes",
+    "uplink_receive_bytes",
+    "uplink_drops",
+    "port_transmit_bytes",
+    "port_receive_bytes",
+    "port_drops",
+    "moves_planned",
+    "moves_applied",
+    "moves_refused",
+    "failovers",
+}
+GAUGES = {
+    "uplink_capacity_bytes_per_second",
+    "uplink_up",
+    "uplink_utilization_ratio",
+    "port_binding",
+    "port_info",
+    "bridge_imbalance_ratio",
+    "bridge_threshold_ratio",
+    "bridge_connected",
+    "last_decision_timestamp_seconds",
+    "config_errors",
+    "build_info",
+}
+HISTOGRAMS = {"decision_duration_seconds", "stats_poll_duration_seconds"}
+
+ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3)
+VNET0 = PortStatus("vnet0", "web", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0)
+BR0 = BridgeStatus(
+    name="br0",
+    policy="load-based",
+    teaming="switch-independent",
+    mode="enforce",
+    connected=True,
+    threshold_ratio=0.75,
+    imbalance_ratio=0.5,
+    uplinks=(ETH1,),
+    ports=(VNET0,),
+    config_errors=("one", "two"),
+    moves_planned={"threshold": 2},
+    moves_applied={"threshold": 1},
+    moves_refused={"threshold": 0},
+    failovers=4,
+    last_decision_at=1712.5,
+)
+
+
+def exporter(*bridges: BridgeStatus) -> Exporter:
+    return Exporter(lambda: bridges, "1.2.3")
+
+
+def families(*bridges: BridgeStatus) -> dict[str, Metric]:
+    return {f.name.removeprefix("ovslbt_"): f for f in exporter(*bridges).collect()}
+
+
+def samples(*bridges: BridgeStatus) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name.removeprefix("ovslbt_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in exporter(*bridges).collect()
+        for sample in family.samples
+    }
+
+
+def value(name: str, **labels: str) -> float | None:
+    return samples(BR0).get((name, tuple(sorted({"bridge": "br0", **labels}.items()))))
+
+
+def test_the_families_are_those_documented_also_without_a_bridge() -> None:
+    for found in (families(), families(BR0)):
+        assert {name for name, f in found.items() if f.type == "counter"} == COUNTERS
+        assert {name for name, f in found.items() if f.type == "gauge"} == GAUGES
+
+
+def test_every_family_has_our_prefix_and_a_help_text() -> None:
+    collected = [*exporter(BR0)._registry.collect()]
+    assert {f.name.removeprefix("ovslbt_") for f in collected} == COUNTERS | GAUGES | HISTOGRAMS
+    assert all(f.name.startswith("ovslbt_") and f.documentation.endswith(".") for f in collected)
+
+
+def test_counters_are_the_switchs_own_to_the_byte() -> None:
+    assert value("uplink_transmit_bytes_total", uplink="eth1") == 2**63
+    assert value("uplink_receive_bytes_total", uplink="eth1") == 7
+    assert value("uplink_drops_total", uplink="eth1") == 3
+    assert value("port_transmit_bytes_total", port="vnet0") == 11
+    assert value("port_receive_bytes_total", port="vnet0") == 12
+    assert value("port_drops_total", port="vnet0") == 0
+
+
+def test_units_are_bytes_seconds_and_ratios() -> None:
+    assert value("uplink_capacity_bytes_per_second", uplink="eth1") == 125e6
+    assert value("uplink_utilization_ratio", uplink="eth1", direction="transmit") == 0.5
+    assert value("uplink_utilization_ratio", uplink="eth1", direction="receive") == 0.25
+    assert value("bridge_threshold_ratio") == 0.75
+    assert value("bridge_imbalance_ratio") == 0.5
+    assert value("last_decision_timestamp_seconds") == 1712.5
+
+
+def test_states_and_moves() -> None:
+    assert value("uplink_up", uplink="eth1") == value("bridge_connected") == 1
+    assert value("port_binding", port="vnet0", uplink="eth1") == 1
+    assert value("port_info", port="vnet0", vm="web") == 1
+    assert value("config_errors") == 2
+    assert value("failovers_total") == 4
+    assert value("moves_planned_total", reason="threshold") == 2
+    assert value("moves_applied_total", reason="threshold") == 1
+    assert value("moves_refused_total", reason="threshold") == 0
+    assert samples()[("build_info", (("version", "1.2.3"),))] == 1
+
+
+def test_what_is_not_known_is_absent_and_never_zero() -> None:
+    uncounted = replace(
+        BR0,
+        uplinks=(replace(ETH1, tx_bytes=None, rx_bytes=None, drops=None),),
+        ports=(replace(VNET0, tx_bytes=None, rx_bytes=None, drops=None, uplink=None),),
+        last_decision_at=None,
+    )
+    names = {name for name, _ in samples(uncounted)}
+    counters = {f"{name}_total" for name in COUNTERS if name.startswith(("uplink", "port"))}
+    assert not names & (counters | {"port_binding", "last_decision_timestamp_seconds"})
+    assert "uplink_up" in names
+
+
+def test_durations_are_observed_by_bridge() -> None:
+    made = exporter(BR0)
+    made.observe_decision("br0", 0.002)
+    made.observe_poll("br0", 0.02)
+    registry = made._registry
+    labels = {"bridge": "br0"}
+    for name, seconds in (("decision_duration", 0.002), ("stats_poll_duration", 0.02)):
+        assert registry.get_sample_value(f"ovslbt_{name}_seconds_count", labels) == 1
+        assert registry.get_sample_value(f"ovslbt_{name}_seconds_sum", labels) == seconds

@@ -1,0 +1,141 @@
+"""Counters to rates: resets, wraps, what is not counted, and whose clock it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.rates import UNSUPPORTED, Rates, Sample
+from policies.model import Load
+
+
+def rates(*samples: tuple[float, int | None, int | None], keep_s: float = 40) -> Rates:
+    kept = Rates(keep_s)
+    for clock_s, tx_bytes, rx_bytes in samples:
+        kept.add(Sample(clock_s, tx_bytes, rx_bytes))
+    return kept
+
+
+def steady(from_s: int, to_s: int, bytes_per_s: int = 1000) -> list[tuple[float, int, int]]:
+    return [(t, t * bytes_per_s, 0) for t in range(from_s, to_s + 1)]
+
+
+def test_a_rate_is_bits_between_two_samples_in_each_direction() -> None:
+    assert rates((10, 1000, 50), (12, 3000, 50)).latest() == Load(tx_bps=8000, rx_bps=0)
+
+
+def test_there_is_no_rate_before_the_second_sample() -> None:
+    assert rates().latest() == Load()
+    assert rates((10, 10**12, 10**12)).latest() == Load(), "what was before us is not our rate"
+
+
+def test_the_clock_is_the_switchs_own() -> None:
+    """Replies may come late and in heaps: 0.5 s by the switch are 0.5 s."""
+    assert rates((10, 0, 0), (10.5, 500, 0)).latest().tx_bps == 8000
+
+
+def test_a_repeated_sample_is_ignored() -> None:
+    assert rates((10, 0, 0), (11, 1000, 0), (11, 1000, 0)).latest().tx_bps == 8000
+
+
+def test_a_counter_reset_starts_anew_instead_of_showing_a_negative_rate() -> None:
+    reset = rates(*steady(0, 40), (41, 300, 0))
+    assert reset.latest() == Load()
+    assert reset.mean(30) is None
+    reset.add(Sample(42, 1300, 0))
+    assert reset.latest().tx_bps == 8000
+
+
+def test_a_reset_in_one_direction_is_a_reset_of_both() -> None:
+    assert rates((1, 1000, 1000), (2, 2000, 0)).latest() == Load()
+
+
+def test_a_port_that_was_created_again_starts_anew() -> None:
+    """Its clock goes back, even where its counters are higher than before."""
+    created_again = rates(*steady(100, 140), (2, 10**9, 10**9))
+    assert created_again.latest() == Load()
+    assert created_again.mean(30) is None
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_wrapped_counter_goes_on(bits: int) -> None:
+    wrapped = rates((1, 2**bits - 500, 0), (2, 500, 0))
+    assert wrapped.latest().tx_bps == 8000
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_counter_goes_on_counting_after_it_has_wrapped(bits: int) -> None:
+    wrapped = rates((1, 2**bits - 1500, 0), (2, 2**bits - 500, 0), (3, 500, 0), (4, 1500, 0))
+    assert wrapped.latest().tx_bps == 8000
+    assert wrapped.mean(3) == Load(tx_bps=8000), "nothing of the window was lost"
+
+
+def test_a_counter_may_wrap_again_and_again() -> None:
+    kept = rates(keep_s=10)
+    for t in range(40):
+        kept.add(Sample(t, t * 2**28 % 2**32, 0))
+        if t:
+            assert kept.latest().tx_bps == 8 * 2**28
+
+
+def test_what_the_switch_does_not_count_is_no_traffic() -> None:
+    """All ones in OpenFlow; it must not hide what is counted in the other direction."""
+    assert rates((1, UNSUPPORTED, 0), (2, UNSUPPORTED, 1000)).latest() == Load(0, 8000)
+    assert rates((1, None, 0), (2, None, 1000)).latest() == Load(0, 8000)
+
+
+def test_a_counter_that_begins_to_be_counted_was_not_at_zero_before() -> None:
+    begins = rates((1, UNSUPPORTED, 0), (2, 10**12, 0))
+    assert begins.latest().tx_bps == 0
+    begins.add(Sample(3, 10**12 + 1000, 0))
+    assert begins.latest().tx_bps == 8000
+
+
+# ---- the mean over a window ------------------------------------------------------------
+
+
+def test_the_mean_is_of_the_whole_window_not_of_the_last_poll() -> None:
+    burst = [(t, t * 1000, 0) for t in range(30)] + [(30, 1_000_000, 0)]
+    mean = rates(*burst).mean(30)
+    assert mean is not None and mean.tx_bps == pytest.approx(8 * 1_000_000 / 30)
+
+
+def test_there_is_no_mean_before_the_window_is_covered() -> None:
+    assert rates(*steady(0, 26)).mean(30) is None
+    assert rates(*steady(0, 30)).mean(30) == Load(tx_bps=8000)
+
+
+def test_polls_that_come_a_little_early_cover_a_window() -> None:
+    mean = rates((0, 0, 0), (29.2, 29200, 0)).mean(30)
+    assert mean is not None and mean.tx_bps == pytest.approx(8000)
+
+
+def test_old_traffic_does_not_count() -> None:
+    quiet_since = [(t, min(t, 20) * 1000, 0) for t in range(71)]
+    assert rates(*quiet_since).mean(30) == Load()
+
+
+def test_polls_longer_apart_than_the_window_still_give_a_mean() -> None:
+    assert rates((0, 0, 0), (60, 60000, 0), keep_s=150).mean(30) == Load(tx_bps=8000)
+
+
+def test_memory_is_bounded_by_the_window() -> None:
+    kept = rates(*steady(0, 10_000), keep_s=32)
+    assert len(kept._totals) <= 34
+    assert kept.mean(30) == Load(tx_bps=8000)
+
+
+COUNTERS = st.none() | st.integers(0, 2**64 - 1)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), COUNTERS, COUNTERS), max_size=20))
+def test_no_sequence_of_counters_gives_a_negative_rate(
+    samples: list[tuple[float, int | None, int | None]],
+) -> None:
+    kept = rates()
+    for clock_s, tx_bytes, rx_bytes in samples:
+        kept.add(Sample(clock_s, tx_bytes, rx_bytes))
+        mean = kept.mean(30)
+        for load in (kept.latest(), mean or Load()):
+            assert load.tx_bps >= 0 and load.rx_bps >= 0

@@ -1,0 +1,316 @@
+"""VMware's load-based teaming, rule by rule, on the numbers its authors published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.model import Load, Move, OfPort, Plan, Reason, Role, Snapshot, Unit, Uplink
+from policies.planners.threshold import relieve_saturated
+
+GBPS = 1e9
+
+
+def uplink(name: str, capacity_gbps: float = 10, **fields: object) -> Uplink:
+    return replace(Uplink(name, OfPort(int(name[-1])), capacity_gbps * GBPS), **fields)  # type: ignore[arg-type]
+
+
+def sending(name: str, on: str, gbps: float, **fields: object) -> Unit:
+    unit = Unit(name, OfPort(100), uplink=on, load=Load(tx_bps=gbps * GBPS))
+    return replace(unit, **fields)  # type: ignore[arg-type]
+
+
+def receiving(name: str, on: str, gbps: float) -> Unit:
+    return sending(name, on, 0, load=Load(rx_bps=gbps * GBPS))
+
+
+def team(*members: Uplink | Unit, threshold_ratio: float = 0.75) -> Snapshot:
+    """A team whose uplinks carry what their VM ports exchange."""
+    uplinks = tuple(m for m in members if isinstance(m, Uplink))
+    units = tuple(m for m in members if isinstance(m, Unit))
+    return carrying(Snapshot(uplinks, units, threshold_ratio))
+
+
+def carrying(snapshot: Snapshot) -> Snapshot:
+    def loaded(one: Uplink) -> Uplink:
+        loads = [unit.load for unit in snapshot.units if unit.uplink == one.name]
+        return replace(one, load=sum(loads, one.load))
+
+    return replace(snapshot, uplinks=tuple(map(loaded, snapshot.uplinks)))
+
+
+def after(snapshot: Snapshot, move: Move) -> Snapshot:
+    """The team once a move is made and loads have stayed as they were."""
+    moved = next(unit for unit in snapshot.units if unit.name == move.unit)
+    change = {move.source: Load() - moved.load, move.target: moved.load}
+    return replace(
+        snapshot,
+        uplinks=tuple(
+            replace(u, load=u.load + change.get(u.name, Load())) for u in snapshot.uplinks
+        ),
+        units=tuple(
+            replace(u, uplink=move.target) if u.name == move.unit else u for u in snapshot.units
+        ),
+    )
+
+
+def gbps_on(snapshot: Snapshot) -> list[float]:
+    return [round(u.load.tx_bps / GBPS, 3) for u in snapshot.uplinks]
+
+
+def the_move(snapshot: Snapshot) -> Move:
+    (move,) = relieve_saturated(snapshot).moves
+    return move
+
+
+# ---- the published example -------------------------------------------------------------
+
+
+def four_ports(total_gbps: float, homes: tuple[str, str, str, str]) -> Snapshot:
+    ports = [sending(f"vm{i}", home, total_gbps / 4) for i, home in enumerate(homes)]
+    return team(uplink("eth1"), uplink("eth2"), *ports)
+
+
+def test_nothing_moves_while_one_uplink_carries_at_most_75_percent() -> None:
+    assert relieve_saturated(four_ports(7.5, ("eth1",) * 4)) == Plan()
+
+
+def test_the_first_move_takes_one_of_four_equal_ports() -> None:
+    crowded = four_ports(7.5 + 1e-6, ("eth1",) * 4)
+
+    move = the_move(crowded)
+
+    assert move == Move("vm0", "eth1", "eth2", Reason.THRESHOLD)
+    assert gbps_on(after(crowded, move)) == [5.625, 1.875]
+
+
+def test_the_second_move_leaves_both_uplinks_equal() -> None:
+    crowded = four_ports(10 + 1e-6, ("eth2", "eth1", "eth1", "eth1"))
+    assert gbps_on(crowded) == [7.5, 2.5]
+
+    move = the_move(crowded)
+
+    assert gbps_on(after(crowded, move)) == [5, 5]
+
+
+def test_a_full_load_of_13_gbps_moves_nothing_more() -> None:
+    balanced = four_ports(13, ("eth2", "eth2", "eth1", "eth1"))
+    assert gbps_on(balanced) == [6.5, 6.5]
+    assert relieve_saturated(balanced) == Plan()
+
+
+def test_a_ramp_of_load_makes_exactly_two_moves() -> None:
+    homes = {f"vm{i}": "eth1" for i in range(4)}
+    moves_at = []
+    for total in range(1, 1301):
+        h = tuple(homes.values())
+        plan = relieve_saturated(four_ports(total / 100, (h[0], h[1], h[2], h[3])))
+        for move in plan.moves:
+            homes[move.unit] = move.target
+            moves_at.append(total / 100)
+    assert moves_at == [7.51, 10.01]
+
+
+# ---- which port ------------------------------------------------------------------------
+
+
+def test_the_busiest_port_that_fits_is_moved() -> None:
+    crowded = team(
+        uplink("eth1"),
+        uplink("eth2", load=Load(tx_bps=5 * GBPS)),
+        sending("big", "eth1", 4),
+        sending("middle", "eth1", 2.4),
+        sending("small", "eth1", 2),
+    )
+    assert the_move(crowded).unit == "middle"
+
+
+def test_of_equal_ports_the_first_by_name_is_moved() -> None:
+    ports = [sending(name, "eth1", 2) for name in ("vm3", "vm1", "vm2", "vm4")]
+    assert the_move(team(uplink("eth1"), uplink("eth2"), *ports)).unit == "vm1"
+
+
+def test_a_single_port_too_big_for_any_uplink_is_left_alone() -> None:
+    plan = relieve_saturated(team(uplink("eth1"), uplink("eth2"), sending("vm1", "eth1", 8)))
+    assert plan == Plan(moves=(), unrelieved=("eth1",))
+
+
+def test_a_port_that_another_uplink_can_take_moves_even_if_it_is_alone() -> None:
+    plan = relieve_saturated(team(uplink("eth1"), uplink("eth2", 40), sending("vm1", "eth1", 8)))
+    assert [move.target for move in plan.moves] == ["eth2"]
+
+
+def test_pinned_and_excluded_ports_are_never_moved() -> None:
+    kept = team(
+        uplink("eth1"),
+        uplink("eth2"),
+        sending("pinned", "eth1", 4, pin="eth1"),
+        sending("excluded", "eth1", 4, excluded=True),
+    )
+    assert relieve_saturated(kept) == Plan(unrelieved=("eth1",))
+
+    with_a_third = replace(kept, units=(*kept.units, sending("free", "eth1", 0.1)))
+    assert the_move(with_a_third).unit == "free"
+
+
+def test_an_idle_port_is_not_moved_as_that_would_help_nobody() -> None:
+    busy = uplink("eth1", load=Load(tx_bps=9 * GBPS))
+    assert not relieve_saturated(team(busy, uplink("eth2"), sending("idle", "eth1", 0))).moves
+
+
+# ---- which direction -------------------------------------------------------------------
+
+
+def test_received_traffic_alone_is_reason_enough() -> None:
+    ports = [receiving(f"vm{i}", "eth1", 2) for i in range(4)]
+    assert the_move(team(uplink("eth1"), uplink("eth2"), *ports)).target == "eth2"
+
+
+def test_the_port_is_chosen_by_the_direction_that_is_saturated() -> None:
+    crowded = team(
+        uplink("eth1"),
+        uplink("eth2"),
+        receiving("server", "eth1", 5),
+        sending("backup-1", "eth1", 4.4),
+        sending("backup-2", "eth1", 4.5),
+    )
+    assert the_move(crowded).unit == "backup-2"
+
+
+def test_the_target_stays_within_the_threshold_in_both_directions() -> None:
+    chatty = Unit("vm1", OfPort(5), "eth1", Load(tx_bps=4 * GBPS, rx_bps=4 * GBPS))
+    listening = uplink("eth2", load=Load(rx_bps=3.6 * GBPS))
+    with_room = uplink("eth3", load=Load(tx_bps=3.5 * GBPS, rx_bps=3.5 * GBPS))
+    crowded = team(uplink("eth1"), listening, with_room, chatty, sending("vm2", "eth1", 4))
+    assert the_move(crowded) == Move("vm1", "eth1", "eth3", Reason.THRESHOLD)
+
+
+def test_a_target_may_reach_the_threshold_exactly() -> None:
+    full = uplink("eth2", load=Load(tx_bps=3.5 * GBPS))
+    ports = (sending("vm1", "eth1", 4), sending("vm2", "eth1", 4))
+    assert the_move(team(uplink("eth1"), full, *ports)).target == "eth2"
+    fuller = uplink("eth2", load=Load(tx_bps=3.51 * GBPS))
+    assert not relieve_saturated(team(uplink("eth1"), fuller, *ports)).moves
+
+
+# ---- which uplinks ---------------------------------------------------------------------
+
+
+def test_load_is_a_share_of_capacity() -> None:
+    """8 Gbit/s are too much for 10 and little for 40; 3 of 40 is emptier than 1 of 10."""
+    crowded = team(
+        uplink("eth1", 10),
+        uplink("eth2", 10, load=Load(tx_bps=1 * GBPS)),
+        uplink("eth3", 40, load=Load(tx_bps=3 * GBPS)),
+        sending("vm1", "eth1", 4),
+        sending("vm2", "eth1", 4),
+    )
+    assert the_move(crowded).target == "eth3"
+
+
+def test_equally_good_targets_are_taken_by_name() -> None:
+    ports = (sending("vm1", "eth3", 4), sending("vm2", "eth3", 4))
+    assert the_move(team(uplink("eth3"), uplink("eth2"), uplink("eth1"), *ports)).target == "eth1"
+
+
+def test_standby_drained_unused_and_dead_uplinks_are_no_targets() -> None:
+    spare = [uplink(f"eth{i}", role=role) for i, role in enumerate(Role, 2) if role != "active"]
+    dead = uplink("eth9", usable=False)
+    ports = (sending("vm1", "eth1", 4), sending("vm2", "eth1", 4))
+    plan = relieve_saturated(team(uplink("eth1"), dead, *spare, *ports))
+    assert plan == Plan(unrelieved=("eth1",))
+
+
+def test_the_most_utilized_uplink_that_can_be_relieved_is() -> None:
+    crowded = team(
+        uplink("eth1"),
+        uplink("eth2"),
+        uplink("eth3"),
+        sending("huge", "eth1", 9.5),
+        sending("vm1", "eth2", 4),
+        sending("vm2", "eth2", 4),
+    )
+    plan = relieve_saturated(crowded)
+    assert plan.unrelieved == ("eth1",)
+    assert plan.moves == (Move("vm1", "eth2", "eth3", Reason.THRESHOLD),)
+
+
+def test_all_traffic_of_an_uplink_counts_also_that_of_no_vm_port_it_may_move() -> None:
+    others = uplink("eth1", load=Load(tx_bps=7 * GBPS))
+    assert the_move(team(others, uplink("eth2"), sending("vm1", "eth1", 0.6))).unit == "vm1"
+
+
+# ---- whatever the loads ----------------------------------------------------------------
+
+LOADS = st.builds(
+    Load,
+    tx_bps=st.floats(0, 20 * GBPS, allow_subnormal=False),
+    rx_bps=st.floats(0, 20 * GBPS, allow_subnormal=False),
+)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    names = [f"eth{i}" for i in range(draw(st.integers(2, 5)))]
+    uplinks = [
+        Uplink(
+            name,
+            OfPort(i + 1),
+            draw(st.sampled_from((1, 10, 25, 40))) * GBPS,
+            role=draw(st.sampled_from(Role)),
+            usable=draw(st.booleans()),
+            load=draw(LOADS),
+        )
+        for i, name in enumerate(names)
+    ]
+    units = [
+        Unit(
+            f"vm{i}",
+            OfPort(100 + i),
+            uplink=draw(st.sampled_from(names)),
+            load=draw(LOADS),
+            pin=draw(st.none() | st.sampled_from(names)),
+            excluded=draw(st.booleans()),
+        )
+        for i in range(draw(st.integers(0, 8)))
+    ]
+    return carrying(Snapshot(tuple(uplinks), tuple(units), draw(st.sampled_from((0.1, 0.75, 1)))))
+
+
+@given(snapshots())
+def test_at_most_one_move_from_above_the_threshold_to_what_stays_below(before: Snapshot) -> None:
+    plan = relieve_saturated(before)
+    assert len(plan.moves) <= 1
+    for move in plan.moves:
+        uplinks = {u.name: u for u in before.uplinks}
+        unit = next(u for u in before.units if u.name == move.unit)
+        target = {u.name: u for u in after(before, move).uplinks}[move.target]
+        assert unit.movable and unit.uplink == move.source != move.target
+        assert uplinks[move.source].usable
+        assert uplinks[move.source].utilization_ratio > before.threshold_ratio
+        assert target.usable and target.role is Role.ACTIVE
+        assert target.utilization_ratio <= before.threshold_ratio
+
+
+@given(snapshots(), st.randoms(use_true_random=False))
+def test_the_order_in_which_things_are_listed_does_not_matter(
+    snapshot: Snapshot, random: Random
+) -> None:
+    uplinks, units = list(snapshot.uplinks), list(snapshot.units)
+    random.shuffle(uplinks)
+    random.shuffle(units)
+    shuffled = replace(snapshot, uplinks=tuple(uplinks), units=tuple(units))
+    assert relieve_saturated(shuffled) == relieve_saturated(snapshot)
+
+
+@given(snapshots())
+def test_fed_its_own_result_it_comes_to_rest(snapshot: Snapshot) -> None:
+    moved = set()
+    while (plan := relieve_saturated(snapshot)).moves:
+        (move,) = plan.moves
+        assert move.unit not in moved, "no port moves twice under the same load"
+        moved.add(move.unit)
+        snapshot = after(snapshot, move)

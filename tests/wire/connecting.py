@@ -1,0 +1,140 @@
+"""Scenarios of connections, each run in a process of its own by test_disconnect.
+
+The framework is one per process and leaves threads behind. Prints what was seen as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from controller import framework
+from controller.events import Event
+from tests.wire.fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch, message
+
+Seen = dict[str, Any]
+RECONNECTS = 20
+
+
+class Service:
+    """As much of the service as keeps one connection."""
+
+    def __init__(self, path: Path) -> None:
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.connections: dict[str, Any] = {}
+        self.crashes: list[str] = []
+        framework.start(
+            "controller.app",
+            submit=self.events.put,
+            connections=self.connections,
+            crash=lambda error: self.crashes.append(repr(error)),
+        )
+        self.threads_before = threading.active_count()
+        self.line = framework.Line("br0", path)
+
+    def next_event(self, timeout_s: float = 10) -> str:
+        try:
+            return type(self.events.get(timeout=timeout_s)).__name__
+        except queue.Empty:
+            return "nothing"
+
+    def threads_left(self) -> int:
+        """Threads more than before the first connection, once the line is stopped."""
+        self.line.stop()
+        self.line.join(5)
+        until_s = time.monotonic() + 5
+        while threading.active_count() > self.threads_before and time.monotonic() < until_s:
+            time.sleep(0.02)
+        return threading.active_count() - self.threads_before
+
+    def seen(self, **more: Any) -> Seen:
+        connected = len(self.connections)
+        return {"connections": connected, "crashes": self.crashes, **more}
+
+
+def reconnects(path: Path) -> Seen:
+    """The switch hangs up again and again."""
+    switch, service, events = FakeSwitch(path), Service(path), []
+    for _ in range(RECONNECTS):
+        switch.accept()
+        switch.shake_hands()
+        events.append(service.next_event())
+        switch.hang_up()
+        events.append(service.next_event())
+    switch.stop()
+    return service.seen(events=events, threads_left=service.threads_left())
+
+
+def half_a_handshake(path: Path) -> Seen:
+    """The switch hangs up before it has said who it is."""
+    switch, service = FakeSwitch(path), Service(path)
+    for _ in range(5):
+        switch.accept()
+        switch.hang_up()
+    switch.accept()
+    switch.shake_hands()
+    event = service.next_event()
+    switch.stop()
+    return service.seen(event=event, threads_left=service.threads_left())
+
+
+def silence(path: Path) -> Seen:
+    """The switch stops answering, and keeps the connection open."""
+    framework.ECHO_INTERVAL_S = 0.05
+    switch, service, echoes = FakeSwitch(path), Service(path), 0
+    switch.accept()
+    switch.shake_hands()
+    events = [service.next_event()]
+    try:
+        while True:
+            kind, _, _ = switch.receive()
+            echoes += kind == ECHO_REQUEST
+    except (EOFError, ConnectionResetError):
+        events.append(service.next_event())
+    switch.stop()
+    return service.seen(events=events, echoes=echoes, threads_left=service.threads_left())
+
+
+def answers(path: Path) -> Seen:
+    """The switch answers its echo requests, and nothing else happens."""
+    framework.ECHO_INTERVAL_S = 0.05
+    switch, service, answered = FakeSwitch(path), Service(path), 0
+    switch.accept()
+    switch.shake_hands()
+    event = service.next_event()
+    while answered < 12:
+        kind, xid, body = switch.receive()
+        if kind == ECHO_REQUEST:
+            switch.connection.sendall(message(ECHO_REPLY, xid, body))
+            answered += 1
+    after = service.next_event(timeout_s=0.1)
+    connected = list(service.connections)
+    switch.stop()
+    return service.seen(
+        event=event, after=after, connected=connected, threads_left=service.threads_left()
+    )
+
+
+SCENARIOS: dict[str, Callable[[Path], Seen]] = {
+    "reconnects": reconnects,
+    "half-a-handshake": half_a_handshake,
+    "silence": silence,
+    "answers": answers,
+}
+
+if __name__ == "__main__":
+    status = 1
+    try:
+        print(json.dumps(SCENARIOS[sys.argv[1]](Path(sys.argv[2]) / "br0.mgmt")), flush=True)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    os._exit(status)  # the framework's threads would keep the process

@@ -1,0 +1,95 @@
+"""An OpenFlow 1.3 switch of a few lines: bytes over a Unix socket, nothing behind them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+VERSION = 4
+HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 2, 3, 5, 6
+MULTIPART_REQUEST, MULTIPART_REPLY, SET_ASYNC = 18, 19, 28
+PORT_DESC = 13
+HEADER = struct.Struct("!BBHI")
+
+
+def message(kind: int, xid: int, body: bytes = b"") -> bytes:
+    return HEADER.pack(VERSION, kind, HEADER.size + len(body), xid) + body
+
+
+def port(number: int, name: str) -> bytes:
+    """A port description: link up, 10 Gbit/s."""
+    speed_kbps = 10_000_000
+    return struct.pack(
+        "!I4x6s2x16sIIIIIIII",
+        number,
+        bytes(6),
+        name.encode(),
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        speed_kbps,
+        speed_kbps,
+    )
+
+
+class FakeSwitch:
+    """Listens where a bridge's management socket would be."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._listener.settimeout(10)
+        self._connection: socket.socket | None = None
+
+    @property
+    def connection(self) -> socket.socket:
+        assert self._connection is not None, "nobody has dialled"
+        return self._connection
+
+    def accept(self) -> None:
+        self._connection, _ = self._listener.accept()
+        self._connection.settimeout(10)
+
+    def shake_hands(self) -> None:
+        """From hello to set-async, by which the controller says that it is ready."""
+        self.connection.sendall(message(HELLO, 1))
+        while True:
+            kind, xid, _ = self.receive()
+            if kind == FEATURES_REQUEST:
+                features = struct.pack("!QIBB2xII", 1, 0, 254, 0, 0x4F, 0)
+                self.connection.sendall(message(FEATURES_REPLY, xid, features))
+            elif kind == MULTIPART_REQUEST:
+                ports = port(1, "eth1") + port(0xFFFFFFFE, "br0")
+                reply = struct.pack("!HH4x", PORT_DESC, 0) + ports
+                self.connection.sendall(message(MULTIPART_REPLY, xid, reply))
+            elif kind == SET_ASYNC:
+                return
+
+    def receive(self) -> tuple[int, int, bytes]:
+        """The next message as (type, xid, body).
+
+        Raises:
+            EOFError: the controller has hung up.
+        """
+        _, kind, length, xid = HEADER.unpack(self._exactly(HEADER.size))
+        return kind, xid, self._exactly(length - HEADER.size)
+
+    def hang_up(self) -> None:
+        self.connection.close()
+
+    def stop(self) -> None:
+        self._listener.close()
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self.connection.recv(count - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data

@@ -1,0 +1,55 @@
+"""A connection that ends is noticed, and leaves nothing behind.
+
+The framework's own connections never end: see `controller.framework.Connection`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.wire.connecting import RECONNECTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(scenario: str) -> dict[str, Any]:
+    """What a scenario saw; in a short path, as a socket's has 107 characters at most."""
+    with tempfile.TemporaryDirectory(prefix="ovs-lbt-") as directory:
+        command = [sys.executable, "-m", "tests.wire.connecting", scenario, directory]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert seen["crashes"] == []
+    return seen
+
+
+def test_every_disconnect_is_noticed_and_no_thread_is_left() -> None:
+    seen = run("reconnects")
+    assert seen["events"] == ["SwitchConnected", "SwitchGone"] * RECONNECTS
+    assert seen["threads_left"] == 0
+    assert seen["connections"] == 0
+
+
+def test_a_switch_that_hangs_up_in_the_handshake_was_never_there() -> None:
+    seen = run("half-a-handshake")
+    assert seen["event"] == "SwitchConnected"
+    assert seen["threads_left"] == 0
+
+
+def test_a_switch_that_does_not_answer_is_found_out() -> None:
+    seen = run("silence")
+    assert seen["events"] == ["SwitchConnected", "SwitchGone"]
+    assert seen["echoes"] == 3
+    assert seen["threads_left"] == 0
+
+
+def test_a_switch_that_answers_stays() -> None:
+    seen = run("answers")
+    assert (seen["event"], seen["after"]) == ("SwitchConnected", "nothing")
+    assert seen["connected"] == ["br0"]
+    assert seen["threads_left"] == 0

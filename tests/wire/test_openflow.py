@@ -1,0 +1,433 @@
+"""Specs to bytes and back: what we install is what we read back, and equal to it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+from controller import openflow, pipeline, reconcile
+from controller.config import OFPORT_LOCAL
+from controller.events import (
+    Apply,
+    InstalledRead,
+    LearnedRead,
+    PortStatsRead,
+    ReadInstalled,
+    ReadLearned,
+    ReadStats,
+    SendFrame,
+    UnitCountersRead,
+)
+from controller.framework import ofproto, parser, serialized
+from controller.openflow import Asked, Replies
+from controller.pipeline import (
+    EMPTY,
+    Action,
+    Bucket,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Kind,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    LoadBits,
+    Output,
+    PopVlan,
+    PushVlan,
+    Register,
+    Resubmit,
+    SetField,
+    Table,
+    Team,
+    ToGroup,
+    VmPort,
+    cookie,
+)
+from controller.rates import Sample
+from controller.reconcile import Changes
+from policies.model import OfPort
+
+DATAPATH: Any = ProtocolDesc(version=4)
+HEADER = struct.Struct("!BBHI")
+FLOW_STATS = struct.Struct("!HBxIIHHHH4xQQQ")
+PORT_STATS = struct.Struct("!I4xQQQQQQQQQQQQII")
+MAC = "52:54:00:00:00:01"
+UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
+
+TEAM = Team(
+    uplinks=UPLINKS,
+    vm_ports=(
+        VmPort(OfPort(10), UPLINKS),
+        VmPort(OfPort(11), UPLINKS[::-1], access_vlan=7, attached_mac=MAC),
+        VmPort(OfPort(12), UPLINKS, access_vlan=0),
+        VmPort(OfPort(13), UPLINKS, access_vlan=4094),
+        VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_mac=MAC),
+    ),
+)
+PIPELINE = pipeline.build(TEAM)
+
+
+# ---- bytes -----------------------------------------------------------------------------
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    while data:
+        length = HEADER.unpack_from(data)[2]
+        yield data[:length]
+        data = data[length:]
+
+
+def parse(data: bytes) -> Any:
+    version, kind, length, xid = HEADER.unpack_from(data)
+    return parser.msg_parser(DATAPATH, version, kind, length, xid, data)
+
+
+def bundle(changes: Changes, number: int = 5) -> list[bytes]:
+    messages = openflow.apply_changes(DATAPATH, Apply("br0", number, changes))
+    return list(split(serialized(messages)))
+
+
+def wrapped(changes: Changes) -> list[bytes]:
+    """The messages in a bundle, without the open and commit around them."""
+    return [message[24:] for message in bundle(changes)[1:-1]]
+
+
+def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -> Any:
+    """A multipart reply as the framework hands it to us."""
+    body = struct.pack("!HH4x", kind, ofproto.OFPMPF_REPLY_MORE if more else 0) + b"".join(entries)
+    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), asked)
+    return parse(header + body)
+
+
+def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0) -> bytes:
+    """How a switch tells of the flow that `flow_mod` added."""
+    value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", flow_mod, 8)
+    rest = flow_mod[48:]
+    seconds, nanoseconds = divmod(round(age_s * 1e9), 10**9)
+    return (
+        FLOW_STATS.pack(
+            FLOW_STATS.size + len(rest),
+            table,
+            seconds,
+            nanoseconds,
+            priority,
+            0,
+            0,
+            0,
+            value,
+            1,
+            count,
+        )
+        + rest
+    )
+
+
+def group_description(group_mod: bytes) -> bytes:
+    _, kind, group_id = struct.unpack_from("!HBxI", group_mod, 8)
+    buckets = group_mod[16:]
+    return struct.pack("!HBxI", 8 + len(buckets), kind, group_id) + buckets
+
+
+def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0) -> bytes:
+    (mod,) = wrapped(Changes(add_flows=(flow,)))
+    return flow_stats(mod, count, age_s)
+
+
+def read_back_flow(flow: FlowSpec) -> FlowSpec:
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
+    ((only,), foreign) = openflow.installed_flows(body)
+    assert foreign == 0
+    return only
+
+
+def read_back_group(group: GroupSpec) -> GroupSpec:
+    (mod,) = wrapped(Changes(add_groups=(group,)))
+    body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
+    (only,) = openflow.installed_groups(body)
+    return only
+
+
+# ---- there and back --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
+def test_a_flow_read_back_equals_the_one_installed(flow: FlowSpec) -> None:
+    assert read_back_flow(flow) == flow
+
+
+@pytest.mark.parametrize("group", PIPELINE.groups.values(), ids=lambda g: f"{g.group_id:x}")
+def test_a_group_read_back_equals_the_one_installed(group: GroupSpec) -> None:
+    assert read_back_group(group) == group
+
+
+ACTIONS: tuple[Action, ...] = (
+    Output(pipeline.OFPP_LOCAL),
+    ToGroup(pipeline.GROUP_IDS.start),
+    SetField("reg0", 0xFFFE),
+    SetField("vlan_vid", 0x1007),
+    CopyBits("vlan_tci", 0, "reg2", 0, 12),
+    CopyBits("arp_spa", 28, "reg7", 4, 4),
+    LoadBits("reg7", 8, 1, 1),
+    PushVlan(),
+    PopVlan(),
+    Resubmit(Table.SET_LOCK),
+    Learn(
+        Table.LOCATION,
+        cookie(Kind.LEARNED, 10),
+        300,
+        (LearnMatch("eth_src", "eth_dst", 48), LearnLoad("reg0", "reg3", 16)),
+        delete_learned=True,
+    ),
+    Learn(Table.LOCK, cookie(Kind.LEARNED, 0), 5, (LearnLoad(0xFFFF, "reg3", 16),)),
+)
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda a: type(a).__name__)
+def test_an_action_read_back_equals_the_one_installed(action: Action) -> None:
+    flow = FlowSpec(3, 10, (), (action,), goto=4)
+    assert read_back_flow(flow) == flow
+
+
+def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
+    flows = [as_stats(flow) for flow in PIPELINE.flows.values()]
+    mods = wrapped(Changes(add_groups=tuple(PIPELINE.groups.values())))
+    replies = Replies()
+    replies.event("br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, flows))
+    groups = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, map(group_description, mods))
+    read = replies.event("br0", groups)
+    assert isinstance(read, InstalledRead)
+    installed = pipeline.Pipeline(
+        {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
+    )
+    assert not reconcile.changes(PIPELINE, installed)
+
+
+def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
+    """It is replaced, as it is under our cookie and not ours."""
+    strange = parser.OFPFlowMod(
+        DATAPATH,
+        cookie=pipeline.COOKIE_PREFIX,
+        priority=10,
+        match=parser.OFPMatch(),
+        instructions=[
+            parser.OFPInstructionActions(
+                ofproto.OFPIT_APPLY_ACTIONS,
+                [parser.OFPActionSetQueue(1), parser.OFPActionPopVlan()],
+            )
+        ],
+    )
+    strange.set_xid(1)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
+    ((found,), _) = openflow.installed_flows(body)
+    assert found not in PIPELINE.flows.values()
+    assert found.key == (0, 10, ())
+
+
+# ---- bundles ---------------------------------------------------------------------------
+
+
+def test_a_bundle_is_atomic_ordered_and_opened_before_it_is_committed() -> None:
+    sent = bundle(reconcile.changes(PIPELINE, EMPTY), number=77)
+    assert len(sent) == len(PIPELINE.flows) + len(PIPELINE.groups) + 2
+    kinds = [struct.unpack_from("!IHH", message, 16) for message in (sent[0], sent[-1])]
+    flags = ofproto.ONF_BF_ATOMIC | ofproto.ONF_BF_ORDERED
+    assert kinds == [
+        (77, ofproto.ONF_BCT_OPEN_REQUEST, flags),
+        (77, ofproto.ONF_BCT_COMMIT_REQUEST, flags),
+    ]
+
+
+def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
+    """Open vSwitch refuses a message whose xid is not that of what wraps it."""
+    changes = reconcile.changes(PIPELINE, EMPTY)
+    outside = {HEADER.unpack_from(message)[3] for message in bundle(changes)}
+    inside = {HEADER.unpack_from(message)[3] for message in wrapped(changes)}
+    assert outside == inside == {openflow.BUNDLE_XID | 5}
+
+
+def test_changes_go_in_an_order_that_is_always_valid() -> None:
+    old, new = GroupSpec(0x6C000001, "all", ()), GroupSpec(0x6C000002, "all", ())
+    changes = Changes((new,), (old,), (FlowSpec(0, 1, ()),), (FlowSpec(0, 2, ()),), (old.group_id,))
+    mods = wrapped(changes)
+    kinds = [message[1] for message in mods]
+    group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
+    assert kinds == [group, group, flow, flow, group]
+    commands = [struct.unpack_from("!H", m, 8)[0] for m in mods if m[1] == group]
+    assert commands == [ofproto.OFPGC_ADD, ofproto.OFPGC_MODIFY, ofproto.OFPGC_DELETE]
+    assert [m[25] for m in mods if m[1] == flow] == [
+        ofproto.OFPFC_ADD,
+        ofproto.OFPFC_DELETE_STRICT,
+    ]
+
+
+def experimenter(kind: int, xid: int) -> Any:
+    control = parser.ONFBundleCtrlMsg(DATAPATH, xid & 0xFFFFFF, kind, 0, [])
+    control.set_xid(xid)
+    return parse(serialized([control]))
+
+
+def test_the_answer_to_a_commit_says_which_bundle() -> None:
+    xid = openflow.BUNDLE_XID | 77
+    assert openflow.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
+    assert openflow.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
+
+
+def error(xid: int) -> Any:
+    body = struct.pack("!HH", ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_OUT_OF_GROUPS)
+    return parse(HEADER.pack(4, ofproto.OFPT_ERROR, 12 + 8, xid) + body + bytes(8))
+
+
+def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
+    assert openflow.failed_bundle(error(openflow.BUNDLE_XID | 77)) == 77
+    assert openflow.failed_bundle(error(0x1234)) is None
+    assert openflow.failed_bundle(error(Asked.FLOWS)) is None
+    text = openflow.error_text(error(1))
+    assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text
+
+
+# ---- replies ---------------------------------------------------------------------------
+
+
+def port_stats(number: int, rx: int = 0, tx: int = 0, age_s: float = 0, drops: int = 0) -> bytes:
+    seconds, nanoseconds = divmod(round(age_s * 1e9), 10**9)
+    return PORT_STATS.pack(
+        number, 0, 0, rx, tx, drops, drops + 1, 0, 0, 0, 0, 0, 0, seconds, nanoseconds
+    )
+
+
+def test_port_counters_also_of_local() -> None:
+    entries = [port_stats(1, rx=7, tx=2**63, age_s=12.5, drops=3), port_stats(0xFFFFFFFE, tx=9)]
+    read = Replies().event("br0", reply(Asked.PORTS, ofproto.OFPMP_PORT_STATS, entries))
+    assert isinstance(read, PortStatsRead)
+    eth1, local = read.ports
+    assert (eth1.ofport, eth1.clock_s, eth1.tx_bytes, eth1.rx_bytes) == (1, 12.5, 2**63, 7)
+    assert (eth1.rx_dropped, eth1.tx_dropped) == (3, 4)
+    assert (local.ofport, local.tx_bytes) == (OFPORT_LOCAL, 9)
+
+
+def test_a_reply_in_parts_is_one_answer() -> None:
+    replies, kind = Replies(), ofproto.OFPMP_PORT_STATS
+    for number in (1, 2):
+        part = reply(Asked.PORTS, kind, [port_stats(number)], more=True)
+        assert replies.event("br0", part) is None
+    read = replies.event("br0", reply(Asked.PORTS, kind, [port_stats(3)]))
+    assert isinstance(read, PortStatsRead)
+    assert [port.ofport for port in read.ports] == [1, 2, 3]
+    again = replies.event("br0", reply(Asked.PORTS, kind, [port_stats(4)]))
+    assert isinstance(again, PortStatsRead) and len(again.ports) == 1
+
+
+def test_an_answer_nobody_asked_for_is_ignored() -> None:
+    stray = reply(0x1234, ofproto.OFPMP_PORT_STATS, [port_stats(1)])
+    assert Replies().event("br0", stray) is None
+
+
+def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
+    def stats(kind: Kind, ofport: int, count: int) -> bytes:
+        flow = FlowSpec(5, 10, (("reg0", ofport),), cookie=cookie(kind, ofport))
+        return as_stats(flow, count=count, age_s=2.25)
+
+    replies = Replies()
+    to_vm = [stats(Kind.TO_VM, 10, 111)]
+    from_vm = [stats(Kind.FROM_VM, 10, 222), stats(Kind.FROM_VM, OFPORT_LOCAL, 333)]
+    assert replies.event("br0", reply(Asked.TO_VM, ofproto.OFPMP_FLOW, to_vm)) is None
+    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, from_vm))
+    assert read == UnitCountersRead(
+        "br0", ((10, Sample(2.25, 222, 111)), (OFPORT_LOCAL, Sample(2.25, 333, 0)))
+    )
+
+
+def learned(ofport: int, mac: str, vlan: int | tuple[int, int] | None) -> bytes:
+    fields: dict[str, Any] = {"eth_dst": mac}
+    if vlan is not None:
+        fields[Register.VLAN.field] = vlan
+    match = pipeline.match(**fields)
+    load = LoadBits(Register.TARGET.field, 0, 16, ofport)
+    return as_stats(FlowSpec(20, 10, match, (load,), cookie=cookie(Kind.LEARNED, ofport)))
+
+
+def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
+    other = "52:54:00:00:00:02"
+    entries = [
+        learned(10, MAC, (7, 0xFFF)),
+        learned(10, MAC, (7, 0xFFF)),
+        learned(OFPORT_LOCAL, other, None),
+        learned(0, "52:54:00:00:00:03", 7),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert read == LearnedRead("br0", ((10, MAC, 7), (OFPORT_LOCAL, other, 0)))
+
+
+def test_flows_of_others_are_counted_and_the_default_flow_is_not() -> None:
+    def foreign(priority: int, **fields: Any) -> bytes:
+        mod = parser.OFPFlowMod(
+            DATAPATH, cookie=9, priority=priority, match=parser.OFPMatch(**fields), instructions=[]
+        )
+        mod.set_xid(1)
+        return flow_stats(serialized([mod]))
+
+    entries = [foreign(0), foreign(0, in_port=1), foreign(5), learned(10, MAC, 7)]
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
+    assert openflow.installed_flows(body) == ((), 2)
+
+
+def test_groups_of_others_are_none_of_our_business() -> None:
+    (mod,) = wrapped(Changes(add_groups=(GroupSpec(1, "all", (Bucket((Output(1),)),)),)))
+    body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
+    assert openflow.installed_groups(body) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "config", "up"),
+    [
+        (0, 0, True),
+        (ofproto.OFPPS_LIVE, 0, True),
+        (ofproto.OFPPS_LINK_DOWN, 0, False),
+        (0, ofproto.OFPPC_PORT_DOWN, False),
+    ],
+)
+def test_a_port_is_up_if_its_link_is_and_nobody_took_it_down(
+    state: int, config: int, up: bool
+) -> None:
+    port = parser.OFPPort(0xFFFFFFFE, MAC, b"br0", config, state, 0, 0, 0, 0, 10_000_000, 0)
+    seen = openflow.port_state(port)
+    assert (seen.ofport, seen.name, seen.up, seen.speed_bps) == (OFPORT_LOCAL, "br0", up, 10e9)
+
+
+# ---- questions -------------------------------------------------------------------------
+
+
+def test_what_is_asked_is_asked_by_the_xids_that_answers_are_known_by() -> None:
+    messages = [
+        *openflow.read_installed(DATAPATH, ReadInstalled("br0")),
+        *openflow.read_stats(DATAPATH, ReadStats("br0")),
+        *openflow.read_learned(DATAPATH, ReadLearned("br0")),
+    ]
+    xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
+    assert xids == [
+        Asked.FLOWS,
+        Asked.GROUPS,
+        Asked.PORTS,
+        Asked.TO_VM,
+        Asked.FROM_VM,
+        Asked.LEARNED,
+    ]
+
+
+def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
+    (out,) = openflow.send_frame(DATAPATH, SendFrame("br0", OFPORT_LOCAL, b"frame"))
+    out.set_xid(1)
+    data = serialized([out])
+    buffer_id, in_port, length = struct.unpack_from("!IIH", data, 8)
+    assert (buffer_id, in_port, length) == (ofproto.OFP_NO_BUFFER, 0xFFFFFFFE, 16)
+    assert struct.unpack_from("!HHI", data, 24) == (0, 16, ofproto.OFPP_TABLE)
+    assert data.endswith(b"frame")
+
+
+def test_every_command_for_a_switch_has_an_encoder() -> None:
+    assert openflow.ENCODERS.keys() == {ReadInstalled, ReadStats, ReadLearned, SendFrame, Apply}
