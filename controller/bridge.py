@@ -48,6 +48,10 @@ ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 30.0
 RETRY_INTERVAL_S = 1.0
+# By then the switch has carried a change of groups or links into its flow cache: revalidation
+# starts at once and takes some 20 µs for each cached flow. It may have to finish a round
+# first, and the broadcasts a VM port misses meanwhile are few.
+REVALIDATED_AFTER_S = 0.02
 # Said of a binding that is what it was before, rather than the result of a move.
 RESTORED = "restored"
 STATS_TIMEOUT_S = 10.0
@@ -64,10 +68,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Bundle:
-    """A bundle under way: what the bridge has once it is committed, and who waits for it."""
+    """A bundle under way: what the bridge has once it is committed, and who waits for it.
+
+    `final`: that is all that was desired, rather than the first of two steps.
+    """
 
     bundle_id: int
-    desired: pipeline.Pipeline
+    installs: pipeline.Pipeline
+    final: bool
     moves: tuple[Move, ...]
     waiting: tuple[Reply, ...]
 
@@ -104,6 +112,7 @@ class Bridge:
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
     _last_move_s: float | None = None
+    _pause_until_s: float = 0.0
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
@@ -155,6 +164,8 @@ class Bridge:
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
         self._see_port(port, now_s)
+        if not port.up:
+            self._pause_until_s = now_s + REVALIDATED_AFTER_S
         return self.settle(now_s, Reason.FAILOVER)
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
@@ -209,7 +220,9 @@ class Bridge:
         self._bundle = None
         if done.error is not None:
             return self._bundle_refused(bundle, done.error, now_s)
-        self.installed = bundle.desired
+        self.installed = bundle.installs
+        if not bundle.final:
+            self._pause_until_s = now_s + REVALIDATED_AFTER_S
         commands: Commands = list(bundle.waiting)
         for move in bundle.moves:
             self.applied[move.reason] += 1
@@ -232,6 +245,9 @@ class Bridge:
             return commands
         if now_s >= self._stats_due_s and self._polled:
             commands += self._poll(now_s)
+        if now_s >= self._pause_until_s > 0.0:
+            self._pause_until_s = 0.0
+            commands += self._reconcile(now_s)
         if now_s >= self._audit_due_s:
             self._audit_due_s = now_s + AUDIT_INTERVAL_S
             commands.append(ReadInstalled(self.config.name))
@@ -247,6 +263,8 @@ class Bridge:
         times = list(self._usable_from_s.values())
         if self.connected:
             times += [self._audit_due_s, *(at_s for at_s, _ in self._announce)]
+            if self._pause_until_s > 0.0:
+                times.append(self._pause_until_s)
             if self._polled:
                 times.append(self._stats_due_s)
         return min(times, default=float("inf"))
@@ -400,15 +418,28 @@ class Bridge:
     # ---- the switch --------------------------------------------------------------------
 
     def _reconcile(self, now_s: float) -> Commands:
-        """Send what differs, one bundle at a time."""
+        """Send what differs, one bundle at a time.
+
+        Ways for broadcasts that open are left to a second bundle, sent when the switch
+        has closed the old ones in its flow cache. And a switch that fails over by itself
+        is left alone until it has.
+        """
         if not self.connected or self.installed is None or self._bundle is not None:
             return []
+        if now_s < self._pause_until_s:
+            return []
         desired = self.desired()
-        changes = reconcile.changes(desired, self.installed)
+        step = reconcile.closing(desired, self.installed)
+        if step == self.installed:
+            step = desired
         moves, self._moving = tuple(self._moving), []
-        waiting, self._waiting = tuple(self._waiting), []
+        waiting: tuple[Reply, ...] = ()
+        final = step == desired
+        if final:
+            waiting, self._waiting = tuple(self._waiting), []
+        changes = reconcile.changes(step, self.installed)
         self._bundles += 1
-        self._bundle = _Bundle(self._bundles, desired, moves, waiting)
+        self._bundle = _Bundle(self._bundles, step, final, moves, waiting)
         if changes:
             text = f"{self.config.name}: {len(changes)} changes to flows and groups"
             return [Report("debug", text), Apply(self.config.name, self._bundles, changes)]
@@ -426,7 +457,8 @@ class Bridge:
             self.homes[move.unit] = move.source
             self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
         refusal = f"the switch refused the change: {error}"
-        replies = [Reply(reply.request_id, refusal, refused=True) for reply in bundle.waiting]
+        waiting, self._waiting = [*bundle.waiting, *self._waiting], []
+        replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
 
     def _announce_moves(self, units: set[str], now_s: float) -> Commands:
@@ -459,6 +491,7 @@ class Bridge:
     def _forget_switch(self) -> None:
         self.installed = None
         self._bundle = None
+        self._pause_until_s = 0.0
         self._stats_asked_s = None
         self._port_rates.clear()
         self._unit_rates.clear()

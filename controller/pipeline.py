@@ -291,6 +291,22 @@ def local_group_id(vlan: int | None) -> int:
     return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
 
 
+def opens(old: GroupSpec, new: GroupSpec) -> bool:
+    """Whether a delivery group will deliver where it did not: fewer uplinks come before it."""
+    slot = (new.group_id - GROUP_IDS.start) >> 16
+    if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
+        return False
+    return not _delivers(old) or not _yields_to(new) >= _yields_to(old)
+
+
+def _delivers(group: GroupSpec) -> bool:
+    return any(bucket.actions for bucket in group.buckets)
+
+
+def _yields_to(group: GroupSpec) -> set[int | None]:
+    return {bucket.watch_port for bucket in group.buckets if not bucket.actions}
+
+
 def cookie(kind: Kind, ofport: int) -> int:
     return COOKIE_PREFIX | kind << 32 | ofport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.pipeline import FlowSpec, GroupSpec, Pipeline
+from controller.pipeline import FlowSpec, GroupSpec, Pipeline, opens
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +53,17 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
         delete_flows=tuple(f for k, f in installed.flows.items() if k not in desired.flows),
         delete_groups=tuple(i for i in installed.groups if i not in desired.groups),
     )
+
+
+def closing(desired: Pipeline, installed: Pipeline) -> Pipeline:
+    """The first step towards `desired`: everything but what opens a way for broadcasts.
+
+    The switch carries a change into its flow cache entry by entry. A way that opens before
+    the old one closes would deliver a broadcast twice; the other order loses a few.
+    """
+    kept = {
+        group_id: installed.groups[group_id]
+        for group_id, group in desired.groups.items()
+        if group_id in installed.groups and opens(installed.groups[group_id], group)
+    }
+    return Pipeline(desired.flows, {**desired.groups, **kept}) if kept else desired

@@ -49,6 +49,9 @@ from controller.reconcile import Changes
 Rate = Callable[[float], float]
 
 
+A_MOMENT_S = 0.1
+
+
 @dataclass
 class FakeSwitch:
     """One bridge of a switch, with what is installed on it and what its ports counted."""
@@ -205,9 +208,14 @@ class World:
         return self.run_until(self.now_s + seconds)
 
     def ask(self, *words: str) -> Reply | None:
-        """An operator's command; None while it is not answered."""
+        """An operator's command; None while it is not answered.
+
+        A moment is given to it: a move is done when its second step is.
+        """
         self._requests += 1
         self.say(Request(self._requests, words))
+        if self._requests not in self.replies:
+            self.run_for(A_MOMENT_S)
         return self.replies.get(self._requests)
 
     def write(self, row: BridgeRow) -> World:
