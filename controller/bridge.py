@@ -55,6 +55,10 @@ REVALIDATED_AFTER_S = 0.02
 # Said of a binding that is what it was before, rather than the result of a move.
 RESTORED = "restored"
 STATS_TIMEOUT_S = 10.0
+# Flow counters are half a second behind port counters at worst. Uplinks are judged by what
+# was twice that ago, or a VM port would look smaller than its part of an uplink that is
+# filling up, and one too big for any uplink would be moved.
+UPLINK_LAG_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +316,7 @@ class Bridge:
                 capacity_bps=self._capacity_bps(uplink),
                 role=uplink.role,
                 usable=uplink.name in usable,
-                load=self._load(self._port_rates, uplink.ofport, window_s),
+                load=self._load(self._port_rates, uplink.ofport, window_s, UPLINK_LAG_S),
             )
             for uplink in self.config.uplinks
         )
@@ -387,7 +391,7 @@ class Bridge:
         """
         self.last_decision_s = now_s
         window_s = self.config.window_s
-        pause_s = window_s + self.config.poll_interval_s
+        pause_s = window_s + self.config.poll_interval_s + UPLINK_LAG_S
         if self._last_move_s is not None and now_s - self._last_move_s < pause_s:
             return []
         snapshot = self._snapshot(window_s)
@@ -407,7 +411,7 @@ class Bridge:
     def _snapshot(self, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known."""
         known = (self._port_rates.get(u.ofport) for u in self.config.uplinks)
-        if not all(rates is not None and rates.mean(window_s) is not None for rates in known):
+        if any(rates is None or rates.mean(window_s, UPLINK_LAG_S) is None for rates in known):
             return None
         return Snapshot(
             uplinks=self.uplinks(window_s),
@@ -532,18 +536,20 @@ class Bridge:
         )
 
     def _rates_of(self, rates: dict[int, Rates], ofport: int) -> Rates:
-        keep_s = self.config.window_s + 2 * self.config.poll_interval_s
+        keep_s = self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
         if ofport not in rates:
             rates[ofport] = Rates(keep_s)
         rates[ofport].keep_s = keep_s
         return rates[ofport]
 
-    def _load(self, rates: Mapping[int, Rates], ofport: int, window_s: float | None) -> Load:
+    def _load(
+        self, rates: Mapping[int, Rates], ofport: int, window_s: float | None, lag_s: float = 0.0
+    ) -> Load:
         if ofport not in rates:
             return Load()
         if window_s is None:
             return rates[ofport].latest()
-        return rates[ofport].mean(window_s) or Load()
+        return rates[ofport].mean(window_s, lag_s) or Load()
 
     # ---- what it says of itself --------------------------------------------------------
 

@@ -73,17 +73,17 @@ class Rates:
             return Load()
         return _between(self._totals[-2], self._totals[-1])
 
-    def mean(self, window_s: float) -> Load | None:
-        """The mean load over the last `window_s`; None while less than that is known."""
-        if len(self._totals) < 2:
+    def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
+        """The mean load over `window_s`, up to `lag_s` ago; None while less is known."""
+        if not self._totals:
             return None
-        newest = self._totals[-1]
-        start_s = newest.clock_s - window_s
-        oldest = self._totals[0]
-        for total in self._totals:
-            if total.clock_s > start_s:
-                break
-            oldest = total
+        end_s = self._totals[-1].clock_s - lag_s
+        known = [total for total in self._totals if total.clock_s <= end_s]
+        if len(known) < 2:
+            return None
+        newest = known[-1]
+        before = [total for total in known if total.clock_s <= newest.clock_s - window_s]
+        oldest = before[-1] if before else known[0]
         if newest.clock_s - oldest.clock_s < COVERAGE_RATIO * window_s:
             return None
         return _between(oldest, newest)

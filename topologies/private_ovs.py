@@ -21,6 +21,8 @@ from topologies import processes
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 START_TIMEOUT_S = 10.0
+# What ovs-ctl gives the daemons of a host.
+NICENESS = -10
 # A Unix socket's path holds 107 characters, and the longest name that OVS puts behind the
 # directory is `/ovs-vswitchd.PID.ctl`.
 LONGEST_RUNDIR = 82
@@ -131,7 +133,8 @@ class PrivateOvs:
         # and where process 1 does not reap it stays a zombie that looks alive.
         self.stop(daemon)
         log = self.rundir / f"{daemon}.log"
-        command = [daemon, *arguments, "--pidfile", "-vconsole:off", f"--log-file={log}"]
+        command = ["nice", "-n", str(NICENESS), daemon, *arguments]
+        command += ["--pidfile", "-vconsole:off", f"--log-file={log}"]
         process = processes.start(command, self.rundir / f"{daemon}.out", self.env)
         self._daemons[daemon] = process
         # The control socket is the last thing that a daemon opens before it serves.

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from policies.model import Move, Plan, Reason, Role, Snapshot, Unit, Uplink
 
+# A unit with less of its uplink than this relieves nothing; moving it would be in vain,
+# again with each window.
+LEAST_SHARE_RATIO = 0.01
+
 
 def relieve_saturated(snapshot: Snapshot) -> Plan:
     """At most one move, from the most utilized uplink that a move can relieve.
@@ -45,7 +49,8 @@ def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Unit]:
         key=lambda direction: -direction[0],
     ):
         if used_bps > snapshot.threshold_ratio * uplink.capacity_bps:
-            loading = [u for u in units if share_bps(u) > 0 and u not in busiest]
+            least_bps = LEAST_SHARE_RATIO * uplink.capacity_bps
+            loading = [u for u in units if share_bps(u) >= least_bps and u not in busiest]
             busiest += sorted(loading, key=lambda u: (-share_bps(u), u.name))
     return busiest
 

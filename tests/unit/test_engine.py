@@ -181,11 +181,11 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
     """0.07 Gbit/s more each second; the mean over 30 s is the load of 15 s ago.
 
     It passes 7.5 Gbit/s at 122.1 s, and 10 Gbit/s, three quarters of which are on eth1, at
-    157.9 s.
+    157.9 s; uplinks are judged by half a second before, which is the poll before.
     """
     here = ramp().run_until(400)
     moved = [(at_s, changes) for at_s, changes in here.applied() if at_s > 0]
-    steps = [123, 123 + REVALIDATED_AFTER_S, 158, 158 + REVALIDATED_AFTER_S]
+    steps = [124, 124 + REVALIDATED_AFTER_S, 159, 159 + REVALIDATED_AFTER_S]
     assert [at_s for at_s, _ in moved] == pytest.approx(steps)
     assert moves(here) == {"threshold": 2}
     assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
@@ -202,8 +202,8 @@ def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
 
 def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
     here = ramp().run_until(400)
-    first = [(123 + after_s, 10) for after_s in (0, 1, 3)]
-    second = [(158 + after_s, 11) for after_s in (0, 1, 3)]
+    first = [(124 + after_s, 10) for after_s in (0, 1, 3)]
+    second = [(159 + after_s, 11) for after_s in (0, 1, 3)]
     assert here.frames() == first + second
 
 

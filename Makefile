@@ -1,0 +1,49 @@
+# As root, on Debian 12 or Ubuntu 24.04:
+#
+#   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
+#   make test         every check and every test
+#   make test-quick   the same without what takes long (at most 2 minutes)
+#
+# Each sets up what it needs first, and is quick about it when everything is there.
+
+SHELL := /bin/bash
+BIN := .venv/bin
+PACKAGES := controller policies topologies
+ARGS ?=
+PYTEST_ARGS ?=
+# What tells most in two minutes: everything without a switch, and every path through a real one.
+QUICK ?= tests/unit tests/wire tests/switch/test_trace.py
+
+# The targets share one machine and one switch.
+.NOTPARALLEL:
+.PHONY: help setup demo test test-quick lint format clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+setup:
+	@.ci/setup
+
+demo: setup
+	$(BIN)/ovs-lbt bench vmware_lbt $(ARGS)
+
+test: setup lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-quick: setup lint
+	$(BIN)/python -m pytest -m "not slow" $(QUICK) $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES) tests
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Not /usr/local/bin/ovs-lbt: `make setup` points it at the checkout that ran last.
+clean:
+	rm -rf .venv out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

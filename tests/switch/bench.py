@@ -1,0 +1,630 @@
+"""A bridge under test with real uplinks, VMs and an upstream switch, and the service on it.
+
+    VM netns ── veth ──┐                  ┌── uplink 0 ── veth ──┐
+    VM netns ── veth ──┤ bridge under test├── uplink 1 ── veth ──┤ upstream ── veth ── host netns
+    LOCAL ─────────────┘                  └── ...                ┘
+
+Each switch is a bridge of a private Open vSwitch of its own, so that neither one's work delays
+the other. The upstream one is an ordinary learning switch (NORMAL); pulling the cable of an
+uplink sets its upstream end down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tests.switch import frames
+from tests.switch.wire import STREAM_SHIFT, Ears, Point, inside, sending_socket
+from topologies.private_ovs import PrivateOvs
+
+T = TypeVar("T")
+
+# Bond modes of Open vSwitch, "lacp", or uplinks that are ports of their own.
+PLAIN, ACTIVE_BACKUP, BALANCE_SLB, LACP = "plain", "active-backup", "balance-slb", "lacp"
+LOG_TAIL_LINES = 20
+_bed_numbers = itertools.count()
+_upstream_indexes = itertools.count(100_000)
+
+
+def wait_until(
+    condition: Callable[[], T], story: str, timeout_s: float = 10.0, interval_s: float = 0.03
+) -> T:
+    """The first true value of `condition`; the story says what should have come true."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {story}"
+        time.sleep(interval_s)
+    return value
+
+
+def holds(condition: Callable[[], object], story: str, for_s: float) -> None:
+    """Assert that `condition` stays true for a time; the story says what should stay so."""
+    end_s = time.monotonic() + for_s
+    while time.monotonic() < end_s:
+        assert condition(), f"did not stay so: {story}"
+        time.sleep(0.1)
+
+
+def run(*command: str, stdin: str | None = None, netns: str | None = None) -> str:
+    """Run a command; its output. Raises AssertionError with what it said when it failed."""
+    if netns:
+        command = ("ip", "netns", "exec", netns, *command)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class BedSpec:
+    """What to build. `vm_vlans`: one VM per entry, its access VLAN or None for all VLANs."""
+
+    team: str = PLAIN
+    uplinks: int = 2
+    vm_vlans: tuple[int | None, ...] = (None, None)
+    host_vlans: tuple[int | None, ...] = (None,)
+    mtu_bytes: int = 1500
+    addresses: bool = False
+
+    def __str__(self) -> str:
+        vlans = "vlans" if any(self.vm_vlans) else "untagged"
+        return f"{self.team}-{self.uplinks}-{vlans}"
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """A VM, the bridge's LOCAL port, or a host upstream.
+
+    `port` is its interface on the switch. `vlan`: its access VLAN, None for all of them.
+    """
+
+    point: Point
+    port: str
+    mac: str
+    vlan: int | None
+    ip: str
+
+    def __str__(self) -> str:
+        return self.point.name
+
+    def hears(self, vlan: int) -> bool:
+        """Whether frames of this VLAN (0: untagged) are meant for it."""
+        return self.vlan is None or self.vlan == vlan
+
+    def sends(self, vlan: int) -> int:
+        """The tag it puts on a frame for this VLAN; 0: none."""
+        return vlan if self.vlan is None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """An uplink: its interface on the bridge under test, and the other end of the cable."""
+
+    name: str
+    upstream_end: Point
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One frame to send: where, what, in which VLAN, and what it is called in a story."""
+
+    point: Point
+    frame: bytes
+    vlan: int
+    story: str
+
+    @property
+    def frame_id(self) -> int:
+        return int.from_bytes(self.frame[-8:], "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Where copies of one frame came out, as (point, tag) with their number."""
+
+    at: Counter[tuple[str, int]]
+
+    @property
+    def points(self) -> list[str]:
+        return [name for (name, _), n in sorted(self.at.items()) for _ in range(n)]
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The Open vSwitch upstream, in a network namespace of its own."""
+
+    ovs: PrivateOvs
+    netns: str
+
+
+@contextlib.contextmanager
+def upstream_ovs() -> Iterator[Upstream]:
+    """Start the Open vSwitch that stands in for the switches at the rack's top."""
+    netns = f"t{os.getpid() & 0xFFFFF:05x}tor"
+    run("ip", "netns", "add", netns)
+    try:
+        run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", netns=netns)
+        with contextlib.ExitStack() as running:
+            with inside(netns):
+                private = running.enter_context(PrivateOvs(prefix="ovs-lbt-upstream-"))
+            yield Upstream(private, netns)
+    finally:
+        run("ip", "netns", "del", netns)
+
+
+class Bed:
+    """Builds what `spec` says between two switches; `close` removes all of it."""
+
+    def __init__(self, ovs: PrivateOvs, tor: Upstream, spec: BedSpec) -> None:
+        self.ovs = ovs
+        self.tor = tor
+        self.spec = spec
+        number = next(_bed_numbers)
+        self.prefix = f"t{os.getpid() & 0xFFFFF:05x}{number:x}"
+        self._mac_prefix = f"02:1b:{number & 0xFF:02x}"
+        self.bridge = f"{self.prefix}br"
+        self.upstream = f"{self.prefix}up"
+        self.bond = f"{self.prefix}bo"
+        self._ids = itertools.count(1)
+        self._sockets: dict[str, socket.socket] = {}
+        self._namespaces: list[str] = []
+        self._links: list[tuple[str, str | None]] = []
+        self.uplinks = [
+            Uplink(f"{self.prefix}u{i}", self._upstream_end(i)) for i in range(spec.uplinks)
+        ]
+        self.vms = [self._station("vm", i, vlan) for i, vlan in enumerate(spec.vm_vlans)]
+        self.hosts = [self._station("host", i, vlan) for i, vlan in enumerate(spec.host_vlans)]
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        (local,) = json.loads(run("ip", "-j", "link", "show", self.bridge))
+        self.local = Station(Point("LOCAL", self.bridge), self.bridge, local["address"], None, "")
+
+    def __enter__(self) -> Bed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return str(self.spec)
+
+    # ---- what is there -----------------------------------------------------------------
+
+    @property
+    def stations(self) -> list[Station]:
+        """Everything on the bridge under test that is not an uplink."""
+        return [*self.vms, self.local]
+
+    @property
+    def vlans(self) -> list[int]:
+        """The VLANs in use; 0 (untagged) where no VM has one."""
+        return sorted({vlan for vlan in self.spec.vm_vlans if vlan}) or [0]
+
+    def ofctl(self, command: str, *arguments: str) -> str:
+        """`ovs-ofctl` on the bridge under test."""
+        return self.ovs.run("ovs-ofctl", "-O", "OpenFlow13", command, self.bridge, *arguments)
+
+    def set(self, table: str, record: str, **keys: str | int | float) -> None:
+        """Set ovs-lbt's keys as an operator does, e.g. `window_s=2`."""
+        pairs = [f"external_ids:ovs-lbt-{k.replace('_', '-')}={v}" for k, v in keys.items()]
+        self.ovs.vsctl("set", table, record, *pairs)
+
+    def carrier(self, uplink: Uplink) -> bool:
+        """Whether the switch sees the uplink's link."""
+        return self.ovs.vsctl("get", "interface", uplink.name, "link_state") == "up"
+
+    # ---- what one does with it ---------------------------------------------------------
+
+    def pull_cable(self, uplink: Uplink) -> None:
+        run("ip", "-n", self.tor.netns, "link", "set", uplink.upstream_end.interface, "down")
+
+    def plug_cable(self, uplink: Uplink) -> None:
+        run("ip", "-n", self.tor.netns, "link", "set", uplink.upstream_end.interface, "up")
+
+    @contextlib.contextmanager
+    def cable_pulled(self, uplink: Uplink) -> Iterator[None]:
+        """The uplink has no carrier in this block, and the switch knows."""
+        self.pull_cable(uplink)
+        try:
+            wait_until(lambda: not self.carrier(uplink), f"{uplink} shown without carrier")
+            yield
+        finally:
+            self.plug_cable(uplink)
+            wait_until(lambda: self.carrier(uplink), f"{uplink} shown with carrier")
+
+    def revalidated(self) -> None:
+        """Wait until no cached flow is older than the tables and groups."""
+        for switch in (self.ovs, self.tor.ovs):
+            switch.run("ovs-appctl", "-t", "ovs-vswitchd", "revalidator/wait")
+
+    def shape(self, uplink: Uplink, rate_bps: float) -> None:
+        """Limit an uplink in both directions. It is a port by now: OVS removes a port's qdisc."""
+        end, rate = uplink.upstream_end, f"{rate_bps:.0f}bit"
+        for interface, netns in ((uplink.name, None), (end.interface, end.netns)):
+            device = ["replace", "dev", interface]
+            run("tc", "qdisc", *device, "root", "handle", "1:", "htb", "default", "1", netns=netns)
+            run("tc", "class", *device, "classid", "1:1", "htb", "rate", rate, netns=netns)
+
+    def ears(self, *points: Point) -> Ears:
+        """Ears at the points; without any, everywhere."""
+        return Ears(points or self.points)
+
+    @property
+    def points(self) -> list[Point]:
+        cables = [u.upstream_end for u in self.uplinks]
+        return [s.point for s in self.stations] + cables + [h.point for h in self.hosts]
+
+    def shot(
+        self, point: Point, build: frames.Builder, source: str, vlan: int, tag: int, story: str
+    ) -> Shot:
+        """A frame with an id of its own; `tag` is on the wire, `vlan` is what it means."""
+        return Shot(point, build(source, tag, next(self._ids)), vlan, f"{story} at {point}")
+
+    def send(self, point: Point, frame: bytes) -> None:
+        if point.name not in self._sockets:
+            self._sockets[point.name] = sending_socket(point)
+        self._sockets[point.name].send(frame)
+
+    def fire(self, shots: Sequence[Shot]) -> Mapping[int, Copies]:
+        """Send frames one after another; where copies of each came out, by its id.
+
+        A copy counts where it leaves the bridge under test: at a station, or at the
+        upstream end of an uplink. Frames put on different interfaces may overtake each
+        other; the frames of the next `fire` come after all of these.
+        """
+        with self.ears(*[p for p in self.points if p not in [h.point for h in self.hosts]]) as ears:
+            for shot in shots:
+                self.send(shot.point, shot.frame)
+                ears.listen(within_s=0.002)
+            self._fence()
+            ears.until_quiet(below_id=1 << STREAM_SHIFT)
+            return self._copies(ears, [shot.frame_id for shot in shots])
+
+    def introduce(self) -> None:
+        """Every VM and host says something, so that both switches know where it is."""
+        for station in [*self.stations, *self.hosts]:
+            vlan = self.vlans[0] if station.vlan is None else station.vlan
+            frame = frames.broadcast(station.mac, station.sends(vlan), next(self._ids))
+            self.send(station.point, frame)
+        self._fence()
+
+    def homes(self) -> dict[str, list[str]]:
+        """The uplinks by which a broadcast of each station leaves, by the station's name."""
+        shots = {
+            str(s): self.shot(s.point, frames.broadcast, s.mac, vlan, s.sends(vlan), "a broadcast")
+            for s in self.stations
+            for vlan in [self.vlans[0] if s.vlan is None else s.vlan]
+        }
+        copies = self.fire(list(shots.values()))
+        ends = {str(u.upstream_end): u.name for u in self.uplinks}
+        return {
+            name: [ends[at] for at in copies[shot.frame_id].points if at in ends]
+            for name, shot in shots.items()
+        }
+
+    def _fence(self) -> None:
+        """Return when the switches have taken up everything sent so far.
+
+        They answer commands in the same loop in which they forward, and a round of that loop
+        takes up to 32 frames from each port.
+        """
+        for switch in (self.ovs, self.tor.ovs) * 3:
+            switch.run("ovs-appctl", "-t", "ovs-vswitchd", "version")
+
+    def _copies(self, ears: Ears, ids: Sequence[int]) -> Mapping[int, Copies]:
+        found = {frame_id: Copies(Counter()) for frame_id in ids}
+        for name, ear in ears.by_name.items():
+            for heard in ear.frames():
+                frame_id = heard.frame_id
+                if frame_id in found and not heard.outgoing:
+                    found[frame_id].at[name, heard.vlan] += 1
+        return found
+
+    # ---- building ----------------------------------------------------------------------
+
+    def _station(self, kind: str, index: int, vlan: int | None) -> Station:
+        letter, role = ("v", 1) if kind == "vm" else ("h", 2)
+        interface = f"{self.prefix}{letter}{index}"
+        return Station(
+            Point(f"{kind}{index}", "eth0", interface),
+            interface,
+            f"{self._mac_prefix}:00:{role:02x}:{index:02x}",
+            vlan,
+            f"10.77.{role}.{index + 1}",
+        )
+
+    def _build(self) -> None:
+        self._make_links()
+        self._make_bridges()
+        if self.spec.team == LACP:
+            wait_until(self._lacp_is_negotiated, "LACP negotiated on all uplinks", 20.0)
+
+    def _make_links(self) -> None:
+        """Cables and namespaces, before the switches see any of them."""
+        mtu, tor, lines = self.spec.mtu_bytes, self.tor.netns, []
+        for uplink in self.uplinks:
+            self._links.append((uplink.name, None))
+            # Where both ends have the same index, each in its namespace, Linux takes the link
+            # for one without a peer, and reports its carrier up to a second late.
+            index = next(_upstream_indexes)
+            end = f"name {uplink.upstream_end.interface} netns {tor} index {index}"
+            lines += [f"link add {uplink.name} mtu {mtu} type veth peer {end} mtu {mtu}"]
+            lines += [f"link set {uplink.name} up"]
+        run("ip", "-batch", "-", stdin="\n".join(lines))
+        for station, switch_netns in [
+            *((vm, None) for vm in self.vms),
+            *((host, tor) for host in self.hosts),
+        ]:
+            netns = station.point.netns
+            assert netns
+            run("ip", "netns", "add", netns)
+            self._namespaces.append(netns)
+            # Silence: nothing but what a test sends should come from there.
+            run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", netns=netns)
+            peer = f"name eth0 netns {netns} mtu {mtu} address {station.mac}"
+            add = f"link add {station.port} mtu {mtu} type veth peer {peer}"
+            at_switch = ["-n", switch_netns] if switch_netns else []
+            run("ip", *at_switch, "-batch", "-", stdin=f"{add}\nlink set {station.port} up")
+            self._links.append((station.port, switch_netns))
+            own = ["link set lo up", "link set eth0 up"]
+            if self.spec.addresses:
+                own += [f"addr add {station.ip}/16 dev eth0"]
+            run("ip", "-n", netns, "-batch", "-", stdin="\n".join(own))
+            run("ethtool", "-K", "eth0", "tx", "off", netns=netns)
+        ends = [f"link set {u.upstream_end.interface} up" for u in self.uplinks]
+        run("ip", "-n", tor, "-batch", "-", stdin="\n".join(ends))
+        for link, netns in self._links:
+            if netns is None:
+                self._silence(link)
+
+    def _make_bridges(self) -> None:
+        lacp = ["lacp=active", "other_config:lacp-time=fast", "bond_mode=balance-slb"]
+        ends = [u.upstream_end.interface for u in self.uplinks]
+        names = [u.name for u in self.uplinks]
+        upstream: list[str] = []
+        if self.spec.team == LACP:
+            upstream += ["--", "add-bond", self.upstream, self.bond, *ends, *lacp]
+        else:
+            for end in ends:
+                upstream += ["--", "add-port", self.upstream, end]
+        team: list[str] = []
+        if self.spec.team == PLAIN:
+            # NORMAL would join plain uplinks into a loop.
+            team += ["--", "set-fail-mode", self.bridge, "secure"]
+            for name in names:
+                team += ["--", "add-port", self.bridge, name]
+        else:
+            mode = lacp if self.spec.team == LACP else [f"bond_mode={self.spec.team}"]
+            team += ["--", "add-bond", self.bridge, self.bond, *names, *mode]
+        for switch, bridge, ports, stations in (
+            (self.tor.ovs, self.upstream, upstream, self.hosts),
+            (self.ovs, self.bridge, team, self.vms),
+        ):
+            for station in stations:
+                ports += ["--", "add-port", bridge, station.port]
+                ports += [f"tag={station.vlan}"] if station.vlan else []
+            netdev = ["--", "set", "bridge", bridge, "datapath_type=netdev"]
+            switch.vsctl("add-br", bridge, *netdev, *ports)
+        self._silence(self.bridge)
+        run("ip", "link", "set", self.bridge, "up")
+
+    def _upstream_end(self, number: int) -> Point:
+        name = f"upstream end of uplink {number}"
+        return Point(name, f"{self.prefix}t{number}", self.tor.netns)
+
+    @staticmethod
+    def _silence(interface: str) -> None:
+        path = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
+        if path.exists():
+            path.write_text("1")
+
+    def _lacp_is_negotiated(self) -> bool:
+        shown = self.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "lacp/show", self.bond)
+        return len(re.findall(r"current attached", shown)) == len(self.uplinks)
+
+    def close(self) -> None:
+        for made in self._sockets.values():
+            made.close()
+        for switch, bridge in ((self.ovs, self.bridge), (self.tor.ovs, self.upstream)):
+            with contextlib.suppress(Exception):
+                switch.vsctl("--if-exists", "del-br", bridge)
+        for link, netns in self._links:
+            at = ["-n", netns] if netns else []
+            subprocess.run(["ip", *at, "link", "del", link], capture_output=True)
+        for netns in self._namespaces:
+            subprocess.run(["ip", "netns", "del", netns], capture_output=True)
+
+
+class Service:
+    """`ovs-lbt run` on a private Open vSwitch as a process of its own, and its command."""
+
+    def __init__(self, ovs: PrivateOvs) -> None:
+        self.ovs = ovs
+        self.executable = Path(sys.executable).with_name("ovs-lbt")
+        self.log = ovs.rundir / "service.out"
+        self.metrics_port = _free_tcp_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it unless it runs, and wait until it answers."""
+        if self.alive:
+            return
+        assert self.executable.exists(), f"{self.executable} is not installed: run make setup"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self.executable, "run", "--metrics", f"127.0.0.1:{self.metrics_port}"],
+                env=self.ovs.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(self._answers, "ovs-appctl -t ovs-lbt reaches the service", 15.0)
+
+    def _answers(self) -> bool:
+        assert self.alive, f"the service ended at once: {self.log_tail(5)}"
+        assert self._process
+        pidfile = self.ovs.rundir / "ovs-lbt.pid"
+        with contextlib.suppress(OSError, ValueError):
+            if int(pidfile.read_text()) == self._process.pid:
+                asked = ["ovs-appctl", "--timeout=5", "-t", "ovs-lbt", "version"]
+                done = subprocess.run(asked, env=self.ovs.env, capture_output=True)
+                return done.returncode == 0
+        return False
+
+    def kill(self) -> None:
+        """As a crash would end it."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> int:
+        """End it the friendly way; its exit code."""
+        assert self._process, "the service was not started"
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("the service did not end within 10 s of SIGTERM") from None
+
+    @contextlib.contextmanager
+    def dead(self) -> Iterator[None]:
+        """The service was killed, and is started again behind this block."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    # ---- the command -------------------------------------------------------------------
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`ovs-lbt WORDS…`, whatever comes of it."""
+        return subprocess.run(
+            [self.executable, *words],
+            env=self.ovs.env,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+
+    def do(self, *words: str) -> str:
+        """`ovs-lbt WORDS…`, which must be done; its standard output."""
+        done = self.command(*words)
+        assert done.returncode == 0, f"ovs-lbt {' '.join(words)}: {done.stderr.strip()}"
+        return done.stdout
+
+    def ask(self, *words: str) -> str:
+        """The same, which must be done, straight from the service as `ovs-appctl` reaches it."""
+        name = f"lbt/{words[0]}"
+        return self.ovs.run("ovs-appctl", "--timeout=15", "-t", "ovs-lbt", name, *words[1:])
+
+    def attach(self, bed: Bed, *options: str) -> None:
+        """Attach a bed's bridge and wait until its stations can speak."""
+        uplinks = [w for u in bed.uplinks for w in ("--uplink", u.name)]
+        self.do("attach", bed.bridge, *(uplinks if bed.spec.team == PLAIN else []), *options)
+        self.wait_ready(bed)
+        bed.introduce()
+
+    def wait_ready(self, bed: Bed) -> None:
+        """Wait until every station is bound."""
+        names = {s.port for s in bed.stations}
+
+        def ready() -> bool:
+            shown = self.show_json(bed.bridge)
+            return bool(shown["connected"]) and all(
+                p["uplink"] for p in shown["ports"] if p["name"] in names
+            )
+
+        wait_until(ready, f"{bed.bridge} is connected and its VM ports are bound")
+        bed.revalidated()
+
+    def show_json(self, bridge: str) -> dict[str, Any]:
+        """What `show --json` says of a bridge."""
+        shown = json.loads(self.ask("show", bridge, "--json"))
+        found: list[dict[str, Any]] = [b for b in shown["bridges"] if b["name"] == bridge]
+        assert len(found) == 1, f"show {bridge} --json lists {shown}"
+        return found[0]
+
+    def port(self, bed: Bed, station: Station | str) -> dict[str, Any]:
+        """What `show --json` says of a VM port."""
+        name = station if isinstance(station, str) else station.port
+        ports = self.show_json(bed.bridge)["ports"]
+        found: list[dict[str, Any]] = [p for p in ports if p["name"] == name]
+        assert found, f"{name} is not among the ports shown: {[p['name'] for p in ports]}"
+        return found[0]
+
+    def bindings(self, bed: Bed) -> dict[str, str]:
+        """The uplink in use of every VM port, by the port's interface."""
+        return {p["name"]: p["uplink"] for p in self.show_json(bed.bridge)["ports"]}
+
+    def move(self, station: Station, uplink: Uplink) -> None:
+        self.ask("move", station.port, uplink.name)
+
+    def place(self, bed: Bed, *uplink_numbers: int) -> None:
+        """Move VM i to the uplink whose number is i-th, and wait until packets say so."""
+        wanted = {}
+        for station, number in zip(bed.stations, uplink_numbers, strict=False):
+            self.move(station, bed.uplinks[number])
+            wanted[str(station)] = [bed.uplinks[number].name]
+        wait_until(
+            lambda: wanted.items() <= bed.homes().items(), f"frames leave as placed: {wanted}"
+        )
+        bed.revalidated()
+
+    def metrics(self) -> dict[str, float]:
+        """The samples at /metrics, by `name{labels}` as they are written."""
+        url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric that have these labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        return sum(
+            value
+            for sample, value in self.metrics().items()
+            if sample.partition("{")[0] == name and all(w in sample for w in wanted)
+        )
+
+
+def _free_tcp_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,99 @@
+"""Fixtures of the real-switch tests: one private Open vSwitch and one service for all."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch.bench import Bed, BedSpec, Service, Upstream, upstream_ovs
+from tests.switch.wire import OwnNetwork
+from topologies.private_ovs import PrivateOvs
+
+SWITCH_NICE = -10
+
+_services: list[Service] = []
+
+
+@functools.cache
+def _network() -> OwnNetwork:
+    return OwnNetwork()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tests of this directory and their fixtures run in a network of their own."""
+    assert os.geteuid() == 0, "the real-switch tests need root: network namespaces, raw sockets"
+    with _network().entered():
+        yield
+
+
+@pytest.fixture(scope="session")
+def ovs() -> Iterator[PrivateOvs]:
+    """An Open vSwitch of our own; without one these tests fail, as nothing is proven."""
+    with PrivateOvs(prefix="ovs-lbt-test-") as private:
+        _give_priority(private)
+        yield private
+
+
+@pytest.fixture(scope="session")
+def tor() -> Iterator[Upstream]:
+    """Another one, upstream."""
+    with upstream_ovs() as made:
+        _give_priority(made.ovs)
+        yield made
+
+
+def _give_priority(private: PrivateOvs) -> None:
+    """As ovs-ctl does: with a userspace datapath the daemon is the forwarder."""
+    for thread in Path(f"/proc/{private.pid('ovs-vswitchd')}/task").iterdir():
+        os.setpriority(os.PRIO_PROCESS, int(thread.name), SWITCH_NICE)
+
+
+@pytest.fixture(scope="session")
+def session_service(ovs: PrivateOvs) -> Iterator[Service]:
+    made = Service(ovs)
+    _services.append(made)
+    yield made
+    _services.remove(made)
+    made.kill()
+
+
+@pytest.fixture
+def service(session_service: Service) -> Service:
+    """The service, alive."""
+    session_service.start()
+    return session_service
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest, ovs: PrivateOvs, tor: Upstream) -> Iterator[Bed]:
+    """The bed that the test is parametrized with, not attached yet."""
+    spec = request.param
+    assert isinstance(spec, BedSpec)
+    with Bed(ovs, tor, spec) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def attached(bed: Bed, session_service: Service) -> Iterator[Bed]:
+    """The same bed, attached with a policy that moves nothing by itself."""
+    session_service.start()
+    bed.set("bridge", bed.bridge, failback_delay_s=1)
+    session_service.attach(bed, "--policy", "originating-port")
+    yield bed
+    session_service.start()
+    session_service.do("detach", bed.bridge)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Show the end of the service's log beside a failure."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        for service in _services:
+            report.sections.append(("ovs-lbt run", service.log_tail()))

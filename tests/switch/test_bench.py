@@ -1,0 +1,47 @@
+"""The bench itself: it counts exactly, keeps its pace, and sees the faults it is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import BALANCE_SLB, PLAIN, Bed, BedSpec, wait_until
+from tests.switch.wire import Stream
+
+THREE_VMS = BedSpec(PLAIN, uplinks=1, vm_vlans=(10, 10, 20), host_vlans=(None, 10))
+FOUR_FLOWS = BedSpec(BALANCE_SLB, vm_vlans=(None,) * 4)
+
+
+@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+def test_counts_what_a_learning_switch_does(bed: Bed) -> None:
+    bed.ofctl("add-flow", "actions=NORMAL")
+    shots = [
+        bed.shot(bed.uplinks[0].upstream_end, build, "02:ee:00:00:00:01", 10, 10, kind)
+        for kind, build in frames.FLOODED.items()
+    ]
+    for shot, copies in zip(shots, bed.fire(shots).values(), strict=True):
+        assert copies.at == {("vm0", 0): 1, ("vm1", 0): 1, ("LOCAL", 10): 1}, shot.story
+
+
+@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+def test_sees_duplicates_reflections_and_leaks(bed: Bed) -> None:
+    vm, uplink = bed.vms[0], bed.uplinks[0]
+    bed.ofctl("add-flow", f"actions={vm.port},{vm.port},{bed.vms[2].port},in_port")
+    shot = bed.shot(uplink.upstream_end, frames.broadcast, "02:ee:00:00:00:01", 10, 10, "one")
+    (copies,) = bed.fire([shot]).values()
+    assert copies.at == {("vm0", 10): 2, ("vm2", 10): 1, (str(uplink.upstream_end), 10): 1}
+
+
+@pytest.mark.parametrize("bed", [FOUR_FLOWS], ids=str, indirect=True)
+def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
+    host = bed.hosts[0]
+    flows = [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
+    with bed.ears(host.point) as ears:
+        with Stream(flows, pps=500) as stream:
+            wait_until(lambda: len(stream.received(ears[host.point], 3)) >= 500, "500 frames")
+        sent = stream.stop()
+        ears.until_quiet()
+        assert [stream.lost(ears[host.point], i) for i in range(4)] == [0, 0, 0, 0]
+        assert set(stream.received(ears[host.point], 0).values()) == {1}
+    assert sent.count / sent.elapsed_s == pytest.approx(500, rel=0.02)
+    assert sent.latest_s < 0.1, f"the sender was {sent.latest_s} s late"

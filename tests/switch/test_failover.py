@@ -1,0 +1,110 @@
+"""Carrier loss under traffic: as little is lost as with Open vSwitch's own bond."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+
+from tests.switch import frames
+from tests.switch.bench import BALANCE_SLB, Bed, BedSpec, Service, Upstream, wait_until
+from tests.switch.wire import Stream
+from topologies.private_ovs import PrivateOvs
+
+SPEC = BedSpec(BALANCE_SLB, 2, (None,) * 2)
+FLOW_PPS = 500
+RUNS = 9
+# The uplink of each VM.
+PLACES = (0, 1)
+# Frames of each flow before the cable is pulled, and after the failover.
+FRAMES_BEFORE, FRAMES_AFTER = 100, 100
+LOST_MORE_MAX = 5
+
+
+def test_loses_no_more_than_the_bond(
+    ovs: PrivateOvs,
+    tor: Upstream,
+    service: Service,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """One bench after the other: flows of a second one would take the switch's time."""
+    lost = {"balance-slb": lost_by_the_bond(ovs, tor)}
+    with Bed(ovs, tor, SPEC) as attached:
+        service.attach(attached, "--policy", "originating-port")
+        # The bench wants its uplink back before the next run.
+        attached.set("bridge", attached.bridge, failback_delay_s=0)
+        service.place(attached, *PLACES)
+        lost["service alive"] = list(lost_by_ours(attached))
+        with service.dead():
+            lost["service dead"] = list(lost_by_ours(attached))
+        service.do("detach", attached.bridge)
+    for who, runs in lost.items():
+        record_property(f"frames lost, {who}", runs)
+        print(f"frames lost, {who}: {runs}, median {statistics.median(runs)}")
+    limit = statistics.median(lost["balance-slb"]) + LOST_MORE_MAX
+    for who in ("service alive", "service dead"):
+        assert statistics.median(lost[who]) <= limit, f"{who}: {lost[who]}, limit {limit}: {lost}"
+
+
+def lost_by_the_bond(ovs: PrivateOvs, tor: Upstream) -> list[int]:
+    """What the operator had before, on the same bench."""
+    with Bed(ovs, tor, SPEC) as bond:
+        # Flows are to stay where they are put.
+        ovs.vsctl("set", "port", bond.bond, "other_config:bond-rebalance-interval=0")
+        bond.introduce()
+        lost = []
+        for _ in range(RUNS):
+            place_in_bond(bond)
+            lost.append(lost_in_failover(bond))
+        return lost
+
+
+def lost_by_ours(attached: Bed) -> Iterator[int]:
+    for _ in range(RUNS):
+        wait_until(lambda: placed(attached), "failback")
+        yield lost_in_failover(attached)
+
+
+def lost_in_failover(bed: Bed) -> int:
+    """Frames of all flows lost when the first uplink, with half of them, loses its carrier."""
+    host, uplink = bed.hosts[0], bed.uplinks[0]
+    bed.revalidated()
+    flows = [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
+    with bed.ears(host.point) as ears, Stream(flows, FLOW_PPS) as stream:
+        ear = ears[host.point]
+
+        def newest() -> int:
+            """The number of which, or of a later one, a frame of each flow has arrived."""
+            return min(max(stream.received(ear, i), default=0) for i in range(len(flows)))
+
+        wait_until(lambda: newest() >= FRAMES_BEFORE, "all flows arrive")
+        bed.pull_cable(uplink)
+        failed_at = newest()
+        wait_until(lambda: newest() >= failed_at + FRAMES_AFTER, "all flows arrive again")
+        sent = stream.stop()
+        ears.until_quiet()
+        assert not any(sent.refused), "the VMs' own interfaces refused frames"
+        lost = sum(stream.lost(ear, i) for i in range(len(flows)))
+    bed.plug_cable(uplink)
+    wait_until(lambda: bed.carrier(uplink), f"{uplink} has its carrier again")
+    return lost
+
+
+def placed(bed: Bed) -> bool:
+    """Whether each VM's frames leave once, and by the uplink that it is to be on."""
+    homes = bed.homes()
+    return all(
+        homes[str(vm)] == [bed.uplinks[place].name]
+        for vm, place in zip(bed.vms, PLACES, strict=True)
+    )
+
+
+def place_in_bond(bed: Bed) -> None:
+    """Put the VMs on their uplinks, in a bond that places hashes of addresses."""
+    for vm, place in zip(bed.vms, PLACES, strict=True):
+        bucket = appctl(bed, "bond/hash", vm.mac).strip()
+        appctl(bed, "bond/migrate", bed.bond, bucket, bed.uplinks[place].name)
+    wait_until(lambda: placed(bed), "the bond uses both uplinks")
+
+
+def appctl(bed: Bed, *words: str) -> str:
+    return bed.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", *words)

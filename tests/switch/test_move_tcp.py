@@ -1,0 +1,155 @@
+"""A move costs a running connection nothing, and what comes in follows it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Station,
+    Uplink,
+    run,
+    wait_until,
+)
+from tests.switch.wire import Heard, Stream
+
+VLAN = 10
+BEDS = [
+    BedSpec(team, 2, (VLAN, None), (VLAN, None), addresses=True) for team in (PLAIN, BALANCE_SLB)
+]
+# What the switch's sockets hold while its only forwarding thread waits (tens of ms) for its
+# other threads, as it does after each change of groups; small blocks, so that TCP sends evenly.
+TCP_BPS = 10_000_000
+TCP_BLOCK_BYTES = 4096
+TCP_S = 4
+MOVES = 4
+CARRIED_BYTES = 100_000
+FOLLOWS_WITHIN_S = 2.0
+# Cached flows may be up to a second old, so a switch may not see what is sent at once.
+REPEATED_AFTER_S = 0.5
+
+on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+
+
+@on_both_beds
+@pytest.mark.parametrize("direction", ["sends", "receives"])
+def test_tcp_runs_across_moves_without_retransmission(
+    attached: Bed, service: Service, direction: str
+) -> None:
+    bed = attached
+    vm, host = bed.vms[0], bed.hosts[0]
+    service.place(bed, 0)
+    for station in (vm, host):
+        # A tail loss probe answers to a delay of some ms, and would count as a retransmission.
+        run("sysctl", "-qw", "net.ipv4.tcp_early_retrans=0", netns=station.point.netns)
+    with iperf_server(host):
+        client = iperf_client(vm, host, *(["--reverse"] if direction == "receives" else []))
+        for i in range(MOVES):
+            wait_until(carried(bed.uplinks[i % 2], direction), "the stream runs by the uplink")
+            service.move(vm, bed.uplinks[(i + 1) % 2])
+            assert client.poll() is None, "the stream ended before the moves did"
+        answer, _ = client.communicate(timeout=30)
+    report = json.loads(answer)
+    assert "error" not in report, report["error"]
+    sent = report["end"]["sum_sent"]
+    print(f"{sent['bytes'] * 8 / sent['seconds'] / 1e6:.1f} Mbit/s across {MOVES} moves")
+    assert sent["retransmits"] == 0, f"{sent['retransmits']} retransmissions in {MOVES} moves"
+    assert sent["bytes"] * 8 / sent["seconds"] == pytest.approx(TCP_BPS, rel=0.1)
+
+
+@on_both_beds
+def test_inbound_follows_a_silent_vm(attached: Bed, service: Service) -> None:
+    bed = attached
+    vm, host = bed.vms[0], bed.hosts[0]
+    service.place(bed, 0)
+    ends = [u.upstream_end for u in bed.uplinks]
+    frame = frames.udp(host.mac, vm.mac)
+    with bed.ears(*ends, vm.point) as ears, Stream([(host.point, frame)], pps=200) as stream:
+        wait_until(lambda: to_vm(ears[ends[0]].frames(), vm), "frames for the VM on uplink 0")
+        ears.forget()
+        service.move(vm, bed.uplinks[1])
+        wait_until(
+            lambda: to_vm(ears[ends[1]].frames(), vm),
+            "frames for the VM on its new uplink",
+            FOLLOWS_WITHIN_S,
+        )
+        learning = wait_until(
+            lambda: repeated(ears[ends[1]].frames(), vm),
+            "the learning packet is sent, and again when cached flows are renewed",
+            3.0,
+        )
+        assert {h.vlan for h in learning} == {VLAN}, "learning packets are in the VM's VLAN"
+        # Repetitions of an earlier move's learning packets may come before that.
+        since_s = learning[0].at_s
+        old = [h for h in ears[ends[0]].frames() if not h.outgoing and h.at_s > since_s]
+        assert not old, "something of the VM's still leaves by its old uplink"
+        ears[ends[0]].forget()
+        wait_until(lambda: len(to_vm(ears[ends[1]].frames(), vm)) > 300, "more frames")
+        assert not to_vm(ears[ends[0]].frames(), vm), "frames still come by the old uplink"
+        stream.stop()
+        ears.until_quiet()
+        twice = [n for n in stream.received(ears[vm.point], 0).values() if n > 1]
+        assert not twice, f"the VM heard {len(twice)} frames more than once"
+
+
+def to_vm(heard: list[Heard], vm: Station) -> list[Heard]:
+    """Frames that the upstream switch sends to a VM."""
+    return [h for h in heard if h.outgoing and h.destination == vm.mac]
+
+
+def repeated(heard: list[Heard], vm: Station) -> list[Heard]:
+    """The VM's learning packets, once they have been repeated."""
+    packets = [
+        h for h in heard if h.ethertype == frames.ETH_RARP and h.source == vm.mac and not h.outgoing
+    ]
+    if not packets or packets[-1].at_s - packets[0].at_s < REPEATED_AFTER_S:
+        return []
+    return packets
+
+
+def carried(uplink: Uplink, direction: str) -> Callable[[], bool]:
+    """Whether an uplink has carried a part of the stream from now on."""
+    # Seen from the upstream end.
+    counter = "rx" if direction == "sends" else "tx"
+
+    def total_bytes() -> int:
+        end = uplink.upstream_end
+        shown = run("ip", "-j", "-s", "link", "show", end.interface, netns=end.netns)
+        (link,) = json.loads(shown)
+        return int(link["stats64"][counter]["bytes"])
+
+    start_bytes = total_bytes()
+    return lambda: total_bytes() - start_bytes > CARRIED_BYTES
+
+
+@contextlib.contextmanager
+def iperf_server(host: Station) -> Iterator[None]:
+    assert host.point.netns
+    command = ["ip", "netns", "exec", host.point.netns, "iperf3", "--server"]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(
+            lambda: ":5201" in run("ss", "-ltn", netns=host.point.netns), "iperf3 is listening"
+        )
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def iperf_client(vm: Station, host: Station, *options: str) -> subprocess.Popen[str]:
+    assert vm.point.netns
+    command = ["ip", "netns", "exec", vm.point.netns, "iperf3", "--client", host.ip, "--json"]
+    command += ["--bitrate", str(TCP_BPS), "--length", str(TCP_BLOCK_BYTES)]
+    command += ["--time", str(TCP_S), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,117 @@
+"""The service may die and come back: nothing is lost, nothing moves, only damage is repaired."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import BALANCE_SLB, PLAIN, Bed, BedSpec, Service, wait_until
+from tests.switch.wire import Stream
+
+BEDS = [BedSpec(team, 2, (10, 10, 20), (10,)) for team in (PLAIN, BALANCE_SLB)]
+on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+FLOW_PPS = 500
+_STATISTICS = re.compile(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[\d.]+s?, ?")
+_DURATION = re.compile(r"duration=([\d.]+)s")
+
+
+@on_both_beds
+def test_kill_and_restart_lose_and_move_nothing(attached: Bed, service: Service) -> None:
+    bed = attached
+    service.place(bed, 0, 1, 0, 1)
+    before = service.bindings(bed)
+    vm, host = bed.vms[0], bed.hosts[0]
+    flows = [
+        (vm.point, frames.udp(vm.mac, host.mac)),
+        (host.point, frames.udp(host.mac, vm.mac)),
+    ]
+    with bed.ears(vm.point, host.point) as ears, Stream(flows, FLOW_PPS) as stream:
+
+        def more(count: int = 200) -> None:
+            seen = len(stream.received(ears[host.point], 0))
+            wait_until(
+                lambda: len(stream.received(ears[host.point], 0)) >= seen + count, "more frames"
+            )
+
+        more()
+        service.kill()
+        more()
+        service.start()
+        service.wait_ready(bed)
+        more()
+        stream.stop()
+        ears.until_quiet()
+        lost = [stream.lost(ears[host.point], 0), stream.lost(ears[vm.point], 1)]
+    assert lost == [0, 0], f"lost outbound and inbound: {lost}"
+    assert service.bindings(bed) == before
+    assert service.metric("ovslbt_moves_applied_total", bridge=bed.bridge) == 0
+
+
+@on_both_beds
+def test_an_orderly_end_leaves_everything_in_place(attached: Bed, service: Service) -> None:
+    before = flows_of(attached)
+    code = service.terminate()
+    after = flows_of(attached)
+    service.start()
+    assert code in (0, -signal.SIGTERM)
+    assert after == before
+
+
+@on_both_beds
+def test_only_what_differs_is_repaired(attached: Bed, service: Service) -> None:
+    bed = attached
+    flows, groups = flows_of(bed), groups_of(bed)
+    with service.dead():
+        # Deleting a group takes the flows that use it along.
+        bed.ofctl("del-groups", f"group_id={max(groups)}")
+        ours = [flow for flow in flows_of(bed) if "cookie=0x0," not in flow]
+        damaged = min(ours, key=lambda flow: ("table=0" not in flow, flow))
+        bed.ofctl("del-flows", "--strict", match_of(damaged))
+        assert damaged not in flows_of(bed), f"the test did not delete {damaged}"
+        assert groups_of(bed).keys() != groups.keys(), "the test did not delete a group"
+        spared_s = durations_s(bed)
+    service.wait_ready(bed)
+    wait_until(lambda: flows_of(bed) >= flows, f"{damaged} and all others are back")
+    wait_until(lambda: groups_of(bed) == groups, "all groups are back, as they were")
+    after_s = durations_s(bed)
+    rewritten = [flow for flow in spared_s if flow in flows and after_s[flow] < spared_s[flow]]
+    assert not rewritten, "rewritten without need:\n" + "\n".join(rewritten)
+
+
+def flows_of(bed: Bed) -> set[str]:
+    """The flows that are there to stay, without their statistics."""
+    return set(without_statistics(installed(bed)))
+
+
+def groups_of(bed: Bed) -> dict[int, str]:
+    """The groups, by their id."""
+    lines = [line.strip() for line in bed.ofctl("dump-groups").splitlines() if "type=" in line]
+    return {int(re.findall(r"group_id=(\d+)", line)[0]): line for line in lines}
+
+
+def durations_s(bed: Bed) -> dict[str, float]:
+    """How long each flow has been there."""
+    lines = installed(bed)
+    ages_s = (float(_DURATION.findall(line)[0]) for line in lines)
+    return dict(zip(without_statistics(lines), ages_s, strict=True))
+
+
+def installed(bed: Bed) -> list[str]:
+    """The lines of `dump-flows`, those aside that end by themselves: they are learned."""
+    lines = [line.strip() for line in bed.ofctl("dump-flows").splitlines() if "actions=" in line]
+    return [line for line in lines if "timeout=" not in line]
+
+
+def without_statistics(lines: Iterable[str]) -> list[str]:
+    return [_STATISTICS.sub("", line) for line in lines]
+
+
+def match_of(flow: str) -> str:
+    """What `del-flows --strict` needs to find a flow: all but its cookie and actions."""
+    head = flow.partition(" actions=")[0]
+    fields = [part for part in re.split(r",? ", head) if part and not part.startswith("cookie=")]
+    return ",".join(fields)

@@ -1,0 +1,60 @@
+"""Where the switch would send a frame: `ofproto/trace`, read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from topologies.private_ovs import PrivateOvs
+
+_PORT_LINE = re.compile(r"^\s+(\S+) \d+/(\d+): ")
+_DATAPATH_ACTIONS = re.compile(r"^Datapath actions: (.*)$", re.MULTILINE)
+
+
+def datapath_ports(ovs: PrivateOvs) -> dict[int, str]:
+    """The interface of each datapath port number."""
+    shown = ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "dpif/show")
+    found = (_PORT_LINE.match(line) for line in shown.splitlines())
+    return {int(line[2]): line[1] for line in found if line}
+
+
+def outputs(ovs: PrivateOvs, bridge: str, in_port: str, **fields: str | int) -> list[str]:
+    """The interfaces that a frame would leave by, one entry per copy, in order.
+
+    Raises:
+        ValueError: the datapath would do something whose outputs we cannot tell.
+    """
+    flow = ",".join([f"in_port={in_port}", *(f"{k}={v}" for k, v in fields.items())])
+    answer = ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "ofproto/trace", bridge, flow)
+    ports = datapath_ports(ovs)
+    lists = _DATAPATH_ACTIONS.findall(answer)
+    if not lists:
+        raise ValueError(f"no datapath actions in the trace of {flow}:\n{answer}")
+    return [ports[number] for actions in lists for number in port_numbers(actions)]
+
+
+def port_numbers(actions: str) -> Iterator[int]:
+    """The ports that a list of datapath actions sends to, those inside of clones included.
+
+    What comes behind a recirculation is traced, and listed, by itself.
+    """
+    for action in _split(actions):
+        name, bracket, rest = action.partition("(")
+        if action.isdigit():
+            yield int(action)
+        elif name == "clone" and bracket:
+            yield from port_numbers(rest.removesuffix(")"))
+        elif name not in ("drop", "push_vlan", "pop_vlan", "set", "recirc", "hash", "trunc"):
+            raise ValueError(f"cannot tell where {action!r} of {actions!r} sends to")
+
+
+def _split(actions: str) -> list[str]:
+    """Split at the commas outside of brackets."""
+    parts, depth = [""], 0
+    for character in actions.strip():
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]

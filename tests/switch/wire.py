@@ -1,0 +1,341 @@
+"""Raw sockets in any network namespace: send frames, and hear what passes an interface."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tests.switch import frames
+
+NETNS_DIRECTORY = Path("/run/netns")
+CLONE_NEWNET = 0x40000000
+ETH_P_ALL = 0x0003
+SOL_PACKET = 263
+PACKET_ADD_MEMBERSHIP, PACKET_STATISTICS, PACKET_AUXDATA = 1, 6, 8
+PACKET_MR_PROMISC = 1
+PACKET_OUTGOING = 4
+SO_RCVBUFFORCE, SO_TIMESTAMPNS = 33, 35
+TP_STATUS_VLAN_VALID = 1 << 4
+VLAN_ID_MASK = 0xFFF
+RECEIVE_BUFFER_BYTES = 64 << 20
+FRAME_BYTES_MAX = 9216
+STREAM_SHIFT = 48
+QUIET_TIMEOUT_S = 5.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Somewhere to send and to listen: an interface, in a namespace or the root one."""
+
+    name: str
+    interface: str
+    netns: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A frame at a point. `vlan` 0: untagged. `outgoing`: out of the interface, not into it."""
+
+    at_s: float
+    data: bytes
+    vlan: int
+    outgoing: bool
+
+    @property
+    def frame_id(self) -> int | None:
+        return frames.trailer_id(self.data)
+
+    @property
+    def destination(self) -> str:
+        return self.data[:6].hex(":")
+
+    @property
+    def source(self) -> str:
+        return self.data[6:12].hex(":")
+
+    @property
+    def ethertype(self) -> int:
+        return int.from_bytes(self.data[12:14], "big")
+
+
+@contextlib.contextmanager
+def inside(netns: str | None) -> Iterator[None]:
+    """Sockets made in this block belong to the namespace, and stay there."""
+    if netns is None:
+        yield
+        return
+    with open("/proc/thread-self/ns/net") as home, open(NETNS_DIRECTORY / netns) as there:
+        _set_namespace(there.fileno())
+        try:
+            yield
+        finally:
+            _set_namespace(home.fileno())
+
+
+class OwnNetwork:
+    """A network of our own, that ends with the last process in it.
+
+    Two switches with userspace datapaths cannot share a network: both want a device
+    called `ovs-netdev`. So the private one gets its own, and the host's keep theirs.
+    """
+
+    def __init__(self) -> None:
+        with open("/proc/thread-self/ns/net") as home:
+            _check(_libc.unshare(CLONE_NEWNET))
+            self._own = open("/proc/thread-self/ns/net")  # noqa: SIM115
+            _set_namespace(home.fileno())
+        with self.entered():
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread, and every process it starts, is in this network."""
+        with open("/proc/thread-self/ns/net") as home:
+            _set_namespace(self._own.fileno())
+            try:
+                yield
+            finally:
+                _set_namespace(home.fileno())
+
+
+def _set_namespace(fd: int) -> None:
+    _check(_libc.setns(fd, CLONE_NEWNET))
+
+
+def _check(result: int) -> None:
+    if result:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def sending_socket(point: Point) -> socket.socket:
+    """A socket that puts whole frames on the interface and receives nothing."""
+    with inside(point.netns):
+        made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        made.bind((point.interface, 0))
+    return made
+
+
+class Ear:
+    """Everything that passes one interface from now on.
+
+    Raises:
+        AssertionError: on reading, when the kernel had to drop frames: counts would be wrong.
+    """
+
+    def __init__(self, point: Point) -> None:
+        self.point = point
+        with inside(point.netns):
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+            index = socket.if_nametoindex(point.interface)
+            promiscuous = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
+            self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, promiscuous)
+            self.socket.bind((point.interface, ETH_P_ALL))
+        self.socket.setblocking(False)
+        self._frames: list[Heard] = []
+
+    def frames(self) -> list[Heard]:
+        """All frames since the ear was opened, or since `forget`."""
+        if self.socket.fileno() >= 0:
+            self.listen()
+        return self._frames
+
+    def forget(self) -> None:
+        self.listen()
+        self._frames = []
+
+    def listen(self) -> list[int]:
+        """Take what has arrived; the ids of the frames of ours among it."""
+        ids = []
+        while heard := self._receive():
+            self._frames.append(heard)
+            if (frame_id := heard.frame_id) is not None:
+                ids.append(frame_id)
+        _, dropped = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        assert not dropped, f"the ear at {self.point} was too slow: {dropped} frames dropped"
+        return ids
+
+    def close(self) -> None:
+        """Stop listening; what was heard so far can still be read."""
+        if self.socket.fileno() >= 0:
+            self.listen()
+            self.socket.close()
+
+    def _receive(self) -> Heard | None:
+        try:
+            data, ancillary, _, address = self.socket.recvmsg(FRAME_BYTES_MAX, 128)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.ENETDOWN:
+                raise
+            # Said once when the interface goes down; frames from before may still follow.
+            return self._receive()
+        vlan, at_s = 0, 0.0
+        for level, kind, value in ancillary:
+            if level == SOL_PACKET and kind == PACKET_AUXDATA:
+                status, tci = struct.unpack_from("I12xH", value)
+                vlan = tci & VLAN_ID_MASK if status & TP_STATUS_VLAN_VALID else 0
+            elif level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
+                seconds, nanoseconds = struct.unpack_from("qq", value)
+                at_s = seconds + nanoseconds / 1e9
+        if int.from_bytes(data[12:14], "big") == frames.ETH_VLAN:
+            vlan = int.from_bytes(data[14:16], "big") & VLAN_ID_MASK
+            data = data[:12] + data[16:]
+        return Heard(at_s, data, vlan, address[2] == PACKET_OUTGOING)
+
+
+class Ears:
+    """Ears at several points, by the points' names."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.by_name: dict[str, Ear] = {}
+        try:
+            for point in points:
+                self.by_name[point.name] = Ear(point)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Ears:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, point: Point | str) -> Ear:
+        return self.by_name[str(point)]
+
+    def listen(self, within_s: float = 0.0) -> list[int]:
+        """Wait for frames at most that long, take them; the ids of those of ours."""
+        ears = list(self.by_name.values())
+        ready, _, _ = select.select([e.socket for e in ears], [], [], within_s)
+        return [frame_id for e in ears if e.socket in ready for frame_id in e.listen()]
+
+    def until_quiet(self, below_id: int = 1 << 64, quiet_s: float = 0.05) -> None:
+        """Listen until no frame of ours, with an id below `below_id`, has come for a while."""
+        last_s = time.monotonic()
+        deadline_s = last_s + QUIET_TIMEOUT_S
+        while (now_s := time.monotonic()) < last_s + quiet_s:
+            assert now_s < deadline_s, f"frames keep coming for {QUIET_TIMEOUT_S:g} s"
+            if any(frame_id < below_id for frame_id in self.listen(within_s=0.01)):
+                last_s = time.monotonic()
+
+    def forget(self) -> None:
+        for ear in self.by_name.values():
+            ear.forget()
+
+    def close(self) -> None:
+        for ear in self.by_name.values():
+            ear.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a stream did; `latest_s` is how far it was behind its clock at worst."""
+
+    count: int
+    refused: tuple[int, ...]
+    elapsed_s: float
+    latest_s: float
+
+
+class Stream:
+    """Flows of numbered frames at a steady rate, sent by a process of their own.
+
+    Each flow is a point to send from and the frame to send; flow i's frames carry the ids
+    `first_id(i)`, `first_id(i) + 1`, ... . The first frame is out when the block begins.
+    """
+
+    def __init__(self, flows: Sequence[tuple[Point, bytes]], pps: float, number: int = 1) -> None:
+        self._flows = flows
+        self._pps = pps
+        self._number = number
+        self._sockets: list[socket.socket] = []
+        self._process: subprocess.Popen[str] | None = None
+        self.sent: Sent | None = None
+
+    def first_id(self, flow: int) -> int:
+        return (self._number + flow) << STREAM_SHIFT
+
+    def __enter__(self) -> Stream:
+        self._sockets = [sending_socket(point) for point, _ in self._flows]
+        numbered = [
+            (s.fileno(), (frame[:-8] + self.first_id(i).to_bytes(8, "big")).hex())
+            for i, (s, (_, frame)) in enumerate(zip(self._sockets, self._flows, strict=True))
+        ]
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("sender.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[fd for fd, _ in numbered],
+            text=True,
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps({"pps": self._pps, "flows": numbered}) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "started\n", "the sender did not start"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> Sent:
+        """End it; what it did. Frames are still on their way for a moment."""
+        if self.sent is None:
+            assert self._process is not None, "the stream was not started"
+            answer, _ = self._process.communicate(timeout=10)
+            report = json.loads(answer)
+            self.sent = Sent(
+                report["sent"], tuple(report["refused"]), report["elapsed_s"], report["latest_s"]
+            )
+            for made in self._sockets:
+                made.close()
+        return self.sent
+
+    def received(self, ear: Ear, flow: int) -> Mapping[int, int]:
+        """How often each sequence number of a flow came into the interface."""
+        counts: dict[int, int] = {}
+        first = self.first_id(flow)
+        for heard in ear.frames():
+            number = heard.frame_id
+            if number is not None and not heard.outgoing and number >> STREAM_SHIFT == first >> 48:
+                counts[number - first] = counts.get(number - first, 0) + 1
+        return counts
+
+    def lost(self, ear: Ear, flow: int) -> int:
+        """Frames of a stopped flow that never came into the interface."""
+        assert self.sent is not None, "the stream still runs"
+        return self.sent.count - len(self.received(ear, flow))
