@@ -14,6 +14,8 @@ TEAMINGS = ("switch-independent", "static", "lacp")
 MODES = ("enforce", "observe")
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 OFPORT_MAX = 0xFF00
+# What the ids of delivery groups have room for.
+MAX_UPLINKS = 64
 OFPORT_LOCAL = 0xFFFE
 
 
@@ -106,7 +108,7 @@ def _number(lowest: float, highest: float) -> Callable[[str], float]:
 
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
-    if len(names) < 2 or not all(names) or len(set(names)) != len(names):
+    if not 2 <= len(names) <= MAX_UPLINKS or not all(names) or len(set(names)) != len(names):
         raise ValueError(text)
     return names
 
@@ -124,7 +126,7 @@ DAY_S = 86400.0
 
 BRIDGE_KEYS = {
     "policy": Key(_choice(*PRESETS), _one_of(tuple(PRESETS)), DEFAULT_PRESET),
-    "uplinks": Key(_names, "two or more interface names, comma-separated"),
+    "uplinks": Key(_names, f"2 to {MAX_UPLINKS} interface names, comma-separated"),
     "teaming": Key(_choice(*TEAMINGS), _one_of(TEAMINGS)),
     "mode": Key(_choice(*MODES), _one_of(MODES), "enforce"),
     "threshold": Key(_number(10, 100), "a percentage from 10 to 100", 75.0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ PROGRAM = "ovs-lbt"
 PREFIX = "lbt/"
 # A request that has not been answered by then is answered with an error.
 ANSWER_TIMEOUT_S = 15.0
+EXPIRY_CHECK_MS = 1000
 
 # What each command takes: a usage line, and the least and most words.
 COMMANDS = {
@@ -53,7 +55,7 @@ class Server:
             raise OSError(error, os.strerror(error))
         self._submit = submit
         self._ids = itertools.count(1)
-        self._waiting: dict[int, Any] = {}
+        self._waiting: dict[int, tuple[Any, float]] = {}
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self._wakened, self._waken = os.pipe()
         os.set_blocking(self._wakened, False)
@@ -77,12 +79,15 @@ class Server:
             poller = ovs.poller.Poller()
             self._server.wait(poller)
             poller.fd_wait(self._wakened, ovs.poller.POLLIN)
+            if self._waiting:
+                poller.timer_wait(EXPIRY_CHECK_MS)
             poller.block()
             self._answer()
+            self._expire()
 
     def _take(self, connection: Any, words: list[str], name: str) -> None:
         request_id = next(self._ids)
-        self._waiting[request_id] = connection
+        self._waiting[request_id] = (connection, time.monotonic() + ANSWER_TIMEOUT_S)
         self._submit(Request(request_id, (name, *words)))
 
     def _answer(self) -> None:
@@ -92,10 +97,17 @@ class Server:
             return
         while not self._replies.empty():
             reply = self._replies.get()
-            connection = self._waiting.pop(reply.request_id, None)
+            connection, _ = self._waiting.pop(reply.request_id, (None, 0.0))
             if connection is not None:
                 send = connection.reply_error if reply.refused else connection.reply
                 send(reply.text)
+
+    def _expire(self) -> None:
+        """Nobody waits for ever, e.g. for a switch that went away during a move."""
+        now_s = time.monotonic()
+        for request_id in [i for i, (_, due_s) in self._waiting.items() if due_s <= now_s]:
+            connection, _ = self._waiting.pop(request_id)
+            connection.reply_error(f"no answer in {ANSWER_TIMEOUT_S:g} s -> a switch that answers")
 
 
 def _list_commands(connection: Any, _words: list[str], _aux: Any) -> None:

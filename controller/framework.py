@@ -73,7 +73,6 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         super().__init__(sock, address)
         self.send_q = hub.Queue()
         self._send_q_sem = hub.BoundedSemaphore(1 << 30)
-        self.max_unreplied_echo_requests = UNANSWERED_ECHOES
 
     def serve(self) -> None:
         """Handle the connection until it ends; then no thread of it is left."""
@@ -90,13 +89,16 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.close()
 
     def _echo_request_loop(self) -> None:
+        silent = 0
         while not self._ended.wait(ECHO_INTERVAL_S):
-            if self.state != MAIN_DISPATCHER:
-                continue
-            if len(self.unreplied_echo_requests) >= self.max_unreplied_echo_requests:
-                LOG.warning("%s: no answer to %d echo requests", self.address, UNANSWERED_ECHOES)
-                self.socket.shutdown(socket.SHUT_RDWR)
+            shaking_hands = self.state != MAIN_DISPATCHER
+            silent = silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
+            if silent >= UNANSWERED_ECHOES:
+                LOG.warning("%s: no answer for %g s", self.address, silent * ECHO_INTERVAL_S)
+                _hang_up(self.socket)
                 return
+            if shaking_hands:
+                continue
             request = self.ofproto_parser.OFPEchoRequest(self)
             self.unreplied_echo_requests.append(self.set_xid(request))
             self.send_msg(request)

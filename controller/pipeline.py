@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from controller.config import OFPORT_LOCAL
+from controller.config import MAX_UPLINKS, OFPORT_LOCAL
 from policies.model import OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
@@ -77,7 +77,6 @@ class Kind(IntEnum):
 
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
-MAX_UPLINKS = 64
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 PLAIN, ACTIVE_BACKUP, BALANCE_SLB, LACP = "plain", "active-backup", "balance-slb", "lacp"
 LOG_TAIL_LINES = 20
 _bed_numbers = itertools.count()
-_upstream_indexes = itertools.count(100_000)
+_uplink_indexes = itertools.count(100_000)
 
 
 def wait_until(
@@ -371,9 +371,10 @@ class Bed:
             self._links.append((uplink.name, None))
             # Where both ends have the same index, each in its namespace, Linux takes the link
             # for one without a peer, and reports its carrier up to a second late.
-            index = next(_upstream_indexes)
-            end = f"name {uplink.upstream_end.interface} netns {tor} index {index}"
-            lines += [f"link add {uplink.name} mtu {mtu} type veth peer {end} mtu {mtu}"]
+            index = next(_uplink_indexes)
+            end = f"name {uplink.upstream_end.interface} netns {tor}"
+            add = f"link add {uplink.name} index {index} mtu {mtu} type veth"
+            lines += [f"{add} peer {end} mtu {mtu}"]
             lines += [f"link set {uplink.name} up"]
         run("ip", "-batch", "-", stdin="\n".join(lines))
         for station, switch_netns in [

@@ -192,7 +192,7 @@ def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
     good = read_bridge(on_a_bond(ours(uplinks="eth2,eth1")))
     config = read_bridge(on_a_bond(ours(uplinks=text)), good)
     assert uplink_names(config) == ["eth2", "eth1"]
-    expected = "two or more interface names, comma-separated"
+    expected = "2 to 64 interface names, comma-separated"
     assert messages(config) == [f"Bridge br0 ovs-lbt-uplinks: {text} -> {expected}"]
 
 
