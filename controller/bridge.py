@@ -51,7 +51,7 @@ RETRY_INTERVAL_S = 1.0
 # By then the switch has carried a change of groups or links into its flow cache: revalidation
 # starts at once and takes some 20 µs for each cached flow. It may have to finish a round
 # first, and the broadcasts a VM port misses meanwhile are few.
-REVALIDATED_AFTER_S = 0.02
+REVALIDATED_AFTER_S = 0.03
 # Said of a binding that is what it was before, rather than the result of a move.
 RESTORED = "restored"
 STATS_TIMEOUT_S = 10.0
