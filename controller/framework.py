@@ -19,27 +19,21 @@ from os_ken.base import app_manager
 from os_ken.controller import controller as framework_controller
 from os_ken.controller import ofp_event, ofp_handler
 from os_ken.controller.handler import (
-    CONFIG_DISPATCHER,
     DEAD_DISPATCHER,
-    HANDSHAKE_DISPATCHER,
     MAIN_DISPATCHER,
     set_ev_cls,
 )
 from os_ken.lib import hub
-from os_ken.lib.packet import packet
 from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 __all__ = [
-    "CONFIG_DISPATCHER",
     "DEAD_DISPATCHER",
-    "HANDSHAKE_DISPATCHER",
     "MAIN_DISPATCHER",
     "App",
     "Connection",
     "Line",
     "ofp_event",
     "ofproto",
-    "packet",
     "parser",
     "set_ev_cls",
     "start",
