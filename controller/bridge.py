@@ -1,4 +1,4 @@
-"""One attached bridge: its ports, loads, bindings, and what is installed on it.
+"""One attached bridge: what happens to it, what is decided, and what it says of itself.
 
 All of it is state and pure functions of state: no I/O, no clock. Methods take `now_s`
 and return the commands to carry out.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from controller import frames, pipeline, reconcile
+from controller import frames, pipeline
+from controller.bindings import Bindings, Bound
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.database import PREFIX
 from controller.events import (
@@ -32,10 +33,12 @@ from controller.events import (
     UnitCountersRead,
     Write,
 )
-from controller.rates import UNSUPPORTED, Rates, Sample
+from controller.installation import Bundle, Installation
+from controller.links import Links
+from controller.loads import Loads
+from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
-from policies import failover, rules
-from policies.model import Load, Move, OfPort, Reason, Role, Snapshot, Unit, Uplink
+from policies.model import OfPort, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 Commands = list[Command]
@@ -48,40 +51,11 @@ ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 30.0
 RETRY_INTERVAL_S = 1.0
-# By then the switch has carried a change of groups or links into its flow cache: revalidation
-# starts at once and takes some 20 µs for each cached flow. It may have to finish a round
-# first, and the broadcasts a VM port misses meanwhile are few.
-REVALIDATED_AFTER_S = 0.03
-# Said of a binding that is what it was before, rather than the result of a move.
-RESTORED = "restored"
 STATS_TIMEOUT_S = 10.0
 # Flow counters are half a second behind port counters at worst. Uplinks are judged by what
 # was twice that ago, or a VM port would look smaller than its part of an uplink that is
 # filling up, and one too big for any uplink would be moved.
 UPLINK_LAG_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A binding in force: the uplink, since when (engine time), and why."""
-
-    uplink: str
-    since_s: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """A bundle under way: what the bridge has once it is committed, and who waits for it.
-
-    `final`: that is all that was desired, rather than the first of two steps.
-    """
-
-    bundle_id: int
-    installs: pipeline.Pipeline
-    final: bool
-    moves: tuple[Move, ...]
-    waiting: tuple[Reply, ...]
 
 
 @dataclass(slots=True)
@@ -95,28 +69,18 @@ class Bridge:
     config: BridgeConfig
     enabled: bool = True
     candidate: bool = False
-    connected: bool = False
-    ports: dict[int, PortState] = field(default_factory=dict)
-    homes: dict[str, str] = field(default_factory=dict)
-    bound: dict[str, Bound] = field(default_factory=dict)
-    installed: pipeline.Pipeline | None = None
     foreign_flows: int = 0
+    links: Links = field(default_factory=Links)
+    loads: Loads = field(default_factory=Loads)
+    bindings: Bindings = field(default_factory=Bindings)
+    installation: Installation = field(default_factory=Installation)
     planned: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     last_decision_s: float | None = None
-    _usable_from_s: dict[str, float] = field(default_factory=dict)
-    _port_rates: dict[int, Rates] = field(default_factory=dict)
-    _unit_rates: dict[int, Rates] = field(default_factory=dict)
-    _counters: dict[int, PortCounters] = field(default_factory=dict)
-    _moving: list[Move] = field(default_factory=list)
-    _waiting: list[Reply] = field(default_factory=list)
-    _bundle: _Bundle | None = None
-    _bundles: int = 0
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
     _last_move_s: float | None = None
-    _pause_until_s: float = 0.0
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
@@ -126,78 +90,55 @@ class Bridge:
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a new configuration; the switch follows where it differs."""
         old, self.config = self.config, config
-        self._follow_team(old)
-        present = {port.name for port in config.vm_ports}
-        for name in [name for name in self.homes if name not in present]:
-            del self.homes[name]
-        for name in [name for name in self.bound if name not in present]:
-            del self.bound[name]
+        self.links.follow_team(old.uplinks, config.uplinks)
+        self.bindings.keep(port.name for port in config.vm_ports)
         reason = Reason.PIN if _pins(old) != _pins(config) else Reason.REBALANCE
         placed_anew = old.policy != config.policy or _team(old) != _team(config)
         if placed_anew and not PRESETS[config.policy].keeps_bindings:
-            self.homes.clear()
+            self.bindings.homes.clear()
         return [*_errors_reported(old, config), *self.settle(now_s, reason)]
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
-        self.connected = True
         self._forget_switch()
-        self.ports = {}
-        for port in ports:
-            self._see_port(port, now_s)
+        self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self._stats_due_s = now_s
         self._audit_due_s = now_s + AUDIT_INTERVAL_S
         return [ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
         """The switch goes on forwarding by what is installed; bindings stay."""
-        self.connected = False
-        if self._bundle is not None:
-            self._moving = [*self._bundle.moves, *self._moving]
-            self._waiting = [*self._bundle.waiting, *self._waiting]
+        self.links.connected = False
         self._forget_switch()
         return []
 
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
-        if self._bundle is not None:
+        if not self.installation.take(read):
             return []
         self.foreign_flows = read.foreign_flows
-        self.installed = pipeline.Pipeline(
-            {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
-        )
         return self.settle(now_s, Reason.REBALANCE)
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
-        self._see_port(port, now_s)
+        self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up:
-            self._pause_until_s = now_s + REVALIDATED_AFTER_S
+            self.installation.pause(now_s)
         return self.settle(now_s, Reason.FAILOVER)
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
-        if port := self.ports.get(ofport):
-            self._see_port(replace(port, up=False), now_s)
-            del self.ports[ofport]
-        for kept in (self._port_rates, self._unit_rates, self._counters):
-            kept.pop(ofport, None)
+        self.links.remove(ofport, self.config.uplinks, now_s)
+        self.loads.remove(ofport)
         return self.settle(now_s, Reason.FAILOVER)
 
     def take_port_stats(self, read: PortStatsRead) -> Commands:
         uplinks = {uplink.ofport for uplink in self.config.uplinks}
         for port in read.ports:
-            self._counters[port.ofport] = port
-            outwards = port.ofport in uplinks
-            sample = Sample(
-                port.clock_s,
-                tx_bytes=port.tx_bytes if outwards else port.rx_bytes,
-                rx_bytes=port.rx_bytes if outwards else port.tx_bytes,
-            )
-            self._rates_of(self._port_rates, port.ofport).add(sample)
+            self.loads.take_port(port, port.ofport in uplinks, self._keep_s)
         return []
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
         self._stats_asked_s = None
         for ofport, sample in read.units:
-            self._rates_of(self._unit_rates, ofport).add(sample)
+            self.loads.take_unit(ofport, sample, self._keep_s)
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead) -> Commands:
@@ -218,15 +159,11 @@ class Bridge:
         ]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
-        bundle = self._bundle
-        if bundle is None or done.bundle_id != bundle.bundle_id:
+        bundle = self.installation.finish(done, now_s)
+        if bundle is None:
             return []
-        self._bundle = None
         if done.error is not None:
             return self._bundle_refused(bundle, done.error, now_s)
-        self.installed = bundle.installs
-        if not bundle.final:
-            self._pause_until_s = now_s + REVALIDATED_AFTER_S
         commands: Commands = list(bundle.waiting)
         for move in bundle.moves:
             self.applied[move.reason] += 1
@@ -240,17 +177,13 @@ class Bridge:
     def tick(self, now_s: float) -> Commands:
         """Do what is due."""
         commands: Commands = []
-        due = [uplink for uplink, at_s in self._usable_from_s.items() if at_s <= now_s]
-        for uplink in due:
-            del self._usable_from_s[uplink]
-        if due:
+        if self.links.end_delays(now_s):
             commands += self.settle(now_s, Reason.FAILBACK)
         if not self.connected:
             return commands
         if now_s >= self._stats_due_s and self._polled:
             commands += self._poll(now_s)
-        if now_s >= self._pause_until_s > 0.0:
-            self._pause_until_s = 0.0
+        if self.installation.resume(now_s):
             commands += self._reconcile(now_s)
         if now_s >= self._audit_due_s:
             self._audit_due_s = now_s + AUDIT_INTERVAL_S
@@ -264,34 +197,51 @@ class Bridge:
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
-        times = list(self._usable_from_s.values())
+        times = [self.links.deadline_s()]
         if self.connected:
             times += [self._audit_due_s, *(at_s for at_s, _ in self._announce)]
-            if self._pause_until_s > 0.0:
-                times.append(self._pause_until_s)
+            times.append(self.installation.deadline_s())
             if self._polled:
                 times.append(self._stats_due_s)
-        return min(times, default=float("inf"))
+        return min(times)
+
+    @property
+    def connected(self) -> bool:
+        return self.links.connected
+
+    @property
+    def bound(self) -> Mapping[str, Bound]:
+        """Where each VM port is, by name."""
+        return self.bindings.bound
+
+    @property
+    def installed(self) -> pipeline.Pipeline | None:
+        return self.installation.installed
+
+    @property
+    def settled(self) -> bool:
+        """Whether the switch has what it should have from us, as far as we know."""
+        return self.connected and self.installation.settled
+
+    @property
+    def installed_anything(self) -> bool:
+        return self.installation.has_anything
 
     @property
     def _polled(self) -> bool:
         return self.enabled and not self.candidate
 
     @property
-    def settled(self) -> bool:
-        """Whether the switch has what it should have from us, as far as we know."""
-        return self.connected and self.installed is not None and self._bundle is None
-
-    @property
-    def installed_anything(self) -> bool:
-        return self.installed is not None and self.installed != pipeline.EMPTY
+    def _keep_s(self) -> float:
+        """For how long counters are remembered."""
+        return self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
 
     # ---- bindings ----------------------------------------------------------------------
 
     def move(self, unit: str, target: str, reason: Reason, reply: Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed."""
-        self.homes[unit] = target
-        self._waiting.append(reply)
+        self.bindings.homes[unit] = target
+        self.installation.wait(reply)
         return self.settle(now_s, reason)
 
     def settle(self, now_s: float, reason: Reason) -> Commands:
@@ -301,14 +251,18 @@ class Bridge:
         """
         if self.candidate:
             return []
-        self._bind(now_s, reason)
+        moves = self.bindings.follow(
+            self.config.vm_ports, self.uplinks(), self.config.policy, now_s, reason
+        )
+        self.planned.update(move.reason.value for move in moves)
+        self.installation.expect(moves)
+        if moves:
+            self._last_move_s = now_s
         return self._reconcile(now_s)
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
-        up = {uplink.name for uplink in self.config.uplinks if self._up(uplink)}
-        # An uplink that waits out its failback delay is still better than none.
-        usable = up - self._usable_from_s.keys() or up
+        usable = self.links.usable(self.config.uplinks)
         return tuple(
             Uplink(
                 name=uplink.name,
@@ -316,7 +270,7 @@ class Bridge:
                 capacity_bps=self._capacity_bps(uplink),
                 role=uplink.role,
                 usable=uplink.name in usable,
-                load=self._load(self._port_rates, uplink.ofport, window_s, UPLINK_LAG_S),
+                load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
             )
             for uplink in self.config.uplinks
         )
@@ -327,7 +281,7 @@ class Bridge:
             name=port.name,
             ofport=port.ofport,
             uplink=bound.uplink if bound else None,
-            load=self._load(self._unit_rates, port.ofport, window_s),
+            load=self.loads.unit(port.ofport, window_s),
             pin=port.pin,
             excluded=port.excluded,
         )
@@ -338,13 +292,13 @@ class Bridge:
         observing_a_bond = config.mode == "observe" and config.on_bond
         if not self.enabled or observing_a_bond or not config.uplinks:
             return pipeline.EMPTY
-        uplinks = self.uplinks()
+        uplinks, order = self.uplinks(), self.bindings.order
         team = pipeline.Team(
             uplinks=tuple(uplink.ofport for uplink in uplinks),
             vm_ports=tuple(
                 pipeline.VmPort(
                     ofport=port.ofport,
-                    order=tuple(u.ofport for u in self._order(port, uplinks)),
+                    order=tuple(u.ofport for u in order(port, uplinks, config.policy)),
                     access_vlan=port.access_vlan,
                     attached_mac=port.attached_mac,
                 )
@@ -354,34 +308,6 @@ class Bridge:
             over_normal=config.on_bond,
         )
         return pipeline.build(team)
-
-    def _bind(self, now_s: float, reason: Reason) -> None:
-        uplinks = self.uplinks()
-        if not uplinks:
-            return
-        preset = PRESETS[self.config.policy]
-        by_name = {uplink.name: uplink for uplink in uplinks}
-        for port in self.config.vm_ports:
-            known = self.homes.get(port.name)
-            stored = port.binding if port.name not in self.bound else None
-            unit = Unit(port.name, port.ofport, uplink=known or stored, pin=port.pin)
-            home = self.homes[port.name] = rules.home(unit, uplinks, preset)
-            target = self._order(port, uplinks)[0].name
-            bound = self.bound.get(port.name)
-            if bound is None:
-                first = RESTORED if stored == target else self.config.policy
-                self.bound[port.name] = Bound(target, now_s, first)
-            elif bound.uplink != target:
-                why = _why(by_name.get(bound.uplink), target == home, reason)
-                self.bound[port.name] = Bound(target, now_s, why.value)
-                self._moving.append(Move(port.name, bound.uplink, target, why))
-                self.planned[why] += 1
-                self._last_move_s = now_s
-
-    def _order(self, port: VmPortConfig, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-        backup = PRESETS[self.config.policy].backup
-        ordered = failover.order(port.name, self.homes[port.name], uplinks, backup)
-        return failover.usable_first(ordered or uplinks)
 
     def _decide(self, now_s: float) -> Commands:
         """Ask the policy, at most once a window, and do what it says.
@@ -405,13 +331,13 @@ class Bridge:
             self.planned.update(move.reason.value for move in plan.moves)
             return []
         for move in plan.moves:
-            self.homes[move.unit] = move.target
+            self.bindings.homes[move.unit] = move.target
         return self.settle(now_s, plan.moves[0].reason)
 
     def _snapshot(self, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known."""
-        known = (self._port_rates.get(u.ofport) for u in self.config.uplinks)
-        if any(rates is None or rates.mean(window_s, UPLINK_LAG_S) is None for rates in known):
+        ofports = [uplink.ofport for uplink in self.config.uplinks]
+        if not self.loads.covers(ofports, window_s, UPLINK_LAG_S):
             return None
         return Snapshot(
             uplinks=self.uplinks(window_s),
@@ -422,46 +348,25 @@ class Bridge:
     # ---- the switch --------------------------------------------------------------------
 
     def _reconcile(self, now_s: float) -> Commands:
-        """Send what differs, one bundle at a time.
-
-        Ways for broadcasts that open are left to a second bundle, sent when the switch
-        has closed the old ones in its flow cache. And a switch that fails over by itself
-        is left alone until it has.
-        """
-        if not self.connected or self.installed is None or self._bundle is not None:
+        """Send what differs."""
+        if not self.connected or not self.installation.ready(now_s):
             return []
-        if now_s < self._pause_until_s:
-            return []
-        desired = self.desired()
-        step = reconcile.closing(desired, self.installed)
-        if step == self.installed:
-            step = desired
-        moves, self._moving = tuple(self._moving), []
-        waiting: tuple[Reply, ...] = ()
-        final = step == desired
-        if final:
-            waiting, self._waiting = tuple(self._waiting), []
-        changes = reconcile.changes(step, self.installed)
-        self._bundles += 1
-        self._bundle = _Bundle(self._bundles, step, final, moves, waiting)
-        if changes:
-            text = f"{self.config.name}: {len(changes)} changes to flows and groups"
-            return [Report("debug", text), Apply(self.config.name, self._bundles, changes)]
-        if moves or waiting:
-            return self.finish_bundle(BundleDone(self.config.name, self._bundles), now_s)
-        self._bundle = None
-        return self._remember_bindings()
+        bundle = self.installation.next_bundle(self.desired())
+        if bundle is None:
+            return self._remember_bindings()
+        if not bundle.changes:
+            return self.finish_bundle(BundleDone(self.config.name, bundle.bundle_id), now_s)
+        text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
+        apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
+        return [Report("debug", text), apply]
 
-    def _bundle_refused(self, bundle: _Bundle, error: str, now_s: float) -> Commands:
+    def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
         """Nothing of it was installed: say so, and start again from what the switch has."""
-        self.installed = None
         self._audit_due_s = now_s + RETRY_INTERVAL_S
-        for move in bundle.moves:
-            self.refused[move.reason] += 1
-            self.homes[move.unit] = move.source
-            self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
+        self.refused.update(move.reason.value for move in bundle.moves)
+        self.bindings.take_back(bundle.moves, now_s)
         refusal = f"the switch refused the change: {error}"
-        waiting, self._waiting = [*bundle.waiting, *self._waiting], []
+        waiting = [*bundle.waiting, *self.installation.give_up_waiting()]
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
 
@@ -493,70 +398,25 @@ class Bridge:
         return [ReadStats(self.config.name)]
 
     def _forget_switch(self) -> None:
-        self.installed = None
-        self._bundle = None
-        self._pause_until_s = 0.0
+        self.installation.forget()
+        self.loads.forget_rates()
         self._stats_asked_s = None
-        self._port_rates.clear()
-        self._unit_rates.clear()
-
-    def _see_port(self, port: PortState, now_s: float) -> None:
-        """Note a link; one that returns carries nothing before the failback delay is over."""
-        self.ports[port.ofport] = port
-        uplink = next((u for u in self.config.uplinks if u.ofport == port.ofport), None)
-        if uplink is None:
-            return
-        if not port.up:
-            self._usable_from_s[uplink.name] = float("inf")
-        elif self._usable_from_s.get(uplink.name) == float("inf"):
-            self._usable_from_s[uplink.name] = now_s + self.config.failback_delay_s
-
-    def _follow_team(self, old: BridgeConfig) -> None:
-        """Forget the delays of uplinks that left; one that joins without a link has to wait."""
-        stayed = {uplink.name for uplink in old.uplinks}
-        kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
-        self._usable_from_s = {}
-        for uplink in self.config.uplinks:
-            if uplink.name in kept:
-                self._usable_from_s[uplink.name] = kept[uplink.name]
-            elif uplink.name not in stayed and not self._up(uplink):
-                self._usable_from_s[uplink.name] = float("inf")
-
-    def _up(self, uplink: UplinkConfig) -> bool:
-        port = self.ports.get(uplink.ofport)
-        return port.up if port else not self.connected
 
     def _capacity_bps(self, uplink: UplinkConfig) -> float:
-        port = self.ports.get(uplink.ofport)
         return (
             uplink.capacity_bps
-            or (port.speed_bps if port else 0.0)
+            or self.links.speed_bps(uplink.ofport)
             or uplink.link_speed_bps
             or UNKNOWN_CAPACITY_BPS
         )
-
-    def _rates_of(self, rates: dict[int, Rates], ofport: int) -> Rates:
-        keep_s = self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
-        if ofport not in rates:
-            rates[ofport] = Rates(keep_s)
-        rates[ofport].keep_s = keep_s
-        return rates[ofport]
-
-    def _load(
-        self, rates: Mapping[int, Rates], ofport: int, window_s: float | None, lag_s: float = 0.0
-    ) -> Load:
-        if ofport not in rates:
-            return Load()
-        if window_s is None:
-            return rates[ofport].latest()
-        return rates[ofport].mean(window_s, lag_s) or Load()
 
     # ---- what it says of itself --------------------------------------------------------
 
     def status(self, epoch_s: float) -> BridgeStatus:
         """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
         uplinks = tuple(
-            self._uplink_status(u, self._counters.get(u.ofport)) for u in self.uplinks()
+            self._uplink_status(uplink, config)
+            for uplink, config in zip(self.uplinks(), self.config.uplinks, strict=True)
         )
         utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
         decided_s = self.last_decision_s
@@ -578,11 +438,11 @@ class Bridge:
             last_decision_at=None if decided_s is None else epoch_s + decided_s,
         )
 
-    def _uplink_status(self, uplink: Uplink, counters: PortCounters | None) -> UplinkStatus:
-        port = self.ports.get(uplink.ofport)
+    def _uplink_status(self, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
+        counters = self.loads.counters.get(uplink.ofport)
         return UplinkStatus(
             name=uplink.name,
-            up=port.up if port else False,
+            up=uplink.ofport in self.links.ports and self.links.up(config),
             role=uplink.role.value,
             capacity_bps=uplink.capacity_bps,
             load=uplink.load,
@@ -593,27 +453,18 @@ class Bridge:
 
     def _port_status(self, port: VmPortConfig, epoch_s: float) -> PortStatus:
         bound = self.bound.get(port.name)
-        counters = self._counters.get(port.ofport)
+        counters = self.loads.counters.get(port.ofport)
         return PortStatus(
             name=port.name,
             vm=port.vm,
             uplink=bound.uplink if bound else None,
-            load=self._load(self._port_rates, port.ofport, None),
+            load=self.loads.port(port.ofport, None),
             reason=bound.reason if bound else None,
             bound_at=epoch_s + bound.since_s if bound else None,
             tx_bytes=_counted(counters.rx_bytes if counters else None),
             rx_bytes=_counted(counters.tx_bytes if counters else None),
             drops=_sum(counters),
         )
-
-
-def _why(left: Uplink | None, goes_home: bool, reason: Reason) -> Reason:
-    """Why a VM port leaves an uplink (None: it is no longer in the team)."""
-    if left is not None and left.usable and left.role in (Role.DRAINED, Role.UNUSED):
-        return Reason.DRAIN
-    if not goes_home or left is None or not left.usable:
-        return Reason.FAILOVER
-    return Reason.FAILBACK if reason is Reason.FAILOVER else reason
 
 
 def _pins(config: BridgeConfig) -> dict[str, str | None]:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from controller import reconcile
-from controller.bridge import REVALIDATED_AFTER_S
 from controller.database import BridgeRow, InterfaceRow, PortRow
 from controller.events import (
     Apply,
@@ -26,6 +25,7 @@ from controller.events import (
     Report,
     Write,
 )
+from controller.installation import REVALIDATED_AFTER_S
 from controller.pipeline import EMPTY, Kind, cookie_kind
 from tests.unit.fake_switch import A_MOMENT_S, World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
