@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller import frames, pipeline
 from controller.bindings import Bindings, Bound
@@ -38,7 +38,7 @@ from controller.links import Links
 from controller.loads import Loads
 from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
-from policies.model import OfPort, Reason, Role, Snapshot, Unit, Uplink
+from policies.model import Load, Move, OfPort, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 Commands = list[Command]
@@ -63,7 +63,9 @@ class Bridge:
     """The state of one bridge.
 
     `candidate`: an operator asked to attach it; it is read and nothing more. `enabled`
-    False: it is being detached, and nothing of ours shall stay on it.
+    False: it is being detached, and nothing of ours shall stay on it. `bindings` are those
+    that policies see. Observing, they are virtual: moves are made there only, and `held`
+    has the ones in force on plain uplinks.
     """
 
     config: BridgeConfig
@@ -73,6 +75,7 @@ class Bridge:
     links: Links = field(default_factory=Links)
     loads: Loads = field(default_factory=Loads)
     bindings: Bindings = field(default_factory=Bindings)
+    held: Bindings | None = None
     installation: Installation = field(default_factory=Installation)
     planned: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
@@ -92,11 +95,16 @@ class Bridge:
         old, self.config = self.config, config
         self.links.follow_team(old.uplinks, config.uplinks)
         self.bindings.keep(port.name for port in config.vm_ports)
-        reason = Reason.PIN if _pins(old) != _pins(config) else Reason.REBALANCE
-        placed_anew = old.policy != config.policy or _team(old) != _team(config)
-        if placed_anew and not PRESETS[config.policy].keeps_bindings:
+        if self.held is not None:
+            self.held.keep(port.name for port in config.vm_ports)
+        if _placed_anew(old, config) and not PRESETS[config.policy].keeps_bindings:
             self.bindings.homes.clear()
-        return [*_errors_reported(old, config), *self.settle(now_s, reason)]
+        commands = _errors_reported(old, config)
+        if old.mode != config.mode:
+            # Loads from before are not those of the bindings that are judged from here on.
+            self._last_move_s = now_s
+            commands += self._leave_to_normal()
+        return [*commands, *self.settle(now_s)]
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
@@ -115,18 +123,18 @@ class Bridge:
         if not self.installation.take(read):
             return []
         self.foreign_flows = read.foreign_flows
-        return self.settle(now_s, Reason.REBALANCE)
+        return self.settle(now_s)
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up:
             self.installation.pause(now_s)
-        return self.settle(now_s, Reason.FAILOVER)
+        return self.settle(now_s)
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         self.links.remove(ofport, self.config.uplinks, now_s)
         self.loads.remove(ofport)
-        return self.settle(now_s, Reason.FAILOVER)
+        return self.settle(now_s)
 
     def take_port_stats(self, read: PortStatsRead) -> Commands:
         uplinks = {uplink.ofport for uplink in self.config.uplinks}
@@ -167,18 +175,17 @@ class Bridge:
         commands: Commands = list(bundle.waiting)
         for move in bundle.moves:
             self.applied[move.reason] += 1
-            text = f"{self.config.name}: {move.unit}: {move.source} -> {move.target}"
-            commands.append(Report("info", f"{text} ({move.reason})"))
+            commands.append(Report("info", _told(self.config, move)))
         moved = {move.unit for move in bundle.moves}
         commands += self._announce_moves(moved, now_s)
         commands += self._remember_bindings()
-        return [*commands, *self.settle(now_s, Reason.REBALANCE)]
+        return [*commands, *self.settle(now_s)]
 
     def tick(self, now_s: float) -> Commands:
         """Do what is due."""
         commands: Commands = []
-        if self.links.end_delays(now_s):
-            commands += self.settle(now_s, Reason.FAILBACK)
+        if self.links.end_delays(now_s) or now_s >= self._returns_s:
+            commands += self.settle(now_s)
         if not self.connected:
             return commands
         if now_s >= self._stats_due_s and self._polled:
@@ -197,7 +204,7 @@ class Bridge:
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
-        times = [self.links.deadline_s()]
+        times = [self.links.deadline_s(), self._returns_s]
         if self.connected:
             times += [self._audit_due_s, *(at_s for at_s, _ in self._announce)]
             times.append(self.installation.deadline_s())
@@ -212,7 +219,18 @@ class Bridge:
     @property
     def bound(self) -> Mapping[str, Bound]:
         """Where each VM port is, by name."""
-        return self.bindings.bound
+        return self.in_force.bound
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the switch has all that is desired, and nothing is left to announce."""
+        return self.settled and not self._announce and self.installed == self.desired()
+
+    @property
+    def _returns_s(self) -> float:
+        """When the next VM ports return to a better uplink."""
+        held_s = self.held.deadline_s() if self.held is not None else float("inf")
+        return min(self.bindings.deadline_s(), held_s)
 
     @property
     def installed(self) -> pipeline.Pipeline | None:
@@ -238,27 +256,66 @@ class Bridge:
 
     # ---- bindings ----------------------------------------------------------------------
 
-    def move(self, unit: str, target: str, reason: Reason, reply: Reply, now_s: float) -> Commands:
+    def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed."""
-        self.bindings.homes[unit] = target
+        self.bindings.place(unit, target, Reason.MANUAL)
         self.installation.wait(reply)
-        return self.settle(now_s, reason)
+        return self.settle(now_s)
 
-    def settle(self, now_s: float, reason: Reason) -> Commands:
-        """Bring bindings in line with homes and links, and the switch in line with bindings.
-
-        `reason` is that of changes which no uplink's failure or return explains.
-        """
+    def settle(self, now_s: float) -> Commands:
+        """Bring bindings in line with homes and links, and the switch in line with bindings."""
         if self.candidate:
             return []
-        moves = self.bindings.follow(
-            self.config.vm_ports, self.uplinks(), self.config.policy, now_s, reason
-        )
+        self._hold_or_release()
+        team = (self.config.vm_ports, self.uplinks(), self.config.policy, now_s)
+        moves = self.bindings.follow(*team)
         self.planned.update(move.reason.value for move in moves)
-        self.installation.expect(moves)
         if moves:
             self._last_move_s = now_s
-        return self._reconcile(now_s)
+        commands: Commands = []
+        if not self.observing:
+            self.installation.expect(moves)
+        else:
+            commands += [Report("info", f"{_told(self.config, m)}, not made") for m in moves]
+        if self.held is not None:
+            self.installation.expect(self.held.follow(*team))
+        return [*commands, *self._reconcile(now_s)]
+
+    @property
+    def observing(self) -> bool:
+        return self.config.mode == "observe"
+
+    @property
+    def on_normal(self) -> bool:
+        """Whether nothing of ours is on the switch, as it observes a bond."""
+        return self.observing and self.config.on_bond
+
+    @property
+    def in_force(self) -> Bindings:
+        """The bindings that the switch follows; on NORMAL, where VM ports would be."""
+        return self.held or self.bindings
+
+    def _hold_or_release(self) -> None:
+        """Observing plain uplinks, the bindings in force stay, and others are planned."""
+        holds = self.observing and not self.config.on_bond
+        if holds and self.held is None:
+            self.held = self.bindings.hold()
+        elif not holds and self.held is not None:
+            if not self.observing:
+                keeps = PRESETS[self.config.policy].keeps_bindings
+                homes = self.held.homes if keeps else {}
+                self.bindings = Bindings(dict(homes), dict(self.held.bound))
+            self.held = None
+
+    def _leave_to_normal(self) -> Commands:
+        """Going back to NORMAL, introduce the VMs to it and to the switches upstream.
+
+        What was learned is asked for before it is taken away.
+        """
+        if not self.on_normal or not self.connected or not self.installed_anything:
+            return []
+        self._announcing |= frozenset(port.ofport for port in self.config.vm_ports)
+        return [ReadLearned(self.config.name)]
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
@@ -276,12 +333,15 @@ class Bridge:
         )
 
     def unit(self, port: VmPortConfig, window_s: float | None = None) -> Unit:
-        bound = self.bound.get(port.name)
+        """A VM port as policies see it; under NORMAL nobody counts what crosses uplinks."""
+        bound = self.bindings.bound.get(port.name)
+        of = self.loads.port if self.on_normal else self.loads.unit
+        load = of(port.ofport, window_s)
         return Unit(
             name=port.name,
             ofport=port.ofport,
             uplink=bound.uplink if bound else None,
-            load=self.loads.unit(port.ofport, window_s),
+            load=load,
             pin=port.pin,
             excluded=port.excluded,
         )
@@ -289,10 +349,9 @@ class Bridge:
     def desired(self) -> pipeline.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL."""
         config = self.config
-        observing_a_bond = config.mode == "observe" and config.on_bond
-        if not self.enabled or observing_a_bond or not config.uplinks:
+        if not self.enabled or self.on_normal or not config.uplinks:
             return pipeline.EMPTY
-        uplinks, order = self.uplinks(), self.bindings.order
+        uplinks, order = self.uplinks(), self.in_force.order
         team = pipeline.Team(
             uplinks=tuple(uplink.ofport for uplink in uplinks),
             vm_ports=tuple(
@@ -324,24 +383,23 @@ class Bridge:
         if snapshot is None:
             return []
         plan = PRESETS[self.config.policy].rebalance(snapshot)
-        if not plan.moves:
-            return []
-        if self.config.mode == "observe":
-            self._last_move_s = now_s
-            self.planned.update(move.reason.value for move in plan.moves)
-            return []
         for move in plan.moves:
-            self.bindings.homes[move.unit] = move.target
-        return self.settle(now_s, plan.moves[0].reason)
+            self.bindings.place(move.unit, move.target, move.reason)
+        return self.settle(now_s) if plan.moves else []
 
     def _snapshot(self, window_s: float) -> Snapshot | None:
-        """The team with loads over a full window; None while less is known."""
+        """The team with loads over a full window; None while less is known.
+
+        Observing, uplinks have the loads that they would have.
+        """
         ofports = [uplink.ofport for uplink in self.config.uplinks]
         if not self.loads.covers(ofports, window_s, UPLINK_LAG_S):
             return None
+        uplinks = self.uplinks(window_s)
+        units = tuple(self.unit(port, window_s) for port in self.config.vm_ports)
         return Snapshot(
-            uplinks=self.uplinks(window_s),
-            units=tuple(self.unit(port, window_s) for port in self.config.vm_ports),
+            uplinks=_as_bound(uplinks, units) if self.observing else uplinks,
+            units=units,
             threshold_ratio=self.config.threshold_ratio,
         )
 
@@ -363,10 +421,12 @@ class Bridge:
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
         """Nothing of it was installed: say so, and start again from what the switch has."""
         self._audit_due_s = now_s + RETRY_INTERVAL_S
-        self.refused.update(move.reason.value for move in bundle.moves)
-        self.bindings.take_back(bundle.moves, now_s)
+        later, waiters = self.installation.give_up()
+        moves = [*bundle.moves, *later]
+        self.refused.update(move.reason.value for move in moves)
+        self.in_force.take_back(moves, now_s)
         refusal = f"the switch refused the change: {error}"
-        waiting = [*bundle.waiting, *self.installation.give_up_waiting()]
+        waiting = [*bundle.waiting, *waiters]
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
 
@@ -436,6 +496,7 @@ class Bridge:
             moves_refused=_by_reason(self.refused),
             failovers=self.applied[Reason.FAILOVER],
             last_decision_at=None if decided_s is None else epoch_s + decided_s,
+            on_normal=self.on_normal,
         )
 
     def _uplink_status(self, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
@@ -453,6 +514,7 @@ class Bridge:
 
     def _port_status(self, port: VmPortConfig, epoch_s: float) -> PortStatus:
         bound = self.bound.get(port.name)
+        planned = self.bindings.bound.get(port.name) if self.observing else None
         counters = self.loads.counters.get(port.ofport)
         return PortStatus(
             name=port.name,
@@ -464,15 +526,36 @@ class Bridge:
             tx_bytes=_counted(counters.rx_bytes if counters else None),
             rx_bytes=_counted(counters.tx_bytes if counters else None),
             drops=_sum(counters),
+            planned_uplink=planned.uplink if planned else None,
         )
 
 
-def _pins(config: BridgeConfig) -> dict[str, str | None]:
-    return {port.name: port.pin for port in config.vm_ports}
+def _told(config: BridgeConfig, move: Move) -> str:
+    return f"{config.name}: {move.unit}: {move.source} -> {move.target} ({move.reason})"
 
 
-def _team(config: BridgeConfig) -> list[tuple[str, Role]]:
-    return [(uplink.name, uplink.role) for uplink in config.uplinks]
+def _as_bound(uplinks: Iterable[Uplink], units: Iterable[Unit]) -> tuple[Uplink, ...]:
+    """The uplinks with the loads of the units that are bound to them."""
+    loads = {uplink.name: Load() for uplink in uplinks}
+    for unit in units:
+        if unit.uplink in loads:
+            loads[unit.uplink] += unit.load
+    return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
+
+
+def _placed_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
+    """Whether VM ports have to be placed as if they were new.
+
+    A drain is not the time: it moves the VM ports of one uplink, which return when it ends.
+    """
+    if old.policy != new.policy or _names(old) != _names(new):
+        return True
+    changed = [(o.role, n.role) for o, n in zip(old.uplinks, new.uplinks, strict=True)]
+    return any(was is not now and Role.DRAINED not in (was, now) for was, now in changed)
+
+
+def _names(config: BridgeConfig) -> list[str]:
+    return [uplink.name for uplink in config.uplinks]
 
 
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:

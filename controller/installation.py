@@ -109,10 +109,11 @@ class Installation:
             self._pause_until_s = now_s + REVALIDATED_AFTER_S
         return bundle
 
-    def give_up_waiting(self) -> list[Reply]:
-        """Those who still wait."""
+    def give_up(self) -> tuple[list[Move], list[Reply]]:
+        """The moves that were to go with the next bundle, and those who wait for it."""
+        moves, self._moves = self._moves, []
         waiting, self._waiting = self._waiting, []
-        return waiting
+        return moves, waiting
 
     def pause(self, now_s: float) -> None:
         """A switch that fails over by itself is left alone until it has."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.config import UplinkConfig
 from controller.events import PortState
+from policies.model import Role
 
 NEVER_S = float("inf")
 
@@ -25,15 +26,18 @@ class Links:
     def connect(
         self,
         ports: Iterable[PortState],
-        uplinks: Iterable[UplinkConfig],
+        uplinks: Sequence[UplinkConfig],
         delay_s: float,
         now_s: float,
     ) -> None:
-        """Take all ports anew."""
+        """Take all ports anew; an uplink the switch does not have is down."""
         self.connected = True
         self.ports = {}
         for port in ports:
             self.see(port, uplinks, delay_s, now_s)
+        for uplink in uplinks:
+            if uplink.ofport not in self.ports:
+                self._usable_from_s[uplink.name] = NEVER_S
 
     def see(
         self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
@@ -80,13 +84,21 @@ class Links:
         port = self.ports.get(uplink.ofport)
         return port.up if port else not self.connected
 
-    def usable(self, uplinks: Iterable[UplinkConfig]) -> set[str]:
+    def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
         """The uplinks that carry traffic now.
 
-        One that waits out its failback delay is still better than none.
+        One that waits out its failback delay is still better than none, and than one that
+        is being drained.
         """
-        up = {uplink.name for uplink in uplinks if self.up(uplink)}
-        return up - self._usable_from_s.keys() or up
+        up = [uplink for uplink in uplinks if self.up(uplink)]
+        settled = [uplink for uplink in up if uplink.name not in self._usable_from_s]
+        enough = any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in settled)
+        return {uplink.name for uplink in (settled if enough else up)}
+
+    def waits_s(self, uplink: str, now_s: float) -> float:
+        """How much is left of an uplink's failback delay; zero where none runs."""
+        until_s = self._usable_from_s.get(uplink, now_s)
+        return 0.0 if until_s == NEVER_S else until_s - now_s
 
     def speed_bps(self, ofport: int) -> float:
         """The speed the switch reports; zero where it knows none."""
