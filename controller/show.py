@@ -97,5 +97,5 @@ def _port(port: PortStatus) -> dict[str, object]:
         "rx_bps": port.load.rx_bps,
         "reason": port.reason,
         "bound_at": port.bound_at,
-        "planned_uplink": port.planned_uplink,
+        **({} if port.planned_uplink is None else {"planned_uplink": port.planned_uplink}),
     }

@@ -219,6 +219,11 @@ class World:
             self.run_for(A_MOMENT_S)
         return self.replies.get(self._requests)
 
+    @property
+    def asked(self) -> int:
+        """How many commands operators gave."""
+        return self._requests
+
     def write(self, row: BridgeRow) -> World:
         """The operator changes the database."""
         self.rows[row.name] = row
