@@ -1,4 +1,4 @@
-"""One attached bridge: its ports, loads, bindings, and what is installed on it.
+"""One attached bridge: what happens to it, what is decided, and what it says of itself.
 
 All of it is state and pure functions of state: no I/O, no clock. Methods take `now_s`
 and return the commands to carry out.
@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import frames, pipeline, reconcile
+from controller import frames, pipeline
+from controller.bindings import Bindings, Bound
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.database import PREFIX
 from controller.events import (
@@ -32,9 +33,11 @@ from controller.events import (
     UnitCountersRead,
     Write,
 )
-from controller.rates import UNSUPPORTED, Rates, Sample
+from controller.installation import Bundle, Installation
+from controller.links import Links
+from controller.loads import Loads
+from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
-from policies import failover, rules
 from policies.model import Load, Move, OfPort, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
@@ -48,12 +51,6 @@ ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 30.0
 RETRY_INTERVAL_S = 1.0
-# By then the switch has carried a change of groups or links into its flow cache: revalidation
-# starts at once and takes some 20 µs for each cached flow. It may have to finish a round
-# first, and the broadcasts a VM port misses meanwhile are few.
-REVALIDATED_AFTER_S = 0.03
-# Said of a binding that is what it was before, rather than the result of a move.
-RESTORED = "restored"
 STATS_TIMEOUT_S = 10.0
 # Flow counters are half a second behind port counters at worst. Uplinks are judged by what
 # was twice that ago, or a VM port would look smaller than its part of an uplink that is
@@ -61,62 +58,32 @@ STATS_TIMEOUT_S = 10.0
 UPLINK_LAG_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A binding in force: the uplink, since when (engine time), and why."""
-
-    uplink: str
-    since_s: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """A bundle under way: what the bridge has once it is committed, and who waits for it.
-
-    `final`: that is all that was desired, rather than the first of two steps.
-    """
-
-    bundle_id: int
-    installs: pipeline.Pipeline
-    final: bool
-    moves: tuple[Move, ...]
-    waiting: tuple[Reply, ...]
-
-
 @dataclass(slots=True)
 class Bridge:
     """The state of one bridge.
 
     `candidate`: an operator asked to attach it; it is read and nothing more. `enabled`
-    False: it is being detached, and nothing of ours shall stay on it.
+    False: it is being detached, and nothing of ours shall stay on it. `bindings` are those
+    that policies see. Observing, they are virtual: moves are made there only, and `held`
+    has the ones in force on plain uplinks.
     """
 
     config: BridgeConfig
     enabled: bool = True
     candidate: bool = False
-    connected: bool = False
-    ports: dict[int, PortState] = field(default_factory=dict)
-    homes: dict[str, str] = field(default_factory=dict)
-    bound: dict[str, Bound] = field(default_factory=dict)
-    installed: pipeline.Pipeline | None = None
     foreign_flows: int = 0
+    links: Links = field(default_factory=Links)
+    loads: Loads = field(default_factory=Loads)
+    bindings: Bindings = field(default_factory=Bindings)
+    held: Bindings | None = None
+    installation: Installation = field(default_factory=Installation)
     planned: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     last_decision_s: float | None = None
-    _usable_from_s: dict[str, float] = field(default_factory=dict)
-    _port_rates: dict[int, Rates] = field(default_factory=dict)
-    _unit_rates: dict[int, Rates] = field(default_factory=dict)
-    _counters: dict[int, PortCounters] = field(default_factory=dict)
-    _moving: list[Move] = field(default_factory=list)
-    _waiting: list[Reply] = field(default_factory=list)
-    _bundle: _Bundle | None = None
-    _bundles: int = 0
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
     _last_move_s: float | None = None
-    _pause_until_s: float = 0.0
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
@@ -126,78 +93,60 @@ class Bridge:
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a new configuration; the switch follows where it differs."""
         old, self.config = self.config, config
-        self._follow_team(old)
-        present = {port.name for port in config.vm_ports}
-        for name in [name for name in self.homes if name not in present]:
-            del self.homes[name]
-        for name in [name for name in self.bound if name not in present]:
-            del self.bound[name]
-        reason = Reason.PIN if _pins(old) != _pins(config) else Reason.REBALANCE
-        placed_anew = old.policy != config.policy or _team(old) != _team(config)
-        if placed_anew and not PRESETS[config.policy].keeps_bindings:
-            self.homes.clear()
-        return [*_errors_reported(old, config), *self.settle(now_s, reason)]
+        self.links.follow_team(old.uplinks, config.uplinks)
+        self.bindings.keep(port.name for port in config.vm_ports)
+        if self.held is not None:
+            self.held.keep(port.name for port in config.vm_ports)
+        if _placed_anew(old, config) and not PRESETS[config.policy].keeps_bindings:
+            self.bindings.homes.clear()
+        commands = _errors_reported(old, config)
+        if old.mode != config.mode:
+            # Loads from before are not those of the bindings that are judged from here on.
+            self._last_move_s = now_s
+            commands += self._leave_to_normal()
+        return [*commands, *self.settle(now_s)]
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
-        self.connected = True
         self._forget_switch()
-        self.ports = {}
-        for port in ports:
-            self._see_port(port, now_s)
+        self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self._stats_due_s = now_s
         self._audit_due_s = now_s + AUDIT_INTERVAL_S
         return [ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
         """The switch goes on forwarding by what is installed; bindings stay."""
-        self.connected = False
-        if self._bundle is not None:
-            self._moving = [*self._bundle.moves, *self._moving]
-            self._waiting = [*self._bundle.waiting, *self._waiting]
+        self.links.connected = False
         self._forget_switch()
         return []
 
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
-        if self._bundle is not None:
+        if not self.installation.take(read):
             return []
         self.foreign_flows = read.foreign_flows
-        self.installed = pipeline.Pipeline(
-            {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
-        )
-        return self.settle(now_s, Reason.REBALANCE)
+        return self.settle(now_s)
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
-        self._see_port(port, now_s)
+        self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up:
-            self._pause_until_s = now_s + REVALIDATED_AFTER_S
-        return self.settle(now_s, Reason.FAILOVER)
+            self.installation.pause(now_s)
+        return self.settle(now_s)
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
-        if port := self.ports.get(ofport):
-            self._see_port(replace(port, up=False), now_s)
-            del self.ports[ofport]
-        for kept in (self._port_rates, self._unit_rates, self._counters):
-            kept.pop(ofport, None)
-        return self.settle(now_s, Reason.FAILOVER)
+        self.links.remove(ofport, self.config.uplinks, now_s)
+        self.loads.remove(ofport)
+        return self.settle(now_s)
 
     def take_port_stats(self, read: PortStatsRead) -> Commands:
         uplinks = {uplink.ofport for uplink in self.config.uplinks}
         for port in read.ports:
-            self._counters[port.ofport] = port
-            outwards = port.ofport in uplinks
-            sample = Sample(
-                port.clock_s,
-                tx_bytes=port.tx_bytes if outwards else port.rx_bytes,
-                rx_bytes=port.rx_bytes if outwards else port.tx_bytes,
-            )
-            self._rates_of(self._port_rates, port.ofport).add(sample)
+            self.loads.take_port(port, port.ofport in uplinks, self._keep_s)
         return []
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
         self._stats_asked_s = None
         for ofport, sample in read.units:
-            self._rates_of(self._unit_rates, ofport).add(sample)
+            self.loads.take_unit(ofport, sample, self._keep_s)
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead) -> Commands:
@@ -218,39 +167,30 @@ class Bridge:
         ]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
-        bundle = self._bundle
-        if bundle is None or done.bundle_id != bundle.bundle_id:
+        bundle = self.installation.finish(done, now_s)
+        if bundle is None:
             return []
-        self._bundle = None
         if done.error is not None:
             return self._bundle_refused(bundle, done.error, now_s)
-        self.installed = bundle.installs
-        if not bundle.final:
-            self._pause_until_s = now_s + REVALIDATED_AFTER_S
         commands: Commands = list(bundle.waiting)
         for move in bundle.moves:
             self.applied[move.reason] += 1
-            text = f"{self.config.name}: {move.unit}: {move.source} -> {move.target}"
-            commands.append(Report("info", f"{text} ({move.reason})"))
+            commands.append(Report("info", _told(self.config, move)))
         moved = {move.unit for move in bundle.moves}
         commands += self._announce_moves(moved, now_s)
         commands += self._remember_bindings()
-        return [*commands, *self.settle(now_s, Reason.REBALANCE)]
+        return [*commands, *self.settle(now_s)]
 
     def tick(self, now_s: float) -> Commands:
         """Do what is due."""
         commands: Commands = []
-        due = [uplink for uplink, at_s in self._usable_from_s.items() if at_s <= now_s]
-        for uplink in due:
-            del self._usable_from_s[uplink]
-        if due:
-            commands += self.settle(now_s, Reason.FAILBACK)
+        if self.links.end_delays(now_s) or now_s >= self._returns_s:
+            commands += self.settle(now_s)
         if not self.connected:
             return commands
         if now_s >= self._stats_due_s and self._polled:
             commands += self._poll(now_s)
-        if now_s >= self._pause_until_s > 0.0:
-            self._pause_until_s = 0.0
+        if self.installation.resume(now_s):
             commands += self._reconcile(now_s)
         if now_s >= self._audit_due_s:
             self._audit_due_s = now_s + AUDIT_INTERVAL_S
@@ -264,51 +204,122 @@ class Bridge:
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
-        times = list(self._usable_from_s.values())
+        times = [self.links.deadline_s(), self._returns_s]
         if self.connected:
             times += [self._audit_due_s, *(at_s for at_s, _ in self._announce)]
-            if self._pause_until_s > 0.0:
-                times.append(self._pause_until_s)
+            times.append(self.installation.deadline_s())
             if self._polled:
                 times.append(self._stats_due_s)
-        return min(times, default=float("inf"))
+        return min(times)
+
+    @property
+    def connected(self) -> bool:
+        return self.links.connected
+
+    @property
+    def bound(self) -> Mapping[str, Bound]:
+        """Where each VM port is, by name."""
+        return self.in_force.bound
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the switch has all that is desired, and nothing is left to announce."""
+        return self.settled and not self._announce and self.installed == self.desired()
+
+    @property
+    def _returns_s(self) -> float:
+        """When the next VM ports return to a better uplink."""
+        held_s = self.held.deadline_s() if self.held is not None else float("inf")
+        return min(self.bindings.deadline_s(), held_s)
+
+    @property
+    def installed(self) -> pipeline.Pipeline | None:
+        return self.installation.installed
+
+    @property
+    def settled(self) -> bool:
+        """Whether the switch has what it should have from us, as far as we know."""
+        return self.connected and self.installation.settled
+
+    @property
+    def installed_anything(self) -> bool:
+        return self.installation.has_anything
 
     @property
     def _polled(self) -> bool:
         return self.enabled and not self.candidate
 
     @property
-    def settled(self) -> bool:
-        """Whether the switch has what it should have from us, as far as we know."""
-        return self.connected and self.installed is not None and self._bundle is None
-
-    @property
-    def installed_anything(self) -> bool:
-        return self.installed is not None and self.installed != pipeline.EMPTY
+    def _keep_s(self) -> float:
+        """For how long counters are remembered."""
+        return self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
 
     # ---- bindings ----------------------------------------------------------------------
 
-    def move(self, unit: str, target: str, reason: Reason, reply: Reply, now_s: float) -> Commands:
+    def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed."""
-        self.homes[unit] = target
-        self._waiting.append(reply)
-        return self.settle(now_s, reason)
+        self.bindings.place(unit, target, Reason.MANUAL)
+        self.installation.wait(reply)
+        return self.settle(now_s)
 
-    def settle(self, now_s: float, reason: Reason) -> Commands:
-        """Bring bindings in line with homes and links, and the switch in line with bindings.
-
-        `reason` is that of changes which no uplink's failure or return explains.
-        """
+    def settle(self, now_s: float) -> Commands:
+        """Bring bindings in line with homes and links, and the switch in line with bindings."""
         if self.candidate:
             return []
-        self._bind(now_s, reason)
-        return self._reconcile(now_s)
+        self._hold_or_release()
+        team = (self.config.vm_ports, self.uplinks(), self.config.policy, now_s)
+        moves = self.bindings.follow(*team)
+        self.planned.update(move.reason.value for move in moves)
+        if moves:
+            self._last_move_s = now_s
+        commands: Commands = []
+        if not self.observing:
+            self.installation.expect(moves)
+        else:
+            commands += [Report("info", f"{_told(self.config, m)}, not made") for m in moves]
+        if self.held is not None:
+            self.installation.expect(self.held.follow(*team))
+        return [*commands, *self._reconcile(now_s)]
+
+    @property
+    def observing(self) -> bool:
+        return self.config.mode == "observe"
+
+    @property
+    def on_normal(self) -> bool:
+        """Whether nothing of ours is on the switch, as it observes a bond."""
+        return self.observing and self.config.on_bond
+
+    @property
+    def in_force(self) -> Bindings:
+        """The bindings that the switch follows; on NORMAL, where VM ports would be."""
+        return self.held or self.bindings
+
+    def _hold_or_release(self) -> None:
+        """Observing plain uplinks, the bindings in force stay, and others are planned."""
+        holds = self.observing and not self.config.on_bond
+        if holds and self.held is None:
+            self.held = self.bindings.hold()
+        elif not holds and self.held is not None:
+            if not self.observing:
+                keeps = PRESETS[self.config.policy].keeps_bindings
+                homes = self.held.homes if keeps else {}
+                self.bindings = Bindings(dict(homes), dict(self.held.bound))
+            self.held = None
+
+    def _leave_to_normal(self) -> Commands:
+        """Going back to NORMAL, introduce the VMs to it and to the switches upstream.
+
+        What was learned is asked for before it is taken away.
+        """
+        if not self.on_normal or not self.connected or not self.installed_anything:
+            return []
+        self._announcing |= frozenset(port.ofport for port in self.config.vm_ports)
+        return [ReadLearned(self.config.name)]
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
-        up = {uplink.name for uplink in self.config.uplinks if self._up(uplink)}
-        # An uplink that waits out its failback delay is still better than none.
-        usable = up - self._usable_from_s.keys() or up
+        usable = self.links.usable(self.config.uplinks)
         return tuple(
             Uplink(
                 name=uplink.name,
@@ -316,18 +327,21 @@ class Bridge:
                 capacity_bps=self._capacity_bps(uplink),
                 role=uplink.role,
                 usable=uplink.name in usable,
-                load=self._load(self._port_rates, uplink.ofport, window_s, UPLINK_LAG_S),
+                load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
             )
             for uplink in self.config.uplinks
         )
 
     def unit(self, port: VmPortConfig, window_s: float | None = None) -> Unit:
-        bound = self.bound.get(port.name)
+        """A VM port as policies see it; under NORMAL nobody counts what crosses uplinks."""
+        bound = self.bindings.bound.get(port.name)
+        of = self.loads.port if self.on_normal else self.loads.unit
+        load = of(port.ofport, window_s)
         return Unit(
             name=port.name,
             ofport=port.ofport,
             uplink=bound.uplink if bound else None,
-            load=self._load(self._unit_rates, port.ofport, window_s),
+            load=load,
             pin=port.pin,
             excluded=port.excluded,
         )
@@ -335,16 +349,15 @@ class Bridge:
     def desired(self) -> pipeline.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL."""
         config = self.config
-        observing_a_bond = config.mode == "observe" and config.on_bond
-        if not self.enabled or observing_a_bond or not config.uplinks:
+        if not self.enabled or self.on_normal or not config.uplinks:
             return pipeline.EMPTY
-        uplinks = self.uplinks()
+        uplinks, order = self.uplinks(), self.in_force.order
         team = pipeline.Team(
             uplinks=tuple(uplink.ofport for uplink in uplinks),
             vm_ports=tuple(
                 pipeline.VmPort(
                     ofport=port.ofport,
-                    order=tuple(u.ofport for u in self._order(port, uplinks)),
+                    order=tuple(u.ofport for u in order(port, uplinks, config.policy)),
                     access_vlan=port.access_vlan,
                     attached_mac=port.attached_mac,
                 )
@@ -354,34 +367,6 @@ class Bridge:
             over_normal=config.on_bond,
         )
         return pipeline.build(team)
-
-    def _bind(self, now_s: float, reason: Reason) -> None:
-        uplinks = self.uplinks()
-        if not uplinks:
-            return
-        preset = PRESETS[self.config.policy]
-        by_name = {uplink.name: uplink for uplink in uplinks}
-        for port in self.config.vm_ports:
-            known = self.homes.get(port.name)
-            stored = port.binding if port.name not in self.bound else None
-            unit = Unit(port.name, port.ofport, uplink=known or stored, pin=port.pin)
-            home = self.homes[port.name] = rules.home(unit, uplinks, preset)
-            target = self._order(port, uplinks)[0].name
-            bound = self.bound.get(port.name)
-            if bound is None:
-                first = RESTORED if stored == target else self.config.policy
-                self.bound[port.name] = Bound(target, now_s, first)
-            elif bound.uplink != target:
-                why = _why(by_name.get(bound.uplink), target == home, reason)
-                self.bound[port.name] = Bound(target, now_s, why.value)
-                self._moving.append(Move(port.name, bound.uplink, target, why))
-                self.planned[why] += 1
-                self._last_move_s = now_s
-
-    def _order(self, port: VmPortConfig, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-        backup = PRESETS[self.config.policy].backup
-        ordered = failover.order(port.name, self.homes[port.name], uplinks, backup)
-        return failover.usable_first(ordered or uplinks)
 
     def _decide(self, now_s: float) -> Commands:
         """Ask the policy, at most once a window, and do what it says.
@@ -398,70 +383,50 @@ class Bridge:
         if snapshot is None:
             return []
         plan = PRESETS[self.config.policy].rebalance(snapshot)
-        if not plan.moves:
-            return []
-        if self.config.mode == "observe":
-            self._last_move_s = now_s
-            self.planned.update(move.reason.value for move in plan.moves)
-            return []
         for move in plan.moves:
-            self.homes[move.unit] = move.target
-        return self.settle(now_s, plan.moves[0].reason)
+            self.bindings.place(move.unit, move.target, move.reason)
+        return self.settle(now_s) if plan.moves else []
 
     def _snapshot(self, window_s: float) -> Snapshot | None:
-        """The team with loads over a full window; None while less is known."""
-        known = (self._port_rates.get(u.ofport) for u in self.config.uplinks)
-        if any(rates is None or rates.mean(window_s, UPLINK_LAG_S) is None for rates in known):
+        """The team with loads over a full window; None while less is known.
+
+        Observing, uplinks have the loads that they would have.
+        """
+        ofports = [uplink.ofport for uplink in self.config.uplinks]
+        if not self.loads.covers(ofports, window_s, UPLINK_LAG_S):
             return None
+        uplinks = self.uplinks(window_s)
+        units = tuple(self.unit(port, window_s) for port in self.config.vm_ports)
         return Snapshot(
-            uplinks=self.uplinks(window_s),
-            units=tuple(self.unit(port, window_s) for port in self.config.vm_ports),
+            uplinks=_as_bound(uplinks, units) if self.observing else uplinks,
+            units=units,
             threshold_ratio=self.config.threshold_ratio,
         )
 
     # ---- the switch --------------------------------------------------------------------
 
     def _reconcile(self, now_s: float) -> Commands:
-        """Send what differs, one bundle at a time.
-
-        Ways for broadcasts that open are left to a second bundle, sent when the switch
-        has closed the old ones in its flow cache. And a switch that fails over by itself
-        is left alone until it has.
-        """
-        if not self.connected or self.installed is None or self._bundle is not None:
+        """Send what differs."""
+        if not self.connected or not self.installation.ready(now_s):
             return []
-        if now_s < self._pause_until_s:
-            return []
-        desired = self.desired()
-        step = reconcile.closing(desired, self.installed)
-        if step == self.installed:
-            step = desired
-        moves, self._moving = tuple(self._moving), []
-        waiting: tuple[Reply, ...] = ()
-        final = step == desired
-        if final:
-            waiting, self._waiting = tuple(self._waiting), []
-        changes = reconcile.changes(step, self.installed)
-        self._bundles += 1
-        self._bundle = _Bundle(self._bundles, step, final, moves, waiting)
-        if changes:
-            text = f"{self.config.name}: {len(changes)} changes to flows and groups"
-            return [Report("debug", text), Apply(self.config.name, self._bundles, changes)]
-        if moves or waiting:
-            return self.finish_bundle(BundleDone(self.config.name, self._bundles), now_s)
-        self._bundle = None
-        return self._remember_bindings()
+        bundle = self.installation.next_bundle(self.desired())
+        if bundle is None:
+            return self._remember_bindings()
+        if not bundle.changes:
+            return self.finish_bundle(BundleDone(self.config.name, bundle.bundle_id), now_s)
+        text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
+        apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
+        return [Report("debug", text), apply]
 
-    def _bundle_refused(self, bundle: _Bundle, error: str, now_s: float) -> Commands:
+    def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
         """Nothing of it was installed: say so, and start again from what the switch has."""
-        self.installed = None
         self._audit_due_s = now_s + RETRY_INTERVAL_S
-        for move in bundle.moves:
-            self.refused[move.reason] += 1
-            self.homes[move.unit] = move.source
-            self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
+        later, waiters = self.installation.give_up()
+        moves = [*bundle.moves, *later]
+        self.refused.update(move.reason.value for move in moves)
+        self.in_force.take_back(moves, now_s)
         refusal = f"the switch refused the change: {error}"
-        waiting, self._waiting = [*bundle.waiting, *self._waiting], []
+        waiting = [*bundle.waiting, *waiters]
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
 
@@ -493,70 +458,25 @@ class Bridge:
         return [ReadStats(self.config.name)]
 
     def _forget_switch(self) -> None:
-        self.installed = None
-        self._bundle = None
-        self._pause_until_s = 0.0
+        self.installation.forget()
+        self.loads.forget_rates()
         self._stats_asked_s = None
-        self._port_rates.clear()
-        self._unit_rates.clear()
-
-    def _see_port(self, port: PortState, now_s: float) -> None:
-        """Note a link; one that returns carries nothing before the failback delay is over."""
-        self.ports[port.ofport] = port
-        uplink = next((u for u in self.config.uplinks if u.ofport == port.ofport), None)
-        if uplink is None:
-            return
-        if not port.up:
-            self._usable_from_s[uplink.name] = float("inf")
-        elif self._usable_from_s.get(uplink.name) == float("inf"):
-            self._usable_from_s[uplink.name] = now_s + self.config.failback_delay_s
-
-    def _follow_team(self, old: BridgeConfig) -> None:
-        """Forget the delays of uplinks that left; one that joins without a link has to wait."""
-        stayed = {uplink.name for uplink in old.uplinks}
-        kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
-        self._usable_from_s = {}
-        for uplink in self.config.uplinks:
-            if uplink.name in kept:
-                self._usable_from_s[uplink.name] = kept[uplink.name]
-            elif uplink.name not in stayed and not self._up(uplink):
-                self._usable_from_s[uplink.name] = float("inf")
-
-    def _up(self, uplink: UplinkConfig) -> bool:
-        port = self.ports.get(uplink.ofport)
-        return port.up if port else not self.connected
 
     def _capacity_bps(self, uplink: UplinkConfig) -> float:
-        port = self.ports.get(uplink.ofport)
         return (
             uplink.capacity_bps
-            or (port.speed_bps if port else 0.0)
+            or self.links.speed_bps(uplink.ofport)
             or uplink.link_speed_bps
             or UNKNOWN_CAPACITY_BPS
         )
-
-    def _rates_of(self, rates: dict[int, Rates], ofport: int) -> Rates:
-        keep_s = self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
-        if ofport not in rates:
-            rates[ofport] = Rates(keep_s)
-        rates[ofport].keep_s = keep_s
-        return rates[ofport]
-
-    def _load(
-        self, rates: Mapping[int, Rates], ofport: int, window_s: float | None, lag_s: float = 0.0
-    ) -> Load:
-        if ofport not in rates:
-            return Load()
-        if window_s is None:
-            return rates[ofport].latest()
-        return rates[ofport].mean(window_s, lag_s) or Load()
 
     # ---- what it says of itself --------------------------------------------------------
 
     def status(self, epoch_s: float) -> BridgeStatus:
         """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
         uplinks = tuple(
-            self._uplink_status(u, self._counters.get(u.ofport)) for u in self.uplinks()
+            self._uplink_status(uplink, config)
+            for uplink, config in zip(self.uplinks(), self.config.uplinks, strict=True)
         )
         utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
         decided_s = self.last_decision_s
@@ -576,13 +496,14 @@ class Bridge:
             moves_refused=_by_reason(self.refused),
             failovers=self.applied[Reason.FAILOVER],
             last_decision_at=None if decided_s is None else epoch_s + decided_s,
+            on_normal=self.on_normal,
         )
 
-    def _uplink_status(self, uplink: Uplink, counters: PortCounters | None) -> UplinkStatus:
-        port = self.ports.get(uplink.ofport)
+    def _uplink_status(self, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
+        counters = self.loads.counters.get(uplink.ofport)
         return UplinkStatus(
             name=uplink.name,
-            up=port.up if port else False,
+            up=uplink.ofport in self.links.ports and self.links.up(config),
             role=uplink.role.value,
             capacity_bps=uplink.capacity_bps,
             load=uplink.load,
@@ -593,35 +514,48 @@ class Bridge:
 
     def _port_status(self, port: VmPortConfig, epoch_s: float) -> PortStatus:
         bound = self.bound.get(port.name)
-        counters = self._counters.get(port.ofport)
+        planned = self.bindings.bound.get(port.name) if self.observing else None
+        counters = self.loads.counters.get(port.ofport)
         return PortStatus(
             name=port.name,
             vm=port.vm,
             uplink=bound.uplink if bound else None,
-            load=self._load(self._port_rates, port.ofport, None),
+            load=self.loads.port(port.ofport, None),
             reason=bound.reason if bound else None,
             bound_at=epoch_s + bound.since_s if bound else None,
             tx_bytes=_counted(counters.rx_bytes if counters else None),
             rx_bytes=_counted(counters.tx_bytes if counters else None),
             drops=_sum(counters),
+            planned_uplink=planned.uplink if planned else None,
         )
 
 
-def _why(left: Uplink | None, goes_home: bool, reason: Reason) -> Reason:
-    """Why a VM port leaves an uplink (None: it is no longer in the team)."""
-    if left is not None and left.usable and left.role in (Role.DRAINED, Role.UNUSED):
-        return Reason.DRAIN
-    if not goes_home or left is None or not left.usable:
-        return Reason.FAILOVER
-    return Reason.FAILBACK if reason is Reason.FAILOVER else reason
+def _told(config: BridgeConfig, move: Move) -> str:
+    return f"{config.name}: {move.unit}: {move.source} -> {move.target} ({move.reason})"
 
 
-def _pins(config: BridgeConfig) -> dict[str, str | None]:
-    return {port.name: port.pin for port in config.vm_ports}
+def _as_bound(uplinks: Iterable[Uplink], units: Iterable[Unit]) -> tuple[Uplink, ...]:
+    """The uplinks with the loads of the units that are bound to them."""
+    loads = {uplink.name: Load() for uplink in uplinks}
+    for unit in units:
+        if unit.uplink in loads:
+            loads[unit.uplink] += unit.load
+    return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
 
 
-def _team(config: BridgeConfig) -> list[tuple[str, Role]]:
-    return [(uplink.name, uplink.role) for uplink in config.uplinks]
+def _placed_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
+    """Whether VM ports have to be placed as if they were new.
+
+    A drain is not the time: it moves the VM ports of one uplink, which return when it ends.
+    """
+    if old.policy != new.policy or _names(old) != _names(new):
+        return True
+    changed = [(o.role, n.role) for o, n in zip(old.uplinks, new.uplinks, strict=True)]
+    return any(was is not now and Role.DRAINED not in (was, now) for was, now in changed)
+
+
+def _names(config: BridgeConfig) -> list[str]:
+    return [uplink.name for uplink in config.uplinks]
 
 
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:

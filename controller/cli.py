@@ -80,6 +80,13 @@ def _parser() -> argparse.ArgumentParser:
     unpin = commands.add_parser("unpin", help="let a VM port move again")
     unpin.add_argument("port", metavar="PORT")
 
+    for name, text in (
+        ("drain", "move VM ports off an uplink, and answer when it is idle"),
+        ("undrain", "use a drained uplink again"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("uplink", metavar="UPLINK")
+
     commands.add_parser("bench", help="run a benchmark layout: ovs-lbt bench LAYOUT")
     return parser
 
@@ -97,6 +104,8 @@ def _words(options: argparse.Namespace) -> list[str]:
             return [options.bridge]
         case "unpin":
             return [options.port]
+        case "drain" | "undrain":
+            return [options.uplink]
         case _:
             return [options.port, options.uplink]
 

@@ -41,6 +41,8 @@ class UplinkConfig:
     capacity_bps: float | None
     link_speed_bps: float | None
     role: Role
+    # What it was before a drain.
+    role_before: Role = Role.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,9 @@ def _one_of(words: tuple[str, ...]) -> str:
 # The longest window and delay a timer is sensibly given: a day.
 DAY_S = 86400.0
 
+# Expected of keys that are not an operator's to set.
+WRITTEN_BY_US = "written by the service"
+
 BRIDGE_KEYS = {
     "policy": Key(_choice(*PRESETS), _one_of(tuple(PRESETS)), DEFAULT_PRESET),
     "uplinks": Key(_names, f"2 to {MAX_UPLINKS} interface names, comma-separated"),
@@ -137,13 +142,14 @@ BRIDGE_KEYS = {
 UPLINK_KEYS = {
     "capacity-mbps": Key(_number(0.001, 10_000_000), "Mbit/s from 0.001 to 10000000"),
     "role": Key(_choice(*Role), _one_of(tuple(Role)), Role.ACTIVE.value),
+    "role-before": Key(_choice(*Role), WRITTEN_BY_US, Role.ACTIVE.value),
 }
 # What a rule for a VM may say, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = {
     "pin": Key(str, "the name of an uplink"),
     "exclude": Key(_flag, "true or false", False),
 }
-VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, "written by the service")}
+VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, WRITTEN_BY_US)}
 
 
 def parse_value(keys: Mapping[str, Key], key: str, text: str) -> Any:
@@ -251,6 +257,7 @@ class _Reader:
             capacity_bps=capacity_mbps * 1e6 if capacity_mbps else port.qos_max_rate_bps,
             link_speed_bps=interface.link_speed_bps,
             role=Role(values["role"]),
+            role_before=Role(values["role-before"]),
         )
 
     def _vm_port(

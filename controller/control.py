@@ -36,6 +36,8 @@ COMMANDS = {
     "move": ("PORT UPLINK", 2, 2),
     "pin": ("PORT UPLINK", 2, 2),
     "unpin": ("PORT", 1, 1),
+    "drain": ("UPLINK", 1, 1),
+    "undrain": ("UPLINK", 1, 1),
 }
 
 

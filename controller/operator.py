@@ -6,6 +6,7 @@ Every refusal is one line that says what was found and what was expected.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -17,17 +18,21 @@ from controller.config import (
     UPLINK_KEYS,
     VM_KEYS,
     VM_RULE_KEYS,
+    WRITTEN_BY_US,
     BridgeConfig,
     Key,
+    UplinkConfig,
     VmPortConfig,
     bond_of,
     parse_value,
     read_bridge,
 )
 from controller.database import PREFIX, BridgeRow
+from controller.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.events import Disconnect, Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
-from policies.model import Reason, Role
+from policies import failover
+from policies.model import Role
 
 # The pipeline of a bridge is confirmed within this time, or the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
@@ -69,6 +74,7 @@ class Operator:
     fleet: Fleet
     attaching: dict[str, Attach] = field(default_factory=dict)
     detaching: dict[str, Detach] = field(default_factory=dict)
+    draining: list[Drain] = field(default_factory=list)
 
     @property
     def in_hand(self) -> set[str]:
@@ -79,6 +85,7 @@ class Operator:
         """When the first request under way runs out of time; infinity if none is."""
         times = [attach.deadline_s for attach in self.attaching.values()]
         times += [detach.deadline_s for detach in self.detaching.values()]
+        times += [drain.deadline_s for drain in self.draining if drain.written]
         return min(times, default=float("inf"))
 
     def answer(self, request: Request, now_s: float) -> Commands:
@@ -91,6 +98,11 @@ class Operator:
 
     def written(self, event: Written, now_s: float) -> Commands:
         """A request's settings are in the database, or were refused by it."""
+        for drain in self.draining:
+            if drain.request_id == event.request_id and event.error is None:
+                drain.written = True
+                return []
+        self.draining = [d for d in self.draining if d.request_id != event.request_id]
         for attach in self.attaching.values():
             if attach.request_id == event.request_id and event.error is None:
                 attach.written = True
@@ -103,12 +115,16 @@ class Operator:
         commands: Commands = []
         for bridge in (self.fleet.bridges[n] for n in detached if n in self.fleet.bridges):
             bridge.enabled = True
-            commands += bridge.settle(now_s, Reason.REBALANCE)
+            commands += bridge.settle(now_s)
         return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
 
     def proceed(self, now_s: float) -> Commands:
-        """Take attaches and detaches one step further after each event."""
+        """Take what is under way one step further after each event."""
         commands: Commands = []
+        for drain in list(self.draining):
+            if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), now_s):
+                self.draining.remove(drain)
+                commands += answer
         for name in list(self.attaching):
             commands += _proceed_attach(self, name, self.attaching[name], now_s)
         for name in list(self.detaching):
@@ -179,28 +195,33 @@ def _detach(operator: Operator, request_id: int, words: list[str], now_s: float)
     bridge = _attached_bridge(operator, name)
     bridge.enabled = False
     operator.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
-    return bridge.settle(now_s, Reason.REBALANCE)
+    return bridge.settle(now_s)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first."""
     table, name, *assignments = words
+    if table not in ("bridge", "interface"):
+        raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
-        row = _row(operator, name)
+        row = _attached_row(operator, name)
         values = _assignments(assignments, BRIDGE_KEYS)
         _attachable(row, {**_ours(row.external_ids), **values})
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return [Write(tuple(settings), request_id)]
     bridge, port = _interface(operator, name)
     if port is None:
-        values = _assignments(assignments, UPLINK_KEYS)
+        values = _assignments(assignments, _without_own(UPLINK_KEYS))
+        if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
+            found = f"role: {values['role']}"
+            raise Refused(f"{found} -> active or standby, as no other uplink of the bridge is")
         settings = [
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
         return [Write(tuple(settings), request_id)]
-    values = _assignments(assignments, {k: v for k, v in VM_KEYS.items() if k != "binding"})
+    values = _assignments(assignments, _without_own(VM_KEYS))
     if "pin" in values:
-        _uplink(bridge, values["pin"])
+        _pinnable(bridge, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
     return [Write(tuple(settings), request_id)]
 
@@ -208,23 +229,43 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
-    _uplink(bridge, target)
+    uplink = _uplink(bridge, target)
+    _enforcing(bridge)
     if port.pin not in (None, target):
         raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
-    uplink = next(u for u in bridge.uplinks() if u.name == target)
     if not bridge.connected:
         raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
-    if not uplink.usable or uplink.role not in (Role.ACTIVE, Role.STANDBY):
-        state = uplink.role.value if uplink.usable else "not usable now"
-        raise Refused(f"uplink {target}: {state} -> an uplink that carries traffic")
-    return bridge.move(name, target, Reason.MANUAL, Reply(request_id, ""), now_s)
+    serving = failover.in_service(bridge.uplinks())
+    if target not in [u.name for u in serving]:
+        state = _why_not(bridge, uplink, now_s)
+        raise Refused(f"uplink {target}: {state} -> {_one_of(u.name for u in serving)}")
+    return bridge.move(name, target, Reply(request_id, ""), now_s)
+
+
+def _why_not(bridge: Bridge, uplink: UplinkConfig, now_s: float) -> str:
+    """Why nothing can be moved to an uplink now."""
+    if uplink.role in (Role.UNUSED, Role.DRAINED):
+        return uplink.role.value
+    if not bridge.links.up(uplink):
+        return "link down"
+    if wait_s := math.ceil(bridge.links.waits_s(uplink.name, now_s)):
+        return f"its link returned, and its failback delay has {wait_s} s to go"
+    return f"{uplink.role.value}, and an active one carries traffic"
 
 
 def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
-    _uplink(bridge, target)
+    _pinnable(bridge, target)
     return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
+
+
+def _pinnable(bridge: Bridge, target: str) -> None:
+    """Refuse a pin that would not hold: an uplink's role wins over it."""
+    uplink = _uplink(bridge, target)
+    if uplink.role is not Role.ACTIVE:
+        active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
+        raise Refused(f"uplink {target}: {uplink.role.value} -> an active one: {_one_of(active)}")
 
 
 def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
@@ -236,6 +277,34 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
     return [Write(tuple(keys), request_id)]
 
 
+def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    """Take an uplink out of service; answered when it is idle."""
+    bridge, uplink = _member(operator, words[0])
+    _enforcing(bridge)
+    name = bridge.config.name
+    if not bridge.connected:
+        raise Refused(f"bridge {name}: not connected -> a connected bridge")
+    if uplink.role is Role.UNUSED:
+        raise Refused(f"uplink {uplink.name}: unused -> an active or standby one")
+    if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
+        expected = f"another active or standby uplink of {name} that is up"
+        raise Refused(f"uplink {uplink.name}: the last that carries traffic -> {expected}")
+    ports = len(bridge.bindings.on(uplink.name))
+    drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
+    operator.draining.append(drain)
+    if uplink.role is Role.DRAINED:
+        drain.written = True
+        return []
+    return [Write(drained(uplink), request_id)]
+
+
+def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+    _, uplink = _member(operator, words[0])
+    if uplink.role is not Role.DRAINED:
+        raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained one")
+    return [Write(undrained(uplink), request_id)]
+
+
 _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "show": _show,
     "attach": _attach,
@@ -244,6 +313,8 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "move": _move,
     "pin": _pin,
     "unpin": _unpin,
+    "drain": _drain,
+    "undrain": _undrain,
 }
 
 
@@ -293,7 +364,7 @@ def _give_up_attach(operator: Operator, name: str, attach: Attach, why: str) -> 
         del operator.fleet.bridges[name]
         return [Disconnect(name), reply]
     bridge.enabled = False
-    return [*bridge.settle(attach.deadline_s, Reason.REBALANCE), Write(attach.undo), reply]
+    return [*bridge.settle(attach.deadline_s), Write(attach.undo), reply]
 
 
 def _proceed_detach(operator: Operator, name: str, detach: Detach, now_s: float) -> Commands:
@@ -343,12 +414,16 @@ def _row(operator: Operator, name: str) -> BridgeRow:
     return operator.fleet.rows[name]
 
 
-def _attached_bridge(operator: Operator, name: str) -> Bridge:
+def _attached_row(operator: Operator, name: str) -> BridgeRow:
     row = _row(operator, name)
     if not row.attached or name not in operator.fleet.bridges:
         attached = [name for name, row in operator.fleet.rows.items() if row.attached]
         raise Refused(f"bridge: {name}, not attached -> {_one_of(attached)}")
-    return operator.fleet.bridges[name]
+    return row
+
+
+def _attached_bridge(operator: Operator, name: str) -> Bridge:
+    return operator.fleet.bridges[_attached_row(operator, name).name]
 
 
 def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:
@@ -369,10 +444,36 @@ def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
     return bridge, port
 
 
-def _uplink(bridge: Bridge, name: str) -> None:
-    names = [uplink.name for uplink in bridge.config.uplinks]
-    if name not in names:
-        raise Refused(f"uplink: {name} -> {_one_of(names)}")
+def _uplink(bridge: Bridge, name: str) -> UplinkConfig:
+    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
+    if name not in by_name:
+        raise Refused(f"uplink: {name} -> {_one_of(by_name)}")
+    return by_name[name]
+
+
+def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
+    """An uplink of any attached bridge, and that bridge."""
+    bridges = [b for b in operator.fleet.bridges.values() if not b.candidate]
+    teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
+    if name not in teams:
+        raise Refused(f"uplink: {name} -> {_one_of(teams)}")
+    return teams[name]
+
+
+def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
+    """The uplinks that would serve without this one."""
+    serving = (Role.ACTIVE, Role.STANDBY)
+    return [u for u in bridge.config.uplinks if u.name != name and u.role in serving]
+
+
+def _enforcing(bridge: Bridge) -> None:
+    if bridge.observing:
+        raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")
+
+
+def _without_own(keys: Mapping[str, Key]) -> dict[str, Key]:
+    """The keys that are an operator's to set."""
+    return {key: spec for key, spec in keys.items() if spec.expected != WRITTEN_BY_US}
 
 
 def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:

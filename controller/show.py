@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 
 BAR_CELLS = 20
+OBSERVING_BOND = "observing: the bond forwards as without us; ports are shown where they would be"
+OBSERVING_UPLINKS = "observing: nothing is moved; (in parentheses) where a port would be"
 
 
 def as_json(statuses: Sequence[BridgeStatus]) -> str:
@@ -38,6 +40,8 @@ def as_text(statuses: Sequence[BridgeStatus]) -> str:
 def _block(bridge: BridgeStatus) -> str:
     state = "connected" if bridge.connected else "NOT CONNECTED"
     lines = [f"{bridge.name}  {bridge.policy}  {bridge.teaming}  {bridge.mode}  {state}"]
+    if bridge.mode == "observe":
+        lines.append(f"  {OBSERVING_BOND if bridge.on_normal else OBSERVING_UPLINKS}")
     lines.append(f"  {'UPLINK':<16}{'STATE':<10}{'Mbit/s':>8} {'MbTX/s':>9} {'MbRX/s':>9}  LOAD")
     for uplink in bridge.uplinks:
         state = uplink.role if uplink.up else "down"
@@ -50,10 +54,17 @@ def _block(bridge: BridgeStatus) -> str:
     for port in bridge.ports:
         rates = f"{_mbps(port.load.tx_bps)} {_mbps(port.load.rx_bps)}"
         lines.append(
-            f"  {port.name:<16}{port.vm:<18}{port.uplink or '-':<16}{rates}  {port.reason or '-'}"
+            f"  {port.name:<16}{port.vm:<18}{_where(port):<16}{rates}  {port.reason or '-'}"
         )
     lines += [f"  bad value  {error}" for error in bridge.config_errors]
     return "\n".join(lines)
+
+
+def _where(port: PortStatus) -> str:
+    """The uplink in use, and the planned one where that is another."""
+    if port.planned_uplink in (None, port.uplink):
+        return port.uplink or "-"
+    return f"{port.uplink or '-'} ({port.planned_uplink})"
 
 
 def _bar(ratio: float) -> str:
@@ -86,4 +97,5 @@ def _port(port: PortStatus) -> dict[str, object]:
         "rx_bps": port.load.rx_bps,
         "reason": port.reason,
         "bound_at": port.bound_at,
+        **({} if port.planned_uplink is None else {"planned_uplink": port.planned_uplink}),
     }

@@ -30,6 +30,7 @@ class PortStatus:
     """A VM port now. `tx` is what the VM sends, `rx` what it receives.
 
     `bound_at` is in seconds since the epoch, None while the port is not bound.
+    `planned_uplink`: where it would be if the bridge were not only observed.
     """
 
     name: str
@@ -41,11 +42,16 @@ class PortStatus:
     tx_bytes: int | None
     rx_bytes: int | None
     drops: int | None
+    planned_uplink: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeStatus:
-    """A bridge now. Moves are counted by reason since the service started."""
+    """A bridge now. Moves are counted by reason since the service started.
+
+    `on_normal`: it is a bond that is only observed, and NORMAL forwards; the uplinks of
+    ports are the planned ones.
+    """
 
     name: str
     policy: str
@@ -62,3 +68,4 @@ class BridgeStatus:
     moves_refused: dict[str, int]
     failovers: int
     last_decision_at: float | None
+    on_normal: bool = False

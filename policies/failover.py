@@ -32,23 +32,27 @@ def order(
     uplinks: Sequence[Uplink],
     backup: BackupOrder,
 ) -> tuple[Uplink, ...]:
-    """Every uplink a unit may use, best first: its home, then active, then standby ones.
+    """Every uplink a unit may use, best first: active, then standby, then drained ones.
 
-    `unused` uplinks never appear; a `drained` one only where nothing else is left.
+    Among those of one role its home comes first. A role is the uplink's and wins over a
+    unit's pin: `unused` uplinks never appear, and a `drained` one is the last resort.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in backup(unit, uplinks) if u.role in ranks]
-
-    def rank(uplink: Uplink) -> int:
-        at_home = uplink.name == home and uplink.role is not Role.DRAINED
-        return -1 if at_home else ranks[uplink.role]
-
-    return tuple(sorted(candidates, key=rank))
+    return tuple(sorted(candidates, key=lambda u: (ranks[u.role], u.name != home)))
 
 
 def usable_first(ordered: Sequence[Uplink]) -> tuple[Uplink, ...]:
     """The same order with uplinks that carry nothing now put last; the first is in force."""
     return tuple(sorted(ordered, key=lambda u: not u.usable))
+
+
+def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
+    """The uplinks units may be moved to: usable active ones, else usable standby ones."""
+    for role in (Role.ACTIVE, Role.STANDBY):
+        if chosen := [u for u in uplinks if u.usable and u.role is role]:
+            return chosen
+    return []
 
 
 def _distance(unit: str, uplink: Uplink) -> float:

@@ -7,7 +7,8 @@ that fits, and it goes where it makes no new saturation.
 
 from __future__ import annotations
 
-from policies.model import Move, Plan, Reason, Role, Snapshot, Unit, Uplink
+from policies import failover
+from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
 
 # A unit with less of its uplink than this relieves nothing; moving it would be in vain,
 # again with each window.
@@ -31,7 +32,7 @@ def relieve_saturated(snapshot: Snapshot) -> Plan:
 
 def _relief(uplink: Uplink, snapshot: Snapshot) -> Move | None:
     """The busiest movable unit that some other uplink can take, and the best such uplink."""
-    others = [u for u in snapshot.uplinks if u is not uplink and u.usable and u.role is Role.ACTIVE]
+    others = [u for u in failover.in_service(snapshot.uplinks) if u is not uplink]
     for unit in _busiest_first(uplink, snapshot):
         fitting = [u for u in others if _after(u, unit) <= snapshot.threshold_ratio]
         if fitting:

@@ -32,6 +32,7 @@ from controller.events import (
     ReadLearned,
     ReadStats,
     Reply,
+    Report,
     Request,
     SendFrame,
     Setting,
@@ -218,6 +219,11 @@ class World:
             self.run_for(A_MOMENT_S)
         return self.replies.get(self._requests)
 
+    @property
+    def asked(self) -> int:
+        """How many commands operators gave."""
+        return self._requests
+
     def write(self, row: BridgeRow) -> World:
         """The operator changes the database."""
         self.rows[row.name] = row
@@ -366,3 +372,21 @@ def world(row: BridgeRow, speed_bps: float = 10e9, **switch: object) -> World:
     }
     made.switches[row.name] = FakeSwitch(ports, **switch)  # type: ignore[arg-type]
     return made
+
+
+def refusal(reply: Reply | None) -> str:
+    assert reply is not None and reply.refused
+    return reply.text
+
+
+def done(reply: Reply | None) -> str:
+    assert reply is not None and not reply.refused, reply
+    return reply.text
+
+
+def reports(here: World, level: str) -> list[str]:
+    return [c.text for _, c in here.log if isinstance(c, Report) and c.level == level]
+
+
+def moves(here: World) -> dict[str, int]:
+    return {reason: n for reason, n in here.engine.status()[0].moves_applied.items() if n}

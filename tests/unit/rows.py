@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
+
+VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
 
 
 def ours(**keys: str) -> dict[str, str]:
@@ -39,3 +42,35 @@ def bridge(
 
 def two_uplinks() -> tuple[PortRow, PortRow]:
     return port("eth1", 1), port("eth2", 2)
+
+
+def host(
+    policy: str = "load-based",
+    binding: str | None = None,
+    vms: tuple[str, ...] = VMS,
+    uplinks: int = 2,
+    **keys: str,
+) -> BridgeRow:
+    """Bridge br0 with a bond of eth1, eth2… and VM ports from number 10 on."""
+    members = [interface(f"eth{i}", i) for i in range(1, uplinks + 1)]
+    bound = ours(binding=binding) if binding else {}
+    ports = [port(name, 10 + int(name.removeprefix("vnet")), bound) for name in vms]
+    return bridge(bond(*members), *ports, ids=ours(policy=policy, **keys))
+
+
+def without_us(row: BridgeRow) -> BridgeRow:
+    return replace(row, external_ids={})
+
+
+def with_ids(row: BridgeRow, **keys: str) -> BridgeRow:
+    return replace(row, external_ids={**row.external_ids, **ours(**keys)})
+
+
+def with_interface(row: BridgeRow, name: str, **keys: str) -> BridgeRow:
+    def changed(one: InterfaceRow) -> InterfaceRow:
+        return one if one.name != name else replace(one, external_ids=ours(**keys))
+
+    def in_port(one: PortRow) -> PortRow:
+        return replace(one, interfaces=tuple(map(changed, one.interfaces)))
+
+    return replace(row, ports=tuple(map(in_port, row.ports)))

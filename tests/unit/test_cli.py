@@ -40,6 +40,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("move vnet0 eth2", ["vnet0", "eth2"]),
         ("pin vnet0 eth2", ["vnet0", "eth2"]),
         ("unpin vnet0", ["vnet0"]),
+        ("drain eth1", ["eth1"]),
+        ("undrain eth1", ["eth1"]),
     ],
 )
 def test_a_command_goes_to_the_service_word_by_word(

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from controller import reconcile
-from controller.bridge import REVALIDATED_AFTER_S
-from controller.database import BridgeRow, InterfaceRow, PortRow
+from controller.database import BridgeRow, PortRow
 from controller.events import (
     Apply,
     BundleDone,
@@ -23,65 +22,22 @@ from controller.events import (
     ReadInstalled,
     ReadStats,
     Reply,
-    Report,
     Write,
 )
+from controller.installation import REVALIDATED_AFTER_S
 from controller.pipeline import EMPTY, Kind, cookie_kind
-from tests.unit.fake_switch import A_MOMENT_S, World, world
-from tests.unit.rows import bond, bridge, interface, ours, port
-
-VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
-
-
-def host(
-    policy: str = "load-based",
-    binding: str | None = None,
-    vms: tuple[str, ...] = VMS,
-    uplinks: int = 2,
-    **keys: str,
-) -> BridgeRow:
-    """Bridge br0 with a bond of eth1, eth2… and VM ports from number 10 on."""
-    members = [interface(f"eth{i}", i) for i in range(1, uplinks + 1)]
-    bound = ours(binding=binding) if binding else {}
-    ports = [port(name, 10 + int(name.removeprefix("vnet")), bound) for name in vms]
-    return bridge(bond(*members), *ports, ids=ours(policy=policy, **keys))
-
-
-def without_us(row: BridgeRow) -> BridgeRow:
-    return replace(row, external_ids={})
-
-
-def with_ids(row: BridgeRow, **keys: str) -> BridgeRow:
-    return replace(row, external_ids={**row.external_ids, **ours(**keys)})
-
-
-def with_interface(row: BridgeRow, name: str, **keys: str) -> BridgeRow:
-    def changed(one: InterfaceRow) -> InterfaceRow:
-        return one if one.name != name else replace(one, external_ids=ours(**keys))
-
-    def in_port(one: PortRow) -> PortRow:
-        return replace(one, interfaces=tuple(map(changed, one.interfaces)))
-
-    return replace(row, ports=tuple(map(in_port, row.ports)))
-
-
-def refusal(reply: Reply | None) -> str:
-    assert reply is not None and reply.refused
-    return reply.text
-
-
-def done(reply: Reply | None) -> str:
-    assert reply is not None and not reply.refused, reply
-    return reply.text
-
-
-def reports(here: World, level: str) -> list[str]:
-    return [c.text for _, c in here.log if isinstance(c, Report) and c.level == level]
-
-
-def moves(here: World) -> dict[str, int]:
-    return {reason: n for reason, n in here.engine.status()[0].moves_applied.items() if n}
-
+from tests.unit.fake_switch import A_MOMENT_S, World, done, moves, refusal, reports, world
+from tests.unit.rows import (
+    VMS,
+    bridge,
+    host,
+    interface,
+    ours,
+    port,
+    with_ids,
+    with_interface,
+    without_us,
+)
 
 # ---- taking a bridge over --------------------------------------------------------------
 
@@ -438,12 +394,6 @@ def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> Non
     here.log.clear()
     assert refusal(here.ask(*command.split())) == REFUSALS[command]
     assert here.commands(Write) == here.commands(Apply) == []
-
-
-def test_nothing_can_be_moved_to_a_dead_uplink() -> None:
-    here = world(host()).start().set_link(2, up=False)
-    text = "uplink eth2: not usable now -> an uplink that carries traffic"
-    assert refusal(here.ask("move", "vnet0", "eth2")) == text
 
 
 def test_nothing_can_be_moved_on_a_switch_that_is_away() -> None:

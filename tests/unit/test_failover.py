@@ -42,9 +42,16 @@ def test_standby_uplinks_come_after_active_ones() -> None:
     assert names(order) == ["eth1", "eth3", "eth4", "eth2"]
 
 
-def test_a_port_at_home_on_a_standby_uplink_stays_there() -> None:
+def test_a_standby_uplink_comes_after_active_ones_also_as_a_home() -> None:
     order = failover.order("vm", "eth2", with_role(1, Role.STANDBY), failover.as_configured)
-    assert names(order) == ["eth2", "eth1", "eth3", "eth4"]
+    assert names(order) == ["eth1", "eth3", "eth4", "eth2"]
+
+
+def test_the_home_comes_first_among_uplinks_of_its_role() -> None:
+    roles = (Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.DRAINED)
+    uplinks = tuple(replace(u, role=role) for u, role in zip(UPLINKS, roles, strict=True))
+    order = failover.order("vm", "eth3", uplinks, failover.as_configured)
+    assert names(order) == ["eth2", "eth3", "eth1", "eth4"]
 
 
 def test_unused_uplinks_are_never_used_not_even_as_a_home() -> None:
@@ -113,5 +120,7 @@ def test_every_uplink_but_the_unused_is_in_the_order_once(
     home = data.draw(st.sampled_from(uplinks))
     ordered = failover.order(unit, home.name, uplinks, failover.scattered)
     assert sorted(names(ordered)) == [u.name for u in uplinks if u.role is not Role.UNUSED]
-    if home.role in (Role.ACTIVE, Role.STANDBY):
-        assert ordered[0] is home
+    if home.role is not Role.UNUSED:
+        assert next(u for u in ordered if u.role is home.role) is home
+    ranks = [(Role.ACTIVE, Role.STANDBY, Role.DRAINED).index(u.role) for u in ordered]
+    assert ranks == sorted(ranks)

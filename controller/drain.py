@@ -1,0 +1,68 @@
+"""A drain under way: an uplink is taken out of service, and its VM ports leave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.bridge import Bridge, Commands
+from controller.config import UplinkConfig
+from controller.database import PREFIX
+from controller.events import Reply, Setting
+from policies.model import Role
+
+# An operator is waiting. The last learning packet goes out 3 s after a move.
+DRAIN_TIMEOUT_S = 10.0
+
+
+@dataclass(slots=True)
+class Drain:
+    """`ports`: how many VM ports used the uplink. `written`: the database has its role."""
+
+    request_id: int
+    bridge: str
+    uplink: str
+    ports: int
+    deadline_s: float
+    written: bool = False
+
+    def proceed(self, bridge: Bridge | None, now_s: float) -> Commands:
+        """The answer, once the uplink is idle and the neighbours have been told so."""
+        if bridge is None:
+            return self._refuse("bridge given back meanwhile -> an attached bridge")
+        in_time = now_s < self.deadline_s
+        if not self.written or (in_time and not self._over(bridge)):
+            return []
+        if not bridge.connected:
+            return self._refuse("drained, but not connected -> a switch that answers")
+        if remaining := bridge.bindings.on(self.uplink):
+            found = f"drained, but still used by {', '.join(remaining)}"
+            return self._refuse(f"{found} -> VM ports that may use another uplink that is up")
+        if not in_time and not bridge.settled:
+            return self._refuse("drained, but the switch has not followed -> a switch that answers")
+        text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'} moved"
+        if bridge.config.teaming != "switch-independent":
+            text += "; the switch upstream sends by it until its link goes down"
+        return [Reply(self.request_id, text)]
+
+    def _over(self, bridge: Bridge) -> bool:
+        roles = {uplink.name: uplink.role for uplink in bridge.config.uplinks}
+        return roles.get(self.uplink) in (Role.DRAINED, None) and bridge.at_rest
+
+    def _refuse(self, why: str) -> Commands:
+        return [Reply(self.request_id, f"uplink {self.uplink}: {why}", refused=True)]
+
+
+def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:
+    """The settings of a drained uplink, with a note of what it was."""
+    before = None if uplink.role is Role.ACTIVE else uplink.role.value
+    return (_setting(uplink, "role", Role.DRAINED.value), _setting(uplink, "role-before", before))
+
+
+def undrained(uplink: UplinkConfig) -> tuple[Setting, ...]:
+    """Those of the uplink before it was drained."""
+    role = None if uplink.role_before is Role.ACTIVE else uplink.role_before.value
+    return (_setting(uplink, "role", role), _setting(uplink, "role-before", None))
+
+
+def _setting(uplink: UplinkConfig, key: str, value: str | None) -> Setting:
+    return Setting("Interface", uplink.name, PREFIX + key, value)

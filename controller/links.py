@@ -1,0 +1,106 @@
+"""The links of a bridge: what the switch reports of its ports, and which uplinks carry traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.config import UplinkConfig
+from controller.events import PortState
+from policies.model import Role
+
+NEVER_S = float("inf")
+
+
+@dataclass(slots=True)
+class Links:
+    """Ports by ofport, and how long uplinks whose link returned still have to wait.
+
+    An uplink the switch has not told of is taken for up until it is connected.
+    """
+
+    connected: bool = False
+    ports: dict[int, PortState] = field(default_factory=dict)
+    _usable_from_s: dict[str, float] = field(default_factory=dict)
+
+    def connect(
+        self,
+        ports: Iterable[PortState],
+        uplinks: Sequence[UplinkConfig],
+        delay_s: float,
+        now_s: float,
+    ) -> None:
+        """Take all ports anew; an uplink the switch does not have is down."""
+        self.connected = True
+        self.ports = {}
+        for port in ports:
+            self.see(port, uplinks, delay_s, now_s)
+        for uplink in uplinks:
+            if uplink.ofport not in self.ports:
+                self._usable_from_s[uplink.name] = NEVER_S
+
+    def see(
+        self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
+    ) -> None:
+        """Note a link; one that returns carries nothing before the failback delay is over."""
+        self.ports[port.ofport] = port
+        uplink = next((u for u in uplinks if u.ofport == port.ofport), None)
+        if uplink is None:
+            return
+        if not port.up:
+            self._usable_from_s[uplink.name] = NEVER_S
+        elif self._usable_from_s.get(uplink.name) == NEVER_S:
+            self._usable_from_s[uplink.name] = now_s + delay_s
+
+    def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
+        """A port that is gone is a link that is down."""
+        if port := self.ports.get(ofport):
+            self.see(replace(port, up=False), uplinks, 0.0, now_s)
+            del self.ports[ofport]
+
+    def follow_team(self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig]) -> None:
+        """Forget the delays of uplinks that left; one that joins without a link has to wait."""
+        stayed = {uplink.name for uplink in old}
+        kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
+        self._usable_from_s = {}
+        for uplink in new:
+            if uplink.name in kept:
+                self._usable_from_s[uplink.name] = kept[uplink.name]
+            elif uplink.name not in stayed and not self.up(uplink):
+                self._usable_from_s[uplink.name] = NEVER_S
+
+    def end_delays(self, now_s: float) -> bool:
+        """Whether a failback delay is over since the last call."""
+        due = [uplink for uplink, at_s in self._usable_from_s.items() if at_s <= now_s]
+        for uplink in due:
+            del self._usable_from_s[uplink]
+        return bool(due)
+
+    def deadline_s(self) -> float:
+        """When the next failback delay ends; infinity when none runs."""
+        return min(self._usable_from_s.values(), default=NEVER_S)
+
+    def up(self, uplink: UplinkConfig) -> bool:
+        port = self.ports.get(uplink.ofport)
+        return port.up if port else not self.connected
+
+    def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
+        """The uplinks that carry traffic now.
+
+        One that waits out its failback delay is still better than none, and than one that
+        is being drained.
+        """
+        up = [uplink for uplink in uplinks if self.up(uplink)]
+        settled = [uplink for uplink in up if uplink.name not in self._usable_from_s]
+        enough = any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in settled)
+        return {uplink.name for uplink in (settled if enough else up)}
+
+    def waits_s(self, uplink: str, now_s: float) -> float:
+        """How much is left of an uplink's failback delay; zero where none runs."""
+        until_s = self._usable_from_s.get(uplink, now_s)
+        return 0.0 if until_s == NEVER_S else until_s - now_s
+
+    def speed_bps(self, ofport: int) -> float:
+        """The speed the switch reports; zero where it knows none."""
+        port = self.ports.get(ofport)
+        return port.speed_bps if port else 0.0

@@ -1,0 +1,69 @@
+"""What ports and units carry: the counters of each poll, and the rates they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.events import PortCounters
+from controller.rates import Rates, Sample
+from policies.model import Load
+
+
+@dataclass(slots=True)
+class Loads:
+    """Counters and rates by ofport. A *unit's* are the part that crosses uplinks."""
+
+    counters: dict[int, PortCounters] = field(default_factory=dict)
+    _ports: dict[int, Rates] = field(default_factory=dict)
+    _units: dict[int, Rates] = field(default_factory=dict)
+
+    def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
+        """Add what a port counted; `outwards`: what leaves by it goes to the network."""
+        self.counters[port.ofport] = port
+        sample = Sample(
+            port.clock_s,
+            tx_bytes=port.tx_bytes if outwards else port.rx_bytes,
+            rx_bytes=port.rx_bytes if outwards else port.tx_bytes,
+        )
+        _rates_of(self._ports, port.ofport, keep_s).add(sample)
+
+    def take_unit(self, ofport: int, sample: Sample, keep_s: float) -> None:
+        _rates_of(self._units, ofport, keep_s).add(sample)
+
+    def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
+        """The mean load of a port over a window (None: the latest); zero while unknown."""
+        return _load(self._ports, ofport, window_s, lag_s)
+
+    def unit(self, ofport: int, window_s: float | None) -> Load:
+        return _load(self._units, ofport, window_s, 0.0)
+
+    def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
+        """Whether the loads of all these ports are known over a whole window."""
+        known = (self._ports.get(ofport) for ofport in ofports)
+        return all(r is not None and r.mean(window_s, lag_s) is not None for r in known)
+
+    def remove(self, ofport: int) -> None:
+        """Forget a port: its number may be another's next."""
+        for kept in (self.counters, self._ports, self._units):
+            kept.pop(ofport, None)
+
+    def forget_rates(self) -> None:
+        """The switch is another one, or was away: no rate may span the gap."""
+        self._ports.clear()
+        self._units.clear()
+
+
+def _rates_of(rates: dict[int, Rates], ofport: int, keep_s: float) -> Rates:
+    if ofport not in rates:
+        rates[ofport] = Rates(keep_s)
+    rates[ofport].keep_s = keep_s
+    return rates[ofport]
+
+
+def _load(rates: Mapping[int, Rates], ofport: int, window_s: float | None, lag_s: float) -> Load:
+    if ofport not in rates:
+        return Load()
+    if window_s is None:
+        return rates[ofport].latest()
+    return rates[ofport].mean(window_s, lag_s) or Load()

@@ -1,0 +1,115 @@
+"""Uplink roles under traffic: a drain that nobody notices, and a standby that steps in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Uplink,
+    holds,
+    wait_until,
+)
+from tests.switch.traffic import Traffic
+
+BEDS = [BedSpec(team, 2, (None, None), (None,)) for team in (PLAIN, BALANCE_SLB)]
+on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_a_bond = pytest.mark.parametrize("bed", BEDS[1:], ids=str, indirect=True)
+FAILBACK_DELAY_S = 2
+# Of one flow: 40 ms.
+LOST_IN_FAILOVER_MAX = 20
+
+
+@pytest.fixture
+def team(attached: Bed, service: Service) -> Iterator[Bed]:
+    """The bed with a VM on each uplink, both of them active."""
+    bed = attached
+    service.place(bed, 0, 1)
+    yield bed
+    for uplink in bed.uplinks:
+        bed.ovs.vsctl("remove", "interface", uplink.name, "external_ids", "ovs-lbt-role")
+    bed.set("bridge", bed.bridge, failback_delay_s=1)
+
+
+@on_both_beds
+def test_a_drain_its_maintenance_and_the_return_lose_nothing(team: Bed, service: Service) -> None:
+    bed, (first, second) = team, team.uplinks
+    with Traffic(bed) as traffic:
+        traffic.go_on()
+        on_first = [p for p, uplink in service.bindings(bed).items() if uplink == first.name]
+        answer = service.do("drain", first.name)
+        plural = "" if len(on_first) == 1 else "s"
+        assert answer == f"{first}: idle, {len(on_first)} VM port{plural} moved\n"
+        assert set(service.bindings(bed).values()) == {second.name}
+        with bed.ears(first.upstream_end) as ears:
+            traffic.go_on()
+            carried = [h for h in ears[first.upstream_end].frames() if h.frame_id is not None]
+            assert not carried, f"{len(carried)} frames by a drained uplink"
+        with bed.cable_pulled(first):
+            traffic.go_on()
+        service.do("undrain", first.name)
+        wait_until(
+            lambda: sorted(service.bindings(bed).values()).count(first.name) == len(on_first),
+            "those who were there return",
+        )
+        traffic.go_on()
+    assert traffic.lost() == {}
+    assert {p["reason"] for p in service.show_json(bed.bridge)["ports"]} >= {"failback"}
+
+
+@on_a_bond
+def test_a_standby_steps_in_and_gives_back_after_the_delay(team: Bed, service: Service) -> None:
+    bed, (active, standby) = team, team.uplinks
+    bed.set("bridge", bed.bridge, failback_delay_s=FAILBACK_DELAY_S)
+    service.do("set", "interface", standby.name, "role=standby")
+    wait_until(lambda: everybody_by(bed, service, active), "all by the active uplink")
+    with Traffic(bed) as failing:
+        failing.go_on()
+        bed.pull_cable(active)
+        wait_until(lambda: everybody_by(bed, service, standby), "all by the standby uplink")
+        failing.go_on()
+    lost = failing.lost()
+    print(f"frames lost when the active uplink failed: {lost}")
+    assert max(lost.values(), default=0) <= LOST_IN_FAILOVER_MAX, lost
+    with Traffic(bed) as returning:
+        bed.plug_cable(active)
+        wait_until(lambda: bed.carrier(active), f"{active} has its carrier again")
+        holds(
+            lambda: set(service.bindings(bed).values()) == {standby.name},
+            "nobody returns before the delay is over",
+            FAILBACK_DELAY_S - 1,
+        )
+        assert set(map(tuple, bed.homes().values())) == {(standby.name,)}, "a snap-back"
+        wait_until(lambda: everybody_by(bed, service, active), "all by the active uplink again")
+        returning.go_on()
+    assert returning.lost() == {}
+
+
+@on_a_bond
+def test_a_drained_uplink_is_left_to_what_it_is_drained_for(team: Bed, service: Service) -> None:
+    """What would use it, or leave nothing to use, is refused."""
+    bed, (first, second) = team, team.uplinks
+    service.do("drain", first.name)
+    refusals = {
+        ("move", bed.vms[0].port, first.name): "drained",
+        ("pin", bed.vms[0].port, first.name): "drained",
+        ("drain", second.name): "the last that carries traffic",
+        ("undrain", second.name): "active -> a drained one",
+        ("drain", bed.vms[0].port): " -> one of ",
+    }
+    for words, text in refusals.items():
+        done = service.command(*words)
+        assert done.returncode == 1, words
+        assert text in done.stderr and " -> " in done.stderr, f"{words}: {done.stderr}"
+    service.do("undrain", first.name)
+
+
+def everybody_by(bed: Bed, service: Service, uplink: Uplink) -> bool:
+    shown = set(service.bindings(bed).values()) == {uplink.name}
+    return shown and set(map(tuple, bed.homes().values())) == {(uplink.name,)}

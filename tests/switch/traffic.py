@@ -1,0 +1,56 @@
+"""Traffic of every VM with the outside, in both directions, and what was lost of it."""
+
+from __future__ import annotations
+
+from tests.switch import frames
+from tests.switch.bench import Bed, Station, wait_until
+from tests.switch.wire import Stream
+
+FLOW_PPS = 500
+FRAMES = 200
+
+
+class Traffic:
+    """Every VM and the host upstream talk to each other while the block lasts."""
+
+    def __init__(self, bed: Bed) -> None:
+        host = bed.hosts[0]
+        self._ways: list[tuple[Station, Station]] = [(vm, host) for vm in bed.vms]
+        self._ways += [(host, vm) for vm in bed.vms]
+        flows = [(a.point, frames.udp(a.mac, b.mac)) for a, b in self._ways]
+        self._ears = bed.ears(*{b.point for _, b in self._ways})
+        self._stream = Stream(flows, FLOW_PPS)
+        self._lost: dict[str, int] = {}
+
+    def __enter__(self) -> Traffic:
+        self._ears.__enter__()
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._stream.stop()
+            self._ears.until_quiet()
+            for i, (a, b) in enumerate(self._ways):
+                if count := self._stream.lost(self._ears[b.point], i):
+                    self._lost[f"{a} to {b}"] = count
+        finally:
+            self._ears.close()
+
+    def go_on(self, count: int = FRAMES) -> None:
+        """Return when that many more frames of each flow have arrived."""
+        goals = [newest + count for newest in self._newest()]
+        wait_until(
+            lambda: all(n >= goal for n, goal in zip(self._newest(), goals, strict=True)),
+            f"{count} more frames of each flow",
+        )
+
+    def lost(self) -> dict[str, int]:
+        """After the block: the frames of each flow that never arrived, if any."""
+        return self._lost
+
+    def _newest(self) -> list[int]:
+        """The number of the latest frame of each flow that has arrived."""
+        ears, stream = self._ears, self._stream
+        received = [stream.received(ears[b.point], i) for i, (_, b) in enumerate(self._ways)]
+        return [max(numbers, default=0) for numbers in received]

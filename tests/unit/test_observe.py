@@ -1,0 +1,227 @@
+"""Observing: everything is decided and reported, and nothing is moved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from controller.database import BridgeRow
+from controller.events import Apply, ReadLearned, SendFrame
+from controller.pipeline import EMPTY
+from tests.unit.fake_switch import World, done, moves, refusal, reports, world
+from tests.unit.rows import VMS, bridge, host, ours, port, with_ids, with_interface
+
+
+def plain_host(binding: str | None = None, **keys: str) -> BridgeRow:
+    """Bridge br0 with uplinks of their own, eth1 and eth2."""
+    bound = ours(binding=binding) if binding else {}
+    ports = [port(name, 10 + i, bound) for i, name in enumerate(VMS)]
+    uplinks = [port("eth1", 1), port("eth2", 2)]
+    ids = ours(policy="load-based", uplinks="eth1,eth2", **keys)
+    return bridge(*uplinks, *ports, ids=ids, fail_mode="secure")
+
+
+HOSTS = {"bond": host, "plain": plain_host}
+on_each = pytest.mark.parametrize("make", HOSTS.values(), ids=list(HOSTS))
+
+
+def planned(here: World) -> dict[str, int]:
+    return {reason: n for reason, n in here.engine.status()[0].moves_planned.items() if n}
+
+
+def would_be(here: World) -> dict[str, str | None]:
+    return {p.name: p.planned_uplink for p in here.engine.status()[0].ports}
+
+
+def loaded(row: BridgeRow, bps: float) -> World:
+    here = world(row)
+    here.switches["br0"].offered_bps = {10 + i: lambda _: bps for i in range(4)}
+    return here.start()
+
+
+@on_each
+def test_planning_goes_on_as_if_its_moves_were_made(make: Callable[..., BridgeRow]) -> None:
+    """The same moves at the same pace as enforcing, counted as planned and nowhere else."""
+    enforced = loaded(make(binding="eth1"), 3e9).run_until(300)
+    here = loaded(make(binding="eth1", mode="observe"), 3e9)
+    installed = dict(here.switches["br0"].flows), dict(here.switches["br0"].groups)
+    here.log.clear()
+    here.run_until(300)
+    assert planned(here) == moves(enforced) == {"threshold": 2}
+    assert would_be(here) == enforced.bindings()
+    assert moves(here) == {} and here.commands(Apply) == []
+    assert (here.switches["br0"].flows, here.switches["br0"].groups) == installed
+    told = [line for line in reports(here, "info") if "not made" in line]
+    assert told[0] == "br0: vnet0: eth1 -> eth2 (threshold), not made"
+
+
+def test_on_plain_uplinks_the_bindings_in_force_are_shown_beside_the_planned_ones() -> None:
+    here = loaded(plain_host(binding="eth1", mode="observe"), 3e9).run_until(300)
+    assert set(here.bindings().values()) == {"eth1"}
+    assert sorted(str(u) for u in would_be(here).values()) == ["eth1", "eth1", "eth2", "eth2"]
+    assert set(here.stored_bindings().values()) == {"eth1", None}
+    text = done(here.ask("show"))
+    assert "observing: nothing is moved" in text and "eth1 (eth2)" in text
+
+
+def test_on_a_bond_nothing_is_installed_and_the_virtual_binding_is_shown() -> None:
+    here = loaded(host(binding="eth1", mode="observe"), 3e9).run_until(300)
+    assert here.switches["br0"].installed == EMPTY
+    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
+    assert shown["mode"] == "observe"
+    uplinks = [p["uplink"] for p in shown["ports"]]
+    assert sorted(uplinks) == ["eth1", "eth1", "eth2", "eth2"]
+    assert [p["planned_uplink"] for p in shown["ports"]] == uplinks
+    assert "observing: the bond forwards as without us" in done(here.ask("show"))
+
+
+def test_enforcing_nothing_is_planned_that_is_not_made() -> None:
+    here = world(host()).start()
+    assert set(would_be(here).values()) == {None}
+    assert "observing" not in done(here.ask("show"))
+
+
+def test_a_failover_on_an_observed_bond_is_planned_only() -> None:
+    here = world(host(mode="observe", failback_delay_s="5")).start()
+    here.set_link(1, up=False).run_for(1)
+    assert set(would_be(here).values()) == {"eth2"}
+    here.set_link(1, up=True).run_for(10)
+    assert planned(here) == {"failover": 2, "failback": 2}
+    assert moves(here) == {} and here.engine.status()[0].failovers == 0
+    assert here.commands(Apply) == here.commands(SendFrame) == []
+
+
+def test_a_failover_on_observed_plain_uplinks_is_followed() -> None:
+    here = world(plain_host(mode="observe", failback_delay_s="5")).start()
+    before = here.bindings()
+    here.set_link(1, up=False).run_for(1)
+    assert set(here.bindings().values()) == {"eth2"}
+    here.set_link(1, up=True).run_for(4)
+    assert here.switches["br0"].uplink_of(10) == 2, "no snap-back"
+    here.run_for(6)
+    assert here.bindings() == before
+    assert moves(here) == planned(here) == {"failover": 2, "failback": 2}
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+@pytest.mark.parametrize("change", ["pin", "drained", "unused", "standby", "policy"])
+@on_each
+def test_rules_and_roles_are_planned_and_not_followed(
+    make: Callable[..., BridgeRow], change: str
+) -> None:
+    here = world(make(mode="observe")).start()
+    before = here.bindings()
+    row = here.rows["br0"]
+    if change == "pin":
+        here.write(with_interface(row, "vnet1", binding="eth2", pin="eth1"))
+    elif change == "policy":
+        here.write(with_ids(row, policy="explicit"))
+    else:
+        here.write(with_interface(row, "eth2", role=change))
+    here.run_for(100)
+    assert would_be(here)["vnet1"] == "eth1"
+    assert moves(here) == {}
+    if make is plain_host:
+        assert here.bindings() == before
+        used = [here.switches["br0"].uplink_of(10 + i) for i in range(4)]
+        assert used == [int(before[name].removeprefix("eth")) for name in VMS]
+    else:
+        assert here.switches["br0"].installed == EMPTY
+
+
+@on_each
+def test_what_would_move_something_now_is_refused(make: Callable[..., BridgeRow]) -> None:
+    here = world(make(mode="observe")).start()
+    here.log.clear()
+    text = "bridge br0: mode observe -> mode enforce"
+    assert refusal(here.ask("move", "vnet0", "eth2")) == text
+    assert refusal(here.ask("drain", "eth1")) == text
+    here.run_for(5)
+    assert moves(here) == planned(here) == {} and here.commands(Apply) == []
+
+
+def test_a_new_vm_port_on_observed_plain_uplinks_is_placed_by_the_rules_there_are() -> None:
+    row = with_interface(plain_host(mode="observe"), "eth1", role="unused")
+    here = world(row).start()
+    assert set(here.bindings().values()) == {"eth2"}
+    here.add_port(port("vnet4", 14)).run_for(1)
+    assert here.bindings()["vnet4"] == "eth2"
+
+
+# ---- from one to the other -------------------------------------------------------------
+
+
+def test_from_enforce_to_observe_a_bond_is_given_back_to_normal_with_its_vms_introduced() -> None:
+    here = world(host()).start()
+    switch = here.switches["br0"]
+    switch.learned = ((10, "52:54:00:00:00:01", 0),)
+    before = here.bindings()
+    here.log.clear()
+    done(here.ask("set", "bridge", "br0", "mode=observe"))
+    assert switch.installed == EMPTY
+    assert would_be(here) == before
+    kinds = [type(c) for _, c in here.log if isinstance(c, Apply | ReadLearned)]
+    assert kinds == [ReadLearned, Apply], "what was learned goes with the flows"
+    assert [ofport for _, ofport in here.frames()] == [10]
+
+
+def test_from_observe_to_enforce_a_bond_gets_the_bindings_that_were_planned() -> None:
+    here = loaded(host(binding="eth1", mode="observe"), 3e9).run_until(300)
+    virtual = would_be(here)
+    done(here.ask("set", "bridge", "br0", "mode=enforce"))
+    here.run_for(200)
+    assert here.bindings() == virtual
+    assert moves(here) == {}
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+
+
+def test_a_window_begins_with_enforcing() -> None:
+    """Under NORMAL all was on eth1; what that loaded says nothing of our bindings."""
+    here = world(host(mode="observe", policy="load-based"))
+    switch = here.switches["br0"]
+    switch.offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
+    here.start().run_until(100)
+    switch.sent_bytes[1] = switch.sent_bytes.get(1, 0) + 9e9 / 8 * 60
+    here.run_until(101)
+    done(here.ask("set", "bridge", "br0", "mode=enforce"))
+    here.run_for(31)
+    assert moves(here) == {}
+
+
+def test_on_plain_uplinks_neither_way_moves_anything_by_itself() -> None:
+    here = loaded(plain_host(binding="eth1"), 1e9)
+    here.log.clear()
+    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(10)
+    here.write(with_interface(here.rows["br0"], "vnet1", binding="eth1", pin="eth2")).run_for(10)
+    assert here.commands(Apply) == []
+    here.write(with_ids(here.rows["br0"], mode="enforce")).run_for(1)
+    assert here.bindings() == {n: "eth2" if n == "vnet1" else "eth1" for n in VMS}
+    assert moves(here) == {"pin": 1}
+
+
+def test_a_restart_while_observing_plain_uplinks_changes_nothing() -> None:
+    here = loaded(plain_host(binding="eth1", mode="observe"), 3e9).run_until(300)
+    here.restart_service().run_for(1)
+    assert set(here.bindings().values()) == {"eth1"}
+    assert here.commands(Apply) == []
+
+
+def test_a_bridge_whose_switch_is_away_changes_its_mode_when_it_is_back() -> None:
+    here = world(host()).start().disconnect()
+    here.write(with_ids(here.rows["br0"], mode="observe")).connect()
+    assert here.switches["br0"].installed == EMPTY
+    here.disconnect()
+    here.write(with_ids(here.rows["br0"], mode="enforce")).connect()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+
+
+def test_a_bond_member_alone_in_another_team_does_not_confuse_it() -> None:
+    """`uplinks` may name ports outside the bond: then NORMAL cannot be left underneath."""
+    row = host(mode="observe", uplinks=2)
+    row = replace(row, ports=(*row.ports, port("eth3", 3)))
+    here = world(row).start()
+    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth3")).run_for(1)
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY

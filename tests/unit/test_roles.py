@@ -1,0 +1,367 @@
+"""What uplinks are for: roles, drain, the way back, and what a pin is worth against them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from controller.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
+from controller.events import Apply, DatabaseRead, PortChanged, PortRemoved, Write
+from tests.unit.fake_switch import World, done, moves, refusal, world
+from tests.unit.rows import VMS, host, with_ids, with_interface
+
+MANY = tuple(f"vnet{i}" for i in range(40))
+
+
+def team(*roles: str, vms: tuple[str, ...] = VMS, **keys: str) -> World:
+    """A world whose uplinks eth1, eth2… have these roles."""
+    row = host(uplinks=len(roles), vms=vms, **keys)
+    for i, role in enumerate(roles, start=1):
+        row = with_interface(row, f"eth{i}", role=role)
+    return world(row).start()
+
+
+def set_role(here: World, uplink: str, role: str) -> None:
+    here.write(with_interface(here.rows["br0"], uplink, role=role))
+
+
+def used(here: World) -> set[str]:
+    """The uplinks that carry traffic, which the service and the switch agree about."""
+    switch = here.switches["br0"]
+    names = {port.ofport: port.name for port in switch.ports.values()}
+    ofports = {10 + int(name.removeprefix("vnet")): name for name in here.bindings()}
+    carried = {name: names[switch.uplink_of(ofport) or 0] for ofport, name in ofports.items()}
+    assert carried == here.bindings()
+    return set(carried.values())
+
+
+# ---- roles -----------------------------------------------------------------------------
+
+
+def test_a_standby_uplink_is_used_while_no_active_one_is_and_by_nothing_else() -> None:
+    here = team("active", "standby", failback_delay_s="45")
+    assert used(here) == {"eth1"}
+    here.set_link(1, up=False).run_for(1)
+    assert used(here) == {"eth2"}
+    here.set_link(1, up=True).run_for(44)
+    assert used(here) == {"eth2"}
+    here.run_for(2)
+    assert used(here) == {"eth1"}
+    assert moves(here) == {"failover": 4, "failback": 4}
+
+
+def test_load_never_moves_a_vm_port_to_a_standby_uplink_while_an_active_one_works() -> None:
+    here = team("active", "standby")
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 4e9 for i in range(4)}
+    here.run_for(100)
+    assert used(here) == {"eth1"}
+
+
+def test_load_is_balanced_over_standby_uplinks_while_they_are_all_there_is() -> None:
+    here = team("active", "standby", "standby", policy="load-based")
+    here.set_link(1, up=False).run_for(1)
+    for name in VMS:
+        done(here.ask("move", name, "eth2"))
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 2.4e9 for i in range(4)}
+    here.run_for(70)
+    assert used(here) == {"eth2", "eth3"}
+
+
+def test_an_unused_uplink_is_not_even_the_last_resort() -> None:
+    here = team("active", "unused")
+    here.set_link(1, up=False).run_for(60)
+    assert set(here.bindings().values()) == {"eth1"}
+    assert {here.switches["br0"].uplink_of(10 + i) for i in range(4)} == {None}
+
+
+def test_a_team_of_unused_uplinks_binds_nothing_and_recovers() -> None:
+    here = team("unused", "unused")
+    assert here.bindings() == {}
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+    set_role(here, "eth2", "active")
+    assert used(here) == {"eth2"}
+
+
+def test_a_drained_uplink_is_the_last_resort() -> None:
+    here = team("drained", "active", "standby", failback_delay_s="45")
+    assert used(here) == {"eth2"}
+    here.set_link(2, up=False).run_for(1)
+    assert used(here) == {"eth3"}
+    here.set_link(3, up=False).run_for(1)
+    assert used(here) == {"eth1"}
+    here.set_link(2, up=True).run_for(1)
+    assert used(here) == {"eth2"}, "one that waits is better than one somebody works on"
+
+
+def test_originating_port_counts_active_uplinks_up_or_not() -> None:
+    here = team("active", "standby", "active", policy="originating-port", vms=MANY)
+    expected = {f"vnet{i}": ("eth1", "eth3")[(10 + i) % 2] for i in range(40)}
+    assert here.bindings() == expected
+    here.set_link(3, up=False).run_for(1)
+    assert used(here) == {"eth1"}
+    here.set_link(3, up=True).run_for(60)
+    assert here.bindings() == expected
+
+
+def test_a_drain_moves_only_the_vm_ports_of_its_uplink_and_they_return_after_it() -> None:
+    here = team("active", "active", "active", policy="originating-port")
+    before = here.bindings()
+    set_role(here, "eth2", "drained")
+    during = here.bindings()
+    assert (
+        {n for n in VMS if during[n] != before[n]}
+        == {n for n in VMS if before[n] == "eth2"}
+        != set()
+    )
+    set_role(here, "eth2", "active")
+    here.run_for(1)
+    assert here.bindings() == before
+    assert set(moves(here)) == {"drain", "failback"}
+
+
+@pytest.mark.parametrize("role", ["standby", "drained", "unused"])
+def test_a_role_wins_over_a_pin_and_the_pin_holds_again_after_it(role: str) -> None:
+    here = team("active", "active")
+    done(here.ask("pin", "vnet0", "eth2"))
+    set_role(here, "eth2", role)
+    assert here.bindings()["vnet0"] == "eth1"
+    set_role(here, "eth2", "active")
+    here.run_for(2)
+    assert here.bindings()["vnet0"] == "eth2"
+
+
+@pytest.mark.parametrize("role", ["standby", "drained", "unused"])
+def test_a_pin_that_would_not_hold_is_refused(role: str) -> None:
+    here = team("active", role)
+    text = f"uplink eth2: {role} -> an active one: one of eth1"
+    assert refusal(here.ask("pin", "vnet0", "eth2")) == text
+    assert refusal(here.ask("set", "interface", "vnet0", "pin=eth2")) == text
+
+
+# ---- drain -----------------------------------------------------------------------------
+
+
+def test_drain_answers_when_the_uplink_is_idle_and_the_neighbours_know() -> None:
+    here = team("active", "active")
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    assert here.ask("drain", "eth1") is None
+    assert used(here) == {"eth2"}
+    here.run_for(2.8)
+    assert here.replies == {}, "the last learning packet is still to come"
+    here.run_for(0.2)
+    assert done(here.replies[1]) == "eth1: idle, 2 VM ports moved"
+    assert moves(here) == {"drain": 2}
+    assert len(here.frames()) == 3
+
+
+def test_drain_of_what_is_drained_is_done_already() -> None:
+    here = team("active", "drained")
+    here.log.clear()
+    assert done(here.ask("drain", "eth2")) == "eth2: idle, 0 VM ports moved"
+    assert here.commands(Write) == []
+
+
+def test_undrain_gives_back_the_role_and_the_vm_ports() -> None:
+    here = team("active", "active")
+    before = here.bindings()
+    here.ask("drain", "eth1")
+    here.run_for(5)
+    done(here.ask("undrain", "eth1"))
+    here.run_for(2)
+    assert here.bindings() == before
+    (eth1, _) = here.rows["br0"].ports[0].interfaces
+    assert eth1.external_ids == {}
+
+
+def test_a_standby_uplink_is_a_standby_uplink_again_after_a_drain() -> None:
+    here = team("active", "standby")
+    here.ask("drain", "eth2")
+    done(here.ask("undrain", "eth2"))
+    (_, eth2) = here.rows["br0"].ports[0].interfaces
+    assert eth2.external_ids == {"ovs-lbt-role": "standby"}
+    assert here.engine.status()[0].config_errors == ()
+
+
+def test_a_drain_during_which_the_other_uplink_fails_says_what_remains() -> None:
+    here = team("active", "active")
+    assert here.ask("drain", "eth1") is None
+    here.set_link(2, up=False).run_for(4)
+    assert refusal(here.replies[1]) == (
+        "uplink eth1: drained, but still used by vnet0, vnet1, vnet2, vnet3"
+        " -> VM ports that may use another uplink that is up"
+    )
+
+
+def test_a_drain_of_a_switch_that_goes_away_is_answered() -> None:
+    here = team("active", "active")
+    here.switches["br0"].holds_answers = True
+    assert here.ask("drain", "eth1") is None
+    here.disconnect().run_for(11)
+    assert refusal(here.replies[1]).endswith("not connected -> a switch that answers")
+
+
+def test_a_drain_on_a_lag_says_that_the_switch_upstream_decides_what_it_sends() -> None:
+    here = team("active", "active", teaming="static")
+    text = done(here.ask("drain", "eth1"))
+    assert text.startswith("eth1: idle, 2 VM ports moved; the switch upstream sends by it")
+
+
+def test_a_drain_the_database_refuses_changes_nothing() -> None:
+    here = team("active", "active")
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("drain", "eth1")) == "database: read-only"
+    assert used(here) == {"eth1", "eth2"}
+    assert here.engine.operator.draining == []
+
+
+def test_a_bridge_detached_during_a_drain_ends_it() -> None:
+    here = team("active", "active")
+    assert here.ask("drain", "eth1") is None
+    done(here.ask("detach", "br0"))
+    assert "given back" in refusal(here.replies[1])
+
+
+REFUSALS = {
+    "drain eth9": "uplink: eth9 -> one of eth1, eth2, eth3",
+    "drain vnet0": "uplink: vnet0 -> one of eth1, eth2, eth3",
+    "drain eth3": "uplink eth3: unused -> an active or standby one",
+    "undrain eth1": "uplink eth1: active -> a drained one",
+    "undrain eth9": "uplink: eth9 -> one of eth1, eth2, eth3",
+    "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
+    "set interface eth1 role-before=standby": (
+        "role-before=standby -> KEY=VALUE with KEY one of capacity-mbps, role"
+    ),
+    "set port vnet0 pin=eth1": "table: port -> bridge or interface",
+}
+
+
+@pytest.mark.parametrize("command", REFUSALS)
+def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> None:
+    here = team("active", "active", "unused")
+    here.log.clear()
+    assert refusal(here.ask(*command.split())) == REFUSALS[command]
+    assert here.commands(Write) == here.commands(Apply) == []
+
+
+def test_the_last_uplink_that_works_is_not_drained() -> None:
+    here = team("active", "active").set_link(2, up=False)
+    assert refusal(here.ask("drain", "eth1")) == (
+        "uplink eth1: the last that carries traffic"
+        " -> another active or standby uplink of br0 that is up"
+    )
+
+
+@pytest.mark.parametrize("role", ["drained", "unused"])
+def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
+    here = team("active", "unused")
+    text = f"role: {role} -> active or standby, as no other uplink of the bridge is"
+    assert refusal(here.ask("set", "interface", "eth1", f"role={role}")) == text
+
+
+def test_drain_needs_a_switch_that_follows() -> None:
+    here = team("active", "active").disconnect()
+    text = "bridge br0: not connected -> a connected bridge"
+    assert refusal(here.ask("drain", "eth1")) == text
+
+
+def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
+    here = world(replace(host(), external_ids={})).start()
+    text = "bridge: br0, not attached -> nothing there is"
+    assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
+    assert here.commands(Write) == []
+
+
+# ---- the way back ----------------------------------------------------------------------
+
+
+def test_vm_ports_return_in_steps() -> None:
+    here = team("active", "active", vms=MANY, failback_delay_s="10")
+    here.set_link(1, up=False).run_for(1)
+    here.set_link(1, up=True)
+    here.log.clear()
+    here.run_for(20)
+    returned: dict[float, int] = {}
+    on_eth1 = 0
+    for bound in here.engine.fleet.bridges["br0"].bound.values():
+        if bound.reason == "failback":
+            returned[bound.since_s] = returned.get(bound.since_s, 0) + 1
+            on_eth1 += bound.uplink == "eth1"
+    assert on_eth1 == 20
+    assert max(returned.values()) <= RETURNS_AT_ONCE
+    steps = sorted(returned)
+    assert steps[0] == 11
+    apart_s = [later - earlier for earlier, later in itertools.pairwise(steps)]
+    assert apart_s == pytest.approx([RETURN_INTERVAL_S] * (len(steps) - 1))
+    assert moves(here) == {"failover": 20, "failback": 20}
+
+
+def test_a_link_that_flaps_while_vm_ports_return_waits_again_and_none_returns_twice() -> None:
+    here = team("active", "active", vms=MANY, failback_delay_s="10")
+    here.set_link(1, up=False).run_for(1)
+    here.set_link(1, up=True).run_for(11)
+    returned = moves(here)["failback"]
+    assert 0 < returned < 20
+    here.set_link(1, up=False).run_for(0.5)
+    here.set_link(1, up=True).run_for(9.9)
+    assert used(here) == {"eth2"}
+    here.run_for(10)
+    assert moves(here) == {"failover": 20 + returned, "failback": 20 + returned}
+
+
+def test_a_move_during_a_staged_return_goes_ahead() -> None:
+    here = team("active", "active", vms=MANY, failback_delay_s="10")
+    here.set_link(1, up=False).run_for(1)
+    here.set_link(1, up=True).run_for(10.1)
+    last = max(n for n, uplink in here.bindings().items() if uplink == "eth2")
+    done(here.ask("move", last, "eth1"))
+    assert here.bindings()[last] == "eth1"
+    assert moves(here)["manual"] == 1
+
+
+def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
+    here = team("active", "active", failback_delay_s="45").set_link(2, up=False)
+    text = "uplink eth2: link down -> one of eth1"
+    assert refusal(here.ask("move", "vnet0", "eth2")) == text
+    here.run_until(10).set_link(2, up=True).run_until(20)
+    assert refusal(here.ask("move", "vnet0", "eth2")) == (
+        "uplink eth2: its link returned, and its failback delay has 35 s to go -> one of eth1"
+    )
+
+
+def test_a_move_to_a_standby_uplink_is_refused_while_an_active_one_works() -> None:
+    here = team("active", "standby")
+    assert refusal(here.ask("move", "vnet0", "eth2")) == (
+        "uplink eth2: standby, and an active one carries traffic -> one of eth1"
+    )
+
+
+def test_an_uplink_missing_at_a_reconnect_waits_when_it_returns() -> None:
+    here = team("active", "active", failback_delay_s="45").disconnect()
+    state = here.switches["br0"].ports.pop(1)
+    here.connect()
+    assert set(here.bindings().values()) == {"eth2"}
+    here.switches["br0"].ports[1] = state
+    here.say(PortChanged("br0", state)).run_for(44)
+    assert used(here) == {"eth2"}
+    here.run_for(3)
+    assert used(here) == {"eth1", "eth2"}
+
+
+def test_a_refused_failover_is_made_when_the_switch_takes_it_and_homes_stay() -> None:
+    here = team("active", "active", failback_delay_s="5")
+    before = here.bindings()
+    here.switches["br0"].refuse_next = "no"
+    here.set_link(1, up=False).run_for(3)
+    assert used(here) == {"eth2"}
+    here.set_link(1, up=True).run_for(8)
+    assert here.bindings() == before
+
+
+def test_nothing_waits_for_ever_where_the_team_goes_away_during_a_return() -> None:
+    here = team("active", "active", vms=MANY, failback_delay_s="10")
+    here.set_link(1, up=False).run_for(1)
+    here.set_link(1, up=True).run_for(10)
+    here.write(with_ids(here.rows["br0"], uplinks="eth8,eth9")).run_for(30)
+    here.say(PortRemoved("br0", 1), DatabaseRead(())).run_for(30)
