@@ -35,7 +35,7 @@ from controller.events import (
 from controller.rates import UNSUPPORTED, Rates, Sample
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 from policies import failover, rules
-from policies.model import Load, Move, OfPort, Reason, Role, Snapshot, Unit, Uplink
+from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 Commands = list[Command]
@@ -132,7 +132,9 @@ class Bridge:
             del self.homes[name]
         for name in [name for name in self.bound if name not in present]:
             del self.bound[name]
-        reason = Reason.PIN if _pins(old) != _pins(config) else Reason.REBALANCE
+        carried_anew = _allowed(old) != _allowed(config)
+        reason = Reason.RULE if carried_anew else Reason.REBALANCE
+        reason = Reason.PIN if _pins(old) != _pins(config) else reason
         placed_anew = old.policy != config.policy or _team(old) != _team(config)
         if placed_anew and not PRESETS[config.policy].keeps_bindings:
             self.homes.clear()
@@ -202,14 +204,17 @@ class Bridge:
 
     def take_learned(self, read: LearnedRead) -> Commands:
         """Send the learning packets that a move called for."""
-        trunks = {p.ofport: p.access_vlan is None for p in self.config.vm_ports}
+        ports = {int(port.ofport): port for port in self.config.vm_ports}
         addresses = {
-            (ofport, mac, vlan if trunks[OfPort(ofport)] else 0)
+            (ofport, mac, ports[ofport].vlans.tag_in(vlan))
             for ofport, mac, vlan in read.addresses
-            if ofport in self._announcing and OfPort(ofport) in trunks
+            if ofport in self._announcing
+            and ofport in ports
+            and vlan in ports[ofport].vlans.carried
         }
         for port in self.config.vm_ports:
-            if port.ofport in self._announcing and port.attached_mac:
+            untagged = port.vlans.native is not None
+            if port.ofport in self._announcing and port.attached_mac and untagged:
                 addresses.add((port.ofport, port.attached_mac, 0))
         self._announcing = frozenset()
         return [
@@ -330,6 +335,7 @@ class Bridge:
             load=self._load(self._unit_rates, port.ofport, window_s),
             pin=port.pin,
             excluded=port.excluded,
+            allowed=port.allowed,
         )
 
     def desired(self) -> pipeline.Pipeline:
@@ -345,13 +351,14 @@ class Bridge:
                 pipeline.VmPort(
                     ofport=port.ofport,
                     order=tuple(u.ofport for u in self._order(port, uplinks)),
-                    access_vlan=port.access_vlan,
+                    vlans=port.vlans,
                     attached_mac=port.attached_mac,
                 )
                 for port in config.vm_ports
             ),
             hears_everywhere=config.teaming != "switch-independent",
             over_normal=config.on_bond,
+            uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
         )
         return pipeline.build(team)
 
@@ -362,9 +369,16 @@ class Bridge:
         preset = PRESETS[self.config.policy]
         by_name = {uplink.name: uplink for uplink in uplinks}
         for port in self.config.vm_ports:
+            if port.allowed == frozenset():
+                # No uplink carries its VLANs: it has its neighbours on this bridge.
+                self.homes.pop(port.name, None)
+                self.bound.pop(port.name, None)
+                continue
             known = self.homes.get(port.name)
             stored = port.binding if port.name not in self.bound else None
-            unit = Unit(port.name, port.ofport, uplink=known or stored, pin=port.pin)
+            unit = Unit(
+                port.name, port.ofport, uplink=known or stored, pin=port.pin, allowed=port.allowed
+            )
             home = self.homes[port.name] = rules.home(unit, uplinks, preset)
             target = self._order(port, uplinks)[0].name
             bound = self.bound.get(port.name)
@@ -380,8 +394,9 @@ class Bridge:
 
     def _order(self, port: VmPortConfig, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
         backup = PRESETS[self.config.policy].backup
-        ordered = failover.order(port.name, self.homes[port.name], uplinks, backup)
-        return failover.usable_first(ordered or uplinks)
+        home = self.homes.get(port.name, "")
+        ordered = failover.order(port.name, home, uplinks, backup, port.allowed)
+        return failover.usable_first(ordered or failover.only(port.allowed, uplinks))
 
     def _decide(self, now_s: float) -> Commands:
         """Ask the policy, at most once a window, and do what it says.
@@ -618,6 +633,10 @@ def _why(left: Uplink | None, goes_home: bool, reason: Reason) -> Reason:
 
 def _pins(config: BridgeConfig) -> dict[str, str | None]:
     return {port.name: port.pin for port in config.vm_ports}
+
+
+def _allowed(config: BridgeConfig) -> dict[str, frozenset[str] | None]:
+    return {port.name: port.allowed for port in config.vm_ports}
 
 
 def _team(config: BridgeConfig) -> list[tuple[str, Role]]:

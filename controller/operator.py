@@ -200,7 +200,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         return [Write(tuple(settings), request_id)]
     values = _assignments(assignments, {k: v for k, v in VM_KEYS.items() if k != "binding"})
     if "pin" in values:
-        _uplink(bridge, values["pin"])
+        _carrier(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
     return [Write(tuple(settings), request_id)]
 
@@ -208,7 +208,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
-    _uplink(bridge, target)
+    _carrier(bridge, port, target)
     if port.pin not in (None, target):
         raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
     uplink = next(u for u in bridge.uplinks() if u.name == target)
@@ -223,7 +223,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
 def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
-    _uplink(bridge, target)
+    _carrier(bridge, port, target)
     return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
 
 
@@ -373,6 +373,14 @@ def _uplink(bridge: Bridge, name: str) -> None:
     names = [uplink.name for uplink in bridge.config.uplinks]
     if name not in names:
         raise Refused(f"uplink: {name} -> {_one_of(names)}")
+
+
+def _carrier(bridge: Bridge, port: VmPortConfig, uplink: str) -> None:
+    """Refuse an uplink that does not carry the port's VLANs."""
+    _uplink(bridge, uplink)
+    if port.allowed is not None and uplink not in port.allowed:
+        carriers = _one_of(sorted(port.allowed)) if port.allowed else "none does"
+        raise Refused(f"uplink {uplink}: does not carry the VLANs of {port.name} -> {carriers}")
 
 
 def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:

@@ -31,19 +31,26 @@ def order(
     home: str,
     uplinks: Sequence[Uplink],
     backup: BackupOrder,
+    allowed: frozenset[str] | None = None,
 ) -> tuple[Uplink, ...]:
     """Every uplink a unit may use, best first: its home, then active, then standby ones.
 
+    `allowed`: the names of the only ones it may use; None: of any.
     `unused` uplinks never appear; a `drained` one only where nothing else is left.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
-    candidates = [u for u in backup(unit, uplinks) if u.role in ranks]
+    candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
 
     def rank(uplink: Uplink) -> int:
         at_home = uplink.name == home and uplink.role is not Role.DRAINED
         return -1 if at_home else ranks[uplink.role]
 
     return tuple(sorted(candidates, key=rank))
+
+
+def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:
+    """The uplinks of these names, in the order given; None: all of them."""
+    return [u for u in uplinks if allowed is None or u.name in allowed]
 
 
 def usable_first(ordered: Sequence[Uplink]) -> tuple[Uplink, ...]:

@@ -7,6 +7,7 @@ that fits, and it goes where it makes no new saturation.
 
 from __future__ import annotations
 
+from policies import failover
 from policies.model import Move, Plan, Reason, Role, Snapshot, Unit, Uplink
 
 # A unit with less of its uplink than this relieves nothing; moving it would be in vain,
@@ -33,7 +34,8 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> Move | None:
     """The busiest movable unit that some other uplink can take, and the best such uplink."""
     others = [u for u in snapshot.uplinks if u is not uplink and u.usable and u.role is Role.ACTIVE]
     for unit in _busiest_first(uplink, snapshot):
-        fitting = [u for u in others if _after(u, unit) <= snapshot.threshold_ratio]
+        able = failover.only(unit.allowed, others)
+        fitting = [u for u in able if _after(u, unit) <= snapshot.threshold_ratio]
         if fitting:
             target = min(fitting, key=lambda u: (_after(u, unit), u.name))
             return Move(unit.name, uplink.name, target.name, Reason.THRESHOLD)
