@@ -75,6 +75,11 @@ class Bindings:
         by_name = {uplink.name: uplink for uplink in uplinks}
         for port in ports if uplinks else ():
             name, bound = port.name, self.bound.get(port.name)
+            if port.allowed == frozenset():
+                # No uplink carries its VLANs: it has its neighbours on this bridge.
+                self.homes.pop(name, None)
+                self.bound.pop(name, None)
+                continue
             known = self.homes.get(name)
             home = self.homes[name] = self._home(port, uplinks, policy)
             order = self._best_first(port, uplinks, policy)
@@ -89,7 +94,7 @@ class Bindings:
             if bound.uplink == target:
                 continue
             if home != known:
-                asked.setdefault(name, Reason.PIN if home == port.pin else Reason.REBALANCE)
+                asked.setdefault(name, _why_home(port, known, home))
             reason = asked.get(name) if target == home else None
             why = _why(by_name.get(bound.uplink), home, reason)
             if why is Reason.FAILBACK:
@@ -132,27 +137,40 @@ class Bindings:
 
     def _home(self, port: VmPortConfig, uplinks: tuple[Uplink, ...], policy: str) -> str:
         known = self.homes.get(port.name)
-        if self.held and any(uplink.name == known for uplink in uplinks):
+        if self.held and any(u.name == known for u in failover.only(port.allowed, uplinks)):
             return str(known)
         stored = port.binding if port.name not in self.bound else None
-        unit = Unit(port.name, port.ofport, uplink=known or stored, pin=port.pin)
+        unit = Unit(
+            port.name, port.ofport, uplink=known or stored, pin=port.pin, allowed=port.allowed
+        )
         home = rules.home(unit, uplinks, PRESETS[policy])
-        if self.held and (order := _order(port.name, home, uplinks, policy)):
+        if self.held and (order := _order(port, home, uplinks, policy)):
             return order[0].name
         return home
 
     def _best_first(
         self, port: VmPortConfig, uplinks: tuple[Uplink, ...], policy: str
     ) -> tuple[Uplink, ...]:
-        home = self.homes[port.name]
+        home = self.homes.get(port.name, "")
         if self.held:
             uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
-        return _order(port.name, home, uplinks, policy)
+        return _order(port, home, uplinks, policy)
 
 
-def _order(unit: str, home: str, uplinks: tuple[Uplink, ...], policy: str) -> tuple[Uplink, ...]:
-    ordered = failover.order(unit, home, uplinks, PRESETS[policy].backup)
+def _order(
+    port: VmPortConfig, home: str, uplinks: tuple[Uplink, ...], policy: str
+) -> tuple[Uplink, ...]:
+    backup = PRESETS[policy].backup
+    ordered = failover.order(port.name, home, uplinks, backup, port.allowed)
     return failover.usable_first(ordered)
+
+
+def _why_home(port: VmPortConfig, known: str | None, home: str) -> Reason:
+    """Why a VM port has another home, which nobody asked for."""
+    if home == port.pin:
+        return Reason.PIN
+    outlawed = port.allowed is not None and known not in port.allowed
+    return Reason.RULE if outlawed else Reason.REBALANCE
 
 
 def _why(left: Uplink | None, home: str, asked: Reason | None) -> Reason:

@@ -38,7 +38,7 @@ from controller.links import Links
 from controller.loads import Loads
 from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
-from policies.model import Load, Move, OfPort, Reason, Role, Snapshot, Unit, Uplink
+from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 Commands = list[Command]
@@ -151,14 +151,17 @@ class Bridge:
 
     def take_learned(self, read: LearnedRead) -> Commands:
         """Send the learning packets that a move called for."""
-        trunks = {p.ofport: p.access_vlan is None for p in self.config.vm_ports}
+        ports = {int(port.ofport): port for port in self.config.vm_ports}
         addresses = {
-            (ofport, mac, vlan if trunks[OfPort(ofport)] else 0)
+            (ofport, mac, ports[ofport].vlans.tag_in(vlan))
             for ofport, mac, vlan in read.addresses
-            if ofport in self._announcing and OfPort(ofport) in trunks
+            if ofport in self._announcing
+            and ofport in ports
+            and vlan in ports[ofport].vlans.carried
         }
         for port in self.config.vm_ports:
-            if port.ofport in self._announcing and port.attached_mac:
+            untagged = port.vlans.native is not None
+            if port.ofport in self._announcing and port.attached_mac and untagged:
                 addresses.add((port.ofport, port.attached_mac, 0))
         self._announcing = frozenset()
         return [
@@ -344,6 +347,7 @@ class Bridge:
             load=load,
             pin=port.pin,
             excluded=port.excluded,
+            allowed=port.allowed,
         )
 
     def desired(self) -> pipeline.Pipeline:
@@ -358,13 +362,14 @@ class Bridge:
                 pipeline.VmPort(
                     ofport=port.ofport,
                     order=tuple(u.ofport for u in order(port, uplinks, config.policy)),
-                    access_vlan=port.access_vlan,
+                    vlans=port.vlans,
                     attached_mac=port.attached_mac,
                 )
                 for port in config.vm_ports
             ),
             hears_everywhere=config.teaming != "switch-independent",
             over_normal=config.on_bond,
+            uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
         )
         return pipeline.build(team)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
 from policies.model import OfPort, Role
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -43,16 +44,21 @@ class UplinkConfig:
     role: Role
     # What it was before a drain.
     role_before: Role = Role.ACTIVE
+    vlans: PortVlans = TRUNK
 
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
-    """A port that is not an uplink, LOCAL included. `access_vlan` None: it carries any VLAN."""
+    """A port that is not an uplink, LOCAL included.
+
+    `allowed`: the uplinks that carry its VLANs, where those are not all of the team.
+    """
 
     name: str
     ofport: OfPort
     vm: str
-    access_vlan: int | None = None
+    vlans: PortVlans = TRUNK
+    allowed: frozenset[str] | None = None
     attached_mac: str | None = None
     pin: str | None = None
     excluded: bool = False
@@ -204,7 +210,7 @@ class _Reader:
         on_bond = bond is not None and uplink_names <= {i.name for i in bond.interfaces}
         negotiates = on_bond and bond is not None and bond.lacp in ("active", "passive")
         vm_ports = tuple(
-            self._vm_port(port, interface, uplink_names)
+            self._vm_port(port, interface, uplinks)
             for port, interface in self._interfaces()
             if interface.name not in uplink_names and _has_ofport(interface)
         )
@@ -258,14 +264,17 @@ class _Reader:
             link_speed_bps=interface.link_speed_bps,
             role=Role(values["role"]),
             role_before=Role(values["role-before"]),
+            vlans=port_vlans(port.vlan_mode, port.tag, port.trunks),
         )
 
     def _vm_port(
-        self, port: PortRow, interface: InterfaceRow, uplink_names: set[str]
+        self, port: PortRow, interface: InterfaceRow, uplinks: tuple[UplinkConfig, ...]
     ) -> VmPortConfig:
         ids = interface.external_ids
         vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
-        keys = {**VM_KEYS, "pin": Key(_choice(*uplink_names), _one_of(tuple(sorted(uplink_names))))}
+        vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
+        allowed = self._carriers(port, vlans, uplinks)
+        keys = {**VM_KEYS, "pin": Key(_choice(*allowed), _one_of(tuple(sorted(allowed))))}
         # The Interface's own rules win over those that the Bridge keeps for its VM.
         rules = self._vm_rules(ids, keys) | self._given(f"Interface {interface.name}", ids, keys)
         self._report_unknown(f"Interface {interface.name}", ids, keys)
@@ -273,13 +282,25 @@ class _Reader:
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
             vm=vm_identity(ids) or interface.name,
-            access_vlan=port.tag,
+            vlans=vlans,
+            allowed=allowed if len(allowed) < len(uplinks) else None,
             attached_mac=ids.get("attached-mac"),
             pin=rules.get("pin"),
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
             vm_id=vm_id,
         )
+
+    def _carriers(
+        self, port: PortRow, vlans: PortVlans, uplinks: tuple[UplinkConfig, ...]
+    ) -> frozenset[str]:
+        """The uplinks a VM port may use; where there is none, that is reported."""
+        allowed = carriers(vlans, {uplink.name: uplink.vlans for uplink in uplinks})
+        if uplinks and not allowed:
+            key = "trunks" if port.tag is None else "tag"
+            found = ",".join(map(str, port.trunks if port.tag is None else (port.tag,))) or "none"
+            self._report(BadValue(f"Port {port.name}", key, found, "a VLAN that an uplink carries"))
+        return allowed
 
     def _vm_rules(self, ids: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, Any]:
         """What the Bridge says of this VM, under any of its names."""

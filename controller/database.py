@@ -27,6 +27,8 @@ class PortRow:
     tag: int | None = None
     lacp: str | None = None
     qos_max_rate_bps: float | None = None
+    vlan_mode: str | None = None
+    trunks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         return [Write(tuple(settings), request_id)]
     values = _assignments(assignments, _without_own(VM_KEYS))
     if "pin" in values:
-        _pinnable(bridge, values["pin"])
+        _pinnable(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
     return [Write(tuple(settings), request_id)]
 
@@ -229,7 +229,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
-    uplink = _uplink(bridge, target)
+    uplink = _carrier(bridge, port, target)
     _enforcing(bridge)
     if port.pin not in (None, target):
         raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
@@ -256,13 +256,13 @@ def _why_not(bridge: Bridge, uplink: UplinkConfig, now_s: float) -> str:
 def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
-    _pinnable(bridge, target)
+    _pinnable(bridge, port, target)
     return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
 
 
-def _pinnable(bridge: Bridge, target: str) -> None:
+def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
     """Refuse a pin that would not hold: an uplink's role wins over it."""
-    uplink = _uplink(bridge, target)
+    uplink = _carrier(bridge, port, target)
     if uplink.role is not Role.ACTIVE:
         active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
         raise Refused(f"uplink {target}: {uplink.role.value} -> an active one: {_one_of(active)}")
@@ -474,6 +474,15 @@ def _enforcing(bridge: Bridge) -> None:
 def _without_own(keys: Mapping[str, Key]) -> dict[str, Key]:
     """The keys that are an operator's to set."""
     return {key: spec for key, spec in keys.items() if spec.expected != WRITTEN_BY_US}
+
+
+def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
+    """An uplink of the team that carries the port's VLANs."""
+    uplink = _uplink(bridge, name)
+    if port.allowed is not None and name not in port.allowed:
+        carriers = _one_of(port.allowed) if port.allowed else "none does"
+        raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
+    return uplink
 
 
 def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:

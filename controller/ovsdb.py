@@ -22,7 +22,7 @@ TRANSACTION_TIMEOUT_S = 10
 COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
     "Bridge": ["name", "ports", "fail_mode", "external_ids"],
-    "Port": ["name", "interfaces", "tag", "lacp", "qos"],
+    "Port": ["name", "interfaces", "tag", "vlan_mode", "trunks", "lacp", "qos"],
     "Interface": ["name", "ofport", "link_speed", "external_ids"],
     "QoS": ["other_config"],
 }
@@ -142,6 +142,8 @@ def _port(row: Any) -> PortRow:
         tag=_first(row.tag),
         lacp=_first(row.lacp),
         qos_max_rate_bps=float(max_rate_bps) if max_rate_bps.isdigit() else None,
+        vlan_mode=_first(row.vlan_mode),
+        trunks=tuple(sorted(row.trunks)),
     )
 
 

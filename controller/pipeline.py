@@ -7,11 +7,12 @@ the bridge is ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from controller.config import MAX_UPLINKS, OFPORT_LOCAL
+from controller.vlans import TRUNK, PortVlans, VlanSet, blocks, classes
 from policies.model import OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
@@ -30,6 +31,7 @@ class Table(IntEnum):
     REFLECTION = 7
     DEPARTURE = 8
     DELIVERY = 9
+    PORT_OUT = 10
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22
@@ -52,6 +54,7 @@ class Register(IntEnum):
     LOCKED = 5  # 1: the source address announced itself from here a moment ago
     ANNOUNCES = 6  # 1: the frame announces its source address
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
+    LEARNED = 8  # 1: the source address is among those learned on its VM port
 
     @property
     def field(self) -> str:
@@ -61,6 +64,12 @@ class Register(IntEnum):
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
+# How many addresses the switch learns on one VM port, and locks for it: more than the VMs
+# nested in a VM need, and few enough that the switch, which counts them for each new one,
+# is not kept busy by a VM that makes addresses up.
+ADDRESSES_PER_PORT_MAX = 1024
+# How many addresses it remembers as having left. Only what was local becomes that.
+DEPARTED_MAX = 16384
 
 COOKIE_PREFIX = 0x6C6274 << 40
 COOKIE_PREFIX_MASK = 0xFFFFFF << 40
@@ -68,7 +77,7 @@ COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
 
 
 class Kind(IntEnum):
-    """What a flow's cookie says it is; the low 32 bits are the ofport it belongs to."""
+    """What a flow's cookie says it is; the low 16 bits are the ofport it belongs to."""
 
     FIXED = 0
     FROM_VM = 1  # counts what a VM port sends to uplinks
@@ -87,7 +96,9 @@ UNICAST = ("00:00:00:00:00:00", "01:00:00:00:00:00")
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 VLAN_PRESENT = 0x1000
 VLAN_ID_BITS = 12
+VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
+ETH_TAGS = (0x8100, 0x88A8)
 IGMP, ICMPV6 = 2, 58
 ND_ADVERTISEMENT = 136
 MLD_REPORTS = (131, 132, 143)
@@ -172,7 +183,11 @@ class LearnLoad:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Add a flow to `table`. `delete_learned`: it goes when the flow that taught it goes."""
+    """Add a flow to `table`. `delete_learned`: it goes when the flow that taught it goes.
+
+    `limit`: no new one is added where the table has that many with this cookie; 0: no
+    limit. `success`: a register that becomes 1 if the flow is there afterwards, else 0.
+    """
 
     table: int
     cookie: int
@@ -180,6 +195,8 @@ class Learn:
     specs: tuple[LearnMatch | LearnLoad, ...]
     delete_learned: bool = False
     priority: int = 10
+    limit: int = 0
+    success: str | None = None
 
 
 Action = Output | ToGroup | SetField | CopyBits | LoadBits | PushVlan | PopVlan | Resubmit | Learn
@@ -227,7 +244,7 @@ class VmPort:
 
     ofport: OfPort
     order: tuple[OfPort, ...]
-    access_vlan: int | None = None
+    vlans: PortVlans = TRUNK
     attached_mac: str | None = None
 
 
@@ -238,13 +255,15 @@ class Team:
     `uplinks` in configured order (their positions number the delivery groups).
     `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
     port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
-    the flows underneath (a bond's NORMAL) instead of dropped.
+    the flows underneath (a bond's NORMAL) instead of dropped. `uplink_vlans`: what uplinks
+    carry; those not named there carry every VLAN.
     """
 
     uplinks: tuple[OfPort, ...]
     vm_ports: tuple[VmPort, ...]
     hears_everywhere: bool = False
     over_normal: bool = False
+    uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +286,8 @@ def build(team: Team) -> Pipeline:
         flows += _vm_port_flows(port)
     flows += _destination_flows(team)
     flows += _unknown_port_flows(team)
-    groups = [_binding_group(port) for port in team.vm_ports]
-    groups += [_local_group(vlan, team) for vlan in _vlans(team)]
+    groups = [_binding_group(port, team) for port in team.vm_ports]
+    groups += [_local_group(heard) for heard in _heard(team)]
     groups += [
         _delivery_group(port, uplink, team) for port in team.vm_ports for uplink in team.uplinks
     ]
@@ -286,7 +305,7 @@ def delivery_group_id(ofport: int, uplink_index: int) -> int:
 
 
 def local_group_id(vlan: int | None) -> int:
-    """The group of the local VM ports of a VLAN (None: those that carry any VLAN)."""
+    """The group of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
     return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
 
 
@@ -310,6 +329,20 @@ def cookie(kind: Kind, ofport: int) -> int:
     return COOKIE_PREFIX | kind << 32 | ofport
 
 
+def cookie_ofport(value: int) -> int:
+    """The ofport that a flow of ours belongs to; 0: none."""
+    return value & 0xFFFF
+
+
+def learned_cookie(port: VmPort) -> int:
+    """The cookie of what the switch learns on a VM port.
+
+    It differs with what the port carries: when a port is re-tagged, the last flow that
+    taught the old cookie is gone, and what it learned goes with it.
+    """
+    return cookie(Kind.LEARNED, port.vlans.digest << 16 | port.ofport)
+
+
 def cookie_kind(value: int) -> Kind | None:
     """What a flow of ours is; None for somebody else's."""
     if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
@@ -330,44 +363,35 @@ def openflow_port(ofport: int) -> int:
 
 
 def _uplink_flows(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
-    port = openflow_port(uplink)
-    yield from _never_forwarded(port)
-    yield FlowSpec(
-        Table.CLASSIFY,
-        100,
-        match(in_port=port),
-        (
-            SetField(Register.UPLINK.field, uplink),
-            CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS),
-        ),
-        goto=Table.FROM_UPLINK,
-    )
-    for vlan in _vlans(team):
-        listeners = _carrying(vlan, team.vm_ports)
-        index = team.uplinks.index(uplink)
-        yield FlowSpec(
-            Table.DELIVERY,
-            10 if vlan is None else 20,
-            _in_vlan(vlan, **{Register.UPLINK.field: uplink}),
-            tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in listeners),
-        )
+    vlans = team.uplink_vlans.get(uplink, TRUNK)
+    came_in = SetField(Register.UPLINK.field, uplink)
+    yield from _classify(uplink, vlans, came_in, Table.FROM_UPLINK)
+    if vlans != TRUNK:
+        yield from _port_out_flows(uplink, vlans)
+        yield from _no_inner_tag_leaves(uplink, vlans)
+    index = team.uplinks.index(uplink)
+    for heard in _heard(team):
+        groups = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in heard.ports)
+        for in_vlan in heard.matches(**{Register.UPLINK.field: uplink}):
+            yield FlowSpec(Table.DELIVERY, 10 if heard.elsewhere else 20, in_vlan, groups)
 
 
 def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
-    yield from _classify_vm_port(port)
+    came_in = SetField(Register.VM_PORT.field, port.ofport)
+    yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
+    # Tag 0 says "no VLAN"; taken off, it would bare a tag behind it.
+    for tag in ETH_TAGS:
+        inner = match(in_port=openflow_port(port.ofport), vlan_vid=VLAN_PRESENT, eth_type=tag)
+        yield FlowSpec(Table.CLASSIFY, 115, inner)
     yield from _learn_from_vm_port(port)
-    target: dict[str, MatchValue] = {Register.TARGET.field: port.ofport}
-    to_port: tuple[Action, ...] = (Output(openflow_port(port.ofport)),)
-    if port.access_vlan:
-        # The switch takes pop_vlan only in a flow that matches tagged frames.
-        target["vlan_vid"] = (VLAN_PRESENT, VLAN_PRESENT)
-        to_port = (PopVlan(), *to_port)
-    yield FlowSpec(Table.EGRESS, 20, match(**target), to_port)
+    yield from _port_out_flows(port.ofport, port.vlans)
+    target = {Register.TARGET.field: port.ofport}
+    yield FlowSpec(Table.EGRESS, 20, match(**target), goto=Table.PORT_OUT)
     yield FlowSpec(
         Table.EGRESS,
         30,
         match(**target, **{Register.VM_PORT.field: 0}),
-        to_port,
+        goto=Table.PORT_OUT,
         cookie=cookie(Kind.TO_VM, port.ofport),
     )
     yield FlowSpec(
@@ -377,8 +401,8 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
         (ToGroup(binding_group_id(port.ofport)),),
         cookie=cookie(Kind.FROM_VM, port.ofport),
     )
-    if port.attached_mac:
-        vlan = {Register.VLAN.field: port.access_vlan or 0}
+    if port.attached_mac and port.vlans.native is not None:
+        vlan = {Register.VLAN.field: port.vlans.native}
         yield FlowSpec(
             Table.LOCATION,
             5,
@@ -393,29 +417,59 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
         )
 
 
-def _never_forwarded(port: int) -> Iterator[FlowSpec]:
-    """Reserved multicast, and frames that claim to come from a multicast address."""
+def _classify(
+    ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
+) -> Iterator[FlowSpec]:
+    """Give every frame that the port takes its VLAN; what it does not take is dropped.
+
+    From here on frames of VLAN 0 have no tag, and all others theirs.
+    """
+    port = openflow_port(ofport)
+    # Reserved multicast, and frames that claim to come from a multicast address.
     yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_dst=RESERVED_MULTICAST))
     yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_src=MULTICAST))
+    tagged = vlans.carried if vlans.takes_tagged else VlanSet()
+    if vlans.native is not None:
+        in_vlan = (came_in, SetField(Register.VLAN.field, vlans.native))
+        tag = SetField("vlan_vid", VLAN_PRESENT | vlans.native)
+        push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), (PopVlan(),))
+        untagged = match(in_port=port, vlan_vid=0)
+        priority_tagged = match(in_port=port, vlan_vid=VLAN_PRESENT)
+        yield FlowSpec(Table.CLASSIFY, 110, untagged, (*in_vlan, *push), goto)
+        yield FlowSpec(Table.CLASSIFY, 110, priority_tagged, (*in_vlan, *retag), goto)
+        if tagged:
+            tagged |= VlanSet.of(0)
+    by_tag = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
+    for value, mask in blocks(tagged):
+        vid = _masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, VLAN_PRESENT | VLAN_ID_MASK)
+        yield FlowSpec(
+            Table.CLASSIFY, 100, match(in_port=port, vlan_vid=vid), (came_in, by_tag), goto
+        )
+    yield FlowSpec(Table.CLASSIFY, 90, match(in_port=port))
 
 
-def _classify_vm_port(port: VmPort) -> Iterator[FlowSpec]:
-    """Give every frame its VLAN; an access port's frames travel tagged inside."""
-    in_port = openflow_port(port.ofport)
-    known = SetField(Register.VM_PORT.field, port.ofport)
-    yield from _never_forwarded(in_port)
-    if port.access_vlan is None:
-        vlan = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
-        yield FlowSpec(Table.CLASSIFY, 100, match(in_port=in_port), (known, vlan), goto=Table.LEARN)
-        return
-    in_vlan = (known, SetField(Register.VLAN.field, port.access_vlan))
-    tag = SetField("vlan_vid", VLAN_PRESENT | port.access_vlan)
-    untagged = match(in_port=in_port, vlan_vid=0)
-    priority_tagged = match(in_port=in_port, vlan_vid=VLAN_PRESENT)
-    push, retag = ((PushVlan(), tag), (tag,)) if port.access_vlan else ((), (PopVlan(),))
-    yield FlowSpec(Table.CLASSIFY, 110, untagged, (*in_vlan, *push), goto=Table.LEARN)
-    yield FlowSpec(Table.CLASSIFY, 110, priority_tagged, (*in_vlan, *retag), goto=Table.LEARN)
-    yield FlowSpec(Table.CLASSIFY, 100, match(in_port=in_port))
+def _port_out_flows(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
+    """The one way out by a port: frames of VLANs that it carries, tagged as it wants them."""
+    out, carried = Output(openflow_port(ofport)), vlans.carried
+    target: dict[str, MatchValue] = {Register.TARGET.field: ofport}
+    if vlans.native and not vlans.native_tagged:
+        # The switch takes pop_vlan only in a flow that matches tagged frames.
+        tagged: dict[str, MatchValue] = {"vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}
+        in_native = match(**target, **tagged, **{Register.VLAN.field: vlans.native})
+        yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
+        if not vlans.takes_tagged:
+            carried = VlanSet()
+    for value in _register_values(carried):
+        in_vlan = target if value is None else {**target, Register.VLAN.field: value}
+        yield FlowSpec(Table.PORT_OUT, 10, match(**in_vlan), (out,))
+
+
+def _no_inner_tag_leaves(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
+    """A frame with two tags that lost the outer one would go on in the inner one's VLAN."""
+    if vlans.native and not vlans.native_tagged:
+        in_native = {Register.TARGET.field: uplink, Register.VLAN.field: vlans.native}
+        for tag in ETH_TAGS:
+            yield FlowSpec(Table.PORT_OUT, 30, match(**in_native, eth_type=tag))
 
 
 def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
@@ -424,8 +478,10 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
     `hard_timeout`, as every relearning refreshes it; an idle timeout would be refreshed by
     reflections and keep an address alive that has left.
     """
-    learned = cookie(Kind.LEARNED, port.ofport)
+    learned = learned_cookie(port)
     learn = (
+        # The switch writes no result where it only tells what it would do.
+        SetField(Register.LEARNED.field, 1),
         Learn(
             Table.LOCATION,
             learned,
@@ -436,6 +492,7 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
                 LearnLoad(Register.VM_PORT.field, Register.TARGET.field, 16),
             ),
             delete_learned=True,
+            limit=ADDRESSES_PER_PORT_MAX,
         ),
         Learn(
             Table.LOCAL_SOURCE,
@@ -447,6 +504,8 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
                 LearnLoad(1, Register.LOCAL.field, 1),
             ),
             delete_learned=True,
+            limit=ADDRESSES_PER_PORT_MAX,
+            success=Register.LEARNED.field,
         ),
     )
     from_port = {Register.VM_PORT.field: port.ofport}
@@ -463,6 +522,30 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
         (*learn, *lock),
         goto=Table.DESTINATION,
     )
+    yield from _lock_flows(port)
+
+
+def _lock_flows(port: VmPort) -> Iterator[FlowSpec]:
+    """An announcement from here locks its address for a moment."""
+    lock = Learn(
+        Table.LOCK,
+        learned_cookie(port),
+        LOCK_TIMEOUT_S,
+        (
+            _SAME_VLAN,
+            LearnMatch("eth_src", "eth_src", 48),
+            LearnLoad(1, Register.LOCKED.field, 1),
+        ),
+        limit=ADDRESSES_PER_PORT_MAX,
+    )
+    announces = {Register.VM_PORT.field: port.ofport, Register.ANNOUNCES.field: 1}
+    for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
+        yield FlowSpec(
+            Table.SET_LOCK,
+            10,
+            match(**announces, **{Register.LOCKED.field: locked}),
+            (lock, Resubmit(table)),
+        )
 
 
 def _destination_flows(team: Team) -> Iterator[FlowSpec]:
@@ -470,14 +553,15 @@ def _destination_flows(team: Team) -> Iterator[FlowSpec]:
     yield FlowSpec(
         Table.DESTINATION, 10, match(eth_dst=UNICAST), (Resubmit(Table.LOCATION),), Table.EGRESS
     )
-    for vlan in _vlans(team):
-        yield FlowSpec(
-            Table.DESTINATION,
-            10 if vlan is None else 20,
-            _in_vlan(vlan, eth_dst=MULTICAST),
-            (ToGroup(local_group_id(vlan)),),
-            goto=Table.UPLINK_OUT,
-        )
+    for heard in _heard(team):
+        for in_vlan in heard.matches(eth_dst=MULTICAST):
+            yield FlowSpec(
+                Table.DESTINATION,
+                10 if heard.elsewhere else 20,
+                in_vlan,
+                (ToGroup(heard.group_id),),
+                goto=Table.UPLINK_OUT,
+            )
     # A report overheard silences other members (RFC 2236 §3, RFC 2710 §4), which would
     # cost them their group at another uplink's snooping switch: reports only go upstream.
     reports = [match(eth_type=ETH_IPV4, ip_proto=IGMP)]
@@ -489,13 +573,21 @@ def _destination_flows(team: Team) -> Iterator[FlowSpec]:
         "ip_proto": IGMP,
         "ipv4_dst": ALL_HOSTS,
     }
-    for vlan in _vlans(team):
+    for heard in _heard(team):
+        for in_vlan in heard.matches(**general_query):
+            yield FlowSpec(
+                Table.DESTINATION,
+                50 if heard.elsewhere else 60,
+                in_vlan,
+                (ToGroup(heard.group_id),),
+                goto=Table.UPLINK_OUT,
+            )
+    if not team.hears_everywhere:
+        # Nothing tells the reflections of an address that is not learned from what others
+        # send, so they are what VM ports at other uplinks hear: one copy.
+        unlearned = {Register.LEARNED.field: 0}
         yield FlowSpec(
-            Table.DESTINATION,
-            50 if vlan is None else 60,
-            _in_vlan(vlan, **general_query),
-            (ToGroup(local_group_id(vlan)),),
-            goto=Table.UPLINK_OUT,
+            Table.DESTINATION, 70, match(eth_dst=MULTICAST, **unlearned), goto=Table.UPLINK_OUT
         )
     # Known VM ports are handled above these; no address there, or one known to be elsewhere.
     for unknown in (0, ELSEWHERE):
@@ -551,6 +643,7 @@ def _reflection_flows(team: Team) -> Iterator[FlowSpec]:
                     LearnMatch("eth_src", "eth_dst", 48),
                     LearnLoad(ELSEWHERE, Register.TARGET.field, 16),
                 ),
+                limit=DEPARTED_MAX,
             ),
             Learn(
                 Table.LOCAL_SOURCE,
@@ -561,6 +654,7 @@ def _reflection_flows(team: Team) -> Iterator[FlowSpec]:
                     LearnMatch("eth_src", "eth_src", 48),
                     LearnLoad(0, Register.LOCAL.field, 1),
                 ),
+                limit=DEPARTED_MAX,
             ),
             Resubmit(Table.UNCACHE_FIRST),
         ),
@@ -588,8 +682,8 @@ def _lookup_flows() -> Iterator[FlowSpec]:
     )
     compare: list[Action] = []
     for bit in range(0, 32, 4):
-        for index, field in enumerate(("arp_spa", "arp_tpa")):
-            compare.append(CopyBits(field, bit, Register.NIBBLES.field, 4 * index, 4))
+        for index, address in enumerate(("arp_spa", "arp_tpa")):
+            compare.append(CopyBits(address, bit, Register.NIBBLES.field, 4 * index, 4))
         compare.append(Resubmit(Table.SAME_NIBBLE))
     yield FlowSpec(
         Table.ANNOUNCEMENT,
@@ -605,27 +699,11 @@ def _lookup_flows() -> Iterator[FlowSpec]:
     yield FlowSpec(
         Table.GRATUITOUS, 10, match(**{Register.NIBBLES.field: (0, 0x100)}), (announces,)
     )
-    lock = Learn(
-        Table.LOCK,
-        cookie(Kind.LEARNED, 0),
-        LOCK_TIMEOUT_S,
-        (
-            _SAME_VLAN,
-            LearnMatch("eth_src", "eth_src", 48),
-            LearnLoad(1, Register.LOCKED.field, 1),
-        ),
-    )
     # An announcement that is forwarded from the switch's flow cache sets no lock, and its
     # reflection sees none. With and without a lock both therefore depend on another bit (of
     # pkt_mark, but any would do): when the lock comes or ends, revalidation finds the cached
     # flow too wide and deletes it.
     for locked, table in ((0, Table.UNCACHE_FIRST), (1, Table.UNCACHE_AGAIN)):
-        yield FlowSpec(
-            Table.SET_LOCK,
-            10,
-            match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: locked}),
-            (lock, Resubmit(table)),
-        )
         yield FlowSpec(table, 10, match(pkt_mark=(0, 1 << locked)))
 
 
@@ -638,11 +716,15 @@ def _unknown_port_flows(team: Team) -> Iterator[FlowSpec]:
 # ---- groups ----------------------------------------------------------------------------
 
 
-def _binding_group(port: VmPort) -> GroupSpec:
+def _binding_group(port: VmPort, team: Team) -> GroupSpec:
     """To the first live uplink of the port's order; the switch itself fails over."""
+
+    def leave(uplink: OfPort) -> tuple[Action, ...]:
+        carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
+        return (Output(openflow_port(uplink)),) if carries_everything else _out_by(uplink)
+
     buckets = tuple(
-        Bucket((Output(openflow_port(uplink)),), watch_port=openflow_port(uplink))
-        for uplink in port.order
+        Bucket(leave(uplink), watch_port=openflow_port(uplink)) for uplink in port.order
     )
     return GroupSpec(binding_group_id(port.ofport), "ff", buckets)
 
@@ -653,40 +735,64 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
     The buckets before have no actions: the frame came by another uplink too, and is
     delivered there. So there is one copy, also in a failover nobody told us about.
     """
-    pop = (PopVlan(),) if port.access_vlan else ()
-    deliver = (*pop, Output(openflow_port(port.ofport)))
     before = () if team.hears_everywhere else port.order
     buckets: list[Bucket] = []
     if uplink in port.order:
         if uplink in before:
             before = before[: before.index(uplink)]
         buckets = [Bucket((), watch_port=openflow_port(u)) for u in before]
-        buckets.append(Bucket(deliver, watch_port=openflow_port(uplink)))
+        buckets.append(Bucket(_out_by(port.ofport), watch_port=openflow_port(uplink)))
     group_id = delivery_group_id(port.ofport, team.uplinks.index(uplink))
     return GroupSpec(group_id, "ff", tuple(buckets))
 
 
-def _local_group(vlan: int | None, team: Team) -> GroupSpec:
-    """Every local VM port of a VLAN; the switch leaves out the port a frame came in by."""
-    buckets = tuple(
-        Bucket((*((PopVlan(),) if p.access_vlan else ()), Output(openflow_port(p.ofport))))
-        for p in _carrying(vlan, team.vm_ports)
-    )
-    return GroupSpec(local_group_id(vlan), "all", buckets)
+def _local_group(heard: _Heard) -> GroupSpec:
+    """Every local VM port of some VLANs; the switch leaves out the port a frame came in by."""
+    return GroupSpec(heard.group_id, "all", tuple(Bucket(_out_by(p.ofport)) for p in heard.ports))
 
 
-def _vlans(team: Team) -> list[int | None]:
-    """VLANs with access ports, and None for every other one."""
-    return [None, *sorted({p.access_vlan for p in team.vm_ports if p.access_vlan is not None})]
+def _out_by(ofport: OfPort) -> tuple[Action, ...]:
+    return SetField(Register.TARGET.field, ofport), Resubmit(Table.PORT_OUT)
 
 
-def _carrying(vlan: int | None, ports: Iterable[VmPort]) -> list[VmPort]:
-    """The ports that hear a VLAN: its access ports and those that carry any."""
-    return [p for p in ports if p.access_vlan is None or p.access_vlan == vlan]
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """VLANs that the same VM ports hear. `elsewhere`: the VLANs that are in no other of these."""
+
+    vlans: VlanSet
+    ports: tuple[VmPort, ...]
+    elsewhere: bool
+
+    @property
+    def group_id(self) -> int:
+        return local_group_id(None if self.elsewhere else next(iter(self.vlans)))
+
+    def matches(self, **fields: MatchValue) -> Iterator[Match]:
+        """Matches that together cover these VLANs, on a level above those of `elsewhere`."""
+        if self.elsewhere:
+            yield match(**fields)
+            return
+        for value in _register_values(self.vlans):
+            assert value is not None
+            yield match(**fields, **{Register.VLAN.field: value})
 
 
-def _in_vlan(vlan: int | None, **fields: MatchValue) -> Match:
-    return match(**fields) if vlan is None else match(**fields, **{Register.VLAN.field: vlan})
+def _heard(team: Team) -> Iterator[_Heard]:
+    largest_first = classes(frozenset(port.vlans.carried for port in team.vm_ports))
+    for vlans in largest_first:
+        ports = tuple(port for port in team.vm_ports if vlans <= port.vlans.carried)
+        yield _Heard(vlans, ports, elsewhere=vlans is largest_first[0])
+
+
+def _register_values(vlans: VlanSet) -> Iterator[MatchValue | None]:
+    """Values of the VLAN register that cover these VLANs; None: any."""
+    for value, mask in blocks(vlans):
+        yield _masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF) if mask else None
+
+
+def _masked(value: int, mask: int, all_ones: int) -> MatchValue:
+    """As the switch says it: without a mask where every bit counts."""
+    return value if mask == all_ones else (value, mask)
 
 
 _SAME_VLAN = LearnMatch(Register.VLAN.field, Register.VLAN.field, VLAN_ID_BITS)

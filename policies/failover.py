@@ -31,15 +31,22 @@ def order(
     home: str,
     uplinks: Sequence[Uplink],
     backup: BackupOrder,
+    allowed: frozenset[str] | None = None,
 ) -> tuple[Uplink, ...]:
     """Every uplink a unit may use, best first: active, then standby, then drained ones.
 
     Among those of one role its home comes first. A role is the uplink's and wins over a
     unit's pin: `unused` uplinks never appear, and a `drained` one is the last resort.
+    `allowed`: the names of the only ones it may use; None: of any.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
-    candidates = [u for u in backup(unit, uplinks) if u.role in ranks]
+    candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
     return tuple(sorted(candidates, key=lambda u: (ranks[u.role], u.name != home)))
+
+
+def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:
+    """The uplinks of these names, in the order given; None: all of them."""
+    return [u for u in uplinks if allowed is None or u.name in allowed]
 
 
 def usable_first(ordered: Sequence[Uplink]) -> tuple[Uplink, ...]:

@@ -70,7 +70,10 @@ class Uplink:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is placed as a whole: today a VM port. `load` is the part that crosses uplinks."""
+    """What is placed as a whole: today a VM port. `load` is the part that crosses uplinks.
+
+    `allowed`: the names of the only uplinks it may use; None: of any.
+    """
 
     name: str
     ofport: OfPort
@@ -78,6 +81,7 @@ class Unit:
     load: Load = Load()
     pin: str | None = None
     excluded: bool = False
+    allowed: frozenset[str] | None = None
 
     @property
     def movable(self) -> bool:

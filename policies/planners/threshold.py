@@ -34,7 +34,8 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> Move | None:
     """The busiest movable unit that some other uplink can take, and the best such uplink."""
     others = [u for u in failover.in_service(snapshot.uplinks) if u is not uplink]
     for unit in _busiest_first(uplink, snapshot):
-        fitting = [u for u in others if _after(u, unit) <= snapshot.threshold_ratio]
+        able = failover.only(unit.allowed, others)
+        fitting = [u for u in able if _after(u, unit) <= snapshot.threshold_ratio]
         if fitting:
             target = min(fitting, key=lambda u: (_after(u, unit), u.name))
             return Move(unit.name, uplink.name, target.name, Reason.THRESHOLD)

@@ -43,7 +43,7 @@ from controller.events import (
     Write,
     Written,
 )
-from controller.pipeline import FlowSpec, GroupSpec, Output, Pipeline
+from controller.pipeline import FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.rates import Sample
 from controller.reconcile import Changes
 
@@ -104,9 +104,10 @@ class FakeSwitch:
         for bucket in group.buckets if group else ():
             watched = self.ports.get(bucket.watch_port or 0)
             if watched is not None and watched.up:
-                (action,) = bucket.actions
-                assert isinstance(action, Output)
-                return action.port
+                first = bucket.actions[0]
+                # An uplink that does not carry every VLAN is left by the table that checks.
+                assert isinstance(first, Output | SetField)
+                return first.port if isinstance(first, Output) else first.value
         return None
 
     def forward_until(self, now_s: float) -> None:

@@ -22,10 +22,16 @@ def interface(
 
 
 def port(
-    name: str, ofport: int | None, ids: Mapping[str, str] | None = None, tag: int | None = None
+    name: str,
+    ofport: int | None,
+    ids: Mapping[str, str] | None = None,
+    tag: int | None = None,
+    vlan_mode: str | None = None,
+    trunks: tuple[int, ...] = (),
 ) -> PortRow:
     """A port with one interface of the same name."""
-    return PortRow(name, (interface(name, ofport, ids),), tag)
+    made = (interface(name, ofport, ids),)
+    return PortRow(name, made, tag, vlan_mode=vlan_mode, trunks=trunks)
 
 
 def bond(*members: InterfaceRow, lacp: str | None = None) -> PortRow:

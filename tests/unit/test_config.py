@@ -20,6 +20,7 @@ from controller.config import (
     read_bridge,
 )
 from controller.database import PREFIX, BridgeRow, PortRow
+from controller.vlans import TRUNK, access, port_vlans
 from policies.model import Role
 from tests.unit.rows import bond, bridge, interface, ours, port
 
@@ -255,10 +256,69 @@ def vm_port(
 
 def test_every_port_that_is_no_uplink_is_a_vm_port_local_included() -> None:
     config = read_bridge(on_a_bond({}, port("vnet0", 10, tag=7), port("br0", OFPORT_LOCAL)))
-    assert [(p.name, p.ofport, p.access_vlan) for p in config.vm_ports] == [
-        ("br0", OFPORT_LOCAL, None),
-        ("vnet0", 10, 7),
+    assert [(p.name, p.ofport, p.vlans) for p in config.vm_ports] == [
+        ("br0", OFPORT_LOCAL, TRUNK),
+        ("vnet0", 10, access(7)),
     ]
+
+
+WORDS = st.sampled_from(
+    (None, "access", "trunk", "native-tagged", "native-untagged", "dot1q-tunnel", "new")
+)
+
+
+@given(
+    st.lists(
+        st.tuples(WORDS, st.none() | st.integers(0, 4095), st.lists(st.integers(0, 4095))),
+        min_size=3,
+        max_size=3,
+    )
+)
+def test_whatever_vlans_the_database_names_there_is_a_configuration(
+    records: list[tuple[str | None, int | None, list[int]]],
+) -> None:
+    """Trunks may overlap, repeat, and stand beside a tag that makes them void."""
+    names = (("eth1", 1), ("eth2", 2), ("vnet0", 10))
+    ports = [
+        port(name, number, tag=tag, vlan_mode=mode, trunks=tuple(trunks))
+        for (name, number), (mode, tag, trunks) in zip(names, records, strict=True)
+    ]
+    config = read_bridge(bridge(*ports, ids=ours(policy="explicit", uplinks="eth1,eth2")))
+    told = the_port(config)
+    assert told.allowed is None or told.allowed < {"eth1", "eth2"}
+    assert bool(config.errors) is (told.allowed == frozenset())
+
+
+def restricted(*vm_ports: PortRow) -> BridgeConfig:
+    """VLAN 10 is carried by both uplinks, VLAN 20 by eth2 only."""
+    eth1, eth2 = port("eth1", 1, trunks=(10,)), port("eth2", 2, trunks=(10, 20))
+    ids = ours(policy="explicit", uplinks="eth1,eth2")
+    return read_bridge(bridge(eth1, eth2, *vm_ports, ids=ids))
+
+
+def test_a_vm_port_is_told_the_uplinks_that_carry_its_vlan() -> None:
+    assert the_port(restricted(port("vnet0", 10, tag=10))).allowed is None
+    assert the_port(restricted(port("vnet0", 10, tag=20))).allowed == frozenset({"eth2"})
+
+
+def test_a_vm_port_whose_vlan_no_uplink_carries_is_named() -> None:
+    config = restricted(port("vnet0", 10, tag=30))
+    assert the_port(config).allowed == frozenset()
+    assert messages(config) == ["Port vnet0 tag: 30 -> a VLAN that an uplink carries"]
+    config = restricted(port("vnet0", 10, trunks=(30, 40)))
+    assert messages(config) == ["Port vnet0 trunks: 30,40 -> a VLAN that an uplink carries"]
+
+
+def test_a_pin_to_an_uplink_without_the_ports_vlan_is_not_taken() -> None:
+    config = restricted(port("vnet0", 10, ours(pin="eth1"), tag=20))
+    assert the_port(config).pin is None
+    assert messages(config) == ["Interface vnet0 ovs-lbt-pin: eth1 -> one of eth2"]
+
+
+def test_the_members_of_a_bond_carry_what_the_bond_does() -> None:
+    members = (interface("eth1", 1), interface("eth2", 2))
+    config = read_bridge(bridge(PortRow("bond0", members, trunks=(10,))))
+    assert [uplink.vlans for uplink in config.uplinks] == [port_vlans(None, None, (10,))] * 2
 
 
 def test_a_vm_port_without_keys() -> None:

@@ -22,8 +22,10 @@ from controller.events import (
     ReadInstalled,
     ReadStats,
     Reply,
+    SendFrame,
     Write,
 )
+from controller.frames import rarp
 from controller.installation import REVALIDATED_AFTER_S
 from controller.pipeline import EMPTY, Kind, cookie_kind
 from tests.unit.fake_switch import A_MOMENT_S, World, done, moves, refusal, reports, world
@@ -677,6 +679,89 @@ def test_a_changed_access_vlan_is_followed() -> None:
     here.write(replace(row, ports=ports))
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
     assert any(("reg2", 7) in key[2] for key in here.switches["br0"].flows)
+
+
+def on_plain_uplinks() -> BridgeRow:
+    """vnet0 and vnet2 at home on eth1, vnet1 on eth2."""
+    ports = [port(name, 10 + index) for index, name in enumerate(VMS[:3])]
+    ids = ours(policy="originating-port", uplinks="eth1,eth2")
+    return bridge(port("eth1", 1), port("eth2", 2), *ports, ids=ids, fail_mode="secure")
+
+
+def re_tagged(here: World, name: str, **columns: object) -> World:
+    row = here.rows["br0"]
+    ports = tuple(
+        replace(p, **columns) if p.name == name else p  # type: ignore[arg-type]
+        for p in row.ports
+    )
+    return here.write(replace(row, ports=ports))
+
+
+def test_a_vm_port_moves_to_an_uplink_that_carries_its_new_vlan() -> None:
+    here = world(on_plain_uplinks()).start()
+    re_tagged(here, "eth1", trunks=(0, 10)).run_for(1)
+    before = here.bindings()
+    assert before["vnet0"] == before["vnet2"] == "eth1"
+    re_tagged(here, "vnet0", tag=20).run_for(1)
+    assert here.bindings() == {**before, "vnet0": "eth2"}
+    assert here.switches["br0"].uplink_of(10) == 2
+    assert here.stored_bindings()["vnet0"] == "eth2"
+    assert moves(here) == {"rule": 1}
+    here.set_link(2, up=False).run_for(1)
+    assert here.bindings()["vnet0"] == "eth2", "eth1 would only drop its frames"
+    assert here.switches["br0"].uplink_of(10) is None
+    assert here.bindings()["vnet1"] == "eth1"
+
+
+def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -> None:
+    here = world(on_plain_uplinks()).start()
+    re_tagged(here, "eth1", trunks=(0, 10))
+    re_tagged(here, "eth2", trunks=(0, 10))
+    re_tagged(here, "vnet0", tag=20).run_for(1)
+    assert "vnet0" not in here.bindings()
+    assert here.switches["br0"].uplink_of(10) is None
+    (status,) = (p for p in here.engine.status()[0].ports if p.name == "vnet0")
+    assert status.uplink is None
+    assert here.engine.status()[0].config_errors == (
+        "Port vnet0 tag: 20 -> a VLAN that an uplink carries",
+    )
+    assert "-> none does" in refusal(here.ask("move", "vnet0", "eth1"))
+    re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
+    assert here.bindings()["vnet0"] == "eth2"
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+@pytest.mark.parametrize("command", [("move",), ("pin",), ("set", "interface")])
+def test_an_operator_cannot_put_a_vm_port_where_its_vlan_is_not(command: tuple[str, ...]) -> None:
+    here = world(on_plain_uplinks()).start()
+    re_tagged(here, "eth1", trunks=(0, 10))
+    re_tagged(here, "vnet1", tag=20).run_for(1)
+    reply = here.ask(*command, "vnet1", "pin=eth1" if command[0] == "set" else "eth1")
+    assert refusal(reply) == "uplink eth1: does not carry the VLANs of vnet1 -> one of eth2"
+
+
+def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
+    here = world(host()).start()
+    mac = "52:54:00:00:00:01"
+    re_tagged(here, "vnet0", vlan_mode="native-untagged", tag=7)
+    re_tagged(here, "vnet1", tag=7)
+    re_tagged(here, "vnet2", trunks=(7, 20))
+    here.switches["br0"].learned = tuple(
+        (ofport, mac, vlan) for ofport in (10, 11, 12) for vlan in (7, 20)
+    )
+    here.log.clear()
+    for name, number in (("vnet0", 10), ("vnet1", 11), ("vnet2", 12)):
+        other = {"eth1": "eth2", "eth2": "eth1"}[here.bindings()[name]]
+        here.ask("move", name, other)
+        assert here.switches["br0"].uplink_of(number) == int(other[-1])
+    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
+    assert {(c.ofport, c.frame) for c in sent} == {
+        (10, rarp(mac)),
+        (10, rarp(mac, 20)),
+        (11, rarp(mac)),
+        (12, rarp(mac, 7)),
+        (12, rarp(mac, 20)),
+    }
 
 
 def test_a_policy_that_places_by_number_takes_its_place_and_load_based_keeps_what_is() -> None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import pipeline, reconcile
 from controller.config import OFPORT_LOCAL
 from controller.pipeline import (
+    BROADCAST,
+    VLAN_PRESENT,
     Action,
     CopyBits,
     FlowSpec,
     Learn,
     LearnLoad,
     LoadBits,
+    MatchValue,
     Output,
     Pipeline,
+    PopVlan,
+    PushVlan,
     Register,
     Resubmit,
     SetField,
@@ -29,30 +35,54 @@ from controller.pipeline import (
     build,
     openflow_port,
 )
+from controller.vlans import TRUNK, PortVlans, access, port_vlans
 from policies.model import OfPort
 
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
+WAYS = (
+    TRUNK,
+    access(0),
+    access(7),
+    access(4094),
+    port_vlans("trunk", None, (7, 20)),
+    port_vlans("trunk", None, (0, 7, 4095)),
+    port_vlans("native-untagged", 7, ()),
+    port_vlans("native-untagged", 7, (7, 20)),
+    port_vlans("native-untagged", 0, (0, 20)),
+    port_vlans("native-tagged", 7, (20,)),
+    port_vlans("native-tagged", 20, ()),
+)
+# VLANs that differ for some of these, as a frame may say them.
+VLANS = (0, 7, 8, 20, 4094, 4095)
+TAGS = (0, *(VLAN_PRESENT | vlan for vlan in VLANS))
 
 
 @st.composite
-def teams(draw: st.DrawFn) -> Team:
+def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
     uplinks = UPLINKS[: draw(st.integers(2, 3))]
     numbers = draw(st.lists(st.sampled_from((10, 11, 12, OFPORT_LOCAL)), unique=True))
     vm_ports = tuple(
         VmPort(
             OfPort(number),
-            tuple(draw(st.permutations(uplinks))),
-            draw(st.none() | st.sampled_from((0, 7, 4094))),
+            tuple(draw(st.permutations(uplinks))[: draw(st.integers(0, len(uplinks)))]),
+            draw(st.sampled_from(ways)),
             draw(st.none() | st.just(f"52:54:00:00:00:{number & 0xFF:02x}")),
         )
         for number in numbers
     )
-    return Team(uplinks, vm_ports, draw(st.booleans()), draw(st.booleans()))
+    uplink_vlans = {u: draw(st.just(TRUNK) | st.sampled_from(ways)) for u in uplinks}
+    return Team(uplinks, vm_ports, draw(st.booleans()), draw(st.booleans()), uplink_vlans)
 
 
-# ---- no frame goes from uplink to uplink -----------------------------------------------
+# ---- where a frame may go --------------------------------------------------------------
 
-Known = dict[str, int]
+Known = dict[str, MatchValue]
+Copy = tuple[int, int]
+
+
+def number(value: MatchValue) -> int:
+    assert not isinstance(value, tuple)
+    return value if isinstance(value, int) else int(value.replace(":", ""), 16)
 
 
 def contradicts(flow: FlowSpec, known: Known) -> bool:
@@ -62,41 +92,55 @@ def contradicts(flow: FlowSpec, known: Known) -> bool:
             continue
         if isinstance(wanted, tuple):
             value, mask = wanted
-            assert isinstance(value, int) and isinstance(mask, int)
-            if known[name] & mask != value:
+            if number(known[name]) & number(mask) != number(value):
                 return True
         elif known[name] != wanted:
             return True
     return False
 
 
-def outputs(installed: Pipeline, table: int, known: Known) -> Iterator[int]:
-    """Every port that a frame may leave by, taking each flow that it might match.
+def outputs(installed: Pipeline, table: int, known: Known) -> Iterator[Copy]:
+    """Every port that a frame may leave by, and the tag it then has; 0: none.
 
-    Nothing but ports and registers is known of the frame, and after a look-up nothing is
-    known of the registers that it may have set.
+    It takes each flow that it might match, down to one that it must match. Of the frame
+    only its tag, its way in and perhaps its destination are known, and after a look-up
+    nothing is known of the registers that it may have set.
     """
-    for flow in installed.flows.values():
-        if flow.table != table or contradicts(flow, known):
-            continue
-        after = dict(known)
+    flows = [f for f in installed.flows.values() if f.table == table and not contradicts(f, known)]
+    for flow in sorted(flows, key=lambda f: -f.priority):
+        exactly = {name: v for name, v in flow.match if not isinstance(v, tuple)}
+        after = {**known, **exactly}
         for action in flow.actions:
             yield from _acted(installed, action, after)
         if flow.goto is not None:
             assert flow.goto > flow.table, f"{flow} goes backwards"
             yield from outputs(installed, flow.goto, after)
+        if known.keys() >= {name for name, _ in flow.match}:
+            return
 
 
-def _acted(installed: Pipeline, action: Action, known: Known) -> Iterator[int]:
+def _acted(installed: Pipeline, action: Action, known: Known) -> Iterator[Copy]:
+    tag = number(known["vlan_vid"])
     match action:
         case Output(port=port):
-            yield port
+            assert tag != VLAN_PRESENT, "tagged, but with no VLAN"
+            yield port, tag & ~VLAN_PRESENT
         case ToGroup(group_id=group_id):
             for bucket in installed.groups[group_id].buckets:
+                inside = dict(known)
                 for inner in bucket.actions:
-                    yield from _acted(installed, inner, known)
+                    yield from _acted(installed, inner, inside)
         case SetField(field=field, value=value):
+            assert field != "vlan_vid" or tag, "the switch sets only a tag that is there"
             known[field] = value
+        case PushVlan():
+            assert not tag, "two tags"
+            known["vlan_vid"] = VLAN_PRESENT
+        case PopVlan():
+            assert tag, "no tag to take off"
+            known["vlan_vid"] = 0
+        case CopyBits(source="vlan_tci", target=target):
+            known[target] = tag & ~VLAN_PRESENT
         case CopyBits(target=target) | LoadBits(target=target):
             known.pop(target, None)
         case Resubmit(table=table):
@@ -123,38 +167,89 @@ def _set_in(installed: Pipeline, table: int) -> set[str]:
     return fields
 
 
-def from_port(installed: Pipeline, ofport: int) -> set[int]:
+def from_port(installed: Pipeline, ofport: int, tag: int, **frame: str) -> set[Copy]:
     registers = {register.field: 0 for register in Register}
-    return set(outputs(installed, Table.CLASSIFY, {"in_port": openflow_port(ofport), **registers}))
+    known: Known = {"in_port": openflow_port(ofport), "vlan_vid": tag, **registers, **frame}
+    return set(outputs(installed, Table.CLASSIFY, known))
 
 
-@given(teams())
-def test_what_comes_from_an_uplink_never_leaves_by_an_uplink(team: Team) -> None:
+def vlan_meant(vlans: PortVlans, tag: int) -> int | None:
+    """The VLAN of a frame that comes in by such a port; None: it is not taken."""
+    if tag in (0, VLAN_PRESENT):
+        return vlans.native
+    vlan = tag & ~VLAN_PRESENT
+    return vlan if vlans.takes_tagged and vlan in vlans.carried else None
+
+
+def carrying(team: Team, vlan: int | None) -> set[Copy]:
+    """The VM ports that carry a VLAN, and how they want its frames."""
+    if vlan is None:
+        return set()
+    return {
+        (openflow_port(p.ofport), p.vlans.tag_out(vlan))
+        for p in team.vm_ports
+        if vlan in p.vlans.carried
+    }
+
+
+def leaving(team: Team, port: VmPort, vlan: int | None) -> set[Copy]:
+    """The uplinks by which a VM port's frames of a VLAN may leave, and their tag there."""
+    ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in port.order}
+    if vlan is None:
+        return set()
+    return {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
+
+
+@given(teams(), st.sampled_from(TAGS))
+def test_from_an_uplink_to_the_vm_ports_of_its_vlan_and_never_to_an_uplink(
+    team: Team, tag: int
+) -> None:
     installed = build(team)
     for uplink in team.uplinks:
-        assert not from_port(installed, uplink) & set(team.uplinks)
+        vlan = vlan_meant(team.uplink_vlans[uplink], tag)
+        assert from_port(installed, uplink, tag) == carrying(team, vlan)
 
 
-@given(teams())
-def test_what_comes_from_an_uplink_can_reach_every_vm_port(team: Team) -> None:
+@given(teams(), st.sampled_from(TAGS))
+def test_from_a_vm_port_to_others_of_its_vlan_and_the_uplinks_of_its_order(
+    team: Team, tag: int
+) -> None:
     installed = build(team)
-    everybody = {openflow_port(port.ofport) for port in team.vm_ports}
-    for uplink in team.uplinks:
-        assert from_port(installed, uplink) == everybody
-
-
-@given(teams())
-def test_a_vm_port_reaches_every_other_and_the_uplinks_of_its_order(team: Team) -> None:
-    installed = build(team)
-    everybody = {openflow_port(port.ofport) for port in team.vm_ports}
     for port in team.vm_ports:
-        assert from_port(installed, port.ofport) == everybody | set(port.order)
+        vlan = vlan_meant(port.vlans, tag)
+        expected = carrying(team, vlan) | leaving(team, port, vlan)
+        assert from_port(installed, port.ofport, tag) == expected
+
+
+@given(teams(), st.sampled_from(TAGS))
+def test_a_broadcast_goes_to_all_vm_ports_of_its_vlan_that_hear_that_uplink(
+    team: Team, tag: int
+) -> None:
+    installed = build(team)
+    for index, uplink in enumerate(team.uplinks):
+        hearing = [p for p in team.vm_ports if uplink in p.order]
+        vlan = vlan_meant(team.uplink_vlans[uplink], tag)
+        heard = carrying(replace(team, vm_ports=tuple(hearing)), vlan)
+        assert from_port(installed, uplink, tag, eth_dst=BROADCAST) == heard, index
+    for port in team.vm_ports:
+        vlan = vlan_meant(port.vlans, tag)
+        expected = carrying(team, vlan) | leaving(team, port, vlan)
+        assert from_port(installed, port.ofport, tag, eth_dst=BROADCAST) == expected
+
+
+@pytest.mark.parametrize("vlans", WAYS, ids=str)
+def test_what_a_vm_port_sends_in_a_vlan_is_what_it_gets_back(vlans: PortVlans) -> None:
+    """So a frame of ours takes the form that the VM's own have."""
+    for vlan in VLANS:
+        tag = vlans.tag_in(vlan)
+        if vlan in vlans.carried:
+            assert vlan_meant(vlans, tag and VLAN_PRESENT | tag) == vlan
 
 
 @given(teams())
 def test_an_unknown_port_is_dropped_or_left_to_what_is_underneath(team: Team) -> None:
     installed = build(team)
-    assert from_port(installed, 99) == set()
+    assert from_port(installed, 99, 0) == set()
     fallbacks = [f for f in installed.flows.values() if f.table == 0 and f.match == ()]
     assert bool(fallbacks) is not team.over_normal
     assert all(flow.priority >= 1 for flow in installed.flows.values() if flow.table == 0)
@@ -180,8 +275,10 @@ def test_everything_is_recognizably_ours(team: Team) -> None:
 
 @given(teams())
 def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
-    vlans = {port.access_vlan for port in team.vm_ports} | {None}
-    expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(vlans)
+    heard = {
+        tuple(p.ofport for p in team.vm_ports if vlan in p.vlans.carried) for vlan in range(4096)
+    }
+    expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
     assert len(build(team).groups) == expected
 
 
@@ -224,11 +321,55 @@ def test_a_move_changes_a_few_groups_and_no_flow(team: Team, data: st.DataObject
     if not team.vm_ports:
         return
     index = data.draw(st.integers(0, len(team.vm_ports) - 1))
-    order = tuple(data.draw(st.permutations(team.uplinks)))
+    order = tuple(data.draw(st.permutations(team.vm_ports[index].order)))
     ports = list(team.vm_ports)
     ports[index] = replace(ports[index], order=order)
     made = reconcile.changes(build(replace(team, vm_ports=tuple(ports))), build(team))
     assert len(made) == len(made.modify_groups) <= 1 + len(team.uplinks)
+
+
+@given(teams((TRUNK, access(7), access(20))), st.data())
+def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
+    team: Team, data: st.DataObject
+) -> None:
+    ports = [p for p in team.vm_ports if p.vlans != TRUNK]
+    if not ports:
+        return
+    port = data.draw(st.sampled_from(ports))
+    (old,) = port.vlans.carried
+    new = data.draw(st.sampled_from((7, 20, 30)))
+    anew = [replace(p, vlans=access(new)) if p is port else p for p in team.vm_ports]
+    made = reconcile.changes(build(replace(team, vm_ports=tuple(anew))), build(team))
+    own: set[tuple[str, MatchValue]] = {("in_port", openflow_port(port.ofport))}
+    own |= {(r.field, port.ofport) for r in (Register.VM_PORT, Register.TARGET)}
+    own |= {("eth_src", str(port.attached_mac)), ("eth_dst", str(port.attached_mac))}
+    for flow in (*made.add_flows, *made.delete_flows):
+        in_vlan = dict(flow.match).get(Register.VLAN.field)
+        assert set(flow.match) & own or in_vlan in (old, new), flow
+    assert all(group_id >> 16 & 0xFF == 0xF0 for group_id in made.delete_groups)
+    local = {pipeline.local_group_id(vlan) for vlan in (old, new)}
+    assert {g.group_id for g in (*made.add_groups, *made.modify_groups)} <= local
+
+
+@given(st.sampled_from(WAYS), st.sampled_from(WAYS))
+def test_what_was_learned_on_a_port_goes_when_it_carries_something_else(
+    old: PortVlans, new: PortVlans
+) -> None:
+    cookies = [pipeline.learned_cookie(VmPort(OfPort(10), (), vlans)) for vlans in (old, new)]
+    assert (cookies[0] == cookies[1]) is (old == new)
+    for value in cookies:
+        assert pipeline.cookie_kind(value) is pipeline.Kind.LEARNED
+        assert pipeline.cookie_ofport(value) == 10
+
+
+@given(teams())
+def test_what_the_switch_learns_is_bounded_for_each_vm_port(team: Team) -> None:
+    for flow in build(team).flows.values():
+        for action in flow.actions:
+            if isinstance(action, Learn):
+                ofport = pipeline.cookie_ofport(action.cookie)
+                bound = pipeline.ADDRESSES_PER_PORT_MAX if ofport else pipeline.DEPARTED_MAX
+                assert action.limit == bound
 
 
 # ---- who hears a broadcast -------------------------------------------------------------
@@ -248,7 +389,7 @@ def test_a_broadcast_is_delivered_once_whichever_uplinks_live(
             live = next((b for b in group.buckets if b.watch_port in alive), None)
             if uplink in alive and live is not None and live.actions:
                 heard_from.append(uplink)
-        assert heard_from == [next(u for u in port.order if u in alive)]
+        assert heard_from == [u for u in port.order if u in alive][:1]
 
 
 @given(teams())
@@ -256,5 +397,6 @@ def test_on_a_lag_a_broadcast_is_heard_from_any_member(team: Team) -> None:
     groups = build(replace(team, hears_everywhere=True)).groups
     for port in team.vm_ports:
         for index, uplink in enumerate(team.uplinks):
-            (bucket,) = groups[pipeline.delivery_group_id(port.ofport, index)].buckets
-            assert bucket.watch_port == uplink and bucket.actions
+            buckets = groups[pipeline.delivery_group_id(port.ofport, index)].buckets
+            assert [b.watch_port for b in buckets] == [uplink] * (uplink in port.order)
+            assert all(bucket.actions for bucket in buckets)

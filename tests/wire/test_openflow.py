@@ -50,6 +50,7 @@ from controller.pipeline import (
 )
 from controller.rates import Sample
 from controller.reconcile import Changes
+from controller.vlans import access, port_vlans
 from policies.model import OfPort
 
 DATAPATH: Any = ProtocolDesc(version=4)
@@ -63,11 +64,14 @@ TEAM = Team(
     uplinks=UPLINKS,
     vm_ports=(
         VmPort(OfPort(10), UPLINKS),
-        VmPort(OfPort(11), UPLINKS[::-1], access_vlan=7, attached_mac=MAC),
-        VmPort(OfPort(12), UPLINKS, access_vlan=0),
-        VmPort(OfPort(13), UPLINKS, access_vlan=4094),
+        VmPort(OfPort(11), UPLINKS[::-1], access(7), attached_mac=MAC),
+        VmPort(OfPort(12), UPLINKS, access(0)),
+        VmPort(OfPort(13), UPLINKS, access(4094)),
+        VmPort(OfPort(14), UPLINKS, port_vlans("native-untagged", 7, range(100, 200))),
+        VmPort(OfPort(15), UPLINKS, port_vlans("native-tagged", 7, ())),
         VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_mac=MAC),
     ),
+    uplink_vlans={UPLINKS[1]: port_vlans("native-untagged", 7, range(64))},
 )
 PIPELINE = pipeline.build(TEAM)
 
@@ -184,6 +188,16 @@ ACTIONS: tuple[Action, ...] = (
         delete_learned=True,
     ),
     Learn(Table.LOCK, cookie(Kind.LEARNED, 0), 5, (LearnLoad(0xFFFF, "reg3", 16),)),
+    Learn(Table.LOCK, cookie(Kind.LEARNED, 10), 5, (LearnLoad(1, "reg5", 1),), limit=1024),
+    Learn(
+        Table.LOCAL_SOURCE,
+        cookie(Kind.LEARNED, 10),
+        300,
+        (LearnMatch("reg2", "reg2", 12), LearnLoad(1, "reg4", 1)),
+        delete_learned=True,
+        limit=0xFFFFFFFF,
+        success="reg8",
+    ),
 )
 
 
@@ -191,6 +205,19 @@ ACTIONS: tuple[Action, ...] = (
 def test_an_action_read_back_equals_the_one_installed(action: Action) -> None:
     flow = FlowSpec(3, 10, (), (action,), goto=4)
     assert read_back_flow(flow) == flow
+
+
+def test_learning_with_a_limit_is_what_the_switch_calls_learn2() -> None:
+    """nx_action_learn2: learn's fixed part, limit, offset and field of the result, specs."""
+    learn = Learn(
+        Table.LOCAL_SOURCE, 0x77, 300, (LearnLoad(1, "reg4", 1),), limit=1024, success="reg8"
+    )
+    (mod,) = wrapped(Changes(add_flows=(FlowSpec(1, 10, (), (learn,)),)))
+    fixed = struct.pack("!HHHQHBxHH", 0, 300, 10, 0x77, 4, Table.LOCAL_SOURCE, 0, 0)
+    body = fixed + bytes.fromhex("00000400 0000 0000 00011004")
+    body += bytes.fromhex("2801 0001 00010804 0000")
+    action = struct.pack("!HHIH", 0xFFFF, 56, 0x2320, 45) + body
+    assert mod.endswith(action.ljust(56, b"\0"))
 
 
 def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:

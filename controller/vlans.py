@@ -1,0 +1,159 @@
+"""VLANs: sets of their ids, and what a port carries and how."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+VLAN_IDS = 4096
+_ID_MASK = VLAN_IDS - 1
+
+
+@dataclass(frozen=True, slots=True)
+class VlanSet:
+    """A set of VLAN ids from 0, which stands for untagged, to 4095: one bit for each."""
+
+    bits: int = 0
+
+    def __str__(self) -> str:
+        """Ranges, as in "0,100-199"."""
+        firsts = [v for v in self if v - 1 not in self]
+        lasts = [v for v in self if v + 1 not in self]
+        return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in zip(firsts, lasts, strict=True))
+
+    @classmethod
+    def of(cls, *vlans: int) -> VlanSet:
+        bits = 0
+        for vlan in vlans:
+            bits |= 1 << vlan
+        return cls(bits)
+
+    def __contains__(self, vlan: int) -> bool:
+        return vlan >= 0 and bool(self.bits >> vlan & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        return (vlan for vlan in range(VLAN_IDS) if vlan in self)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    def __and__(self, other: VlanSet) -> VlanSet:
+        return VlanSet(self.bits & other.bits)
+
+    def __or__(self, other: VlanSet) -> VlanSet:
+        return VlanSet(self.bits | other.bits)
+
+    def __sub__(self, other: VlanSet) -> VlanSet:
+        return VlanSet(self.bits & ~other.bits)
+
+    def __le__(self, other: VlanSet) -> bool:
+        return not self.bits & ~other.bits
+
+
+EVERY_VLAN = VlanSet((1 << VLAN_IDS) - 1)
+UNTAGGED = VlanSet.of(0)
+
+
+@functools.lru_cache(maxsize=4096)
+def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
+    """The fewest (value, mask) pairs on ids that match these VLANs and no other."""
+
+    def cover(first: int, size: int) -> Iterator[tuple[int, int]]:
+        full = (1 << size) - 1
+        here = vlans.bits >> first & full
+        if here == full:
+            yield first, _ID_MASK & ~(size - 1)
+        elif here:
+            yield from cover(first, size // 2)
+            yield from cover(first + size // 2, size // 2)
+
+    return tuple(cover(0, VLAN_IDS))
+
+
+@functools.lru_cache(maxsize=256)
+def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
+    """All VLANs in classes: two of one class are in the same ones of `sets`. Largest first."""
+    parts = [EVERY_VLAN]
+    for vlans in sets:
+        parts = [half for part in parts for half in (part & vlans, part - vlans) if half]
+    return tuple(sorted(parts, key=lambda part: (-len(part), next(iter(part)))))
+
+
+@dataclass(frozen=True, slots=True)
+class PortVlans:
+    """What a port carries and how, in the words of ovs-vswitchd.conf.db(5).
+
+    `native`: the VLAN of frames without a tag, or with tag 0; None where those are not
+    taken. `takes_tagged`: False for an access port. `native_tagged`: frames of the native
+    VLAN leave with its tag. Without arguments: a trunk of every VLAN.
+    """
+
+    carried: VlanSet = EVERY_VLAN
+    native: int | None = 0
+    takes_tagged: bool = True
+    native_tagged: bool = False
+
+    def tag_in(self, vlan: int) -> int:
+        """The tag by which the port's owner says this VLAN; 0: none."""
+        return 0 if vlan == self.native else vlan
+
+    def tag_out(self, vlan: int) -> int:
+        """The tag on frames of this VLAN that leave by the port; 0: none."""
+        return 0 if vlan == self.native and not self.native_tagged else vlan
+
+    @property
+    def digest(self) -> int:
+        """16 bits that differ from those of other ways of carrying VLANs, as a rule."""
+        written = f"{self.carried.bits:x} {self.native} {self.takes_tagged} {self.native_tagged}"
+        return zlib.crc32(written.encode()) & 0xFFFF
+
+    @property
+    def essential(self) -> VlanSet:
+        """What an uplink must carry to be of any use: an access port's VLAN, a native one."""
+        if self.native is None or (self.takes_tagged and not self.native):
+            return VlanSet()
+        return VlanSet.of(self.native)
+
+
+TRUNK = PortVlans()
+
+
+def access(vlan: int) -> PortVlans:
+    """One VLAN, without tags."""
+    return PortVlans(VlanSet.of(vlan), vlan, takes_tagged=False)
+
+
+def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> PortVlans:
+    """What a Port record says, read as ovs-vswitchd reads it.
+
+    A dot1q-tunnel port is an access port here: customers' tags are not carried inside.
+    """
+    named = VlanSet.of(*trunks) or EVERY_VLAN
+    if mode is None:
+        mode = "trunk" if tag is None else "access"
+    native = tag or 0
+    if mode in ("access", "dot1q-tunnel"):
+        return access(native)
+    if mode in ("native-tagged", "native-untagged"):
+        # Untagged frames are the native VLAN's, so no frame of VLAN 0 can be meant for it.
+        carried = (named - UNTAGGED) | VlanSet.of(native)
+        return PortVlans(carried, native, native_tagged=mode == "native-tagged" and native > 0)
+    return PortVlans(named, 0 if 0 in named else None)
+
+
+def carriers(port: PortVlans, uplinks: Mapping[str, PortVlans]) -> frozenset[str]:
+    """The uplinks that a VM port may use, by name.
+
+    Those that carry all the VLANs it names; where none does, and for a trunk that names
+    none, those that carry its native VLAN, if it has one, and at least one of its others.
+    """
+    sharing = {
+        name
+        for name, uplink in uplinks.items()
+        if uplink.carried & port.carried and port.essential <= uplink.carried
+    }
+    names_them = len(port.carried) < len(EVERY_VLAN) - 1
+    whole = {name for name in sharing if port.carried <= uplinks[name].carried}
+    return frozenset(whole if whole and names_them else sharing)
