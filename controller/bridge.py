@@ -10,21 +10,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import frames, pipeline, reconcile
+from controller import addresses, frames, pipeline, reconcile
+from controller.addresses import Addresses
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.database import PREFIX
 from controller.events import (
     Apply,
     BundleDone,
     Command,
+    ForwardingRead,
     InstalledRead,
     LearnedRead,
     PortCounters,
     PortState,
     PortStatsRead,
+    ReadForwarding,
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    Renew,
     Reply,
     Report,
     SendFrame,
@@ -88,8 +92,8 @@ class _Bundle:
 class Bridge:
     """The state of one bridge.
 
-    `candidate`: an operator asked to attach it; it is read and nothing more. `enabled`
-    False: it is being detached, and nothing of ours shall stay on it.
+    `candidate`: an operator asked to attach or detach it; it is read and nothing more.
+    `enabled` False: it is given back, and nothing of ours shall stay on it.
     """
 
     config: BridgeConfig
@@ -100,7 +104,9 @@ class Bridge:
     homes: dict[str, str] = field(default_factory=dict)
     bound: dict[str, Bound] = field(default_factory=dict)
     installed: pipeline.Pipeline | None = None
-    foreign_flows: int = 0
+    # Everything that was read when `installed` was, others' flows and groups too.
+    read: InstalledRead | None = None
+    addresses: Addresses = field(default_factory=Addresses)
     planned: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -120,6 +126,7 @@ class Bridge:
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
+    _awaits_forwarding: bool = False
 
     # ---- what happens to it ------------------------------------------------------------
 
@@ -127,6 +134,7 @@ class Bridge:
         """Take a new configuration; the switch follows where it differs."""
         old, self.config = self.config, config
         self._follow_team(old)
+        self.addresses.keep(config.vm_ports)
         present = {port.name for port in config.vm_ports}
         for name in [name for name in self.homes if name not in present]:
             del self.homes[name]
@@ -160,11 +168,30 @@ class Bridge:
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
         if self._bundle is not None:
             return []
-        self.foreign_flows = read.foreign_flows
+        self.read = read
         self.installed = pipeline.Pipeline(
             {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
         )
+        if addresses.learns(self.installed):
+            return [*self.settle(now_s, Reason.REBALANCE), ReadLearned(self.config.name)]
+        if self.enabled and not self.addresses.by_port and not self._awaits_forwarding:
+            # NORMAL knows where silent VMs are, and we do not.
+            self._awaits_forwarding = True
+            return [ReadForwarding(self.config.name)]
         return self.settle(now_s, Reason.REBALANCE)
+
+    def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
+        """Learn from NORMAL before its place is taken."""
+        if not self._awaits_forwarding:
+            return []
+        self._awaits_forwarding = False
+        self.addresses.take(read.addresses, self.config.vm_ports)
+        return self.settle(now_s, Reason.REBALANCE)
+
+    def look_again(self) -> Commands:
+        """Read what is installed as if for the first time."""
+        self.installed = None
+        return [ReadInstalled(self.config.name)] if self.connected else []
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
         self._see_port(port, now_s)
@@ -200,8 +227,17 @@ class Bridge:
             self._rates_of(self._unit_rates, ofport).add(sample)
         return self._decide(now_s)
 
-    def take_learned(self, read: LearnedRead) -> Commands:
-        """Send the learning packets that a move called for."""
+    def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
+        """Remember the addresses; send the learning packets that a move called for."""
+        if self._bundle is not None or self.installed is None or not self._polled:
+            return self._send_learning_packets(read)
+        self.addresses.take(read.addresses, self.config.vm_ports)
+        up = {ofport: port.up for ofport, port in self.ports.items()}
+        flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
+        renew: Commands = [Renew(self.config.name, flows)] if flows else []
+        return [*renew, *self._send_learning_packets(read)]
+
+    def _send_learning_packets(self, read: LearnedRead) -> Commands:
         trunks = {p.ofport: p.access_vlan is None for p in self.config.vm_ports}
         addresses = {
             (ofport, mac, vlan if trunks[OfPort(ofport)] else 0)
@@ -278,6 +314,11 @@ class Bridge:
         return self.enabled and not self.candidate
 
     @property
+    def known(self) -> bool:
+        """Whether everything there is to know of the switch before a change was read."""
+        return self.settled and not self._awaits_forwarding
+
+    @property
     def settled(self) -> bool:
         """Whether the switch has what it should have from us, as far as we know."""
         return self.connected and self.installed is not None and self._bundle is None
@@ -293,6 +334,19 @@ class Bridge:
         self.homes[unit] = target
         self._waiting.append(reply)
         return self.settle(now_s, reason)
+
+    def gather(self, uplink: str, now_s: float) -> Commands:
+        """Bind every VM port to one uplink, whatever policy and pins say."""
+        self.candidate = False
+        self._bind(now_s, Reason.REBALANCE)
+        vm_ports = tuple(replace(port, pin=uplink) for port in self.config.vm_ports)
+        self.config = replace(self.config, vm_ports=vm_ports)
+        return self.settle(now_s, Reason.DRAIN)
+
+    def give_back(self, now_s: float) -> Commands:
+        """Take everything of ours off the switch."""
+        self.enabled = self.candidate = False
+        return self.settle(now_s, Reason.REBALANCE)
 
     def settle(self, now_s: float, reason: Reason) -> Commands:
         """Bring bindings in line with homes and links, and the switch in line with bindings.
@@ -430,6 +484,8 @@ class Bridge:
         """
         if not self.connected or self.installed is None or self._bundle is not None:
             return []
+        if self._awaits_forwarding and self.enabled:
+            return []
         if now_s < self._pause_until_s:
             return []
         desired = self.desired()
@@ -442,6 +498,8 @@ class Bridge:
         if final:
             waiting, self._waiting = tuple(self._waiting), []
         changes = reconcile.changes(step, self.installed)
+        seeds = self.addresses.seeds(self.config.vm_ports, step, self.installed)
+        changes = replace(changes, add_flows=(*changes.add_flows, *seeds))
         self._bundles += 1
         self._bundle = _Bundle(self._bundles, step, final, moves, waiting)
         if changes:
@@ -494,6 +552,7 @@ class Bridge:
 
     def _forget_switch(self) -> None:
         self.installed = None
+        self._awaits_forwarding = False
         self._bundle = None
         self._pause_until_s = 0.0
         self._stats_asked_s = None
@@ -571,6 +630,7 @@ class Bridge:
             uplinks=uplinks,
             ports=tuple(self._port_status(port, epoch_s) for port in self.config.vm_ports),
             config_errors=tuple(str(error) for error in self.config.errors),
+            not_done=self.config.not_done,
             moves_planned=_by_reason(self.planned),
             moves_applied=_by_reason(self.applied),
             moves_refused=_by_reason(self.refused),

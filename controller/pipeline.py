@@ -198,6 +198,7 @@ class FlowSpec:
     actions: tuple[Action, ...] = ()
     goto: int | None = None
     cookie: int = COOKIE_PREFIX
+    hard_timeout_s: int = 0
 
     @property
     def key(self) -> tuple[int, int, Match]:
