@@ -114,16 +114,20 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
 
 def _run(options: argparse.Namespace) -> int:
     _log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
-    if (stranger := _stranger()) is not None:
-        print(f"ovs-lbt: {stranger}", file=sys.stderr)
+    try:
+        metrics = _address(options.metrics)
+    except ValueError as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
+    if (obstacle := _stranger() or _running()) is not None:
+        print(f"ovs-lbt: {obstacle}", file=sys.stderr)
         return 1
     from controller.ovsdb import DatabaseAway
     from controller.service import Options, Service, exit_now
 
     try:
-        metrics = _address(options.metrics)
         service = Service(Options(_remote(options.ovsdb), metrics))
-    except (DatabaseAway, ValueError, OSError) as error:
+    except (DatabaseAway, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)
         return 1
@@ -154,6 +158,17 @@ def _stranger() -> str | None:
     if os.access(directory, os.W_OK | os.X_OK):
         return None
     return f"user {os.geteuid()}, who may not write to {directory} -> root"
+
+
+def _running() -> str | None:
+    """Another service beside this Open vSwitch, as `ovs-lbt run` must not find it."""
+    import ovs.daemon
+    import ovs.dirs
+    import ovs.vlog
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    pid = ovs.daemon.read_pidfile(f"{ovs.dirs.RUNDIR}/ovs-lbt.pid")
+    return f"a service runs already as process {pid} -> only one" if pid > 0 else None
 
 
 def _detach(bridge: str) -> int:
