@@ -174,7 +174,9 @@ class Bridge:
         )
         if addresses.learns(self.installed):
             return [*self.settle(now_s, Reason.REBALANCE), ReadLearned(self.config.name)]
-        if self.enabled and not self.addresses.by_port and not self._awaits_forwarding:
+        observing_a_bond = self.config.mode == "observe" and self.config.on_bond
+        unknown = observing_a_bond or not self.addresses.by_port
+        if self.enabled and unknown and not self._awaits_forwarding:
             # NORMAL knows where silent VMs are, and we do not.
             self._awaits_forwarding = True
             return [ReadForwarding(self.config.name)]

@@ -297,6 +297,14 @@ def test_a_service_that_starts_on_an_installed_pipeline_does_not_ask_normal() ->
     assert here.commands(ReadLearned)
 
 
+def test_what_normal_knows_is_followed_while_a_bond_is_only_observed() -> None:
+    here = world(host(mode="observe"), forwarding=((10, MAC, 0),)).start()
+    here.switches["br0"].forwarding = ((11, MAC, 0),)
+    here.run_for(31)
+    here.write(host(mode="enforce"))
+    assert seeds(here) == [(int(Table.LOCATION), 11), (int(Table.LOCAL_SOURCE), 11)]
+
+
 def test_addresses_survive_a_restart_of_the_switch_and_follow_a_new_number() -> None:
     here = world(host()).start()
     switch = here.switches["br0"]
