@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import frames, pipeline
+from controller import addresses, frames, pipeline
+from controller.addresses import Addresses
 from controller.bindings import Bindings, Bound
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.database import PREFIX
@@ -18,14 +19,17 @@ from controller.events import (
     Apply,
     BundleDone,
     Command,
+    ForwardingRead,
     InstalledRead,
     LearnedRead,
     PortCounters,
     PortState,
     PortStatsRead,
+    ReadForwarding,
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    Renew,
     Reply,
     Report,
     SendFrame,
@@ -62,16 +66,18 @@ UPLINK_LAG_S = 1.0
 class Bridge:
     """The state of one bridge.
 
-    `candidate`: an operator asked to attach it; it is read and nothing more. `enabled`
-    False: it is being detached, and nothing of ours shall stay on it. `bindings` are those
-    that policies see. Observing, they are virtual: moves are made there only, and `held`
-    has the ones in force on plain uplinks.
+    `candidate`: an operator asked to attach or detach it; it is read and nothing more.
+    `enabled` False: it is given back, and nothing of ours shall stay on it. `read` is
+    everything that was read when what is installed was, others' flows and groups too.
+    `bindings` are those that policies see. Observing, they are virtual: moves are made
+    there only, and `held` has the ones in force on plain uplinks.
     """
 
     config: BridgeConfig
     enabled: bool = True
     candidate: bool = False
-    foreign_flows: int = 0
+    read: InstalledRead | None = None
+    addresses: Addresses = field(default_factory=Addresses)
     links: Links = field(default_factory=Links)
     loads: Loads = field(default_factory=Loads)
     bindings: Bindings = field(default_factory=Bindings)
@@ -87,6 +93,7 @@ class Bridge:
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
+    _awaits_forwarding: bool = False
 
     # ---- what happens to it ------------------------------------------------------------
 
@@ -94,6 +101,7 @@ class Bridge:
         """Take a new configuration; the switch follows where it differs."""
         old, self.config = self.config, config
         self.links.follow_team(old.uplinks, config.uplinks)
+        self.addresses.keep(config.vm_ports)
         self.bindings.keep(port.name for port in config.vm_ports)
         if self.held is not None:
             self.held.keep(port.name for port in config.vm_ports)
@@ -122,8 +130,28 @@ class Bridge:
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
         if not self.installation.take(read):
             return []
-        self.foreign_flows = read.foreign_flows
+        self.read = read
+        if addresses.learns(self.installed or pipeline.EMPTY):
+            return [*self.settle(now_s), ReadLearned(self.config.name)]
+        unknown = self.on_normal or not self.addresses.by_port
+        if self.enabled and unknown and not self._awaits_forwarding:
+            # NORMAL knows where silent VMs are, and we do not.
+            self._awaits_forwarding = True
+            return [ReadForwarding(self.config.name)]
         return self.settle(now_s)
+
+    def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
+        """Learn from NORMAL before its place is taken."""
+        if not self._awaits_forwarding:
+            return []
+        self._awaits_forwarding = False
+        self.addresses.take(read.addresses, self.config.vm_ports)
+        return self.settle(now_s)
+
+    def look_again(self) -> Commands:
+        """Read what is installed as if for the first time."""
+        self.installation.forget()
+        return [ReadInstalled(self.config.name)] if self.connected else []
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
@@ -149,8 +177,17 @@ class Bridge:
             self.loads.take_unit(ofport, sample, self._keep_s)
         return self._decide(now_s)
 
-    def take_learned(self, read: LearnedRead) -> Commands:
-        """Send the learning packets that a move called for."""
+    def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
+        """Remember the addresses; send the learning packets that a move called for."""
+        if not self.installation.settled or not self._polled:
+            return self._send_learning_packets(read)
+        self.addresses.take(read.addresses, self.config.vm_ports)
+        up = {ofport: port.up for ofport, port in self.links.ports.items()}
+        flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
+        renew: Commands = [Renew(self.config.name, flows)] if flows else []
+        return [*renew, *self._send_learning_packets(read)]
+
+    def _send_learning_packets(self, read: LearnedRead) -> Commands:
         ports = {int(port.ofport): port for port in self.config.vm_ports}
         addresses = {
             (ofport, mac, ports[ofport].vlans.tag_in(vlan))
@@ -257,12 +294,31 @@ class Bridge:
         """For how long counters are remembered."""
         return self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
 
+    @property
+    def known(self) -> bool:
+        """Whether everything there is to know of the switch before a change was read."""
+        return self.settled and not self._awaits_forwarding
+
     # ---- bindings ----------------------------------------------------------------------
 
     def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed."""
         self.bindings.place(unit, target, Reason.MANUAL)
         self.installation.wait(reply)
+        return self.settle(now_s)
+
+    def gather(self, uplink: str, now_s: float) -> Commands:
+        """Bind every VM port to one uplink, whatever policy and pins say."""
+        self.candidate = False
+        vm_ports = tuple(replace(port, pin=uplink) for port in self.config.vm_ports)
+        self.config = replace(self.config, vm_ports=vm_ports)
+        for port in vm_ports:
+            self.bindings.place(port.name, uplink, Reason.DRAIN)
+        return self.settle(now_s)
+
+    def give_back(self, now_s: float) -> Commands:
+        """Take everything of ours off the switch."""
+        self.enabled = self.candidate = False
         return self.settle(now_s)
 
     def settle(self, now_s: float) -> Commands:
@@ -414,7 +470,9 @@ class Bridge:
         """Send what differs."""
         if not self.connected or not self.installation.ready(now_s):
             return []
-        bundle = self.installation.next_bundle(self.desired())
+        if self._awaits_forwarding and self.enabled:
+            return []
+        bundle = self.installation.next_bundle(self.desired(), self._seeds)
         if bundle is None:
             return self._remember_bindings()
         if not bundle.changes:
@@ -422,6 +480,12 @@ class Bridge:
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
         return [Report("debug", text), apply]
+
+    def _seeds(
+        self, desired: pipeline.Pipeline, installed: pipeline.Pipeline
+    ) -> tuple[pipeline.FlowSpec, ...]:
+        """The learned flows that go with a bundle which brings the flows that learn."""
+        return self.addresses.seeds(self.config.vm_ports, desired, installed)
 
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
         """Nothing of it was installed: say so, and start again from what the switch has."""
@@ -465,6 +529,7 @@ class Bridge:
     def _forget_switch(self) -> None:
         self.installation.forget()
         self.loads.forget_rates()
+        self._awaits_forwarding = False
         self._stats_asked_s = None
 
     def _capacity_bps(self, uplink: UplinkConfig) -> float:
@@ -496,6 +561,7 @@ class Bridge:
             uplinks=uplinks,
             ports=tuple(self._port_status(port, epoch_s) for port in self.config.vm_ports),
             config_errors=tuple(str(error) for error in self.config.errors),
+            not_done=self.config.not_done,
             moves_planned=_by_reason(self.planned),
             moves_applied=_by_reason(self.applied),
             moves_refused=_by_reason(self.refused),

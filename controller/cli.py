@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 DEFAULT_METRICS = "127.0.0.1:9476"
 
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     if options.command == "run":
         return _run(options)
+    if options.command == "detach":
+        return _detach(options.bridge)
     return _ask(options.command, _words(options))
 
 
@@ -100,8 +103,6 @@ def _words(options: argparse.Namespace) -> list[str]:
             return [*filter(None, [options.bridge]), *(["--json"] if options.json else [])]
         case "set":
             return [options.table, options.name, *options.settings]
-        case "detach":
-            return [options.bridge]
         case "unpin":
             return [options.port]
         case "drain" | "undrain":
@@ -121,26 +122,81 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
-    level = logging.DEBUG if options.verbose else logging.INFO
-    logging.getLogger("controller").setLevel(level)
-    for noisy, quiet in (("os_ken", logging.WARNING), ("ovsdbapp", logging.CRITICAL)):
-        logging.getLogger(noisy).setLevel(logging.INFO if options.verbose else quiet)
-    import ovs.dirs
-
+    _log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
+    try:
+        metrics = _address(options.metrics)
+    except ValueError as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
+    if (obstacle := _stranger() or _running()) is not None:
+        print(f"ovs-lbt: {obstacle}", file=sys.stderr)
+        return 1
     from controller.ovsdb import DatabaseAway
     from controller.service import Options, Service, exit_now
 
-    remote = options.ovsdb or f"unix:{ovs.dirs.RUNDIR}/db.sock"
     try:
-        metrics = _address(options.metrics)
-        service = Service(Options(remote, metrics))
-    except (DatabaseAway, ValueError, OSError) as error:
+        service = Service(Options(_remote(options.ovsdb), metrics))
+    except (DatabaseAway, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)
         return 1
     exit_now(service.run())
     return 1
+
+
+def _log(level: int, everything: bool = False) -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    logging.getLogger("controller").setLevel(level)
+    for noisy, quiet in (("os_ken", logging.WARNING), ("ovsdbapp", logging.CRITICAL)):
+        logging.getLogger(noisy).setLevel(logging.INFO if everything else quiet)
+
+
+def _remote(given: str | None) -> str:
+    import ovs.dirs
+
+    return given or f"unix:{ovs.dirs.RUNDIR}/db.sock"
+
+
+def _stranger() -> str | None:
+    """What keeps this user out of Open vSwitch's run directory; None if nothing does."""
+    import ovs.dirs
+
+    directory = ovs.dirs.RUNDIR
+    if not os.path.isdir(directory) and os.geteuid() == 0:
+        return None
+    if os.access(directory, os.W_OK | os.X_OK):
+        return None
+    return f"user {os.geteuid()}, who may not write to {directory} -> root"
+
+
+def _running() -> str | None:
+    """Another service beside this Open vSwitch, as `ovs-lbt run` must not find it."""
+    import ovs.daemon
+    import ovs.dirs
+    import ovs.vlog
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    pid = ovs.daemon.read_pidfile(f"{ovs.dirs.RUNDIR}/ovs-lbt.pid")
+    return f"a service runs already as process {pid} -> only one" if pid > 0 else None
+
+
+def _detach(bridge: str) -> int:
+    """By the service; without one, all the same."""
+    if _stranger() is not None or _service() is not None:
+        return _ask("detach", [bridge])
+    _log(logging.ERROR)
+    from controller import alone
+    from controller.ovsdb import DatabaseAway
+    from controller.service import exit_now
+
+    try:
+        status = alone.detach(_remote(os.environ.get("OVS_LBT_OVSDB")), bridge)
+    except (DatabaseAway, OSError) as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        status = 1
+    sys.stdout.flush()
+    exit_now(status)
+    return status
 
 
 def _address(text: str) -> tuple[str, int] | None:
@@ -159,19 +215,10 @@ def _address(text: str) -> tuple[str, int] | None:
 
 def _ask(command: str, words: list[str]) -> int:
     """Have the running service carry out a command."""
-    import ovs.daemon
-    import ovs.unixctl
-    import ovs.unixctl.server
-    import ovs.util
-    import ovs.vlog
-
-    ovs.util.PROGRAM_NAME = "ovs-lbt"
-    ovs.vlog.Vlog.set_level("any", "any", "off")
-    error, path = ovs.unixctl.socket_name_from_target("ovs-lbt")
-    client = None
-    if not error:
-        error, client = ovs.unixctl.server.UnixctlClient.create(path)
-    if error or client is None:
+    if (stranger := _stranger()) is not None:
+        print(f"ovs-lbt: {stranger}", file=sys.stderr)
+        return 1
+    if (client := _service()) is None:
         print("ovs-lbt: no service is running -> start one with: ovs-lbt run", file=sys.stderr)
         return 1
     error, refusal, answer = client.transact(f"lbt/{command}", words)
@@ -181,8 +228,27 @@ def _ask(command: str, words: list[str]) -> int:
     if refusal is not None:
         print(f"ovs-lbt: {refusal.rstrip()}", file=sys.stderr)
         return 1
-    sys.stdout.write(answer or "")
+    for line in (answer or "").splitlines(keepends=True):
+        warning = line.startswith("warning: ")
+        (sys.stderr if warning else sys.stdout).write(line)
     return 0
+
+
+def _service() -> Any:
+    """A line to the running service; None if there is none."""
+    import ovs.daemon
+    import ovs.unixctl
+    import ovs.unixctl.server
+    import ovs.util
+    import ovs.vlog
+
+    ovs.util.PROGRAM_NAME = "ovs-lbt"
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    error, path = ovs.unixctl.socket_name_from_target("ovs-lbt")
+    if error:
+        return None
+    error, client = ovs.unixctl.server.UnixctlClient.create(path)
+    return None if error else client
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller import normal
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
 from policies.model import OfPort, Role
@@ -82,6 +83,9 @@ class BridgeConfig:
     on_bond: bool = False
     uplinks: tuple[UplinkConfig, ...] = ()
     vm_ports: tuple[VmPortConfig, ...] = ()
+    # The only member of an active-backup bond from which NORMAL takes anything.
+    active_member: str | None = None
+    not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
 
@@ -226,6 +230,8 @@ class _Reader:
             on_bond=on_bond,
             uplinks=uplinks,
             vm_ports=vm_ports,
+            active_member=_active_member(bond) if on_bond else None,
+            not_done=normal.not_done(self.row),
             errors=tuple(self.errors),
             settings=self.settings,
         )
@@ -356,6 +362,11 @@ class _Reader:
         """Once, also where one value speaks for several ports of a VM."""
         if error not in self.errors:
             self.errors.append(error)
+
+
+def _active_member(bond: PortRow | None) -> str | None:
+    macs = {i.mac: i.name for i in bond.interfaces} if bond else {}
+    return macs.get(bond.active_mac) if bond and bond.active_mac else None
 
 
 def _has_ofport(interface: InterfaceRow) -> bool:

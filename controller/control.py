@@ -74,8 +74,8 @@ class Server:
     def wake(self) -> None:
         os.write(self._waken, b"!")
 
-    def serve(self, going_on: Callable[[], bool]) -> None:
-        """Serve until `going_on` says no; call `wake` to make it ask."""
+    def serve(self, going_on: Callable[[], bool]) -> int:
+        """Serve until `going_on` says no; call `wake` to make it ask. A failure, then."""
         while going_on():
             self._server.run()
             poller = ovs.poller.Poller()
@@ -86,6 +86,7 @@ class Server:
             poller.block()
             self._answer()
             self._expire()
+        return 1
 
     def _take(self, connection: Any, words: list[str], name: str) -> None:
         request_id = next(self._ids)

@@ -16,6 +16,7 @@ class InterfaceRow:
     ofport: int | None = None
     link_speed_bps: float | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
+    mac: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class PortRow:
     qos_max_rate_bps: float | None = None
     vlan_mode: str | None = None
     trunks: tuple[int, ...] = ()
+    protected: bool = False
+    # The member of an active-backup bond in use, by its MAC address.
+    active_mac: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class BridgeRow:
     ports: tuple[PortRow, ...] = ()
     fail_mode: str | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
+    stp_enable: bool = False
+    rstp_enable: bool = False
+    mcast_snooping_enable: bool = False
+    flood_vlans: tuple[int, ...] = ()
+    mirrors: tuple[str, ...] = ()
 
     @property
     def attached(self) -> bool:

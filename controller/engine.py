@@ -8,12 +8,14 @@ installed, and the shell encodes the difference as one bundle.
 
 from __future__ import annotations
 
+from controller.adoption import Adoption
 from controller.bridge import Bridge, Commands
 from controller.events import (
     BundleDone,
     Command,
     DatabaseRead,
     Event,
+    ForwardingRead,
     InstalledRead,
     LearnedRead,
     PortChanged,
@@ -39,7 +41,7 @@ class Engine:
 
     def __init__(self, epoch_s: float = 0.0) -> None:
         self.fleet = Fleet(epoch_s)
-        self.operator = Operator(self.fleet)
+        self.operator = Operator(self.fleet, Adoption(self.fleet))
 
     def handle(self, event: Event, now_s: float) -> tuple[Command, ...]:
         """Take one event, at a time that never runs backwards; what to do about it."""
@@ -87,7 +89,9 @@ class Engine:
             case UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
             case LearnedRead():
-                return bridge.take_learned(event)
+                return bridge.take_learned(event, now_s)
+            case ForwardingRead():
+                return bridge.take_forwarding(event, now_s)
             case BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:

@@ -43,16 +43,28 @@ class SwitchGone:
 
 
 @dataclass(frozen=True, slots=True)
-class InstalledRead:
-    """Everything of ours that a bridge has, and how many flows of others' it has.
+class ForeignFlow:
+    """A flow of somebody else's: where it is, its match in words, the groups it uses."""
 
-    The switch's own default, a NORMAL flow of priority 0, does not count.
+    table: int
+    priority: int
+    cookie: int
+    match: str
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledRead:
+    """Everything of ours that a bridge has, and what others have there.
+
+    `groups` are those with ids in our range. The switch's own default, a NORMAL flow of
+    priority 0, is nobody's.
     """
 
     bridge: str
     flows: tuple[FlowSpec, ...]
     groups: tuple[GroupSpec, ...]
-    foreign_flows: int = 0
+    foreign: tuple[ForeignFlow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +114,15 @@ class LearnedRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardingRead:
+    """The addresses that NORMAL has learned, as (ofport, MAC, VLAN); `error`: why none."""
+
+    bridge: str
+    addresses: tuple[tuple[int, str, int], ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BundleDone:
     """A bundle was committed, or refused as a whole with `error`."""
 
@@ -141,6 +162,7 @@ Event = (
     | PortStatsRead
     | UnitCountersRead
     | LearnedRead
+    | ForwardingRead
     | BundleDone
     | Tick
     | Request
@@ -180,6 +202,25 @@ class ReadLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadForwarding:
+    """Ask for the addresses that NORMAL has learned; always answered, if only by an error."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Start the timeouts of these learned flows anew, where they still stand as they are.
+
+    One that is gone, or has been learned on another port or marked elsewhere since, keeps
+    out of it: the switch compares the cookie.
+    """
+
+    bridge: str
+    flows: tuple[FlowSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """Make changes as one atomic bundle."""
 
@@ -213,10 +254,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write settings in one transaction; `request_id` asks for a `Written` event."""
+    """Write settings in one transaction; `request_id` asks for a `Written` event.
+
+    `applied`: only once the switch has taken them over, or does not seem to.
+    """
 
     settings: tuple[Setting, ...]
     request_id: int | None = None
+    applied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +287,8 @@ Command = (
     | ReadInstalled
     | ReadStats
     | ReadLearned
+    | ReadForwarding
+    | Renew
     | Apply
     | SendFrame
     | Write

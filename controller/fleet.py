@@ -26,18 +26,18 @@ class Fleet:
     def follow(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
         """Follow the operator: bridges come, go, and change while we run.
 
-        Bridges `in_hand` are kept although they may not be attached (yet, or any more).
+        Bridges `in_hand` are kept although they may not be attached (yet, or any more), and
+        left to whoever has them in hand.
         """
         self.rows = {row.name: row for row in rows}
         commands = self.let_go(in_hand)
         for name, row in sorted(self.rows.items()):
             bridge = self.bridges.get(name)
-            if not row.attached:
+            if not row.attached or name in in_hand:
                 continue
             if bridge is None:
                 commands += self.adopt(read_bridge(row))
-            elif bridge.enabled:
-                bridge.candidate = False
+            else:
                 commands += bridge.configure(read_bridge(row, bridge.config), now_s)
         return commands
 
@@ -45,6 +45,7 @@ class Fleet:
         """Begin to look after a bridge."""
         self.bridges[config.name] = Bridge(config, candidate=candidate)
         reports = [Report("warning", str(error)) for error in config.errors]
+        reports += [Report("warning", f"not done: {text}") for text in config.not_done]
         return [*reports, Connect(config.name)]
 
     def let_go(self, in_hand: set[str]) -> Commands:
@@ -52,14 +53,17 @@ class Fleet:
         attached = {name for name, row in self.rows.items() if row.attached}
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
-        for name in gone:
-            del self.bridges[name]
-        return [Disconnect(name) for name in gone]
+        return [command for name in gone for command in self.drop(name)]
+
+    def drop(self, name: str) -> Commands:
+        """Forget a bridge, whatever is on it."""
+        del self.bridges[name]
+        return [Disconnect(name)]
 
     def status(self) -> tuple[BridgeStatus, ...]:
-        """Every attached bridge, by name."""
+        """Every attached bridge, by name; not those that come or go at this moment."""
         return tuple(
             bridge.status(self.epoch_s)
             for _, bridge in sorted(self.bridges.items())
-            if not bridge.candidate
+            if bridge.enabled and not bridge.candidate
         )

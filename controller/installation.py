@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from controller import reconcile
 from controller.events import BundleDone, InstalledRead, Reply
-from controller.pipeline import EMPTY, Pipeline
+from controller.pipeline import EMPTY, FlowSpec, Pipeline
 from controller.reconcile import Changes
 from policies.model import Move
 
@@ -76,8 +76,15 @@ class Installation:
         """Whether a bundle may be sent now."""
         return self.settled and now_s >= self._pause_until_s
 
-    def next_bundle(self, desired: Pipeline) -> Bundle | None:
+    def next_bundle(
+        self,
+        desired: Pipeline,
+        seeds: Callable[[Pipeline, Pipeline], tuple[FlowSpec, ...]],
+    ) -> Bundle | None:
         """The next bundle, which is under way from here on; None where nothing is left to do.
+
+        `seeds` gives what goes with the step from one pipeline to another and is not part
+        of either: flows that the switch would else have to learn.
 
         Ways for broadcasts that open are left to a second bundle, sent when the switch has
         closed the old ones in its flow cache.
@@ -88,6 +95,8 @@ class Installation:
             step = desired
         final = step == desired
         changes = reconcile.changes(step, self.installed)
+        if learned := seeds(step, self.installed):
+            changes = replace(changes, add_flows=(*changes.add_flows, *learned))
         if not changes and not self._moves and not (final and self._waiting):
             return None
         moves, self._moves = tuple(self._moves), []

@@ -12,6 +12,7 @@ from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
     Event,
+    ForeignFlow,
     InstalledRead,
     LearnedRead,
     PortCounters,
@@ -20,6 +21,7 @@ from controller.events import (
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    Renew,
     SendFrame,
     UnitCountersRead,
 )
@@ -68,6 +70,7 @@ LEARN2_LIMIT = struct.Struct("!IH2x")
 BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
 GROUP_KINDS = {number: kind for kind, number in GROUP_TYPES.items()}
+ALL_BITS = 0xFFFFFFFFFFFFFFFF
 IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
 
 
@@ -133,6 +136,14 @@ def send_frame(datapath: Any, command: SendFrame) -> list[Any]:
     ]
 
 
+def renew(datapath: Any, command: Renew) -> list[Any]:
+    """Modifying a flow starts its timeouts anew, and never adds one that is not there."""
+    return [
+        _flow_mod(datapath, ofp.OFPFC_MODIFY_STRICT, flow, cookie_mask=ALL_BITS)
+        for flow in command.flows
+    ]
+
+
 def apply_changes(datapath: Any, command: Apply) -> list[Any]:
     """One atomic bundle: all of the changes or none of them."""
 
@@ -184,7 +195,7 @@ def _flow_stats(
     return _with_xid(request, asked)
 
 
-def _flow_mod(datapath: Any, command: int, flow: FlowSpec) -> Any:
+def _flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) -> Any:
     instructions = []
     if flow.actions:
         actions = [_encode_action(action) for action in flow.actions]
@@ -194,8 +205,10 @@ def _flow_mod(datapath: Any, command: int, flow: FlowSpec) -> Any:
     return parser.OFPFlowMod(
         datapath,
         cookie=flow.cookie,
+        cookie_mask=cookie_mask,
         table_id=int(flow.table),
         command=command,
+        hard_timeout=flow.hard_timeout_s,
         priority=flow.priority,
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,
@@ -328,17 +341,20 @@ class Unknown(Exception):
     """Something in our place that we did not put there."""
 
 
-def installed_flows(stats: Iterable[Any]) -> tuple[tuple[FlowSpec, ...], int]:
-    """Flows of ours, but for those the switch learned itself; the number of others' flows."""
-    ours, foreign = [], 0
+def installed_flows(
+    stats: Iterable[Any],
+) -> tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...]]:
+    """Flows of ours, but for those the switch learned itself; and the flows of others."""
+    ours, foreign = [], []
     for flow in stats:
         kind = cookie_kind(flow.cookie)
         if kind is None:
             default = flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0
-            foreign += not default
+            if not default:
+                foreign.append(_foreign_flow(flow))
         elif kind is not Kind.LEARNED:
             ours.append(_decode_flow(flow))
-    return tuple(ours), foreign
+    return tuple(ours), tuple(foreign)
 
 
 def installed_groups(stats: Iterable[Any]) -> tuple[GroupSpec, ...]:
@@ -433,6 +449,13 @@ def _decode_flow(flow: Any) -> FlowSpec:
         goto=goto,
         cookie=flow.cookie,
     )
+
+
+def _foreign_flow(flow: Any) -> ForeignFlow:
+    match = ",".join(f"{name}={value}" for name, value in _decode_match(flow.match))
+    actions = (a for i in flow.instructions for a in getattr(i, "actions", ()))
+    groups = {int(a.group_id) for a in actions if isinstance(a, parser.OFPActionGroup)}
+    return ForeignFlow(flow.table_id, flow.priority, flow.cookie, match, tuple(sorted(groups)))
 
 
 def _decode_match(match: Any) -> tuple[tuple[str, MatchValue], ...]:
@@ -539,6 +562,7 @@ ENCODERS: dict[type, Callable[[Any, Any], list[Any]]] = {
     ReadInstalled: read_installed,
     ReadStats: read_stats,
     ReadLearned: read_learned,
+    Renew: renew,
     SendFrame: send_frame,
     Apply: apply_changes,
 }

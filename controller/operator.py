@@ -5,13 +5,12 @@ Every refusal is one line that says what was found and what was expected.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
 
 from controller import show
+from controller.adoption import Adoption, Refused, attachable, keys
 from controller.bridge import Bridge, Commands
 from controller.config import (
     BRIDGE_KEYS,
@@ -19,74 +18,36 @@ from controller.config import (
     VM_KEYS,
     VM_RULE_KEYS,
     WRITTEN_BY_US,
-    BridgeConfig,
     Key,
     UplinkConfig,
     VmPortConfig,
-    bond_of,
     parse_value,
-    read_bridge,
 )
 from controller.database import PREFIX, BridgeRow
 from controller.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
-from controller.events import Disconnect, Reply, Request, Setting, Write, Written
+from controller.events import Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
 from policies import failover
 from policies.model import Role
 
-# The pipeline of a bridge is confirmed within this time, or the attach is undone.
-ATTACH_TIMEOUT_S = 10.0
-DETACH_TIMEOUT_S = 5.0
-
-
-class Refused(Exception):
-    """A request that cannot be done; its text says what was found -> what is expected."""
-
-
-@dataclass(slots=True)
-class Attach:
-    """An attach under way: read the bridge, write the configuration, see it installed."""
-
-    request_id: int
-    deadline_s: float
-    settings: tuple[Setting, ...]
-    undo: tuple[Setting, ...]
-    writing: bool = False
-    written: bool = False
-
-
-@dataclass(slots=True)
-class Detach:
-    """A detach under way: take our flows away, then the configuration."""
-
-    request_id: int
-    deadline_s: float
-    writing: bool = False
-
-
-UnderWay = TypeVar("UnderWay", Attach, Detach)
-
 
 @dataclass(slots=True)
 class Operator:
-    """Operators' requests; `attaching` and `detaching` are those under way, by bridge."""
+    """Operators' requests; those that take a while are under way in `adoption`."""
 
     fleet: Fleet
-    attaching: dict[str, Attach] = field(default_factory=dict)
-    detaching: dict[str, Detach] = field(default_factory=dict)
+    adoption: Adoption
     draining: list[Drain] = field(default_factory=list)
 
     @property
     def in_hand(self) -> set[str]:
         """The bridges that a request is changing now."""
-        return self.attaching.keys() | self.detaching.keys()
+        return self.adoption.in_hand
 
     def deadline_s(self) -> float:
-        """When the first request under way runs out of time; infinity if none is."""
-        times = [attach.deadline_s for attach in self.attaching.values()]
-        times += [detach.deadline_s for detach in self.detaching.values()]
-        times += [drain.deadline_s for drain in self.draining if drain.written]
-        return min(times, default=float("inf"))
+        """When the first request under way has something to do; infinity if none is."""
+        times = [drain.deadline_s for drain in self.draining if drain.written]
+        return min([self.adoption.deadline_s(), *times])
 
     def answer(self, request: Request, now_s: float) -> Commands:
         """Carry out one request, at once or as far as it goes now."""
@@ -103,32 +64,15 @@ class Operator:
                 drain.written = True
                 return []
         self.draining = [d for d in self.draining if d.request_id != event.request_id]
-        for attach in self.attaching.values():
-            if attach.request_id == event.request_id and event.error is None:
-                attach.written = True
-                return []
-        self.attaching = _without(self.attaching, event.request_id)
-        detached = [n for n, d in self.detaching.items() if d.request_id == event.request_id]
-        self.detaching = _without(self.detaching, event.request_id)
-        if event.error is None:
-            return [Reply(event.request_id, "")]
-        commands: Commands = []
-        for bridge in (self.fleet.bridges[n] for n in detached if n in self.fleet.bridges):
-            bridge.enabled = True
-            commands += bridge.settle(now_s)
-        return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
+        return self.adoption.written(event, now_s)
 
     def proceed(self, now_s: float) -> Commands:
         """Take what is under way one step further after each event."""
-        commands: Commands = []
+        commands = self.adoption.proceed(now_s)
         for drain in list(self.draining):
             if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), now_s):
                 self.draining.remove(drain)
                 commands += answer
-        for name in list(self.attaching):
-            commands += _proceed_attach(self, name, self.attaching[name], now_s)
-        for name in list(self.detaching):
-            commands += _proceed_detach(self, name, self.detaching[name], now_s)
         return commands
 
 
@@ -146,56 +90,18 @@ def _show(operator: Operator, request_id: int, words: list[str], _now_s: float) 
 
 
 def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    """`BRIDGE KEY=VALUE…`: look at the bridge first, change nothing yet."""
+    """`BRIDGE KEY=VALUE…`."""
     name, *assignments = words
     row = _row(operator, name)
-    if row.attached or name in operator.attaching:
-        raise Refused(f"bridge {name}: attached already -> a bridge that is not attached")
     values = _assignments(assignments, BRIDGE_KEYS)
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
-    config = _attachable(row, values)
-    settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
-    undo = [Setting("Bridge", name, PREFIX + key, None) for key in values]
-    if not config.on_bond and row.fail_mode != "secure":
-        # NORMAL over plain uplinks is a loop, which a standalone bridge falls back to when
-        # ovs-vswitchd restarts.
-        before = json.dumps({"fail_mode": row.fail_mode})
-        settings.append(Setting("Bridge", name, PREFIX + "before", before))
-        settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
-        undo.append(Setting("Bridge", name, PREFIX + "before", None))
-        undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
-    operator.attaching[name] = Attach(
-        request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
-    )
-    return operator.fleet.adopt(config, candidate=True)
-
-
-def _attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
-    """The configuration the bridge would have.
-
-    Raises:
-        Refused: it would not be a team.
-    """
-    if "uplinks" not in values and bond_of(row) is None:
-        bonds = sum(len(port.interfaces) > 1 for port in row.ports)
-        raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
-    ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
-    config = read_bridge(replace(row, external_ids=ids))
-    for error in config.errors:
-        if error.record == f"Bridge {row.name}":
-            raise Refused(str(error))
-    if len(config.uplinks) < 2:
-        found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
-        raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")
-    return config
+    return operator.adoption.attach(request_id, row, values, now_s)
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     (name,) = words
     bridge = _attached_bridge(operator, name)
-    bridge.enabled = False
-    operator.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
-    return bridge.settle(now_s)
+    return operator.adoption.detach(request_id, bridge, now_s)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
@@ -206,7 +112,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     if table == "bridge":
         row = _attached_row(operator, name)
         values = _assignments(assignments, BRIDGE_KEYS)
-        _attachable(row, {**_ours(row.external_ids), **values})
+        attachable(row, {**_ours(row.external_ids), **values})
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return [Write(tuple(settings), request_id)]
     bridge, port = _interface(operator, name)
@@ -318,93 +224,6 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
 }
 
 
-def _without(under_way: dict[str, UnderWay], request_id: int) -> dict[str, UnderWay]:
-    return {name: r for name, r in under_way.items() if r.request_id != request_id}
-
-
-# ---- attach and detach, step by step ---------------------------------------------------
-
-
-def _proceed_attach(operator: Operator, name: str, attach: Attach, now_s: float) -> Commands:
-    bridge = operator.fleet.bridges.get(name)
-    if bridge is None:
-        del operator.attaching[name]
-        return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
-    if now_s >= attach.deadline_s:
-        return _give_up_attach(
-            operator,
-            name,
-            attach,
-            f"not installed within {ATTACH_TIMEOUT_S:g} s -> a switch that answers; see the log",
-        )
-    if bridge.installed is None:
-        return []
-    if not attach.writing:
-        flushed = any(s.column == "fail_mode" for s in attach.settings) and bridge.foreign_flows
-        if flushed:
-            found = f"fail mode standalone and {bridge.foreign_flows} flows of others'"
-            expected = "fail mode secure, as setting it now would flush those flows"
-            return _give_up_attach(operator, name, attach, f"{found} -> {expected}")
-        attach.writing = True
-        return [Write(attach.settings, attach.request_id)]
-    if attach.written and not bridge.candidate and bridge.settled:
-        del operator.attaching[name]
-        uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
-        text = f"{name}: {bridge.config.policy} over {uplinks}, {len(bridge.bound)} VM ports"
-        return [Reply(attach.request_id, text)]
-    return []
-
-
-def _give_up_attach(operator: Operator, name: str, attach: Attach, why: str) -> Commands:
-    """Put everything back as it was."""
-    del operator.attaching[name]
-    bridge = operator.fleet.bridges[name]
-    reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
-    if not attach.writing:
-        del operator.fleet.bridges[name]
-        return [Disconnect(name), reply]
-    bridge.enabled = False
-    return [*bridge.settle(attach.deadline_s), Write(attach.undo), reply]
-
-
-def _proceed_detach(operator: Operator, name: str, detach: Detach, now_s: float) -> Commands:
-    bridge = operator.fleet.bridges.get(name)
-    if name not in operator.fleet.rows or bridge is None:
-        del operator.detaching[name]
-        return [Reply(detach.request_id, "")]
-    gone = bridge.settled and not bridge.installed_anything
-    if detach.writing or not (gone or now_s >= detach.deadline_s):
-        return []
-    detach.writing = True
-    return [Write(_traces(operator.fleet.rows[name]), detach.request_id)]
-
-
-def _traces(row: BridgeRow) -> tuple[Setting, ...]:
-    """What takes every key of ours off a bridge, and puts back what attach changed.
-
-    Rules that an operator wrote for VMs go too; capacities of uplinks stay, as they
-    describe the hardware.
-    """
-    settings = [Setting("Bridge", row.name, key, None) for key in _keys(row.external_ids)]
-    if (before := _before(row)) is not None:
-        fail_mode = before["fail_mode"]
-        settings.append(Setting("Bridge", row.name, "fail_mode", fail_mode, column="fail_mode"))
-    for port in row.ports:
-        for interface in port.interfaces:
-            if PREFIX + "binding" in interface.external_ids:
-                settings.append(Setting("Interface", interface.name, PREFIX + "binding", None))
-    return tuple(settings)
-
-
-def _before(row: BridgeRow) -> dict[str, str | None] | None:
-    """What attach noted; None where it changed nothing, or the note was spoiled since."""
-    try:
-        note = json.loads(row.external_ids.get(PREFIX + "before", "null"))
-    except ValueError:
-        return None
-    return note if isinstance(note, dict) and note.keys() == {"fail_mode"} else None
-
-
 # ---- looking things up -----------------------------------------------------------------
 
 
@@ -418,7 +237,8 @@ def _attached_row(operator: Operator, name: str) -> BridgeRow:
     row = _row(operator, name)
     if not row.attached or name not in operator.fleet.bridges:
         attached = [name for name, row in operator.fleet.rows.items() if row.attached]
-        raise Refused(f"bridge: {name}, not attached -> {_one_of(attached)}")
+        expected = _one_of(attached) if attached else "an attached bridge; there is none"
+        raise Refused(f"bridge: {name}, not attached -> {expected}")
     return row
 
 
@@ -509,12 +329,8 @@ def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None)
 
 def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:
     """Our bridge keys and their values, as an attach would set them."""
-    present = {key.removeprefix(PREFIX): external_ids[key] for key in _keys(external_ids)}
+    present = {key.removeprefix(PREFIX): external_ids[key] for key in keys(external_ids)}
     return {key: value for key, value in present.items() if key in BRIDGE_KEYS}
-
-
-def _keys(external_ids: Mapping[str, str]) -> list[str]:
-    return sorted(key for key in external_ids if key.startswith(PREFIX))
 
 
 def _one_of(names: object) -> str:

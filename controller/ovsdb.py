@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ovsdbapp.backend.ovs_idl import connection, idlutils
+from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.database import BridgeRow, InterfaceRow, PortRow
@@ -17,14 +17,38 @@ from controller.events import DatabaseRead, Event, Setting, Write, Written
 LOG = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_S = 10
+# How long a write waits for the switch to take it over; then the switch is away or hangs.
+APPLIED_TIMEOUT_S = 3
 
 # Only what is read: statistics alone would wake us every five seconds.
 COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
-    "Bridge": ["name", "ports", "fail_mode", "external_ids"],
-    "Port": ["name", "interfaces", "tag", "vlan_mode", "trunks", "lacp", "qos"],
-    "Interface": ["name", "ofport", "link_speed", "external_ids"],
+    "Bridge": [
+        "name",
+        "ports",
+        "fail_mode",
+        "external_ids",
+        "stp_enable",
+        "rstp_enable",
+        "mcast_snooping_enable",
+        "flood_vlans",
+        "mirrors",
+    ],
+    "Port": [
+        "name",
+        "interfaces",
+        "tag",
+        "trunks",
+        "vlan_mode",
+        "lacp",
+        "qos",
+        "protected",
+        "bond_mode",
+        "bond_active_slave",
+    ],
+    "Interface": ["name", "ofport", "link_speed", "external_ids", "mac_in_use"],
     "QoS": ["other_config"],
+    "Mirror": ["name"],
 }
 
 
@@ -44,6 +68,26 @@ class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
             self._seen = self.change_seqno
             self.changed()
         return result
+
+
+class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
+    """A transaction that waits for the switch, a shorter time than for the database."""
+
+    def time_remaining(self) -> float:
+        return APPLIED_TIMEOUT_S - float(self.elapsed_time())
+
+    def timeout_exceeded(self) -> bool:
+        return self.time_remaining() < 0
+
+
+class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
+    """Transactions that wait for the switch only where that is asked for."""
+
+    def create_transaction(
+        self, check_error: bool = False, log_errors: bool = True, applied: bool = False
+    ) -> Any:
+        kind = _Applied if applied else transaction.Transaction
+        return kind(self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors)
 
 
 class Database:
@@ -68,7 +112,7 @@ class Database:
             helper.register_columns(table, columns)
         self._idl = _Idl(remote, helper)
         link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
-        self._api = impl_idl.OvsdbIdl(link)
+        self._api = _Api(link)
         with link.lock:
             self._changed()
             self._idl.changed = self._changed
@@ -88,7 +132,7 @@ class Database:
     def _write_forever(self) -> None:
         while True:
             write = self._writes.get()
-            error = self._commit(write.settings)
+            error = self._commit(write.settings, write.applied)
             if write.request_id is not None:
                 self._submit(Written(write.request_id, error))
             elif error is not None:
@@ -100,9 +144,9 @@ class Database:
             if (error := self._commit((setting,))) is not None:
                 LOG.warning("%s %s: %s", setting.record, setting.key, error)
 
-    def _commit(self, settings: Iterable[Setting]) -> str | None:
+    def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         try:
-            with self._api.transaction(check_error=True, log_errors=False) as txn:
+            with self._api.transaction(check_error=True, log_errors=False, applied=applied) as txn:
                 for setting in settings:
                     txn.add(self._command(setting))
         except Exception as error:
@@ -130,6 +174,11 @@ def _bridge(row: Any) -> BridgeRow:
         ports=tuple(sorted(map(_port, row.ports), key=lambda port: port.name)),
         fail_mode=_first(row.fail_mode),
         external_ids=dict(row.external_ids),
+        stp_enable=row.stp_enable,
+        rstp_enable=row.rstp_enable,
+        mcast_snooping_enable=row.mcast_snooping_enable,
+        flood_vlans=tuple(sorted(row.flood_vlans)),
+        mirrors=tuple(sorted(mirror.name for mirror in row.mirrors)),
     )
 
 
@@ -144,6 +193,8 @@ def _port(row: Any) -> PortRow:
         qos_max_rate_bps=float(max_rate_bps) if max_rate_bps.isdigit() else None,
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),
+        protected=row.protected,
+        active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
     )
 
 
@@ -154,7 +205,13 @@ def _interface(row: Any) -> InterfaceRow:
         ofport=_first(row.ofport),
         link_speed_bps=float(link_speed) if link_speed else None,
         external_ids=dict(row.external_ids),
+        mac=_first(row.mac_in_use),
     )
+
+
+def _backs_up(row: Any) -> bool:
+    """Whether a port is a bond whose members but one stand idle: its mode when none is set."""
+    return len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
 
 
 def _first(optional: Any) -> Any:

@@ -215,6 +215,7 @@ class FlowSpec:
     actions: tuple[Action, ...] = ()
     goto: int | None = None
     cookie: int = COOKIE_PREFIX
+    hard_timeout_s: int = 0
 
     @property
     def key(self) -> tuple[int, int, Match]:
@@ -334,13 +335,13 @@ def cookie_ofport(value: int) -> int:
     return value & 0xFFFF
 
 
-def learned_cookie(port: VmPort) -> int:
+def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
     """The cookie of what the switch learns on a VM port.
 
     It differs with what the port carries: when a port is re-tagged, the last flow that
     taught the old cookie is gone, and what it learned goes with it.
     """
-    return cookie(Kind.LEARNED, port.vlans.digest << 16 | port.ofport)
+    return cookie(Kind.LEARNED, vlans.digest << 16 | ofport)
 
 
 def cookie_kind(value: int) -> Kind | None:
@@ -478,7 +479,7 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
     `hard_timeout`, as every relearning refreshes it; an idle timeout would be refreshed by
     reflections and keep an address alive that has left.
     """
-    learned = learned_cookie(port)
+    learned = learned_cookie(port.ofport, port.vlans)
     learn = (
         # The switch writes no result where it only tells what it would do.
         SetField(Register.LEARNED.field, 1),
@@ -529,7 +530,7 @@ def _lock_flows(port: VmPort) -> Iterator[FlowSpec]:
     """An announcement from here locks its address for a moment."""
     lock = Learn(
         Table.LOCK,
-        learned_cookie(port),
+        learned_cookie(port.ofport, port.vlans),
         LOCK_TIMEOUT_S,
         (
             _SAME_VLAN,

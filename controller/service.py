@@ -9,22 +9,27 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller import control, framework, openflow
+from controller import control, framework, openflow, vswitchd
 from controller.engine import Engine
 from controller.events import (
     Command,
     Connect,
+    DatabaseRead,
     Disconnect,
     Event,
+    ForwardingRead,
+    ReadForwarding,
     ReadStats,
     Reply,
     Report,
+    Request,
     Tick,
     UnitCountersRead,
     Write,
@@ -41,10 +46,22 @@ STATUS_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `ovs-lbt run` is told. `metrics` None: no metrics are served."""
+    """What `ovs-lbt run` is told. `metrics` None: no metrics are served.
+
+    `only`: look after this bridge, whatever else is attached.
+    """
 
     ovsdb: str
     metrics: tuple[str, int] | None
+    only: str | None = None
+
+
+class Answers(Protocol):
+    """Where answers to requests go, and what the main thread does."""
+
+    def reply(self, reply: Reply) -> None: ...
+    def wake(self) -> None: ...
+    def serve(self, going_on: Callable[[], bool]) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,11 @@ class _StatusWanted:
 class Service:
     """Everything that runs. All state is the engine's and changes on one thread only."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self,
+        options: Options,
+        answers: Callable[[Callable[[Request], None], str], Answers] = control.Server,
+    ) -> None:
         started_s = time.monotonic()
         self._engine = Engine(epoch_s=time.time() - started_s)
         self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
@@ -65,8 +86,10 @@ class Service:
         self._lines: dict[str, framework.Line] = {}
         self._asked_s: dict[str, float] = {}
         self._crashed = threading.Event()
+        self._beside_the_switch = options.ovsdb.startswith("unix:")
         control.claim_pidfile()
-        self._control = control.Server(self._events.put, VERSION)
+        self._control = answers(self._events.put, VERSION)
+        self._only = options.only
         self._exporter = Exporter(self._status, VERSION)
         if options.metrics is not None:
             self._exporter.listen(*options.metrics)
@@ -76,14 +99,22 @@ class Service:
             connections=self._connections,
             crash=self._crash,
         )
-        self._database = Database(options.ovsdb, self._events.put)
+        self._database = Database(options.ovsdb, self._submit_database)
+
+    def request(self, request: Request) -> None:
+        """Have a request carried out, after all that has been submitted."""
+        self._events.put(request)
+
+    def _submit_database(self, event: Event) -> None:
+        if self._only is not None and isinstance(event, DatabaseRead):
+            event = DatabaseRead(tuple(row for row in event.bridges if row.name == self._only))
+        self._events.put(event)
 
     def run(self) -> int:
         """Serve until the engine cannot be trusted any more; the process's exit status."""
         threading.Thread(target=self._run_engine, name="engine", daemon=True).start()
         LOG.info("ovs-lbt %s is running", VERSION)
-        self._control.serve(going_on=lambda: not self._crashed.is_set())
-        return 1
+        return self._control.serve(going_on=lambda: not self._crashed.is_set())
 
     def _run_engine(self) -> None:
         try:
@@ -119,6 +150,11 @@ class Service:
                 self._lines[bridge] = framework.Line(bridge, path)
             case Disconnect(bridge=bridge):
                 self._lines.pop(bridge).stop()
+            case ReadForwarding(bridge=bridge):
+                if self._beside_the_switch:
+                    vswitchd.read_forwarding(bridge, self._events.put)
+                else:
+                    self._events.put(ForwardingRead(bridge, (), "the switch is not on this host"))
             case Write():
                 self._database.write(command)
             case Reply():

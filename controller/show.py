@@ -24,6 +24,7 @@ def as_json(statuses: Sequence[BridgeStatus]) -> str:
             "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
             "ports": [_port(port) for port in bridge.ports],
             "config_errors": list(bridge.config_errors),
+            "not_done": list(bridge.not_done),
         }
         for bridge in statuses
     ]
@@ -57,6 +58,7 @@ def _block(bridge: BridgeStatus) -> str:
             f"  {port.name:<16}{port.vm:<18}{_where(port):<16}{rates}  {port.reason or '-'}"
         )
     lines += [f"  bad value  {error}" for error in bridge.config_errors]
+    lines += [f"  not done   {text}" for text in bridge.not_done]
     return "\n".join(lines)
 
 

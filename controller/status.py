@@ -63,6 +63,7 @@ class BridgeStatus:
     uplinks: tuple[UplinkStatus, ...]
     ports: tuple[PortStatus, ...]
     config_errors: tuple[str, ...]
+    not_done: tuple[str, ...]
     moves_planned: dict[str, int]
     moves_applied: dict[str, int]
     moves_refused: dict[str, int]

@@ -1,17 +1,17 @@
-"""Attach, look, change, detach: by the command and by `ovs-vsctl`, as an operator does."""
+"""Look and change: by the command and by `ovs-vsctl`, as an operator does."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.switch import frames
+from tests.switch.adopting import refused, state
 from tests.switch.bench import (
     BALANCE_SLB,
     PLAIN,
@@ -26,7 +26,6 @@ from tests.switch.bench import (
 BEDS = [BedSpec(team, 2, (None, None), (None,)) for team in (PLAIN, BALANCE_SLB)]
 on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 on_plain_uplinks = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
-FOREIGN_COOKIE = 0xF0E1
 OUTSIDER = "02:ee:00:00:00:01"
 REASONS = {"threshold", "rebalance", "split", "merge", "rule", "pin", "drain", "manual"}
 REASONS |= {"failover", "failback"}
@@ -52,26 +51,7 @@ def taken(bed: Bed, service: Service) -> Iterator[Bed]:
     service.do("detach", bed.bridge)
 
 
-# ---- attach and detach ------------------------------------------------------------------
-
-
-@on_both_beds
-def test_detach_leaves_the_bridge_as_it_was(bed: Bed, service: Service) -> None:
-    bed.ofctl("add-flow", f"cookie={FOREIGN_COOKIE},table=200,priority=1,actions=drop")
-    bed.ofctl("add-group", "group_id=7,type=indirect,bucket=actions=drop")
-    before = state(bed)
-    service.attach(bed)
-    during = state(bed)
-    assert set(before["flows"]) < set(during["flows"]), "somebody else's flows are gone"
-    assert set(before["groups"]) < set(during["groups"]), "somebody else's groups are gone"
-    ours = set(during["flows"]) - set(before["flows"])
-    prefixes = {cookie_of(flow) >> 40 for flow in ours}
-    assert len(prefixes) == 1, f"more than one mark on our flows: {prefixes}"
-    assert prefixes.isdisjoint(cookie_of(flow) >> 40 for flow in before["flows"])
-    service.do("detach", bed.bridge)
-    assert state(bed) == before
-    bed.ofctl("del-flows", "table=200")
-    bed.ofctl("del-groups", "group_id=7")
+# ---- show -------------------------------------------------------------------------------
 
 
 @on_both_beds
@@ -238,16 +218,12 @@ def test_an_access_tag_that_changes(taken: Bed, service: Service) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "attach nobridge",
-        "detach nobridge",
         "show nobridge",
         "move {vm} nouplink",
         "move {vm} {other}",
         "move noport {uplink}",
         "pin {vm} {other}",
         "pin noport {uplink}",
-        "set bridge {bridge} threshold=abc",
-        "set bridge {bridge} threshold=5",
         "set bridge {bridge} policy=fastest",
         "set bridge {bridge} nokey=1",
         "set interface nointerface pin={uplink}",
@@ -269,17 +245,6 @@ def test_refusals_say_what_was_found_and_expected(
     assert state(bed) == before
 
 
-@on_both_beds
-@pytest.mark.parametrize("options", ["--policy fastest", "--uplink {u0} --uplink nouplink"])
-def test_refused_attach_changes_nothing(bed: Bed, service: Service, options: str) -> None:
-    before = state(bed)
-    given = options.format(u0=bed.uplinks[0].name).split()
-    if "--uplink" not in given and bed.spec.team == PLAIN:
-        given += [word for u in bed.uplinks for word in ("--uplink", u.name)]
-    refused(service, "attach", bed.bridge, *given)
-    assert state(bed) == before
-
-
 @pytest.mark.parametrize("words", ["", "nonsense", "move onlyone", "set bridge", "show --nosuch"])
 def test_wrong_usage(service: Service, words: str) -> None:
     done = service.command(*words.split())
@@ -289,33 +254,6 @@ def test_wrong_usage(service: Service, words: str) -> None:
 
 
 CAPACITY = "ovs-lbt-capacity-mbps"
-
-
-def refused(service: Service, *words: str) -> None:
-    done = service.command(*words)
-    lines = done.stderr.strip().splitlines()
-    assert (done.returncode, len(lines)) == (1, 1), f"{words}: {done.returncode}, {done.stderr}"
-    assert re.search(r"\S+ -> \S+", lines[0]), f"{words}: not found -> expected: {lines[0]}"
-    assert not done.stdout
-
-
-def state(bed: Bed) -> dict[str, Any]:
-    """All that an operator could compare: flows, groups, and the bridge's own records."""
-    flows = bed.ofctl("dump-flows", "--no-stats").splitlines()
-    groups = bed.ofctl("dump-groups").splitlines()
-    bridge = bed.ovs.vsctl(
-        "--columns=controller,fail_mode,external_ids,ports", "list", "bridge", bed.bridge
-    )
-    return {
-        "flows": sorted(f.strip() for f in flows if "actions=" in f and "timeout=" not in f),
-        "groups": sorted(g.strip() for g in groups if "group_id=" in g),
-        "bridge": bridge,
-    }
-
-
-def cookie_of(flow: str) -> int:
-    found = re.search(r"cookie=(0x[0-9a-f]+)", flow)
-    return int(found[1], 16) if found else 0
 
 
 def uplink_shown(service: Service, bed: Bed, number: int) -> dict[str, Any]:

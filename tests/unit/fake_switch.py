@@ -7,7 +7,7 @@ live uplink of their installed binding group. Time passes only in `run_until`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller import pipeline
@@ -21,6 +21,8 @@ from controller.events import (
     DatabaseRead,
     Disconnect,
     Event,
+    ForeignFlow,
+    ForwardingRead,
     InstalledRead,
     LearnedRead,
     PortChanged,
@@ -28,6 +30,7 @@ from controller.events import (
     PortRemoved,
     PortState,
     PortStatsRead,
+    ReadForwarding,
     ReadInstalled,
     ReadLearned,
     ReadStats,
@@ -59,8 +62,9 @@ class FakeSwitch:
 
     ports: dict[int, PortState]
     offered_bps: dict[int, Rate] = field(default_factory=dict)
-    learned: tuple[tuple[int, str, int], ...] = ()
-    foreign_flows: int = 0
+    learned: Sequence[tuple[int, str, int]] = ()
+    foreign: tuple[ForeignFlow, ...] = ()
+    forwarding: tuple[tuple[int, str, int], ...] = ()
     flows: dict[tuple[int, int, pipeline.Match], FlowSpec] = field(default_factory=dict)
     groups: dict[int, GroupSpec] = field(default_factory=dict)
     refuse_next: str | None = None
@@ -75,7 +79,9 @@ class FakeSwitch:
         match command:
             case ReadInstalled(bridge=bridge):
                 flows, groups = tuple(self.flows.values()), tuple(self.groups.values())
-                return [InstalledRead(bridge, flows, groups, self.foreign_flows)]
+                return [InstalledRead(bridge, flows, groups, self.foreign)]
+            case ReadForwarding(bridge=bridge):
+                return [ForwardingRead(bridge, self.forwarding)]
             case ReadStats(bridge=bridge):
                 ports = tuple(self._counters(ofport) for ofport in self.ports)
                 units = tuple(
@@ -85,7 +91,7 @@ class FakeSwitch:
                 )
                 return [PortStatsRead(bridge, ports), UnitCountersRead(bridge, units)]
             case ReadLearned(bridge=bridge):
-                return [LearnedRead(bridge, self.learned)]
+                return [LearnedRead(bridge, tuple(self.learned))]
             case Apply(bridge=bridge, bundle_id=bundle_id, changes=changes):
                 if self.refuse_next is not None:
                     error, self.refuse_next = self.refuse_next, None
@@ -132,11 +138,24 @@ class FakeSwitch:
             for action in flow.actions:
                 if isinstance(action, pipeline.ToGroup):
                     assert action.group_id in self.groups, "OFPBAC_BAD_OUT_GROUP"
-            self.flows[flow.key] = flow
+            if pipeline.cookie_kind(flow.cookie) is pipeline.Kind.LEARNED:
+                self._learn(flow)
+            else:
+                self.flows[flow.key] = flow
         for flow in changes.delete_flows:
             self.flows.pop(flow.key, None)
+            if flow.table == pipeline.Table.LEARN:
+                ofport = dict(flow.match)[pipeline.Register.VM_PORT.field]
+                self.learned = tuple(known for known in self.learned if known[0] != ofport)
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
+
+    def _learn(self, flow: FlowSpec) -> None:
+        fields = dict(flow.match)
+        vlan, mac = fields[pipeline.Register.VLAN.field], fields.get("eth_dst")
+        if mac is not None and isinstance(vlan, tuple):
+            others = tuple(known for known in self.learned if known[1:] != (mac, vlan[0]))
+            self.learned = (*others, (flow.cookie & 0xFFFF, str(mac), int(vlan[0])))
 
     def _counters(self, ofport: int) -> PortCounters:
         sent = int(self.sent_bytes.get(ofport, 0))
@@ -309,10 +328,12 @@ class World:
             case Reply(request_id=request_id):
                 assert request_id not in self.replies, "a request is answered once"
                 self.replies[request_id] = command
-            case ReadInstalled() | ReadStats() | ReadLearned() | Apply():
+            case ReadInstalled() | ReadStats() | ReadLearned() | ReadForwarding() | Apply():
                 self._ask_switch(command)
 
-    def _ask_switch(self, command: ReadInstalled | ReadStats | ReadLearned | Apply) -> None:
+    def _ask_switch(
+        self, command: ReadInstalled | ReadStats | ReadLearned | ReadForwarding | Apply
+    ) -> None:
         switch = self.switches[command.bridge]
         if isinstance(command, Apply):
             assert command.bridge not in self.outstanding, "one bundle at a time"

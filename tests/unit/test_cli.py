@@ -20,6 +20,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         return 0
 
     monkeypatch.setattr(cli, "_ask", ask)
+    monkeypatch.setattr(cli, "_service", lambda: "a service")
     return asked
 
 

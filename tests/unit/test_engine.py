@@ -12,8 +12,6 @@ from controller.database import BridgeRow, PortRow
 from controller.events import (
     Apply,
     BundleDone,
-    Connect,
-    DatabaseRead,
     Disconnect,
     InstalledRead,
     PortChanged,
@@ -411,118 +409,7 @@ def test_a_database_that_refuses_is_quoted() -> None:
     assert here.bindings()["vnet0"] == "eth1"
 
 
-# ---- attach and detach -----------------------------------------------------------------
-
-
-def plain_uplinks(fail_mode: str | None = None) -> BridgeRow:
-    ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
-    return bridge(*ports, ids={}, fail_mode=fail_mode)
-
-
-def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed() -> None:
-    here = world(without_us(host())).start()
-    text = done(here.ask("attach", "br0"))
-    assert text == "br0: load-based over eth1, eth2, 4 VM ports"
-    assert here.rows["br0"].external_ids == ours(policy="load-based")
-    kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
-    assert kinds == [Connect, ReadInstalled, Apply]
-    assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
-
-
-def test_attaching_plain_uplinks_makes_the_bridge_secure_and_detach_puts_it_back() -> None:
-    here = world(plain_uplinks("standalone")).start()
-    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "policy=explicit"))
-    assert here.rows["br0"].fail_mode == "secure"
-    assert here.bindings() == {"vnet0": "eth1"}
-
-    done(here.ask("detach", "br0"))
-
-    assert here.rows["br0"] == plain_uplinks("standalone")
-    assert here.switches["br0"].installed == EMPTY
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
-    row = with_interface(host(), "eth1", capacity_mbps="1000")
-    here = world(row).start()
-    done(here.ask("pin", "vnet0", "eth1"))
-    here.ask("detach", "br0")
-    assert here.rows["br0"].external_ids == {}
-    assert set(here.stored_bindings().values()) == {None}
-    assert here.rows["br0"].ports[0].interfaces[0].external_ids == ours(capacity_mbps="1000")
-    here.log.clear()
-    here.run_for(100)
-    assert here.log == []
-
-
-def test_flows_of_others_that_a_new_fail_mode_would_flush_are_reason_to_refuse() -> None:
-    here = world(plain_uplinks("standalone"), foreign_flows=3).start()
-    text = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert "3 flows of others'" in text and " -> fail mode secure" in text
-    assert here.rows["br0"] == plain_uplinks("standalone")
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_attach_needs_uplinks_where_there_is_no_bond() -> None:
-    here = world(plain_uplinks()).start()
-    text = refusal(here.ask("attach", "br0"))
-    assert text == "bridge br0: 0 bonds -> one bond, or --uplink at least twice"
-    assert here.engine.fleet.bridges == {}
-
-
-def test_attaching_to_a_switch_that_does_not_answer_is_given_up_without_a_trace() -> None:
-    here = World(without_us(host())).start()
-    assert here.ask("attach", "br0") is None
-    here.run_until(10)
-    text = refusal(here.replies[1])
-    assert text.startswith("bridge br0: not installed within 10 s -> a switch that answers")
-    assert here.rows["br0"] == without_us(host())
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_an_attach_that_the_database_refuses_leaves_nothing() -> None:
-    here = world(without_us(host())).start()
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask("attach", "br0")) == "database: read-only"
-    assert here.engine.fleet.bridges == {} and here.dialled == set()
-
-
-def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least() -> None:
-    here = world(host()).start().disconnect()
-    assert here.ask("detach", "br0") is None
-    here.run_for(5)
-    done(here.replies[1])
-    assert here.rows["br0"].external_ids == {}
-
-
-def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
-    here = world(host()).start().disconnect()
-    assert here.ask("detach", "br0") is None
-    here.rows.clear()
-    here.say(DatabaseRead(())).run_for(20)
-    assert 1 in here.replies
-    assert here.engine.fleet.bridges == {} and here.engine.deadline_s() == float("inf")
-
-
-def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> None:
-    here = World(without_us(host())).start()
-    here.ask("attach", "br0")
-    here.rows.clear()
-    here.say(DatabaseRead(()))
-    assert refusal(here.replies[1]) == "bridge br0: deleted -> a bridge"
-
-
-def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> None:
-    here = world(host()).start()
-    here.refuse_writes = "read-only"
-    assert refusal(here.ask("detach", "br0")) == "database: read-only"
-    here.run_for(60)
-    assert here.switches["br0"].installed != EMPTY, "attached, so it is teamed"
-
-
-def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
-    here = world(host(before="{")).start()
-    assert here.ask("detach", "br0") is not None
+# ---- the end of it -----------------------------------------------------------------------
 
 
 def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:

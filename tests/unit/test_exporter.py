@@ -49,6 +49,7 @@ BR0 = BridgeStatus(
     imbalance_ratio=0.5,
     uplinks=(ETH1,),
     ports=(VNET0,),
+    not_done=(),
     config_errors=("one", "two"),
     moves_planned={"threshold": 2},
     moves_applied={"threshold": 1},

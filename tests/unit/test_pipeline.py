@@ -355,7 +355,7 @@ def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
 def test_what_was_learned_on_a_port_goes_when_it_carries_something_else(
     old: PortVlans, new: PortVlans
 ) -> None:
-    cookies = [pipeline.learned_cookie(VmPort(OfPort(10), (), vlans)) for vlans in (old, new)]
+    cookies = [pipeline.learned_cookie(OfPort(10), vlans) for vlans in (old, new)]
     assert (cookies[0] == cookies[1]) is (old == new)
     for value in cookies:
         assert pipeline.cookie_kind(value) is pipeline.Kind.LEARNED

@@ -268,7 +268,7 @@ def test_drain_needs_a_switch_that_follows() -> None:
 
 def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
     here = world(replace(host(), external_ids={})).start()
-    text = "bridge: br0, not attached -> nothing there is"
+    text = "bridge: br0, not attached -> an attached bridge; there is none"
     assert refusal(here.ask("set", "bridge", "br0", "policy=explicit")) == text
     assert here.commands(Write) == []
 

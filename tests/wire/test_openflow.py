@@ -13,12 +13,14 @@ from controller import openflow, pipeline, reconcile
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
+    ForeignFlow,
     InstalledRead,
     LearnedRead,
     PortStatsRead,
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    Renew,
     SendFrame,
     UnitCountersRead,
 )
@@ -145,7 +147,7 @@ def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0) -> bytes:
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
     ((only,), foreign) = openflow.installed_flows(body)
-    assert foreign == 0
+    assert foreign == ()
     return only
 
 
@@ -390,17 +392,27 @@ def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
     assert read == LearnedRead("br0", ((10, MAC, 7), (OFPORT_LOCAL, other, 0)))
 
 
-def test_flows_of_others_are_counted_and_the_default_flow_is_not() -> None:
-    def foreign(priority: int, **fields: Any) -> bytes:
+def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
+    def foreign(priority: int, *actions: Any, **fields: Any) -> bytes:
         mod = parser.OFPFlowMod(
-            DATAPATH, cookie=9, priority=priority, match=parser.OFPMatch(**fields), instructions=[]
+            DATAPATH,
+            cookie=9,
+            priority=priority,
+            match=parser.OFPMatch(**fields),
+            instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)],
         )
         mod.set_xid(1)
         return flow_stats(serialized([mod]))
 
-    entries = [foreign(0), foreign(0, in_port=1), foreign(5), learned(10, MAC, 7)]
+    entries = [
+        foreign(0),
+        foreign(0, in_port=1, eth_dst=MAC),
+        foreign(5, parser.OFPActionGroup(7), parser.OFPActionOutput(1)),
+        learned(10, MAC, 7),
+    ]
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
-    assert openflow.installed_flows(body) == ((), 2)
+    by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
+    assert openflow.installed_flows(body) == ((), (by_match, ForeignFlow(0, 5, 9, "", (7,))))
 
 
 def test_groups_of_others_are_none_of_our_business() -> None:
@@ -457,4 +469,5 @@ def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
 
 
 def test_every_command_for_a_switch_has_an_encoder() -> None:
-    assert openflow.ENCODERS.keys() == {ReadInstalled, ReadStats, ReadLearned, SendFrame, Apply}
+    read = {ReadInstalled, ReadStats, ReadLearned}
+    assert openflow.ENCODERS.keys() == {*read, Renew, SendFrame, Apply}

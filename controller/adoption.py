@@ -1,0 +1,372 @@
+"""Taking a bridge over and giving it back, step by step over several events.
+
+Attach reads first and changes nothing; then it writes the configuration, and is done when
+the pipeline is confirmed. Whatever fails on the way, everything is put back. Detach takes
+everything of ours off the switch before it takes the configuration away: on plain uplinks
+the bridge stays in fail mode secure, where nothing is forwarded that no flow forwards, until
+its old fail mode is the only thing left to restore.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from controller import inspection
+from controller.bridge import Bridge, Commands
+from controller.config import BridgeConfig, bond_of, read_bridge
+from controller.database import PREFIX, BridgeRow
+from controller.events import Reply, Setting, Write, Written
+from controller.fleet import Fleet
+
+# The pipeline of a bridge is confirmed within this time, or the attach is undone.
+ATTACH_TIMEOUT_S = 10.0
+# A switch that has not answered by then is away.
+DETACH_TIMEOUT_S = 5.0
+# Frames for a VM keep coming by the member it was moved from until the upstream switch has
+# carried the learning packet into its flow cache: at once, or after the second one (1 s).
+GATHERED_AFTER_S = 1.2
+
+
+class Refused(Exception):
+    """A request that cannot be done; its text says what was found -> what is expected."""
+
+
+@dataclass(slots=True)
+class Attach:
+    """An attach under way: read the bridge, write the configuration, see it installed."""
+
+    request_id: int
+    deadline_s: float
+    settings: tuple[Setting, ...]
+    undo: tuple[Setting, ...]
+    writing: bool = False
+    written: bool = False
+
+    @property
+    def sets_fail_mode(self) -> bool:
+        """Setting it flushes every flow, so nothing is installed before it is done."""
+        return any(setting.column == "fail_mode" for setting in self.settings)
+
+
+@dataclass(slots=True)
+class Detach:
+    """A detach under way: gather VM ports, take our flows away, then the configuration.
+
+    `lost`: what could not be done. `gathered_s`: when NORMAL hears all VM ports' addresses.
+    """
+
+    request_id: int
+    deadline_s: float
+    gathered_s: float | None = None
+    removing: bool = False
+    writing: bool = False
+    lost: str | None = None
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A bridge that is not ours any more, on which something of ours may be left.
+
+    A switch that did not answer in time still finds what we sent before: it is taken away
+    when it answers. `reply`: to be said once the configuration is restored.
+    """
+
+    reply: Reply | None
+
+
+@dataclass(slots=True)
+class Adoption:
+    """Attaches and detaches under way, by bridge."""
+
+    fleet: Fleet
+    attaching: dict[str, Attach] = field(default_factory=dict)
+    detaching: dict[str, Detach] = field(default_factory=dict)
+    leaving: dict[str, Leaving] = field(default_factory=dict)
+
+    @property
+    def in_hand(self) -> set[str]:
+        """The bridges that a request is changing now; nothing else changes them."""
+        return {*self.attaching, *self.detaching, *self.leaving}
+
+    def deadline_s(self) -> float:
+        """When the first of them has something to do; infinity if none has."""
+        times = [attach.deadline_s for attach in self.attaching.values()]
+        for detach in self.detaching.values():
+            if not detach.writing:
+                times.append(detach.deadline_s)
+            if detach.gathered_s is not None and not detach.removing:
+                times.append(detach.gathered_s)
+        return min(times, default=float("inf"))
+
+    def attach(
+        self, request_id: int, row: BridgeRow, values: Mapping[str, str], now_s: float
+    ) -> Commands:
+        """Begin by looking at the bridge; `values` are its keys, checked one by one.
+
+        Raises:
+            Refused: it is attached already, or would not be a team.
+        """
+        name = row.name
+        if row.attached:
+            raise Refused(f"bridge {name}: attached already -> a bridge that is not attached")
+        if name in self.in_hand:
+            raise Refused(f"bridge {name}: being changed by another request -> try again")
+        config = attachable(row, values)
+        settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+        undo = [
+            Setting("Bridge", name, PREFIX + key, row.external_ids.get(PREFIX + key))
+            for key in values
+        ]
+        if not config.on_bond and row.fail_mode != "secure":
+            # NORMAL over plain uplinks is a loop, which a standalone bridge falls back to when
+            # ovs-vswitchd restarts.
+            before = json.dumps({"fail_mode": row.fail_mode})
+            settings.append(Setting("Bridge", name, PREFIX + "before", before))
+            settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
+            undo.append(Setting("Bridge", name, PREFIX + "before", None))
+            undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
+        self.attaching[name] = Attach(
+            request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
+        )
+        return self.fleet.adopt(config, candidate=True)
+
+    def detach(self, request_id: int, bridge: Bridge, now_s: float) -> Commands:
+        """Begin by looking at the bridge; nothing is decided about it from now on.
+
+        Raises:
+            Refused: another request has it in hand.
+        """
+        name = bridge.config.name
+        if name in self.in_hand:
+            raise Refused(f"bridge {name}: being changed by another request -> try again")
+        bridge.candidate = True
+        self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
+        return bridge.look_again()
+
+    def written(self, event: Written, now_s: float) -> Commands:
+        """A request's settings are in the database, or were refused by it."""
+        for name, attach in list(self.attaching.items()):
+            if attach.request_id == event.request_id:
+                return self._attach_written(name, attach, event)
+        for name, detach in list(self.detaching.items()):
+            if detach.request_id == event.request_id:
+                return self._detach_written(name, detach, event, now_s)
+        for leaving in self.leaving.values():
+            if leaving.reply is not None and leaving.reply.request_id == event.request_id:
+                reply, leaving.reply = leaving.reply, None
+                return [reply if event.error is None else _worse(reply, event.error)]
+        failed = event.error is not None
+        text = f"database: {event.error}" if failed else ""
+        return [Reply(event.request_id, text, refused=failed)]
+
+    def proceed(self, now_s: float) -> Commands:
+        """Take each of them one step further after each event."""
+        commands: Commands = []
+        for name, attach in list(self.attaching.items()):
+            commands += self._proceed_attach(name, attach, now_s)
+        for name, detach in list(self.detaching.items()):
+            commands += self._proceed_detach(name, detach, now_s)
+        for name, leaving in list(self.leaving.items()):
+            commands += self._proceed_leaving(name, leaving)
+        return commands
+
+    # ---- attach ------------------------------------------------------------------------
+
+    def _proceed_attach(self, name: str, attach: Attach, now_s: float) -> Commands:
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if bridge is None or row is None:
+            del self.attaching[name]
+            return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
+        if now_s >= attach.deadline_s:
+            why = f"not installed within {ATTACH_TIMEOUT_S:g} s -> a switch that answers"
+            return self._give_up(name, attach, f"{why}; see the log", now_s)
+        if not attach.writing:
+            return self._write(name, bridge, attach, now_s) if bridge.known else []
+        if not attach.written or not row.attached:
+            return []
+        if bridge.candidate:
+            bridge.candidate = False
+            return bridge.configure(read_bridge(row, bridge.config), now_s)
+        if not bridge.settled or bridge.installed != bridge.desired():
+            return []
+        del self.attaching[name]
+        uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
+        lines = [f"{name}: {bridge.config.policy} over {uplinks}, {len(bridge.bound)} VM ports"]
+        lines += [f"warning: {text}" for text in bridge.config.not_done]
+        # What the database said meanwhile was not followed.
+        followed = bridge.configure(read_bridge(row, bridge.config), now_s)
+        return [*followed, Reply(attach.request_id, "\n".join(lines))]
+
+    def _write(self, name: str, bridge: Bridge, attach: Attach, now_s: float) -> Commands:
+        """Everything was read: go on, unless something of others' is in the way."""
+        assert bridge.read is not None
+        if attach.sets_fail_mode and bridge.read.foreign:
+            found = f"fail mode standalone and {len(bridge.read.foreign)} flows of others'"
+            expected = "fail mode secure, as setting it now would flush those flows"
+            return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
+            found = "; ".join(obstacle.found for obstacle in found_there)
+            expected = "; ".join(obstacle.expected for obstacle in found_there)
+            return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        attach.writing = True
+        return [Write(attach.settings, attach.request_id, applied=attach.sets_fail_mode)]
+
+    def _attach_written(self, name: str, attach: Attach, event: Written) -> Commands:
+        if event.error is None:
+            attach.written = True
+            return []
+        del self.attaching[name]
+        return [Reply(event.request_id, f"database: {event.error}", refused=True)]
+
+    def _give_up(self, name: str, attach: Attach, why: str, now_s: float) -> Commands:
+        """Put everything back as it was, and say so when it is."""
+        del self.attaching[name]
+        reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
+        bridge = self.fleet.bridges[name]
+        if not attach.writing:
+            return [*self.fleet.drop(name), reply]
+        self.leaving[name] = Leaving(reply)
+        removing = bridge.give_back(now_s)
+        return [*removing, Write(attach.undo, attach.request_id)]
+
+    # ---- detach ------------------------------------------------------------------------
+
+    def _proceed_detach(self, name: str, detach: Detach, now_s: float) -> Commands:
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if row is None or bridge is None:
+            del self.detaching[name]
+            return [Reply(detach.request_id, "")]
+        if detach.writing:
+            return []
+        if not detach.removing and detach.gathered_s is None and bridge.settled:
+            if (member := _to_gather_on(bridge)) is not None:
+                detach.gathered_s = now_s + GATHERED_AFTER_S
+                detach.deadline_s += GATHERED_AFTER_S
+                return bridge.gather(member, now_s)
+            detach.removing = True
+            return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
+        if detach.gathered_s is not None and not detach.removing and now_s >= detach.gathered_s:
+            detach.removing = True
+            return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
+        gone = detach.removing and bridge.settled and not bridge.installed_anything
+        if not gone and now_s < detach.deadline_s:
+            return []
+        detach.writing = True
+        commands: Commands = []
+        if not gone:
+            found = "does not answer" if bridge.connected else "is not connected"
+            detach.lost = (
+                f"bridge {name}: the switch {found}, so only the configuration was removed"
+                f" -> a switch that answers within {DETACH_TIMEOUT_S:g} s"
+            )
+            commands = bridge.give_back(now_s)
+        settings, warning = _traces(row, bridge)
+        detach.lost = detach.lost or warning
+        waits = gone and any(setting.column == "fail_mode" for setting in settings)
+        return [*commands, Write(settings, detach.request_id, applied=waits)]
+
+    def _detach_written(self, name: str, detach: Detach, event: Written, now_s: float) -> Commands:
+        del self.detaching[name]
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if event.error is None:
+            if bridge is not None:
+                self.leaving[name] = Leaving(None)
+            return [Reply(event.request_id, detach.lost or "", refused=detach.lost is not None)]
+        commands: Commands = []
+        if bridge is not None and row is not None:
+            bridge.enabled = True
+            commands = bridge.configure(read_bridge(row, bridge.config), now_s)
+        return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
+
+    # ---- afterwards --------------------------------------------------------------------
+
+    def _proceed_leaving(self, name: str, leaving: Leaving) -> Commands:
+        """Let go of a bridge when nothing of ours is left on it."""
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if bridge is None or row is None:
+            del self.leaving[name]
+            return [leaving.reply] if leaving.reply is not None else []
+        if leaving.reply is not None or not bridge.settled or bridge.installed_anything:
+            return []
+        del self.leaving[name]
+        commands = self.fleet.drop(name)
+        # Attached again meanwhile, in the database itself.
+        return [*commands, *self.fleet.adopt(read_bridge(row))] if row.attached else commands
+
+
+def attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
+    """The configuration the bridge would have.
+
+    Raises:
+        Refused: it would not be a team.
+    """
+    if "uplinks" not in values and bond_of(row) is None:
+        bonds = sum(len(port.interfaces) > 1 for port in row.ports)
+        raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
+    ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    config = read_bridge(replace(row, external_ids=ids))
+    for error in config.errors:
+        if error.record == f"Bridge {row.name}":
+            raise Refused(str(error))
+    if len(config.uplinks) < 2:
+        found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
+        raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")
+    return config
+
+
+def _to_gather_on(bridge: Bridge) -> str | None:
+    """The member on which VM ports must be before NORMAL takes over; None where any will do.
+
+    NORMAL takes nothing from the members that back up an active-backup bond, so what is
+    under way to a VM by one of them would be lost.
+    """
+    member = bridge.config.active_member
+    on_member = [bound.uplink == member for bound in bridge.bound.values()]
+    if not bridge.installed_anything or (on_member and all(on_member)):
+        return None
+    return member
+
+
+def _traces(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
+    """What takes every key of ours off a bridge and puts back what attach changed.
+
+    Rules that an operator wrote for VMs go too; capacities of uplinks stay, as they
+    describe the hardware. Besides, what is not put back, and why.
+    """
+    settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    warning = None
+    if (before := _before(row)) is not None:
+        foreign = bridge.read.foreign if bridge.read is not None else ()
+        if foreign:
+            warning = (
+                f"bridge {row.name} fail_mode: left at {row.fail_mode}, as setting it back would"
+                f" flush {len(foreign)} flows of others' -> ovs-vsctl del-fail-mode {row.name}"
+            )
+        else:
+            fail_mode = before["fail_mode"]
+            settings.append(Setting("Bridge", row.name, "fail_mode", fail_mode, column="fail_mode"))
+    for port in row.ports:
+        for interface in port.interfaces:
+            if PREFIX + "binding" in interface.external_ids:
+                settings.append(Setting("Interface", interface.name, PREFIX + "binding", None))
+    return tuple(settings), warning
+
+
+def _before(row: BridgeRow) -> dict[str, str | None] | None:
+    """What attach noted; None where it changed nothing, or the note was spoiled since."""
+    try:
+        note = json.loads(row.external_ids.get(PREFIX + "before", "null"))
+    except ValueError:
+        return None
+    return note if isinstance(note, dict) and note.keys() == {"fail_mode"} else None
+
+
+def _worse(reply: Reply, error: str) -> Reply:
+    return replace(reply, text=f"{reply.text}; and its settings remain: database: {error}")
+
+
+def keys(external_ids: Mapping[str, str]) -> list[str]:
+    """Our keys among a record's."""
+    return sorted(key for key in external_ids if key.startswith(PREFIX))

@@ -1,0 +1,64 @@
+"""The only module that asks ovs-vswitchd itself, over its control socket (as ovs-appctl does)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import ovs.unixctl
+import ovs.unixctl.server
+
+from controller.config import OFPORT_LOCAL
+from controller.events import ForwardingRead
+
+LOG = logging.getLogger(__name__)
+
+
+def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> None:
+    """Submit what NORMAL has learned on a bridge, from a thread that waits for it."""
+    threading.Thread(
+        target=lambda: submit(_forwarding(bridge)), name=f"forwarding {bridge}", daemon=True
+    ).start()
+
+
+def _forwarding(bridge: str) -> ForwardingRead:
+    try:
+        return ForwardingRead(bridge, tuple(parse_forwarding(_ask("fdb/show", bridge))))
+    except (OSError, ValueError) as error:
+        LOG.warning("%s: fdb/show: %s", bridge, error)
+        return ForwardingRead(bridge, (), str(error))
+
+
+def _ask(*words: str) -> str:
+    """The answer to a command.
+
+    Raises:
+        OSError: ovs-vswitchd cannot be reached, or went away.
+        ValueError: it refused the command.
+    """
+    error, path = ovs.unixctl.socket_name_from_target("ovs-vswitchd")
+    if error:
+        raise OSError(error, path)
+    error, client = ovs.unixctl.server.UnixctlClient.create(path)
+    if error or client is None:
+        raise OSError(error, f"{path}: cannot connect")
+    try:
+        command, *arguments = words
+        error, refusal, answer = client.transact(command, arguments)
+    finally:
+        client.close()
+    if error:
+        raise OSError(error, f"{path}: no answer")
+    if refusal is not None:
+        raise ValueError(refusal.strip())
+    return str(answer)
+
+
+def parse_forwarding(text: str) -> Iterator[tuple[int, str, int]]:
+    """(ofport, MAC, VLAN) of each line of `fdb/show`: `port VLAN MAC age`."""
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) == 4:
+            port, vlan, mac, _ = words
+            yield OFPORT_LOCAL if port == "LOCAL" else int(port), mac, int(vlan)

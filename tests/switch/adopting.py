@@ -1,0 +1,43 @@
+"""What an operator sees of a command that fails, and of a bridge before and after."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+from tests.switch.bench import Bed, Service
+
+
+def refused(service: Service, *words: str) -> str:
+    """A command that must fail; its only line."""
+    return one_line(service.command(*words))
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.strip().splitlines()
+    assert (done.returncode, len(lines), done.stdout) == (1, 1, ""), done
+    assert re.search(r"\S+ -> \S+", lines[0]), f"not found -> expected: {lines[0]}"
+    return lines[0]
+
+
+def state(bed: Bed) -> dict[str, Any]:
+    """All that an operator could compare: flows, groups, and the database's records."""
+    flows = bed.ofctl("dump-flows", "--no-stats").splitlines()
+    groups = bed.ofctl("dump-groups").splitlines()
+    return {
+        "flows": sorted(f.strip() for f in flows if "actions=" in f and "timeout=" not in f),
+        "groups": sorted(g.strip() for g in groups if "group_id=" in g),
+        "learned": [f for f in flows if "timeout=" in f and "cookie=0x6c6274" not in f],
+        "records": records(bed),
+    }
+
+
+def records(bed: Bed) -> list[str]:
+    """What is ours to change in the database, and what is not."""
+    columns = {
+        "bridge": "name,controller,fail_mode,external_ids,other_config,ports",
+        "port": "name,external_ids,other_config,bond_mode,lacp,tag,interfaces",
+        "interface": "name,external_ids,other_config,options",
+    }
+    return [bed.ovs.vsctl(f"--columns={columns[table]}", "list", table) for table in columns]

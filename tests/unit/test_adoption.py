@@ -1,0 +1,489 @@
+"""Attach and detach in a world of their own: nothing of others' harmed, nothing left behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller import inspection, normal, pipeline
+from controller.adoption import ATTACH_TIMEOUT_S
+from controller.database import BridgeRow, PortRow
+from controller.events import (
+    Apply,
+    Command,
+    Connect,
+    DatabaseRead,
+    Event,
+    ForeignFlow,
+    InstalledRead,
+    ReadForwarding,
+    ReadInstalled,
+    ReadLearned,
+    Renew,
+    Write,
+)
+from controller.pipeline import EMPTY, GROUP_IDS, GroupSpec, Kind, Register, Table
+from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
+from tests.unit.rows import (
+    bond,
+    bridge,
+    host,
+    interface,
+    ours,
+    port,
+    with_interface,
+    without_us,
+)
+
+FOREIGN = (ForeignFlow(200, 1, 0xF0E1, "in_port=7"),)
+
+
+def plain_uplinks(fail_mode: str | None = None) -> BridgeRow:
+    ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
+    return bridge(*ports, ids={}, fail_mode=fail_mode)
+
+
+def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed() -> None:
+    here = world(without_us(host())).start()
+    text = done(here.ask("attach", "br0"))
+    assert text == "br0: load-based over eth1, eth2, 4 VM ports"
+    assert here.rows["br0"].external_ids == ours(policy="load-based")
+    kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
+    assert kinds == [Connect, ReadInstalled, Apply]
+    assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
+
+
+def test_attaching_plain_uplinks_makes_the_bridge_secure_and_detach_puts_it_back() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "policy=explicit"))
+    assert here.rows["br0"].fail_mode == "secure"
+    assert here.bindings() == {"vnet0": "eth1"}
+
+    done(here.ask("detach", "br0"))
+
+    assert here.rows["br0"] == plain_uplinks("standalone")
+    assert here.switches["br0"].installed == EMPTY
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
+    row = with_interface(host(), "eth1", capacity_mbps="1000")
+    here = world(row).start()
+    done(here.ask("pin", "vnet0", "eth1"))
+    here.ask("detach", "br0")
+    assert here.rows["br0"].external_ids == {}
+    assert set(here.stored_bindings().values()) == {None}
+    assert here.rows["br0"].ports[0].interfaces[0].external_ids == ours(capacity_mbps="1000")
+    here.log.clear()
+    here.run_for(100)
+    assert here.log == []
+
+
+def test_flows_of_others_that_a_new_fail_mode_would_flush_are_reason_to_refuse() -> None:
+    here = world(plain_uplinks("standalone"), foreign=FOREIGN * 3).start()
+    text = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert "3 flows of others'" in text and " -> fail mode secure" in text
+    assert here.rows["br0"] == plain_uplinks("standalone")
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_attach_needs_uplinks_where_there_is_no_bond() -> None:
+    here = world(plain_uplinks()).start()
+    text = refusal(here.ask("attach", "br0"))
+    assert text == "bridge br0: 0 bonds -> one bond, or --uplink at least twice"
+    assert here.engine.fleet.bridges == {}
+
+
+def test_attaching_to_a_switch_that_does_not_answer_is_given_up_without_a_trace() -> None:
+    here = World(without_us(host())).start()
+    assert here.ask("attach", "br0") is None
+    here.run_until(10)
+    text = refusal(here.replies[1])
+    assert text.startswith("bridge br0: not installed within 10 s -> a switch that answers")
+    assert here.rows["br0"] == without_us(host())
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_an_attach_that_the_database_refuses_leaves_nothing() -> None:
+    here = world(without_us(host())).start()
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("attach", "br0")) == "database: read-only"
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_detaching_a_switch_that_is_away_takes_the_configuration_away_at_least() -> None:
+    here = world(host()).start().disconnect()
+    assert here.ask("detach", "br0") is None
+    here.run_for(5)
+    assert refusal(here.replies[1]) == (
+        "bridge br0: the switch is not connected, so only the configuration was removed"
+        " -> a switch that answers within 5 s"
+    )
+    assert here.rows["br0"].external_ids == {}
+    here.connect()
+    assert here.switches["br0"].installed == EMPTY, "the rest is done when it answers"
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_a_bridge_that_is_deleted_while_it_is_being_detached_is_gone() -> None:
+    here = world(host()).start().disconnect()
+    assert here.ask("detach", "br0") is None
+    here.rows.clear()
+    here.say(DatabaseRead(())).run_for(20)
+    assert 1 in here.replies
+    assert here.engine.fleet.bridges == {} and here.engine.deadline_s() == float("inf")
+
+
+def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> None:
+    here = World(without_us(host())).start()
+    here.ask("attach", "br0")
+    here.rows.clear()
+    here.say(DatabaseRead(()))
+    assert refusal(here.replies[1]) == "bridge br0: deleted -> a bridge"
+
+
+def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> None:
+    here = world(host()).start()
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("detach", "br0")) == "database: read-only"
+    here.run_for(60)
+    assert here.switches["br0"].installed != EMPTY, "attached, so it is teamed"
+
+
+def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
+    here = world(host(before="{")).start()
+    assert here.ask("detach", "br0") is not None
+
+
+# ---- what is in the way ----------------------------------------------------------------
+
+
+def occupied(*ids: int) -> dict[int, GroupSpec]:
+    return {group_id: GroupSpec(group_id, "all", ()) for group_id in ids}
+
+
+@pytest.mark.parametrize(
+    ("switch", "found", "expected"),
+    [
+        (
+            {"groups": occupied(*range(GROUP_IDS.start, GROUP_IDS.start + 5))},
+            "groups 1811939328 1811939329 1811939330 and 2 more of others'",
+            "group ids 1811939328 to 1828716543 free",
+        ),
+        (
+            {"foreign": (ForeignFlow(0, 100, 9, "in_port=10"),)},
+            "flows table=0,priority=100,in_port=10 of others'",
+            "none in table 0 from priority 90 on nor in tables 1-10, 20-28",
+        ),
+        (
+            {"foreign": tuple(ForeignFlow(20, p, 9, "") for p in range(5))},
+            "flows table=20,priority=4 table=20,priority=3 table=20,priority=2 and 2 more",
+            "tables 1-10, 20-28",
+        ),
+    ],
+    ids=["groups", "before ours in table 0", "in a table of ours"],
+)
+def test_what_others_have_in_our_place_is_named_and_nothing_changes(
+    switch: dict[str, Any], found: str, expected: str
+) -> None:
+    here = world(without_us(host()), **switch).start()
+    text = refusal(here.ask("attach", "br0"))
+    assert text.startswith(f"bridge br0: {found}") and expected in text.split(" -> ")[1]
+    assert not here.commands(Apply) and not here.commands(Write)
+    assert here.rows["br0"] == without_us(host())
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def test_flows_behind_ours_are_in_nobodys_way() -> None:
+    behind = (ForeignFlow(0, 89, 9, ""), *FOREIGN)
+    here = world(without_us(host()), foreign=behind).start()
+    done(here.ask("attach", "br0"))
+
+
+def test_on_plain_uplinks_any_flow_in_table_0_would_come_before_our_drop() -> None:
+    here = world(plain_uplinks("secure"), foreign=(ForeignFlow(0, 1, 9, ""),)).start()
+    assert "from priority 1 on" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.switches["br0"].foreign = (ForeignFlow(0, 0, 9, "in_port=1"),)
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+
+
+@pytest.mark.parametrize("on_bond", [True, False])
+def test_the_priorities_that_come_before_ours_are_those_of_the_pipeline(on_bond: bool) -> None:
+    team = pipeline.Team(uplinks=(), vm_ports=(), over_normal=on_bond)
+    port_flows = pipeline.build(team)
+    here = world(host()).start()
+    flows = {**port_flows.flows, **here.switches["br0"].flows}
+    lowest = min(priority for table, priority, _ in flows if table == Table.CLASSIFY)
+    assert lowest == inspection._classify_priority(on_bond)
+    tables = {table for table, _, _ in flows} - {Table.CLASSIFY}
+    assert tables <= inspection.OUR_TABLES
+
+
+def test_groups_left_over_by_an_attach_that_was_killed_are_ours_and_repaired() -> None:
+    here = world(host()).start()
+    here.rows["br0"] = without_us(host())
+    here.switches["br0"].groups.pop(max(here.switches["br0"].groups))
+    here.restart_service()
+    done(here.ask("attach", "br0"))
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+def test_a_group_that_only_others_use_is_not_ours_even_beside_flows_of_ours() -> None:
+    here = world(host()).start()
+    flows = tuple(here.switches["br0"].flows.values())
+    theirs = GROUP_IDS.start | 0xEE0001
+    groups = (*here.switches["br0"].groups.values(), GroupSpec(theirs, "all", ()))
+    using = (ForeignFlow(200, 1, 9, "", (theirs,)),)
+    assert inspection.foreign_groups(InstalledRead("br0", flows, groups, using)) == (theirs,)
+    assert inspection.foreign_groups(InstalledRead("br0", flows, groups)) == ()
+
+
+# ---- what NORMAL did -------------------------------------------------------------------
+
+NOT_DONE = {
+    "stp_enable": ({"stp_enable": True}, "Bridge br0 stp_enable: "),
+    "rstp_enable": ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
+    "snooping": ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
+    "flood_vlans": ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: VLAN 5, 6"),
+    "mirrors": ({"mirrors": ("m0",)}, "Bridge br0 mirrors: the output port of m0"),
+}
+
+
+@pytest.mark.parametrize(("columns", "said"), NOT_DONE.values(), ids=NOT_DONE)
+def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, bool], said: str) -> None:
+    here = world(replace(without_us(host()), **columns)).start()  # type: ignore[arg-type]
+    _, warning = done(here.ask("attach", "br0")).splitlines()
+    assert warning.startswith("warning: " + said)
+    (status,) = here.engine.status()
+    assert [f"warning: {text}" for text in status.not_done] == [warning]
+
+
+def test_ports_that_normal_treats_otherwise_are_told() -> None:
+    tunnel = PortRow("vnet0", (interface("vnet0", 10),), tag=5, vlan_mode="dot1q-tunnel")
+    alone = PortRow("vnet1", (interface("vnet1", 11),), protected=True)
+    told = normal.not_done(bridge(tunnel, alone, port("vnet2", 12)))
+    assert told == (
+        "Port vnet0 vlan_mode: an access port of VLAN 5, not a tunnel",
+        "Port vnet1 protected: it reaches other protected ports",
+    )
+
+
+# ---- addresses -------------------------------------------------------------------------
+
+MAC, OTHER_MAC = "52:54:00:00:00:01", "52:54:00:00:00:02"
+
+
+def seeds(here: World) -> list[tuple[int, int]]:
+    """(table, ofport) of the learned flows that were installed, in order."""
+    return [
+        (flow.table, flow.cookie & 0xFFFF)
+        for _, changes in here.applied()
+        for flow in changes.add_flows
+        if pipeline.cookie_kind(flow.cookie) is Kind.LEARNED
+    ]
+
+
+def test_what_normal_knew_is_seeded_in_the_bundle_that_takes_its_place() -> None:
+    known = ((10, MAC, 0), (1, "52:54:00:00:00:99", 0), (11, OTHER_MAC, 7))
+    here = world(without_us(host()), forwarding=known).start()
+    done(here.ask("attach", "br0"))
+    assert len(here.applied()) == 1
+    location, local = int(Table.LOCATION), int(Table.LOCAL_SOURCE)
+    assert seeds(here) == [(location, 10), (local, 10), (location, 11), (local, 11)]
+    flows = here.applied()[0][1].add_flows
+    (seeded,) = (f for f in flows if f.table == Table.LOCATION and f.cookie & 0xFFFF == 10)
+    assert seeded.hard_timeout_s == 300
+    assert dict(seeded.match) == {"eth_dst": MAC, Register.VLAN.field: (0, 0xFFF)}
+
+
+def test_a_service_that_starts_on_an_installed_pipeline_does_not_ask_normal() -> None:
+    here = world(host()).start()
+    here.restart_service()
+    assert not here.commands(ReadForwarding)
+    assert here.commands(ReadLearned)
+
+
+def test_what_normal_knows_is_followed_while_a_bond_is_only_observed() -> None:
+    here = world(host(mode="observe"), forwarding=((10, MAC, 0),)).start()
+    here.switches["br0"].forwarding = ((11, MAC, 0),)
+    here.run_for(31)
+    here.write(host(mode="enforce"))
+    assert seeds(here) == [(int(Table.LOCATION), 11), (int(Table.LOCAL_SOURCE), 11)]
+
+
+def test_addresses_survive_a_restart_of_the_switch_and_follow_a_new_number() -> None:
+    here = world(host()).start()
+    switch = here.switches["br0"]
+    switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
+    here.run_for(31).disconnect()
+    switch.flows.clear()
+    switch.groups.clear()
+    switch.learned = ()
+    here.log.clear()
+    here.connect()
+    assert tuple(switch.learned) == ((10, MAC, 0), (11, OTHER_MAC, 0))
+    assert not here.commands(ReadForwarding), "what was learned is remembered"
+
+    here.log.clear()
+    row = host()
+    swapped = tuple(
+        port(p.name, {"vnet0": 11, "vnet1": 10}[p.name], p.interfaces[0].external_ids)
+        if p.name in ("vnet0", "vnet1")
+        else p
+        for p in here.rows["br0"].ports
+    )
+    here.write(replace(row, ports=swapped))
+    assert sorted(switch.learned) == [(10, OTHER_MAC, 0), (11, MAC, 0)]
+
+
+def test_an_address_that_left_is_not_brought_back() -> None:
+    here = world(host()).start()
+    switch = here.switches["br0"]
+    switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
+    here.run_for(31)
+    switch.learned = ((11, OTHER_MAC, 0),)
+    here.run_for(31).disconnect()
+    switch.flows.clear()
+    switch.groups.clear()
+    switch.learned = ()
+    here.connect()
+    assert tuple(switch.learned) == ((11, OTHER_MAC, 0),)
+
+
+def test_addresses_of_a_port_that_was_removed_are_forgotten() -> None:
+    here = world(host()).start()
+    here.switches["br0"].learned = ((13, MAC, 0),)
+    here.run_for(31)
+    here.remove_port("vnet3")
+    here.switches["br0"].learned = ()
+    here.log.clear()
+    here.add_port(port("vnet3", 13))
+    assert seeds(here) == []
+
+
+def renewed(here: World) -> list[tuple[float, int]]:
+    return [(at_s, c.flows[0].cookie & 0xFFFF) for at_s, c in here.log if isinstance(c, Renew)]
+
+
+def test_the_only_address_of_a_port_is_renewed_well_before_it_ages_out() -> None:
+    here = world(host()).start()
+    here.switches["br0"].learned = ((10, MAC, 0), (10, MAC, 7))
+    here.run_until(700)
+    times_s = [at_s for at_s, ofport in renewed(here) if ofport == 10]
+    gaps_s = [b - a for a, b in zip([0.0, *times_s], times_s, strict=False)]
+    assert times_s and max(gaps_s) < 200 < 700 - min(times_s)
+    assert min(gaps_s[1:]) >= 120
+
+
+def test_nothing_is_renewed_where_many_are_or_the_link_is_down() -> None:
+    here = world(host()).start()
+    here.switches["br0"].learned = ((10, MAC, 0), (10, OTHER_MAC, 0), (11, "52:54:00:00:00:03", 0))
+    here.set_link(11, up=False)
+    here.run_until(400)
+    assert renewed(here) == []
+
+
+# ---- what does not answer in time ------------------------------------------------------
+
+
+def test_an_attach_that_is_not_confirmed_is_undone_and_cleaned_up_when_the_switch_answers() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    switch = here.switches["br0"]
+    hold_from_the_bundle_on(switch)
+    assert here.ask("attach", "br0", "uplinks=eth1,eth2") is None
+    assert here.rows["br0"].fail_mode == "secure"
+    here.run_for(ATTACH_TIMEOUT_S)
+    assert "not installed within 10 s -> " in refusal(here.replies[1])
+    assert here.rows["br0"] == plain_uplinks("standalone")
+    assert "br0" in here.dialled, "what was sent may still be installed"
+    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")).endswith("-> try again")
+    here.answer_held()
+    assert switch.installed == EMPTY
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+def hold_from_the_bundle_on(switch: FakeSwitch) -> None:
+    """The switch answers what is read, and does not say what became of a bundle."""
+    carry_out = switch.carry_out
+
+    def hold(command: Command) -> list[Event]:
+        if isinstance(command, Apply):
+            switch.holds_answers = True
+            switch.carry_out = carry_out  # type: ignore[method-assign]
+        return carry_out(command)
+
+    switch.carry_out = hold  # type: ignore[method-assign]
+
+
+def test_a_bridge_attached_again_in_the_database_while_it_is_cleaned_up_is_ours_again() -> None:
+    here = world(host()).start().disconnect()
+    here.ask("detach", "br0")
+    here.run_for(5)
+    refusal(here.replies[1])
+    here.write(host()).connect()
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
+
+
+def test_keys_that_were_there_before_an_attach_that_failed_are_there_afterwards() -> None:
+    before = replace(host(), external_ids=ours(threshold="60"))
+    here = world(before).start()
+    hold_from_the_bundle_on(here.switches["br0"])
+    here.ask("attach", "br0", "threshold=80")
+    assert here.rows["br0"].external_ids == ours(policy="load-based", threshold="80")
+    here.run_for(ATTACH_TIMEOUT_S)
+    assert here.rows["br0"].external_ids == ours(threshold="60")
+
+
+# ---- detach ----------------------------------------------------------------------------
+
+
+def backed_up(**ids: str) -> BridgeRow:
+    """An active-backup bond whose active member is eth2."""
+    members = (
+        replace(interface("eth1", 1), mac="02:00:00:00:00:01"),
+        replace(interface("eth2", 2), mac="02:00:00:00:00:02"),
+    )
+    active = replace(bond(*members), active_mac="02:00:00:00:00:02")
+    vms = (port("vnet0", 10), port("vnet1", 11))
+    return bridge(active, *vms, ids=ours(policy="load-based", **ids))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_vm_ports_are_on_the_active_member_before_normal_takes_over(restarted: bool) -> None:
+    here = world(backed_up()).start()
+    here.run_for(1)
+    switch = here.switches["br0"]
+    assert {switch.uplink_of(10), switch.uplink_of(11)} == {1, 2}
+    switch.learned = ((10, MAC, 0), (11, OTHER_MAC, 0))
+    if restarted:
+        here.restart_service()
+    here.log.clear()
+    assert here.ask("detach", "br0") is None
+    assert {switch.uplink_of(10), switch.uplink_of(11)} == {2}
+    assert {ofport for _, ofport in here.frames()}, "the network is told"
+    here.run_for(2)
+    done(here.replies[max(here.replies)])
+    assert switch.installed == EMPTY
+    assert here.rows["br0"] == replace(backed_up(), external_ids={})
+
+
+def test_a_fail_mode_whose_return_would_flush_others_flows_is_left_and_told() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.switches["br0"].foreign = FOREIGN
+    text = refusal(here.ask("detach", "br0"))
+    assert text.startswith("bridge br0 fail_mode: left at secure") and " -> " in text
+    assert here.rows["br0"] == replace(plain_uplinks("standalone"), fail_mode="secure")
+    assert here.switches["br0"].installed == EMPTY
+
+
+def test_a_detach_looks_first_and_installs_nothing_on_a_switch_that_has_nothing() -> None:
+    here = World(host()).start()
+    assert here.ask("detach", "br0") is None
+    here.switches = world(host()).switches
+    here.connect()
+    done(here.replies[1])
+    assert here.applied() == []
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
