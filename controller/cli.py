@@ -6,6 +6,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import sys
@@ -36,10 +37,25 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="the service")
     run.add_argument(
         "--ovsdb",
-        metavar="unix:PATH",
+        metavar="unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
         default=os.environ.get("OVS_LBT_OVSDB"),
         help="the database (default: the one in OVS's run directory)",
     )
+    run.add_argument(
+        "--listen",
+        metavar="ADDR:PORT",
+        default=os.environ.get("OVS_LBT_LISTEN"),
+        help="where bridges may dial us, over TLS if its files are given (default: nowhere)",
+    )
+    for name, text in (
+        ("private-key", "our key"),
+        ("certificate", "our certificate"),
+        ("ca-cert", "the authority that signed the switch's certificate"),
+    ):
+        variable = "OVS_LBT_" + name.upper().replace("-", "_")
+        run.add_argument(
+            f"--{name}", metavar="FILE", default=os.environ.get(variable), help=f"TLS: {text}"
+        )
     run.add_argument(
         "--metrics",
         metavar="ADDR:PORT",
@@ -115,17 +131,33 @@ def _run(options: argparse.Namespace) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     level = logging.DEBUG if options.verbose else logging.INFO
     logging.getLogger("controller").setLevel(level)
-    for noisy, quiet in (("os_ken", logging.WARNING), ("ovsdbapp", logging.CRITICAL)):
+    for noisy, quiet in (
+        ("os_ken", logging.WARNING),
+        ("ryu", logging.WARNING),
+        ("ovsdbapp", logging.CRITICAL),
+    ):
         logging.getLogger(noisy).setLevel(logging.INFO if options.verbose else quiet)
+    try:
+        # Before all others: it may have to patch the standard library.
+        importlib.import_module("controller.framework")
+    except (ValueError, ImportError) as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
     import ovs.dirs
 
     from controller.ovsdb import DatabaseAway
     from controller.service import Options, Service, exit_now
+    from controller.wires import TlsFiles
 
-    remote = options.ovsdb or f"unix:{ovs.dirs.RUNDIR}/db.sock"
     try:
-        metrics = _address(options.metrics)
-        service = Service(Options(remote, metrics))
+        service = Service(
+            Options(
+                ovsdb=options.ovsdb or f"unix:{ovs.dirs.RUNDIR}/db.sock",
+                metrics=_address("--metrics", options.metrics, "ADDR:PORT or none"),
+                listen=_address("--listen", options.listen or "none", "ADDR:PORT"),
+                tls=TlsFiles.of(options.private_key, options.certificate, options.ca_cert),
+            )
+        )
     except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)
@@ -134,8 +166,8 @@ def _run(options: argparse.Namespace) -> int:
     return 1
 
 
-def _address(text: str) -> tuple[str, int] | None:
-    """ADDR:PORT; the word `none` serves nothing.
+def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
+    """ADDR:PORT; the word `none` means nowhere.
 
     Raises:
         ValueError: it is neither.
@@ -144,7 +176,7 @@ def _address(text: str) -> tuple[str, int] | None:
         return None
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"--metrics: {text} -> ADDR:PORT or none")
+        raise ValueError(f"{option}: {text} -> {expected}")
     return host.strip("[]"), int(port)
 
 

@@ -31,12 +31,18 @@ class PortRow:
 
 @dataclass(frozen=True, slots=True)
 class BridgeRow:
-    """A Bridge record with its ports, the ports sorted by name."""
+    """A Bridge record with its ports, the ports sorted by name.
+
+    `controllers`: the targets of its controller records. `datapath_id`: 16 hexadecimal
+    digits, None until the switch has chosen it.
+    """
 
     name: str
     ports: tuple[PortRow, ...] = ()
     fail_mode: str | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
+    controllers: tuple[str, ...] = ()
+    datapath_id: str | None = None
 
     @property
     def attached(self) -> bool:
