@@ -46,8 +46,9 @@ UNKNOWN_CAPACITY_BPS = 1e9
 # at worst), so it is repeated after that, and once more for switches that lost it.
 ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # How often what is installed is read back, to repair what somebody else removed.
-AUDIT_INTERVAL_S = 30.0
+AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
+PORT_NAME_CHARACTERS = 15
 # By then the switch has carried a change of groups or links into its flow cache: revalidation
 # starts at once and takes some 20 µs for each cached flow. It may have to finish a round
 # first, and the broadcasts a VM port misses meanwhile are few.
@@ -421,6 +422,20 @@ class Bridge:
 
     # ---- the switch --------------------------------------------------------------------
 
+    @property
+    def _renumbered(self) -> bool:
+        """Whether the switch has another port where the database (still) has one of ours.
+
+        A restart may number ports anew, and the database follows after the connection. Flows
+        for the old numbers could take an uplink for a VM port.
+        """
+        ours = {port.ofport: port.name for port in self.config.vm_ports}
+        ours |= {uplink.ofport: uplink.name for uplink in self.config.uplinks}
+        return any(
+            ofport in self.ports and not _is_named(self.ports[ofport], name)
+            for ofport, name in ours.items()
+        )
+
     def _reconcile(self, now_s: float) -> Commands:
         """Send what differs, one bundle at a time.
 
@@ -430,7 +445,7 @@ class Bridge:
         """
         if not self.connected or self.installed is None or self._bundle is not None:
             return []
-        if now_s < self._pause_until_s:
+        if now_s < self._pause_until_s or self._renumbered:
             return []
         desired = self.desired()
         step = reconcile.closing(desired, self.installed)
@@ -503,7 +518,7 @@ class Bridge:
     def _see_port(self, port: PortState, now_s: float) -> None:
         """Note a link; one that returns carries nothing before the failback delay is over."""
         self.ports[port.ofport] = port
-        uplink = next((u for u in self.config.uplinks if u.ofport == port.ofport), None)
+        uplink = next((u for u in self.config.uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
         if not port.up:
@@ -614,6 +629,11 @@ def _why(left: Uplink | None, goes_home: bool, reason: Reason) -> Reason:
     if not goes_home or left is None or not left.usable:
         return Reason.FAILOVER
     return Reason.FAILBACK if reason is Reason.FAILOVER else reason
+
+
+def _is_named(port: PortState, name: str) -> bool:
+    """Whether a port is that interface: OpenFlow tells 15 characters of its name."""
+    return port.name == name[:PORT_NAME_CHARACTERS]
 
 
 def _pins(config: BridgeConfig) -> dict[str, str | None]:

@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     if options.command == "run":
         return _run(options)
+    if options.command == "rescue":
+        return _rescue(options)
     return _ask(options.command, _words(options))
 
 
@@ -96,6 +98,11 @@ def _parser() -> argparse.ArgumentParser:
     unpin = commands.add_parser("unpin", help="let a VM port move again")
     unpin.add_argument("port", metavar="PORT")
 
+    rescue = commands.add_parser("rescue", help="without the service: forward by one plain uplink")
+    which = rescue.add_mutually_exclusive_group(required=True)
+    which.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    which.add_argument("--all", action="store_true", help="every attached bridge that needs it")
+
     commands.add_parser("bench", help="run a benchmark layout: ovs-lbt bench LAYOUT")
     return parser
 
@@ -164,6 +171,24 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     exit_now(service.run())
     return 1
+
+
+def _rescue(options: argparse.Namespace) -> int:
+    import ovs.dirs
+    import ovs.vlog
+
+    from controller.ovsdb import DatabaseAway
+    from controller.rescue import Refused, rescue
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    remote = os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
+    try:
+        for line in rescue(remote, options.bridge):
+            print(line, flush=True)
+    except (Refused, DatabaseAway) as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
