@@ -3,6 +3,7 @@
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
 #   make test         every check and every test
 #   make test-quick   the same without what takes long (at most 2 minutes)
+#   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #
 # Each sets up what it needs first, and is quick about it when everything is there.
 
@@ -14,9 +15,13 @@ PYTEST_ARGS ?=
 # What tells most in two minutes: everything without a switch, and every path through a real one.
 QUICK ?= tests/unit tests/wire tests/switch/test_trace.py
 
+# Attach, delivery, failover and reconnects: every kind of message in both directions.
+RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
+	tests/switch/test_failover.py tests/switch/test_reconnect.py
+
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo test test-quick lint format clean
+.PHONY: help setup demo test test-quick test-ryu lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -33,6 +38,11 @@ test: setup lint
 test-quick: setup lint
 	$(BIN)/python -m pytest -m "not slow" $(QUICK) $(PYTEST_ARGS)
 
+test-ryu:
+	@.ci/setup ryu
+	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire $(PYTEST_ARGS)
+	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,5 +55,5 @@ format: setup
 
 # Not /usr/local/bin/ovs-lbt: `make setup` points it at the checkout that ran last.
 clean:
-	rm -rf .venv out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-ryu out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -47,8 +47,8 @@ def guarded(handler: Handler) -> Handler:
 class TeamingApp(App):  # type: ignore[misc]
     """Turns OpenFlow messages into events.
 
-    `submit` takes events to the engine's thread, `lines` knows the live connection of each
-    bridge, `crash` ends the service.
+    `submit` takes events to the engine's thread, `connections` has the live connection of
+    each bridge, `caller` knows the bridge that has dialled us, `crash` ends the service.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -58,19 +58,26 @@ class TeamingApp(App):  # type: ignore[misc]
         *args: Any,
         submit: Callable[[Event], None],
         connections: dict[str, Any],
+        caller: Callable[[Any], str | None],
         crash: Callable[[Exception], None],
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.submit = submit
         self.connections = connections
+        self.caller = caller
         self.crash = crash
         self._replies: dict[str, openflow.Replies] = {}
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
     @guarded
     def connected(self, event: Any) -> None:
-        datapath, bridge = event.datapath, event.datapath.address
+        datapath = event.datapath
+        if datapath.bridge is None:
+            datapath.bridge = self.caller(datapath)
+        if (bridge := datapath.bridge) is None:
+            framework.hang_up(datapath)
+            return
         self.connections[bridge], self._replies[bridge] = datapath, openflow.Replies()
         datapath.send(framework.serialized(openflow.set_async(datapath)))
         self.submit(SwitchConnected(bridge, openflow.port_states(datapath)))
@@ -78,7 +85,7 @@ class TeamingApp(App):  # type: ignore[misc]
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     @guarded
     def disconnected(self, event: Any) -> None:
-        bridge = event.datapath.address
+        bridge = event.datapath.bridge
         if self.connections.get(bridge) is event.datapath:
             del self.connections[bridge]
             self.submit(SwitchGone(bridge))
@@ -86,7 +93,7 @@ class TeamingApp(App):  # type: ignore[misc]
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     @guarded
     def port_status(self, event: Any) -> None:
-        bridge, port = event.msg.datapath.address, openflow.port_state(event.msg.desc)
+        bridge, port = event.msg.datapath.bridge, openflow.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(PortRemoved(bridge, port.ofport))
         else:
@@ -111,17 +118,17 @@ class TeamingApp(App):  # type: ignore[misc]
     @guarded
     def bundle_control(self, event: Any) -> None:
         if (number := openflow.bundle_outcome(event.msg)) is not None:
-            self.submit(BundleDone(event.msg.datapath.address, number))
+            self.submit(BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @guarded
     def error(self, event: Any) -> None:
-        bridge, text = event.msg.datapath.address, openflow.error_text(event.msg)
+        bridge, text = event.msg.datapath.bridge, openflow.error_text(event.msg)
         LOG.warning("%s: the switch reports an error: %s", bridge, text)
         if (number := openflow.failed_bundle(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))
 
     def _answered(self, message: Any) -> None:
-        replies = self._replies[message.datapath.address]
-        if (answer := replies.event(message.datapath.address, message)) is not None:
+        replies = self._replies[message.datapath.bridge]
+        if (answer := replies.event(message.datapath.bridge, message)) is not None:
             self.submit(answer)

@@ -53,7 +53,7 @@ UNKNOWN_CAPACITY_BPS = 1e9
 # at worst), so it is repeated after that, and once more for switches that lost it.
 ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # How often what is installed is read back, to repair what somebody else removed.
-AUDIT_INTERVAL_S = 30.0
+AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
 STATS_TIMEOUT_S = 10.0
 # Flow counters are half a second behind port counters at worst. Uplinks are judged by what
@@ -466,11 +466,22 @@ class Bridge:
 
     # ---- the switch --------------------------------------------------------------------
 
+    @property
+    def _renumbered(self) -> bool:
+        """Whether the switch has another port where the database (still) has one of ours.
+
+        A restart may number ports anew, and the database follows after the connection. Flows
+        for the old numbers could take an uplink for a VM port.
+        """
+        ours = {int(port.ofport): port.name for port in self.config.vm_ports}
+        ours |= {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
+        return self.links.names_another(ours)
+
     def _reconcile(self, now_s: float) -> Commands:
         """Send what differs."""
         if not self.connected or not self.installation.ready(now_s):
             return []
-        if self._awaits_forwarding and self.enabled:
+        if (self._awaits_forwarding and self.enabled) or self._renumbered:
             return []
         bundle = self.installation.next_bundle(self.desired(), self._seeds)
         if bundle is None:

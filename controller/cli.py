@@ -6,6 +6,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import sys
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(options)
     if options.command == "detach":
         return _detach(options.bridge)
+    if options.command == "rescue":
+        return _rescue(options)
     return _ask(options.command, _words(options))
 
 
@@ -39,10 +42,25 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="the service")
     run.add_argument(
         "--ovsdb",
-        metavar="unix:PATH",
+        metavar="unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
         default=os.environ.get("OVS_LBT_OVSDB"),
         help="the database (default: the one in OVS's run directory)",
     )
+    run.add_argument(
+        "--listen",
+        metavar="ADDR:PORT",
+        default=os.environ.get("OVS_LBT_LISTEN"),
+        help="where bridges may dial us, over TLS if its files are given (default: nowhere)",
+    )
+    for name, text in (
+        ("private-key", "our key"),
+        ("certificate", "our certificate"),
+        ("ca-cert", "the authority that signed the switch's certificate"),
+    ):
+        variable = "OVS_LBT_" + name.upper().replace("-", "_")
+        run.add_argument(
+            f"--{name}", metavar="FILE", default=os.environ.get(variable), help=f"TLS: {text}"
+        )
     run.add_argument(
         "--metrics",
         metavar="ADDR:PORT",
@@ -89,6 +107,10 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("uplink", metavar="UPLINK")
+    rescue = commands.add_parser("rescue", help="without the service: forward by one plain uplink")
+    which = rescue.add_mutually_exclusive_group(required=True)
+    which.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    which.add_argument("--all", action="store_true", help="every attached bridge that needs it")
 
     commands.add_parser("bench", help="run a benchmark layout: ovs-lbt bench LAYOUT")
     return parser
@@ -122,10 +144,14 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    tls_files = (options.private_key, options.certificate, options.ca_cert)
     _log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
     try:
-        metrics = _address(options.metrics)
-    except ValueError as error:
+        # Before all others: it may have to patch the standard library.
+        importlib.import_module("controller.framework")
+        metrics = _address("--metrics", options.metrics, "ADDR:PORT or none")
+        listen = _address("--listen", options.listen or "none", "ADDR:PORT")
+    except (ValueError, ImportError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         return 1
     if (obstacle := _stranger() or _running()) is not None:
@@ -133,10 +159,12 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     from controller.ovsdb import DatabaseAway
     from controller.service import Options, Service, exit_now
+    from controller.wires import TlsFiles
 
     try:
-        service = Service(Options(_remote(options.ovsdb), metrics))
-    except (DatabaseAway, OSError) as error:
+        tls = TlsFiles.of(*tls_files)
+        service = Service(Options(_remote(options.ovsdb), metrics, listen, tls))
+    except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)
         return 1
@@ -147,7 +175,11 @@ def _run(options: argparse.Namespace) -> int:
 def _log(level: int, everything: bool = False) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     logging.getLogger("controller").setLevel(level)
-    for noisy, quiet in (("os_ken", logging.WARNING), ("ovsdbapp", logging.CRITICAL)):
+    for noisy, quiet in (
+        ("os_ken", logging.WARNING),
+        ("ryu", logging.WARNING),
+        ("ovsdbapp", logging.CRITICAL),
+    ):
         logging.getLogger(noisy).setLevel(logging.INFO if everything else quiet)
 
 
@@ -185,6 +217,7 @@ def _detach(bridge: str) -> int:
     if _stranger() is not None or _service() is not None:
         return _ask("detach", [bridge])
     _log(logging.ERROR)
+    importlib.import_module("controller.framework")
     from controller import alone
     from controller.ovsdb import DatabaseAway
     from controller.service import exit_now
@@ -199,8 +232,24 @@ def _detach(bridge: str) -> int:
     return status
 
 
-def _address(text: str) -> tuple[str, int] | None:
-    """ADDR:PORT; the word `none` serves nothing.
+def _rescue(options: argparse.Namespace) -> int:
+    import ovs.vlog
+
+    from controller.ovsdb import DatabaseAway
+    from controller.rescue import Refused, rescue
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    try:
+        for line in rescue(_remote(os.environ.get("OVS_LBT_OVSDB")), options.bridge):
+            print(line, flush=True)
+    except (Refused, DatabaseAway) as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
+    """ADDR:PORT; the word `none` means nowhere.
 
     Raises:
         ValueError: it is neither.
@@ -209,7 +258,7 @@ def _address(text: str) -> tuple[str, int] | None:
         return None
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"--metrics: {text} -> ADDR:PORT or none")
+        raise ValueError(f"{option}: {text} -> {expected}")
     return host.strip("[]"), int(port)
 
 

@@ -6,9 +6,11 @@ OVS's own convention: a pidfile and a socket in OVS's run directory, so that
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import queue
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -59,8 +61,10 @@ class Server:
         self._ids = itertools.count(1)
         self._waiting: dict[int, tuple[Any, float]] = {}
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-        self._wakened, self._waken = os.pipe()
-        os.set_blocking(self._wakened, False)
+        # Green threads' os.read would wait; their sockets can be told not to.
+        self._wakened, self._waken = socket.socketpair()
+        self._wakened.setblocking(False)
+        self._waken.setblocking(False)
         for name, (usage, least, most) in COMMANDS.items():
             ovs.unixctl.command_register(PREFIX + name, usage, least, most, self._take, name)
         # OVS's daemons in C call it list-commands, those in Python help.
@@ -72,7 +76,9 @@ class Server:
         self.wake()
 
     def wake(self) -> None:
-        os.write(self._waken, b"!")
+        """Make `serve` look at everything again; from any thread or signal handler."""
+        with contextlib.suppress(BlockingIOError):
+            self._waken.send(b"!")
 
     def serve(self, going_on: Callable[[], bool]) -> int:
         """Serve until `going_on` says no; call `wake` to make it ask. A failure, then."""
@@ -80,7 +86,7 @@ class Server:
             self._server.run()
             poller = ovs.poller.Poller()
             self._server.wait(poller)
-            poller.fd_wait(self._wakened, ovs.poller.POLLIN)
+            poller.fd_wait(self._wakened.fileno(), ovs.poller.POLLIN)
             if self._waiting:
                 poller.timer_wait(EXPIRY_CHECK_MS)
             poller.block()
@@ -95,7 +101,7 @@ class Server:
 
     def _answer(self) -> None:
         try:
-            os.read(self._wakened, 4096)
+            self._wakened.recv(4096)
         except BlockingIOError:
             return
         while not self._replies.empty():

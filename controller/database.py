@@ -37,7 +37,11 @@ class PortRow:
 
 @dataclass(frozen=True, slots=True)
 class BridgeRow:
-    """A Bridge record with its ports, the ports sorted by name."""
+    """A Bridge record with its ports, the ports sorted by name.
+
+    `controllers`: the targets of its controller records. `datapath_id`: 16 hexadecimal
+    digits, None until the switch has chosen it.
+    """
 
     name: str
     ports: tuple[PortRow, ...] = ()
@@ -48,6 +52,8 @@ class BridgeRow:
     mcast_snooping_enable: bool = False
     flood_vlans: tuple[int, ...] = ()
     mirrors: tuple[str, ...] = ()
+    controllers: tuple[str, ...] = ()
+    datapath_id: str | None = None
 
     @property
     def attached(self) -> bool:

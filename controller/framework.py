@@ -1,37 +1,27 @@
 """The OpenFlow framework, and the only module that imports its names.
 
-Ryu's application API as os-ken continues it. What os-ken 4.2 gets wrong about
-connections is put right here, see `Connection`.
+Ryu's application API, of os-ken (which continues it) or of stock Ryu 4.34, as the
+environment's OVS_LBT_FRAMEWORK says. What both get wrong about connections is put right
+here, see `Connection`.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
-
-from os_ken import cfg
-from os_ken.base import app_manager
-from os_ken.controller import controller as framework_controller
-from os_ken.controller import ofp_event, ofp_handler
-from os_ken.controller.handler import (
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    set_ev_cls,
-)
-from os_ken.lib import hub
-from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 __all__ = [
     "DEAD_DISPATCHER",
     "MAIN_DISPATCHER",
+    "NAME",
     "App",
     "Connection",
-    "Line",
+    "hang_up",
     "ofp_event",
     "ofproto",
     "parser",
@@ -41,15 +31,59 @@ __all__ = [
 
 LOG = logging.getLogger(__name__)
 
-App = app_manager.OSKenApp
+_VARIABLE = "OVS_LBT_FRAMEWORK"
+_CHOSEN = os.environ.get(_VARIABLE) or "os-ken"
+
+if _CHOSEN == "os-ken":
+    from os_ken import cfg
+    from os_ken.base import app_manager
+    from os_ken.controller import controller as framework_controller
+    from os_ken.controller import ofp_event, ofp_handler
+    from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from os_ken.lib import hub
+    from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+    App = app_manager.OSKenApp
+elif _CHOSEN == "ryu":
+    import eventlet
+    import eventlet.greenio
+    import eventlet.wsgi
+
+    # Ryu's connections are green threads: from here on so is every thread of ours.
+    eventlet.monkey_patch()
+    # Ryu looks for a name that eventlet has dropped since.
+    eventlet.wsgi.ALREADY_HANDLED = getattr(eventlet.wsgi, "ALREADY_HANDLED", object())
+
+    from ryu import cfg
+    from ryu.base import app_manager
+    from ryu.controller import controller as framework_controller
+    from ryu.controller import ofp_event, ofp_handler
+    from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from ryu.lib import hub
+    from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+    App = app_manager.RyuApp
+
+    class _GreenSocket(eventlet.greenio.GreenSocket):  # type: ignore[misc]
+        """One whose calls are green, too, where it does not block; python-ovs relies on it."""
+
+        def accept(self) -> tuple[Any, Any]:
+            sock, address = super().accept()
+            green = isinstance(sock, eventlet.greenio.GreenSocket)
+            return sock if green else _GreenSocket(sock), address
+
+    # No thread of ours has a socket yet.
+    socket.socket = _GreenSocket  # type: ignore[misc]
+else:
+    raise ValueError(f"{_VARIABLE}: {_CHOSEN} -> os-ken or ryu")
+
+NAME = f"{_CHOSEN} {importlib.metadata.version(_CHOSEN)}"
 ofproto: Any = ofproto_v1_3
 parser: Any = ofproto_v1_3_parser
 
 ECHO_INTERVAL_S = 2.0
 # A switch that leaves this many echo requests unanswered is gone.
 UNANSWERED_ECHOES = 3
-CONNECT_TIMEOUT_S = 5.0
-RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
@@ -60,9 +94,13 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     every reconnect. Here both are woken when the receiver has ended. Its queue of 16
     messages blocks whoever sends; ours takes all that a decision sends at once, and a
     switch that does not read is found out by its missing echo replies.
+
+    `bridge` is the name of the bridge at the other end; None while nobody knows it, as of a
+    switch that has dialled us.
     """
 
-    def __init__(self, sock: Any, address: Any) -> None:
+    def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
+        self.bridge = bridge
         self._ended = threading.Event()
         super().__init__(sock, address)
         self.send_q = hub.Queue()
@@ -81,6 +119,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             hub.joinall([sender, echo])
             self.is_active = False
             self.close()
+            self.socket.close()
 
     def _echo_request_loop(self) -> None:
         silent = 0
@@ -89,7 +128,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             silent = silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
             if silent >= UNANSWERED_ECHOES:
                 LOG.warning("%s: no answer for %g s", self.address, silent * ECHO_INTERVAL_S)
-                _hang_up(self.socket)
+                hang_up(self)
                 return
             if shaking_hands:
                 continue
@@ -98,89 +137,12 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.send_msg(request)
 
 
-class _UnixSocket(socket.socket):
-    """A Unix socket that takes the framework's TCP options for granted."""
-
-    def setsockopt(self, level: int, *rest: Any) -> None:
-        if level != socket.IPPROTO_TCP:
-            super().setsockopt(level, *rest)
-
-
-class Line:
-    """A bridge's management socket, dialled again whenever it is lost, until `stop`.
-
-    The connection's `address` is `name`, by which handlers know the bridge.
-    """
-
-    def __init__(self, name: str, path: Path) -> None:
-        self._name = name
-        self._path = path
-        self._complained = False
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._thread = threading.Thread(target=self._run, name=f"line {name}", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Hang up and do not dial again."""
-        self._stopped.set()
-        with self._lock:
-            if self._connection is not None:
-                _hang_up(self._connection.socket)
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        failures = 0
-        while not self._stopped.is_set():
-            sock = self._dial()
-            if sock is None:
-                self._stopped.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
-                failures += 1
-                continue
-            failures = 0
-            self._serve(sock)
-            self._stopped.wait(RETRY_S[0])
-
-    def _dial(self) -> socket.socket | None:
-        sock = _UnixSocket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(CONNECT_TIMEOUT_S)
-        try:
-            # A socket's address holds about 100 bytes; the way over the directory is short
-            # however long the path is.
-            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
-            try:
-                sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")
-            finally:
-                os.close(directory)
-        except OSError as error:
-            sock.close()
-            self._complain(error)
-            return None
-        self._complained = False
-        return sock
-
-    def _complain(self, error: OSError) -> None:
-        """Once for each time the socket is away."""
-        if not self._complained:
-            LOG.warning("%s: %s -> the bridge's management socket", self._path, error.strerror)
-            self._complained = True
-
-    def _serve(self, sock: socket.socket) -> None:
-        connection = Connection(sock, self._name)
-        with self._lock:
-            self._connection = connection
-        if self._stopped.is_set():
-            _hang_up(sock)
-        try:
-            connection.serve()
-        except Exception:
-            LOG.exception("%s: the connection ended with an error", self._name)
-        finally:
-            with self._lock:
-                self._connection = None
+def hang_up(connection: Connection) -> None:
+    """End a connection; whoever serves it notices."""
+    try:
+        connection.socket.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        LOG.debug("the connection had ended already")
 
 
 class _NoListener:
@@ -188,13 +150,6 @@ class _NoListener:
 
     def __call__(self) -> None:
         return
-
-
-def _hang_up(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        LOG.debug("the connection had ended already")
 
 
 def start(app_module: str, **contexts: Any) -> Callable[[], None]:
@@ -205,7 +160,7 @@ def start(app_module: str, **contexts: Any) -> Callable[[], None]:
     ofp_handler.OpenFlowController = _NoListener
     cfg.CONF(project="ovs-lbt", args=[])
     apps: Any = app_manager.AppManager.get_instance()
-    apps.load_apps(["os_ken.controller.ofp_handler", app_module])
+    apps.load_apps([ofp_handler.__name__, app_module])
     apps.create_contexts()
     apps.instantiate_apps(**contexts)
     end: Callable[[], None] = apps.close

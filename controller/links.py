@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.config import UplinkConfig
@@ -10,6 +10,7 @@ from controller.events import PortState
 from policies.model import Role
 
 NEVER_S = float("inf")
+PORT_NAME_CHARACTERS = 15
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class Links:
     ) -> None:
         """Note a link; one that returns carries nothing before the failback delay is over."""
         self.ports[port.ofport] = port
-        uplink = next((u for u in uplinks if u.ofport == port.ofport), None)
+        uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
         if not port.up:
@@ -100,7 +101,19 @@ class Links:
         until_s = self._usable_from_s.get(uplink, now_s)
         return 0.0 if until_s == NEVER_S else until_s - now_s
 
+    def names_another(self, names: Mapping[int, str]) -> bool:
+        """Whether the switch has a port of another name under one of these numbers."""
+        return any(
+            number in self.ports and not _is_named(self.ports[number], name)
+            for number, name in names.items()
+        )
+
     def speed_bps(self, ofport: int) -> float:
         """The speed the switch reports; zero where it knows none."""
         port = self.ports.get(ofport)
         return port.speed_bps if port else 0.0
+
+
+def _is_named(port: PortState, name: str) -> bool:
+    """Whether a port is that interface: OpenFlow tells 15 characters of its name."""
+    return port.name == name[:PORT_NAME_CHARACTERS]

@@ -71,6 +71,9 @@ BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
 GROUP_KINDS = {number: kind for kind, number in GROUP_TYPES.items()}
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
+# Stands for actions that we know nothing of: it equals none of ours.
+NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
+LEARNING_TABLES = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK)
 IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
 
 
@@ -352,9 +355,14 @@ def installed_flows(
             default = flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0
             if not default:
                 foreign.append(_foreign_flow(flow))
-        elif kind is not Kind.LEARNED:
+        elif kind is not Kind.LEARNED or not _is_learned(flow):
             ours.append(_decode_flow(flow))
     return tuple(ours), tuple(foreign)
+
+
+def _is_learned(flow: Any) -> bool:
+    """Whether it is where the switch learns, and ends by itself; else somebody made it up."""
+    return flow.table_id in LEARNING_TABLES and flow.hard_timeout > 0
 
 
 def installed_groups(stats: Iterable[Any]) -> tuple[GroupSpec, ...]:
@@ -441,6 +449,8 @@ def _decode_flow(flow: Any) -> FlowSpec:
             actions = _decode_actions(instruction.actions)
         elif isinstance(instruction, parser.OFPInstructionGotoTable):
             goto = instruction.table_id
+        else:
+            actions = NOT_OURS
     return FlowSpec(
         table=flow.table_id,
         priority=flow.priority,
@@ -484,7 +494,7 @@ def _decode_actions(actions: Iterable[Any]) -> tuple[Action, ...]:
     try:
         return tuple(map(_decode_action, actions))
     except Unknown:
-        return (Output(ofp.OFPP_ANY),)
+        return NOT_OURS
 
 
 def _decode_action(action: Any) -> Action:

@@ -8,17 +8,23 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.database import BridgeRow, InterfaceRow, PortRow
 from controller.events import DatabaseRead, Event, Setting, Write, Written
+from controller.wires import TlsFiles
 
 LOG = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_S = 10
 # How long a write waits for the switch to take it over; then the switch is away or hangs.
 APPLIED_TIMEOUT_S = 3
+# While the database is away: between attempts to reach it, and to write what is kept for it.
+RECONNECT_MS = (200, 1000)
+RETRY_WRITES_S = 0.5
+AWAY = "away -> an ovsdb-server that answers"
 
 # Only what is read: statistics alone would wake us every five seconds.
 COLUMNS = {
@@ -28,12 +34,15 @@ COLUMNS = {
         "ports",
         "fail_mode",
         "external_ids",
+        "controller",
+        "datapath_id",
         "stp_enable",
         "rstp_enable",
         "mcast_snooping_enable",
         "flood_vlans",
         "mirrors",
     ],
+    "Controller": ["target"],
     "Port": [
         "name",
         "interfaces",
@@ -94,16 +103,23 @@ class Database:
     """Follows the database at `remote` and writes settings to it.
 
     Every state of it is submitted as a `DatabaseRead`; writes are done in order on a thread
-    of their own and, where a request waits for them, answered by `Written`.
+    of their own and, where a request waits for them, answered by `Written`. While the
+    database is away, a request's are refused at once, and all others kept until it is back.
+    `tls` is needed for a remote `ssl:HOST:PORT`.
 
     Raises:
         DatabaseAway: it does not answer at the start. Later, it is dialled again for ever.
+        ValueError: the remote is none, or a TLS file is not what it should be.
     """
 
-    def __init__(self, remote: str, submit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, remote: str, submit: Callable[[Event], None], tls: TlsFiles | None = None
+    ) -> None:
         self._submit = submit
         self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
+        self._kept: dict[tuple[str, str, str, str], Setting] = {}
         self._last: tuple[BridgeRow, ...] | None = None
+        _check_remote(remote, tls)
         try:
             helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
         except Exception as error:
@@ -111,6 +127,7 @@ class Database:
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
         self._idl = _Idl(remote, helper)
+        self._idl._session.reconnect.set_backoff(*RECONNECT_MS)
         link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
         self._api = _Api(link)
         with link.lock:
@@ -129,22 +146,52 @@ class Database:
             self._last = bridges
             self._submit(DatabaseRead(bridges))
 
+    def row(self, bridge: str) -> BridgeRow | None:
+        """A bridge's record as last read; from any thread."""
+        return next((row for row in self._last or () if row.name == bridge), None)
+
+    @property
+    def _away(self) -> bool:
+        return not self._idl._session.is_connected()
+
     def _write_forever(self) -> None:
         while True:
-            write = self._writes.get()
-            error = self._commit(write.settings, write.applied)
+            try:
+                write = self._writes.get(timeout=RETRY_WRITES_S if self._kept else None)
+            except queue.Empty:
+                self._write_kept()
+                continue
+            self._write_kept()
             if write.request_id is not None:
+                error = self._commit(write.settings, write.applied)
                 self._submit(Written(write.request_id, error))
-            elif error is not None:
+            elif self._away:
+                self._keep(write.settings)
+            elif self._commit(write.settings) is not None:
                 self._write_each(write.settings)
+
+    def _keep(self, settings: Iterable[Setting]) -> None:
+        """For when the database is back; the last value of a key is the one that counts."""
+        for setting in settings:
+            self._kept[setting.table, setting.record, setting.column, setting.key] = setting
+
+    def _write_kept(self) -> None:
+        if self._kept and not self._away:
+            kept, self._kept = tuple(self._kept.values()), {}
+            self._write_each(kept)
 
     def _write_each(self, settings: Iterable[Setting]) -> None:
         """One record may be gone by now; the others' settings are still wanted."""
         for setting in settings:
             if (error := self._commit((setting,))) is not None:
+                if self._away:
+                    self._keep((setting,))
+                    continue
                 LOG.warning("%s %s: %s", setting.record, setting.key, error)
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
+        if self._away:
+            return AWAY
         try:
             with self._api.transaction(check_error=True, log_errors=False, applied=applied) as txn:
                 for setting in settings:
@@ -164,6 +211,26 @@ class Database:
         return self._api.db_set(*record, (setting.column, {setting.key: setting.value}))
 
 
+def _check_remote(remote: str, tls: TlsFiles | None) -> None:
+    """Whether a remote can be dialled, and its TLS files given to the library.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    kind, _, place = remote.partition(":")
+    host, _, port = place.rpartition(":")
+    if kind not in ("unix", "tcp", "ssl") or not place or (kind != "unix" and not (host and port)):
+        raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+    if kind == "ssl":
+        if tls is None:
+            options = "--private-key, --certificate and --ca-cert"
+            raise ValueError(f"--ovsdb: {remote}, no certificate -> {options}")
+        tls.context(server_side=False)
+        stream.Stream.ssl_set_private_key_file(tls.private_key)
+        stream.Stream.ssl_set_certificate_file(tls.certificate)
+        stream.Stream.ssl_set_ca_cert_file(tls.ca_cert)
+
+
 def _bridges(rows: Iterable[Any]) -> tuple[BridgeRow, ...]:
     return tuple(sorted(map(_bridge, rows), key=lambda bridge: bridge.name))
 
@@ -179,6 +246,8 @@ def _bridge(row: Any) -> BridgeRow:
         mcast_snooping_enable=row.mcast_snooping_enable,
         flood_vlans=tuple(sorted(row.flood_vlans)),
         mirrors=tuple(sorted(mirror.name for mirror in row.mirrors)),
+        controllers=tuple(sorted(controller.target for controller in row.controller)),
+        datapath_id=_first(row.datapath_id),
     )
 
 

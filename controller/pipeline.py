@@ -83,6 +83,7 @@ class Kind(IntEnum):
     FROM_VM = 1  # counts what a VM port sends to uplinks
     TO_VM = 2  # counts what uplinks bring for a VM port
     LEARNED = 3  # made by the switch itself: never ours to compare
+    RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
 
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
@@ -348,7 +349,11 @@ def cookie_kind(value: int) -> Kind | None:
     """What a flow of ours is; None for somebody else's."""
     if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
         return None
-    return Kind(value >> 32 & 0xFF)
+    try:
+        return Kind(value >> 32 & 0xFF)
+    except ValueError:
+        # No kind of ours, but in our place: to be compared, and to go.
+        return Kind.FIXED
 
 
 def match(**fields: MatchValue) -> Match:

@@ -7,6 +7,7 @@ import importlib.metadata
 import logging
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -35,8 +36,11 @@ from controller.events import (
     Write,
 )
 from controller.exporter import Exporter
+from controller.lines import Lines
+from controller.notify import Supervisor
 from controller.ovsdb import Database
 from controller.status import BridgeStatus
+from controller.wires import Reach, TlsFiles
 
 LOG = logging.getLogger(__name__)
 
@@ -46,13 +50,16 @@ STATUS_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `ovs-lbt run` is told. `metrics` None: no metrics are served.
+    """What `ovs-lbt run` is told.
 
-    `only`: look after this bridge, whatever else is attached.
+    `metrics` None: no metrics are served. `listen` None: no bridge can dial us. `tls` None:
+    no TLS is spoken. `only`: look after this bridge, whatever else is attached.
     """
 
     ovsdb: str
-    metrics: tuple[str, int] | None
+    metrics: tuple[str, int] | None = None
+    listen: tuple[str, int] | None = None
+    tls: TlsFiles | None = None
     only: str | None = None
 
 
@@ -74,6 +81,9 @@ class _StatusWanted:
 class Service:
     """Everything that runs. All state is the engine's and changes on one thread only."""
 
+    _lines: Lines
+    _database: Database
+
     def __init__(
         self,
         options: Options,
@@ -83,13 +93,16 @@ class Service:
         self._engine = Engine(epoch_s=time.time() - started_s)
         self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
         self._connections: dict[str, Any] = {}
-        self._lines: dict[str, framework.Line] = {}
         self._asked_s: dict[str, float] = {}
-        self._crashed = threading.Event()
         self._beside_the_switch = options.ovsdb.startswith("unix:")
+        self._only = options.only
+        self._supervisor = Supervisor()
+        self._database_read = False
+        self._exit_status: int | None = None
         control.claim_pidfile()
         self._control = answers(self._events.put, VERSION)
-        self._only = options.only
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
         self._exporter = Exporter(self._status, VERSION)
         if options.metrics is not None:
             self._exporter.listen(*options.metrics)
@@ -97,9 +110,17 @@ class Service:
             "controller.app",
             submit=self._events.put,
             connections=self._connections,
+            caller=lambda connection: self._lines.caller(connection),
             crash=self._crash,
         )
-        self._database = Database(options.ovsdb, self._submit_database)
+        self._lines = Lines(
+            Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
+            record=lambda bridge: self._database.row(bridge),
+            tried=lambda: self._events.put(Tick()),
+        )
+        self._database = Database(options.ovsdb, self._submit_database, options.tls)
+        if options.listen is not None:
+            self._lines.listen(options.listen, options.tls)
 
     def request(self, request: Request) -> None:
         """Have a request carried out, after all that has been submitted."""
@@ -111,22 +132,26 @@ class Service:
         self._events.put(event)
 
     def run(self) -> int:
-        """Serve until the engine cannot be trusted any more; the process's exit status."""
+        """Serve until we are told to end, or the engine cannot be trusted; the exit status."""
         threading.Thread(target=self._run_engine, name="engine", daemon=True).start()
-        LOG.info("ovs-lbt %s is running", VERSION)
-        return self._control.serve(going_on=lambda: not self._crashed.is_set())
+        LOG.info("ovs-lbt %s is running on %s", VERSION, framework.NAME)
+        status = self._control.serve(going_on=lambda: self._exit_status is None)
+        self._supervisor.stopping()
+        return status if self._exit_status is None else self._exit_status
 
     def _run_engine(self) -> None:
         try:
             while True:
                 self._step()
+                self._report()
         except Exception as error:
             LOG.exception("the engine failed")
             self._crash(error)
 
     def _step(self) -> None:
         """Wait for an event or the next deadline, and do what the engine says."""
-        wait_s = max(0.0, min(self._engine.deadline_s() - time.monotonic(), threading.TIMEOUT_MAX))
+        due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
+        wait_s = max(0.0, min(due_s - time.monotonic(), threading.TIMEOUT_MAX))
         event: Event | _StatusWanted
         try:
             event = self._events.get(timeout=wait_s)
@@ -142,14 +167,24 @@ class Service:
             self._exporter.observe_poll(event.bridge, started_s - self._asked_s[event.bridge])
         for command in commands:
             self._carry_out(command)
+        self._database_read |= isinstance(event, DatabaseRead)
+
+    def _report(self) -> None:
+        """Tell the supervisor that the engine goes on, and how far it is."""
+        self._supervisor.feed(time.monotonic())
+        bridges = self._lines.bridges
+        away = sorted(bridges - self._connections.keys())
+        text = f"{len(bridges) - len(away)} of {len(bridges)} bridges connected"
+        self._supervisor.status(f"{text}; not: {', '.join(away)}" if away else text)
+        if self._database_read and self._lines.all_tried:
+            self._supervisor.ready()
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case Connect(bridge=bridge):
-                path = Path(ovs.dirs.RUNDIR) / f"{bridge}.mgmt"
-                self._lines[bridge] = framework.Line(bridge, path)
+                self._lines.open(bridge)
             case Disconnect(bridge=bridge):
-                self._lines.pop(bridge).stop()
+                self._lines.close(bridge)
             case ReadForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.read_forwarding(bridge, self._events.put)
@@ -186,7 +221,13 @@ class Service:
         The switch goes on by what is installed.
         """
         LOG.critical("ending after an error: %s", error)
-        self._crashed.set()
+        self._exit_status = 1
+        self._control.wake()
+
+    def _stop(self, number: int, _frame: object) -> None:
+        """A signal asks us to end: the switch goes on by what is installed."""
+        if self._exit_status is None:
+            self._exit_status = 0
         self._control.wake()
 
 

@@ -49,7 +49,8 @@ class PrivateOvs:
         self.rundir = Path(tempfile.mkdtemp(prefix=prefix, dir=_place(prefix)))
         directory = str(self.rundir)
         # Without the settings of an `ovs-lbt` of the machine's: they may name its database.
-        others = {k: v for k, v in os.environ.items() if not k.startswith("OVS_LBT_")}
+        kept = {k for k in os.environ if not k.startswith("OVS_LBT_") or k == "OVS_LBT_FRAMEWORK"}
+        others = {k: os.environ[k] for k in kept}
         self.env = {
             **others,
             "OVS_RUNDIR": directory,

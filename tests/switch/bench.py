@@ -257,6 +257,25 @@ class Bed:
             self.plug_cable(uplink)
             wait_until(lambda: self.carrier(uplink), f"{uplink} shown with carrier")
 
+    def restart_switch(self) -> None:
+        """ovs-vswitchd is started, or started again; LOCAL is then a new interface."""
+        self.ovs.stop("ovs-vswitchd")
+        self.ovs.start_switch()
+        self.local_is_new()
+
+    def local_is_new(self) -> None:
+        """Make LOCAL what it was before ovs-vswitchd ended."""
+
+        def exists() -> bool:
+            shown = subprocess.run(["ip", "link", "show", self.bridge], capture_output=True)
+            return shown.returncode == 0
+
+        wait_until(exists, f"{self.bridge} is back")
+        self._silence(self.bridge)
+        run("ip", "link", "set", self.bridge, "up", "address", self.local.mac)
+        if old := self._sockets.pop(self.local.point.name, None):
+            old.close()
+
     def revalidated(self) -> None:
         """Wait until no cached flow is older than the tables and groups."""
         for switch in (self.ovs, self.tor.ovs):

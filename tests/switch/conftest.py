@@ -70,6 +70,17 @@ def service(session_service: Service) -> Service:
 
 
 @pytest.fixture(scope="module")
+def own() -> Iterator[Service]:
+    """A service on an Open vSwitch of its own, either of which a test may stop."""
+    with PrivateOvs(prefix="ovs-lbt-own-") as private:
+        made = Service(private)
+        _services.append(made)
+        yield made
+        _services.remove(made)
+        made.kill()
+
+
+@pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, ovs: PrivateOvs, tor: Upstream) -> Iterator[Bed]:
     """The bed that the test is parametrized with, not attached yet."""
     spec = request.param

@@ -334,7 +334,10 @@ def test_addresses_survive_a_restart_of_the_switch_and_follow_a_new_number() -> 
         else p
         for p in here.rows["br0"].ports
     )
-    here.write(replace(row, ports=swapped))
+    here.disconnect().write(replace(row, ports=swapped))
+    for ofport, name in ((11, "vnet0"), (10, "vnet1")):
+        switch.ports[ofport] = replace(switch.ports[ofport], name=name)
+    here.connect()
     assert sorted(switch.learned) == [(10, OTHER_MAC, 0), (11, MAC, 0)]
 
 

@@ -108,10 +108,10 @@ def test_without_a_service_there_is_a_hint(
     ],
 )
 def test_where_metrics_are_served(text: str, address: tuple[str, int] | None) -> None:
-    assert cli._address(text) == address
+    assert cli._address("--metrics", text, "ADDR:PORT or none") == address
 
 
 @pytest.mark.parametrize("text", ["", "9476", ":9476", "localhost:", "localhost:x", "a:65536"])
 def test_a_bad_address_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"--metrics: .* -> ADDR:PORT or none"):
-        cli._address(text)
+        cli._address("--metrics", text, "ADDR:PORT or none")

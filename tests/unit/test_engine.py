@@ -89,6 +89,38 @@ def test_a_restart_of_the_switch_is_repaired_as_soon_as_it_is_connected() -> Non
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
 
 
+def test_ports_numbered_anew_are_not_taken_for_what_had_the_number_before() -> None:
+    """The connection is back before the database says that eth1 and vnet0 are swapped."""
+    here = world(host()).start()
+    bindings = here.bindings()
+    here.disconnect()
+    switch = here.switches["br0"]
+    switch.flows.clear()
+    switch.groups.clear()
+    eth1, vnet0 = switch.ports[1], switch.ports[10]
+    switch.ports |= {1: replace(vnet0, ofport=1), 10: replace(eth1, ofport=10, up=False)}
+
+    here.connect()
+    assert switch.installed == EMPTY, "an uplink would have been taken for a VM port"
+
+    numbers = {"eth1": 10, "vnet0": 1}
+    row = here.rows["br0"]
+    ports = [
+        replace(
+            p,
+            interfaces=tuple(
+                replace(i, ofport=numbers.get(i.name, i.ofport)) for i in p.interfaces
+            ),
+        )
+        for p in row.ports
+    ]
+    here.write(replace(row, ports=tuple(ports)))
+    assert switch.installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+    assert set(here.bindings().values()) == {"eth2"}, "eth1 is the one without a link"
+    here.set_link(10, up=True).run_for(46)
+    assert here.bindings() == bindings
+
+
 def test_a_switch_that_is_away_is_not_written_to() -> None:
     here = world(host()).start()
     here.disconnect()

@@ -18,6 +18,8 @@ from typing import Any
 
 from controller import framework
 from controller.events import Event
+from controller.lines import Line
+from controller.wires import Reach
 from tests.wire.fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch, message
 
 Seen = dict[str, Any]
@@ -35,10 +37,12 @@ class Service:
             "controller.app",
             submit=self.events.put,
             connections=self.connections,
+            caller=lambda _: None,
             crash=lambda error: self.crashes.append(repr(error)),
         )
         self.threads_before = threading.active_count()
-        self.line = framework.Line("br0", path)
+        reach = Reach("unix:db.sock", path.parent)
+        self.line = Line("br0", lambda: reach.dial("br0", ()))
 
     def next_event(self, timeout_s: float = 10) -> str:
         try:

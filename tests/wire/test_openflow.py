@@ -110,7 +110,7 @@ def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -
     return parse(header + body)
 
 
-def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0) -> bytes:
+def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
     """How a switch tells of the flow that `flow_mod` added."""
     value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", flow_mod, 8)
     rest = flow_mod[48:]
@@ -123,7 +123,7 @@ def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0) -> bytes:
             nanoseconds,
             priority,
             0,
-            0,
+            hard_timeout_s,
             0,
             value,
             1,
@@ -139,9 +139,9 @@ def group_description(group_mod: bytes) -> bytes:
     return struct.pack("!HBxI", 8 + len(buckets), kind, group_id) + buckets
 
 
-def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0) -> bytes:
+def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
-    return flow_stats(mod, count, age_s)
+    return flow_stats(mod, count, age_s, hard_timeout_s)
 
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
@@ -377,7 +377,8 @@ def learned(ofport: int, mac: str, vlan: int | tuple[int, int] | None) -> bytes:
         fields[Register.VLAN.field] = vlan
     match = pipeline.match(**fields)
     load = LoadBits(Register.TARGET.field, 0, 16, ofport)
-    return as_stats(FlowSpec(20, 10, match, (load,), cookie=cookie(Kind.LEARNED, ofport)))
+    flow = FlowSpec(20, 10, match, (load,), cookie=cookie(Kind.LEARNED, ofport))
+    return as_stats(flow, hard_timeout_s=300)
 
 
 def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
@@ -413,6 +414,28 @@ def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
     assert openflow.installed_flows(body) == ((), (by_match, ForeignFlow(0, 5, 9, "", (7,))))
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "timeout_s"),
+    [(20, Kind.LEARNED, 0), (0, Kind.LEARNED, 300), (0, 0x77, 0), (0, Kind.RESCUE, 0)],
+)
+def test_what_nobody_of_ours_has_put_in_our_place_is_found(
+    table: int, kind: int, timeout_s: int
+) -> None:
+    """Under our cookie, but not as the switch learns: it is to go."""
+    flow = FlowSpec(table, 9, (), cookie=pipeline.COOKIE_PREFIX | kind << 32)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
+    assert openflow.installed_flows(body) == ((flow,), ())
+
+
+def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
+    flow = next(iter(PIPELINE.flows.values()))
+    (mod,) = wrapped(Changes(add_flows=(flow,)))
+    clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
+    ((found,), _) = openflow.installed_flows(body)
+    assert found.key == flow.key and found != flow
 
 
 def test_groups_of_others_are_none_of_our_business() -> None:

@@ -1,0 +1,254 @@
+"""Sockets to bridges: a management socket, a target of a controller record, TLS."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CONNECT_TIMEOUT_S = 5.0
+DEFAULT_PORT = 6653
+READ_BYTES = 65536
+
+
+class Unreachable(Exception):
+    """A bridge cannot be dialled; its text says what was found -> what is expected."""
+
+
+class Wire:
+    """A stream socket as the framework uses it.
+
+    It takes options of TCP for granted, which a Unix socket does not have. Green sockets
+    cannot be subclassed for that.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def setsockopt(self, level: int, *rest: Any) -> None:
+        if level != socket.IPPROTO_TCP or self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(level, *rest)
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        self._socket.settimeout(timeout_s)
+
+    def recv(self, count: int) -> bytes:
+        return self._socket.recv(count)
+
+    def sendall(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def shutdown(self, how: int) -> None:
+        self._socket.shutdown(how)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class TlsWire(Wire):
+    """The same over TLS, which is spoken on constructing it.
+
+    A connection of OpenSSL's must not be read and written at once, as the framework does
+    with its two threads; so TLS is kept apart from the socket, and done by one at a time.
+
+    Raises:
+        OSError: the other end speaks no TLS, or its certificate is not good.
+    """
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_side: bool) -> None:
+        super().__init__(sock)
+        self._lock = threading.Lock()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        while not self._shaken_hands():
+            received = sock.recv(READ_BYTES)
+            if not received:
+                raise ConnectionError("closed in the TLS handshake")
+            self._incoming.write(received)
+
+    def recv(self, count: int) -> bytes:
+        while True:
+            with self._lock:
+                try:
+                    return self._tls.read(count)
+                except ssl.SSLWantReadError:
+                    self._flush()
+                except ssl.SSLZeroReturnError:
+                    return b""
+                except ssl.SSLError as error:
+                    # The framework takes an SSLError for a timeout and tries for ever.
+                    raise ConnectionError(str(error)) from error
+            received = self._socket.recv(READ_BYTES)
+            if not received:
+                return b""
+            with self._lock:
+                self._incoming.write(received)
+
+    def sendall(self, data: bytes) -> None:
+        if not data:
+            return
+        with self._lock:
+            try:
+                self._tls.write(data)
+            except ssl.SSLError as error:
+                raise ConnectionError(str(error)) from error
+            self._flush()
+
+    def _shaken_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self._flush()
+        return True
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._socket.sendall(self._outgoing.read())
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: our private key and certificate, and the authority that signs the others'."""
+
+    private_key: str
+    certificate: str
+    ca_cert: str
+
+    @classmethod
+    def of(
+        cls, private_key: str | None, certificate: str | None, ca_cert: str | None
+    ) -> TlsFiles | None:
+        """The files, all or none of which must be given.
+
+        Raises:
+            ValueError: some are missing.
+        """
+        if private_key and certificate and ca_cert:
+            return cls(private_key, certificate, ca_cert)
+        if not (private_key or certificate or ca_cert):
+            return None
+        given = {"--private-key": private_key, "--certificate": certificate, "--ca-cert": ca_cert}
+        found = ", ".join(option for option, name in given.items() if name)
+        raise ValueError(f"{found} alone -> {', '.join(given)}")
+
+    def context(self, server_side: bool) -> ssl.SSLContext:
+        """What both ends' certificates are checked by.
+
+        As in Open vSwitch, a good certificate is one that the authority has signed; names
+        of hosts are not in it.
+
+        Raises:
+            ValueError: a file is not what it should be; the text names the option.
+        """
+        context = ssl.SSLContext(
+            ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
+        )
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        for option, name in (
+            ("--private-key", self.private_key),
+            ("--certificate", self.certificate),
+            ("--ca-cert", self.ca_cert),
+        ):
+            if not os.access(name, os.R_OK):
+                raise ValueError(f"{option}: {name}, not readable -> a PEM file")
+        try:
+            context.load_cert_chain(self.certificate, self.private_key)
+        except OSError as error:
+            found = f"--certificate and --private-key: {_reason(error)}"
+            raise ValueError(f"{found} -> a certificate and its key, PEM") from error
+        try:
+            context.load_verify_locations(self.ca_cert)
+        except OSError as error:
+            found = f"--ca-cert: {_reason(error)}"
+            raise ValueError(f"{found} -> certificates of an authority, PEM") from error
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How bridges are dialled, which depends on where their database is.
+
+    Beside it on one host: at the management socket in Open vSwitch's run directory. On
+    another host: at a passive target of the bridge's controller records.
+    """
+
+    database: str
+    run_directory: Path
+    tls: TlsFiles | None = None
+
+    @property
+    def local(self) -> bool:
+        return self.database.startswith("unix:")
+
+    def dial(self, bridge: str, controllers: tuple[str, ...]) -> Wire:
+        """A connection to a bridge whose controller records have these targets.
+
+        Raises:
+            Unreachable: there is none to be had now.
+        """
+        if self.local:
+            return _dial_unix(self.run_directory / f"{bridge}.mgmt")
+        passive = sorted(target for target in controllers if target.startswith(("pssl:", "ptcp:")))
+        if not passive:
+            found = f"bridge {bridge} controller: {', '.join(controllers) or 'none'}"
+            raise Unreachable(f"{found} -> a target ptcp:PORT or pssl:PORT")
+        return self._dial_passive(passive[0])
+
+    def _dial_passive(self, target: str) -> Wire:
+        """To where a target says that the bridge listens, by default on the database's host."""
+        kind, _, place = target.partition(":")
+        port, _, host = place.partition(":")
+        host = host.strip("[]")
+        if host in ("", "0.0.0.0", "::"):
+            host = self.database.split(":", 1)[1].rpartition(":")[0].strip("[]")
+        try:
+            address = (host, int(port or DEFAULT_PORT))
+            sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{target} of {host}: {_reason(error)} -> a bridge") from error
+        if kind == "ptcp":
+            return Wire(sock)
+        try:
+            if self.tls is None:
+                options = "--private-key, --certificate and --ca-cert"
+                raise Unreachable(f"{target} of {host}: no certificate -> {options}")
+            return TlsWire(sock, self.tls.context(server_side=False), server_side=False)
+        except OSError as error:
+            sock.close()
+            raise Unreachable(f"{target} of {host}: {_reason(error)} -> TLS") from error
+        except (Unreachable, ValueError):
+            sock.close()
+            raise
+
+
+def _dial_unix(path: Path) -> Wire:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(CONNECT_TIMEOUT_S)
+    try:
+        # A socket's address holds about 100 bytes; the way over the directory is short
+        # however long the path is.
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            sock.connect(f"/proc/self/fd/{directory}/{path.name}")
+        finally:
+            os.close(directory)
+    except OSError as error:
+        sock.close()
+        raise Unreachable(f"{path}: {error.strerror} -> the bridge's management socket") from error
+    return Wire(sock)
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, without its numbers."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return getattr(error, "strerror", None) or str(error)

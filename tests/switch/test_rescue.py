@@ -1,0 +1,123 @@
+"""A host of plain uplinks whose service cannot start gets its network by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    wait_until,
+)
+from tests.switch.test_delivery import check_everything, settled_homes
+from tests.switch.test_reconnect import flows_of
+
+SPEC = BedSpec(PLAIN, 3, (None, None, 10))
+OUTSIDER = "02:ee:00:00:00:01"
+RESCUE_COOKIE = "0x6c62740400000000"
+
+
+@pytest.fixture
+def dark(own: Service, tor: Upstream) -> Iterator[Bed]:
+    """An attached bridge after a boot in which the service did not start."""
+    own.start()
+    with Bed(own.ovs, tor, SPEC) as bed:
+        own.attach(bed, "--policy", "originating-port")
+        own.kill()
+        bed.restart_switch()
+        assert flows_of(bed) == set(), "the test did not make it dark"
+        yield bed
+        own.start()
+        own.do("detach", bed.bridge)
+
+
+def test_one_uplink_and_all_vm_ports_forward_and_nothing_loops(dark: Bed, own: Service) -> None:
+    assert forwarded_by(dark) == {}
+    said = own.do("rescue", "--all")
+    first, *others = dark.uplinks
+    cut_off = ", ".join(u.name for u in others)
+    assert said == f"{dark.bridge}: NORMAL by {first.name}; cut off: {cut_off}\n"
+    check_by(dark, 0)
+
+
+def test_the_first_uplink_with_a_link_is_chosen_and_may_be_chosen_anew(
+    dark: Bed, own: Service
+) -> None:
+    """Also where the bridge speaks OpenFlow 1.3 only, which does not know `no-flood`."""
+    dark.ovs.vsctl("set", "bridge", dark.bridge, "protocols=OpenFlow13")
+    own.do("rescue", dark.bridge)
+    with dark.cable_pulled(dark.uplinks[0]):
+        own.do("rescue", dark.bridge)
+        check_by(dark, 1)
+    assert dark.ovs.vsctl("get", "bridge", dark.bridge, "protocols") == "[OpenFlow13]"
+
+
+def test_the_service_takes_the_bridge_back(dark: Bed, own: Service) -> None:
+    own.do("rescue", dark.bridge)
+    own.start()
+    own.wait_ready(dark)
+    wait_until(lambda: RESCUE_COOKIE not in "".join(flows_of(dark)), "the rescue's flows are gone")
+    dark.introduce()
+    check_everything(dark, settled_homes(dark))
+
+
+def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None:
+    own.start()
+    with Bed(own.ovs, tor, SPEC) as plain, Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as bond:
+        own.attach(plain)
+        own.attach(bond)
+        refused(own, plain.bridge, "ovs-lbt: the service runs -> ")
+        own.kill()
+        before = [flows_of(plain), flows_of(bond)]
+        refused(own, plain.bridge, f"ovs-lbt: bridge {plain.bridge}: forwards by its flows -> ")
+        refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: on a bond, ")
+        refused(own, "nobridge", "ovs-lbt: bridge: nobridge -> one of ")
+        assert own.command("rescue", "--all").returncode == 0
+        assert [flows_of(plain), flows_of(bond)] == before
+        assert own.command("rescue").returncode == 2
+        own.start()
+
+
+# ---- what comes out where ----------------------------------------------------------------
+
+
+def forwarded_by(bed: Bed) -> dict[str, list[str]]:
+    """The uplinks by which a broadcast of each VM leaves, of those that do."""
+    return {name: by for name, by in bed.homes().items() if by}
+
+
+def check_by(bed: Bed, number: int) -> None:
+    """All stations speak and hear by one uplink; no frame comes back, or in by another one."""
+    one = bed.uplinks[number]
+    assert bed.homes() == {str(s): [one.name] for s in bed.stations}
+    for uplink in bed.uplinks:
+        for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items():
+            if not bed.carrier(uplink):
+                continue
+            for vlan in (0, 10):
+                shot = bed.shot(uplink.upstream_end, build, OUTSIDER, vlan, vlan, kind)
+                (copies,) = bed.fire([shot]).values()
+                heard = [s for s in bed.stations if s.hears(vlan)] if uplink is one else []
+                assert copies.points == sorted(map(str, heard)), f"{shot.story} in VLAN {vlan}"
+    vm, other = bed.vms[:2]
+    (learned,) = bed.fire(
+        [
+            bed.shot(
+                vm.point, lambda s, v, i: frames.udp(s, other.mac, v, i), vm.mac, 0, 0, "to a VM"
+            )
+        ]
+    ).values()
+    assert learned.points == [str(other)], "a VM that is known gets its frames, nobody else does"
+
+
+def refused(own: Service, bridge: str, beginning: str) -> None:
+    done = own.command("rescue", bridge)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(beginning) and done.stderr.count("\n") == 1, done.stderr

@@ -1,0 +1,33 @@
+"""The units that a packager installs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import controller
+
+UNITS = sorted((Path(controller.__file__).parent / "systemd").glob("*.service"))
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    """But for the command, which need not be installed where the tests run."""
+    for unit in UNITS:
+        text = unit.read_text().replace("/usr/local/bin/ovs-lbt", "/bin/true")
+        (tmp_path / unit.name).write_text(text)
+    command = ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert [unit.name for unit in UNITS] == ["ovs-lbt-rescue.service", "ovs-lbt.service"]
+
+
+def test_the_service_is_ready_watched_ordered_and_restarted() -> None:
+    lines = UNITS[1].read_text().splitlines()
+    for line in (
+        "Type=notify",
+        "WatchdogSec=30",
+        "Restart=always",
+        "Before=network-online.target",
+        "OnFailure=ovs-lbt-rescue.service",
+    ):
+        assert line in lines
