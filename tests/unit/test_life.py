@@ -128,6 +128,15 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.connected)
     @rule()
+    def answer_late(self) -> None:
+        """The switch keeps its answers back from here on, until it gives them all."""
+        if self.switch.holds_answers:
+            self.here.answer_held()
+        else:
+            self.switch.holds_answers = True
+
+    @precondition(lambda self: self.connected)
+    @rule()
     def look_both_ways(self) -> None:
         """Observe for a while, and enforce again."""
         self.settle()
@@ -150,6 +159,7 @@ class Life(RuleBasedStateMachine):
     def settle(self) -> None:
         """Left alone, everything comes to rest where it should be."""
         self.switch.refuse_next = None
+        self.here.answer_held()
         for ofport in self.switch.offered_bps:
             self.switch.offered_bps[ofport] = lambda _: 0.0
         self.here.run_for(QUIET_S)
@@ -189,9 +199,11 @@ class Life(RuleBasedStateMachine):
             return
         allowed = {OFPORTS[n] for n, role in self.roles.items() if role != "unused"}
         live = {ofport for ofport in allowed if self.switch.ports[ofport].up}
-        for name in self.here.bindings():
+        for name, uplink in self.here.bindings().items():
             used = self.switch.uplink_of(10 + int(name.removeprefix("vnet")))
             assert not live or used is not None, f"{name} has no way out, {live} are up"
+            if self.switch.ports[OFPORTS[uplink]].up:
+                assert used == OFPORTS[uplink], f"{name} is bound to {uplink}, not {used}"
 
     # ---- what it takes -------------------------------------------------------------------
 

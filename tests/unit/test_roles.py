@@ -279,9 +279,10 @@ def test_settings_of_a_bridge_that_is_not_attached_are_refused() -> None:
 def test_vm_ports_return_in_steps() -> None:
     here = team("active", "active", vms=MANY, failback_delay_s="10")
     here.set_link(1, up=False).run_for(1)
-    here.set_link(1, up=True)
-    here.log.clear()
-    here.run_for(20)
+    here.set_link(1, up=True).run_for(10.5)
+    assert used(here) == {"eth1", "eth2"}, "the switch has returned no more than the service"
+    assert list(here.bindings().values()).count("eth1") == RETURNS_AT_ONCE
+    here.run_for(10)
     returned: dict[float, int] = {}
     on_eth1 = 0
     for bound in here.engine.fleet.bridges["br0"].bound.values():
