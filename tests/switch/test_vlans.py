@@ -118,9 +118,10 @@ def test_every_vlan_mode_does_what_normal_does(bed: Bed, service: Service) -> No
             if ours[story] != where
         ]
         assert not wrong, f"{len(wrong)} of {len(normal)}:\n" + "\n".join(wrong)
-        real_packets(bed, service, ways)
+        check_everything(bed, service, ways, dict.fromkeys(names(bed), WAYS["trunk"]))
         trunk = bed.stations[list(WAYS).index("trunk")]
         check(bed, [(two_tags(trunk, PRIORITY_TAG, 20), Counter())])
+        learning_packets(bed, service)
     finally:
         service.do("detach", bed.bridge)
 
@@ -163,12 +164,33 @@ def names(bed: Bed) -> list[str]:
     return [uplink.name for uplink in bed.uplinks]
 
 
-def real_packets(bed: Bed, service: Service, ways: Mapping[str, Way]) -> None:
+def check_everything(
+    bed: Bed, service: Service, ways: Mapping[str, Way], uplinks: Mapping[str, Way]
+) -> None:
     """Frames of every kind, from everywhere in every VLAN, come out once and tagged right."""
-    uplinks = {u.name: way(v0=0, v10=10, v20=20, v30=30) for u in bed.uplinks}
+    check(bed, [*from_stations(bed, service, ways, uplinks)])
+    check(bed, [*reflected(bed, ways, uplinks)])
+    check(bed, [*from_uplinks(bed, service, ways, uplinks)])
+
+
+def learning_packets(bed: Bed, service: Service) -> None:
+    """After a move each address of a trunk is announced in each of its VLANs, and stays ours."""
+    by_way = dict(zip(WAYS, bed.stations, strict=True))
+    station, neighbour = by_way["native-untagged 10"], by_way["access 10"]
+    home = service.bindings(bed)[station.port]
+    (other,) = (uplink for uplink in bed.uplinks if uplink.name != home)
+    with bed.ears(other.upstream_end) as ears:
+
+        def announced_in() -> set[int]:
+            heard = ears[other.upstream_end].frames()
+            rarps = [h for h in heard if h.ethertype == frames.ETH_RARP and not h.outgoing]
+            return {h.vlan for h in rarps if h.source == station.mac}
+
+        service.move(station, other)
+        wait_until(lambda: announced_in() == {10, 20, 30}, "announced in VLANs 10, 20 and 30")
+    frame = frames.plain(neighbour.mac, station.mac, 0, 1 << 39)
     check(
-        bed,
-        [*from_stations(bed, service, ways, uplinks), *from_uplinks(bed, service, ways, uplinks)],
+        bed, [(Shot(neighbour.point, frame, 10, "to the moved"), Counter({(str(station), 0): 1}))]
     )
 
 
@@ -204,6 +226,17 @@ def from_stations(
                 bed.shot(station.point, build, station.mac, vlan or 0, tag, f"{kind} {tag:#x}"),
                 where,
             )
+
+
+def reflected(bed: Bed, ways: Mapping[str, Way], uplinks: Mapping[str, Way]) -> Expected:
+    """What stations have sent comes back by each uplink; announcements of it are locked."""
+    for uplink, station in itertools.product(bed.uplinks, bed.stations):
+        tags = uplinks[uplink.name].tag_in
+        for vlan, (kind, build) in itertools.product(ways[station.port].tag_in, KINDS.items()):
+            if vlan in tags:
+                story = f"{kind} of {station} reflected in VLAN {vlan}"
+                point = uplink.upstream_end
+                yield bed.shot(point, build, station.mac, vlan, tags[vlan], story), Counter()
 
 
 def from_uplinks(
@@ -279,8 +312,7 @@ def test_uplinks_that_carry_some_vlans_only(bed: Bed, service: Service) -> None:
         service.move(also_twenty, bed.uplinks[1 - uplink])
         wait_for_bindings(bed, service, {twenty.port: names(bed)[uplink]})
         tell(bed, ways)
-        check(bed, [*from_stations(bed, service, ways, uplinks)])
-        check(bed, [*from_uplinks(bed, service, ways, uplinks)])
+        check_everything(bed, service, ways, uplinks)
 
     check(bed, [(two_tags(trunk, 10, 20), Counter())])
 
