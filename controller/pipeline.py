@@ -428,7 +428,7 @@ def _classify(
 ) -> Iterator[FlowSpec]:
     """Give every frame that the port takes its VLAN; what it does not take is dropped.
 
-    From here on frames of VLAN 0 have no tag, and all others theirs.
+    From here on frames of VLAN 0 have no tag, unless for its priority, and all others theirs.
     """
     port = openflow_port(ofport)
     # Reserved multicast, and frames that claim to come from a multicast address.
@@ -438,11 +438,15 @@ def _classify(
     if vlans.native is not None:
         in_vlan = (came_in, SetField(Register.VLAN.field, vlans.native))
         tag = SetField("vlan_vid", VLAN_PRESENT | vlans.native)
-        push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), (PopVlan(),))
+        push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), ())
         untagged = match(in_port=port, vlan_vid=0)
         priority_tagged = match(in_port=port, vlan_vid=VLAN_PRESENT)
         yield FlowSpec(Table.CLASSIFY, 110, untagged, (*in_vlan, *push), goto)
         yield FlowSpec(Table.CLASSIFY, 110, priority_tagged, (*in_vlan, *retag), goto)
+        if not vlans.native:
+            # As NORMAL does: a tag that says neither VLAN nor priority goes.
+            says_nothing = match(in_port=port, vlan_vid=VLAN_PRESENT, vlan_pcp=0)
+            yield FlowSpec(Table.CLASSIFY, 112, says_nothing, (*in_vlan, PopVlan()), goto)
         if tagged:
             tagged |= VlanSet.of(0)
     by_tag = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
@@ -458,13 +462,14 @@ def _port_out_flows(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
     """The one way out by a port: frames of VLANs that it carries, tagged as it wants them."""
     out, carried = Output(openflow_port(ofport)), vlans.carried
     target: dict[str, MatchValue] = {Register.TARGET.field: ofport}
-    if vlans.native and not vlans.native_tagged:
+    bare = None if vlans.native_tagged else vlans.native
+    if bare or (bare == 0 and not vlans.takes_tagged):
         # The switch takes pop_vlan only in a flow that matches tagged frames.
         tagged: dict[str, MatchValue] = {"vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}
-        in_native = match(**target, **tagged, **{Register.VLAN.field: vlans.native})
+        in_native = match(**target, **tagged, **{Register.VLAN.field: bare})
         yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
-        if not vlans.takes_tagged:
-            carried = VlanSet()
+    if bare and not vlans.takes_tagged:
+        carried = VlanSet()
     for value in _register_values(carried):
         in_vlan = target if value is None else {**target, Register.VLAN.field: value}
         yield FlowSpec(Table.PORT_OUT, 10, match(**in_vlan), (out,))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from topologies.private_ovs import PrivateOvs
 
 _PORT_LINE = re.compile(r"^\s+(\S+) \d+/(\d+): ")
+_PRESENT = 0x1000
 _DATAPATH_ACTIONS = re.compile(r"^Datapath actions: (.*)$", re.MULTILINE)
 
 
@@ -24,27 +25,45 @@ def outputs(ovs: PrivateOvs, bridge: str, in_port: str, **fields: str | int) -> 
     Raises:
         ValueError: the datapath would do something whose outputs we cannot tell.
     """
+    return [port for port, _ in copies(ovs, bridge, in_port, **fields)]
+
+
+def copies(
+    ovs: PrivateOvs, bridge: str, in_port: str, **fields: str | int
+) -> list[tuple[str, int]]:
+    """The interfaces that a frame would leave by, each with the TCI it then has; 0: no tag."""
     flow = ",".join([f"in_port={in_port}", *(f"{k}={v}" for k, v in fields.items())])
     answer = ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "ofproto/trace", bridge, flow)
     ports = datapath_ports(ovs)
     lists = _DATAPATH_ACTIONS.findall(answer)
     if not lists:
         raise ValueError(f"no datapath actions in the trace of {flow}:\n{answer}")
-    return [ports[number] for actions in lists for number in port_numbers(actions)]
+    tci = int(fields.get("vlan_tci", 0))
+    return [(ports[number], tag) for actions in lists for number, tag in sent(actions, tci)]
 
 
 def port_numbers(actions: str) -> Iterator[int]:
-    """The ports that a list of datapath actions sends to, those inside of clones included.
+    """The ports that a list of datapath actions sends to, those inside of clones included."""
+    return (number for number, _ in sent(actions, 0))
+
+
+def sent(actions: str, tci: int) -> Iterator[tuple[int, int]]:
+    """The ports that a list of datapath actions sends to, and the frame's TCI at each.
 
     What comes behind a recirculation is traced, and listed, by itself.
     """
     for action in _split(actions):
         name, bracket, rest = action.partition("(")
         if action.isdigit():
-            yield int(action)
+            yield int(action), tci
         elif name == "clone" and bracket:
-            yield from port_numbers(rest.removesuffix(")"))
-        elif name not in ("drop", "push_vlan", "pop_vlan", "set", "recirc", "hash", "trunc"):
+            yield from sent(rest.removesuffix(")"), tci)
+        elif name == "push_vlan":
+            values = dict(part.split("=") for part in rest.removesuffix(")").split(","))
+            tci = _PRESENT | int(values["pcp"]) << 13 | int(values["vid"])
+        elif name == "pop_vlan":
+            tci = 0
+        elif name not in ("drop", "set", "recirc", "hash", "trunc"):
             raise ValueError(f"cannot tell where {action!r} of {actions!r} sends to")
 
 

@@ -37,6 +37,19 @@ def test_explicit_failover_follows_the_configured_order_behind_the_home() -> Non
     assert names(pinned) == ["eth3", "eth1", "eth2", "eth4"]
 
 
+@given(
+    home=st.sampled_from(names(UPLINKS)),
+    allowed=st.frozensets(st.sampled_from(names(UPLINKS))),
+    backup=st.sampled_from((failover.as_configured, failover.scattered)),
+)
+def test_an_order_is_that_of_all_without_those_that_are_not_allowed(
+    home: str, allowed: frozenset[str], backup: failover.BackupOrder
+) -> None:
+    of_all = names(failover.order("vm", home, UPLINKS, backup))
+    left = names(failover.order("vm", home, UPLINKS, backup, allowed))
+    assert left == [name for name in of_all if name in allowed]
+
+
 def test_standby_uplinks_come_after_active_ones() -> None:
     order = failover.order("vm", "eth1", with_role(1, Role.STANDBY), failover.as_configured)
     assert names(order) == ["eth1", "eth3", "eth4", "eth2"]

@@ -123,7 +123,6 @@ def _acted(installed: Pipeline, action: Action, known: Known) -> Iterator[Copy]:
     tag = number(known["vlan_vid"])
     match action:
         case Output(port=port):
-            assert tag != VLAN_PRESENT, "tagged, but with no VLAN"
             yield port, tag & ~VLAN_PRESENT
         case ToGroup(group_id=group_id):
             for bucket in installed.groups[group_id].buckets:

@@ -85,6 +85,23 @@ def test_a_pin_or_binding_to_what_is_no_uplink_any_more_is_ignored() -> None:
 @given(
     name=st.sampled_from(sorted(PRESETS)),
     ofport=st.integers(1, 0xFFFE),
+    allowed=st.frozensets(st.sampled_from(("eth1", "eth2", "eth3")), min_size=1),
+    had=st.none() | st.sampled_from(("eth1", "eth2", "eth3")),
+    pin=st.none() | st.sampled_from(("eth1", "eth2", "eth3")),
+)
+def test_a_home_is_an_uplink_that_the_vm_port_may_use(
+    name: str, ofport: int, allowed: frozenset[str], had: str | None, pin: str | None
+) -> None:
+    unit = vm_port(ofport, allowed=allowed, uplink=had, pin=pin)
+    home = rules.home(unit, UPLINKS, PRESETS[name])
+    assert home in allowed
+    assert home == pin or pin not in allowed
+    assert home == had or had not in allowed or pin in allowed
+
+
+@given(
+    name=st.sampled_from(sorted(PRESETS)),
+    ofport=st.integers(1, 0xFFFE),
     pin=st.none() | st.sampled_from(("eth1", "eth2", "gone")),
     roles=st.lists(st.sampled_from(Role), min_size=1, max_size=6),
 )

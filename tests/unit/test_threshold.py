@@ -67,6 +67,19 @@ def the_move(snapshot: Snapshot) -> Move:
     return move
 
 
+def test_a_vm_port_goes_only_where_it_is_allowed() -> None:
+    team_of_three = team(
+        uplink("eth1"),
+        uplink("eth2"),
+        uplink("eth3", load=Load(tx_bps=1 * GBPS)),
+        sending("vm1", "eth1", 5, allowed=frozenset({"eth1", "eth3"})),
+        sending("vm2", "eth1", 4, allowed=frozenset({"eth1"})),
+    )
+    assert the_move(team_of_three) == Move("vm1", "eth1", "eth3", Reason.THRESHOLD)
+    stuck = replace(team_of_three, units=team_of_three.units[1:])
+    assert relieve_saturated(stuck) == Plan(unrelieved=("eth1",))
+
+
 # ---- the published example -------------------------------------------------------------
 
 

@@ -1,0 +1,503 @@
+"""VLANs on a real switch: every mode of a port, restricted uplinks, re-tagging, MAC floods.
+
+What a port says in its record and what therefore is on its wire stands in `WAYS`; that it
+is what NORMAL does is asked of the switch itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from controller.pipeline import ADDRESSES_PER_PORT_MAX
+from tests.switch import frames
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Shot,
+    Station,
+    wait_until,
+)
+from tests.switch.trace import copies
+from tests.switch.wire import Point, Stream
+
+OUTSIDER = "02:ee:00:00:00:01"
+VLANS = (0, 10, 20, 30)
+# A tag that names no VLAN, only a priority.
+PRIORITY_TAG = 0x2000
+PRESENT = 0x1000
+Tags = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A port's columns, and the tag of each VLAN it carries, from it and to it; 0: none."""
+
+    columns: tuple[str, ...]
+    tag_in: Tags
+    tag_out: Tags
+
+    def meant(self, tag: int) -> int | None:
+        """The VLAN of a frame from the port; None: it is not taken."""
+        vlan = tag & 0xFFF
+        if not vlan:
+            return next((v for v, t in self.tag_in.items() if not t), None)
+        access = list(self.tag_in.values()) == [0]
+        return vlan if vlan in self.tag_in and not access else None
+
+
+def way(*columns: str, **tags: int) -> Way:
+    """`way("tag=10", v10=0)`: in VLAN 10 without a tag, both ways."""
+    both = {int(vlan.removeprefix("v")): tag for vlan, tag in tags.items()}
+    return Way(columns, both, both)
+
+
+WAYS = {
+    "access 10": way("tag=10", v10=0),
+    "access 10 too": way("tag=10", "trunks=20", v10=0),
+    "access 0": way("vlan_mode=access", v0=0),
+    "trunk": way(v0=0, v10=10, v20=20, v30=30),
+    "trunk 10,20": way("trunks=10,20", v10=10, v20=20),
+    "native-untagged 10": way("vlan_mode=native-untagged", "tag=10", v10=0, v20=20, v30=30),
+    "native-tagged 10": Way(
+        ("vlan_mode=native-tagged", "tag=10", "trunks=20"), {10: 0, 20: 20}, {10: 10, 20: 20}
+    ),
+    "LOCAL, native-untagged 20": way(
+        "vlan_mode=native-untagged", "tag=20", "trunks=30", v20=0, v30=30
+    ),
+}
+EVERY_WAY = BedSpec(BALANCE_SLB, 2, (None,) * (len(WAYS) - 1))
+
+
+def set_port(bed: Bed, port: str, *columns: str) -> None:
+    """A Port record anew: what is not named is empty."""
+    clear = [
+        word for c in ("tag", "trunks", "vlan_mode") for word in ("--", "clear", "port", port, c)
+    ]
+    bed.ovs.vsctl(*clear[1:], *(["--", "set", "port", port, *columns] if columns else []))
+
+
+def tell(bed: Bed, ways: Mapping[str, Way]) -> None:
+    """Every station says something in each of its VLANs, so that the switch knows it there."""
+    ids = itertools.count(1 << 32)
+    by_port = {s.port: s for s in bed.stations}
+    for port, carried in ways.items():
+        station = by_port[port]
+        for tag in carried.tag_in.values():
+            bed.send(station.point, frames.broadcast(station.mac, tag, next(ids)))
+    bed._fence()
+
+
+# ---- the same as NORMAL ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bed", [EVERY_WAY], indirect=True, ids=str)
+def test_every_vlan_mode_does_what_normal_does(bed: Bed, service: Service) -> None:
+    """Ways in × tags × destinations, traced before and after attach; and one copy of each."""
+    ways = {s.port: w for s, w in zip(bed.stations, WAYS.values(), strict=True)}
+    for port, carried in ways.items():
+        set_port(bed, port, *carried.columns)
+    tell(bed, ways)
+    normal = everything_traced(bed, ways)
+    assert sum(map(len, normal.values())) > 200, "NORMAL forwards"
+    service.attach(bed, "--policy", "originating-port")
+    try:
+        tell(bed, ways)
+        ours = everything_traced(bed, ways)
+        wrong = [
+            f"{story}: {sorted(ours[story].elements())}, NORMAL: {sorted(where.elements())}"
+            for story, where in normal.items()
+            if ours[story] != where
+        ]
+        assert not wrong, f"{len(wrong)} of {len(normal)}:\n" + "\n".join(wrong)
+        check_everything(bed, service, ways, dict.fromkeys(names(bed), WAYS["trunk"]))
+        trunk = bed.stations[list(WAYS).index("trunk")]
+        check(bed, [(two_tags(trunk, PRIORITY_TAG, 20), Counter())])
+        learning_packets(bed, service)
+    finally:
+        service.do("detach", bed.bridge)
+
+
+def everything_traced(bed: Bed, ways: Mapping[str, Way]) -> dict[str, Counter[tuple[str, int]]]:
+    """Where each frame would come out, and with which TCI; "network" is any uplink."""
+    numbers = {p: bed.ovs.vsctl("get", "interface", p, "ofport") for p in [*ways, *names(bed)]}
+    macs = {s.port: s.mac for s in bed.stations}
+    found: dict[str, Counter[tuple[str, int]]] = {}
+
+    def trace(in_port: str, source: str, tci: int, target: str) -> Counter[tuple[str, int]]:
+        fields: dict[str, str | int] = {"dl_src": source, "dl_dst": target, "vlan_tci": tci}
+        seen = copies(bed.ovs, bed.bridge, numbers[in_port], **fields)
+        return Counter(("network" if port in names(bed) else port, tag) for port, tag in seen)
+
+    for tag in (0, PRIORITY_TAG, 10, 20, 30, 40):
+        tci = tag and PRESENT | tag
+        # Of its members a bond takes a broadcast from one only; we take it for each VM port
+        # from one.
+        found[f"broadcast from the network tagged {tag:#x}"] = sum(
+            (trace(u, OUTSIDER, tci, frames.BROADCAST) for u in names(bed)), Counter()
+        )
+        for port, to in ways.items():
+            if tag % PRESENT in to.tag_in and tag != PRIORITY_TAG:
+                story = f"network to {port} tagged {tag:#x}"
+                found[story] = trace(names(bed)[0], OUTSIDER, tci, macs[port])
+        for port, carried in ways.items():
+            story = f"broadcast from {port} tagged {tag:#x}"
+            found[story] = trace(port, macs[port], tci, frames.BROADCAST)
+            vlan = carried.meant(tag)
+            for other, to in ways.items():
+                # What has not been heard of in the VLAN would be flooded by NORMAL.
+                if vlan is not None and other != port and vlan in to.tag_in:
+                    story = f"{port} to {other} tagged {tag:#x}"
+                    found[story] = trace(port, macs[port], tci, macs[other])
+    return found
+
+
+def names(bed: Bed) -> list[str]:
+    return [uplink.name for uplink in bed.uplinks]
+
+
+def check_everything(
+    bed: Bed, service: Service, ways: Mapping[str, Way], uplinks: Mapping[str, Way]
+) -> None:
+    """Frames of every kind, from everywhere in every VLAN, come out once and tagged right."""
+    check(bed, [*from_stations(bed, service, ways, uplinks)])
+    check(bed, [*reflected(bed, ways, uplinks)])
+    check(bed, [*from_uplinks(bed, service, ways, uplinks)])
+
+
+def learning_packets(bed: Bed, service: Service) -> None:
+    """After a move each address of a trunk is announced in each of its VLANs, and stays ours."""
+    by_way = dict(zip(WAYS, bed.stations, strict=True))
+    station, neighbour = by_way["native-untagged 10"], by_way["access 10"]
+    home = service.bindings(bed)[station.port]
+    (other,) = (uplink for uplink in bed.uplinks if uplink.name != home)
+    with bed.ears(other.upstream_end) as ears:
+
+        def announced_in() -> set[int]:
+            heard = ears[other.upstream_end].frames()
+            rarps = [h for h in heard if h.ethertype == frames.ETH_RARP and not h.outgoing]
+            return {h.vlan for h in rarps if h.source == station.mac}
+
+        service.move(station, other)
+        wait_until(lambda: announced_in() == {10, 20, 30}, "announced in VLANs 10, 20 and 30")
+    frame = frames.plain(neighbour.mac, station.mac, 0, 1 << 39)
+    check(
+        bed, [(Shot(neighbour.point, frame, 10, "to the moved"), Counter({(str(station), 0): 1}))]
+    )
+
+
+def two_tags(station: Station, outer: int, inner: int) -> Shot:
+    """A frame that, without its outer tag, would be one of the inner tag's VLAN."""
+    body = inner.to_bytes(2, "big") + frames.ETH_EXPERIMENT.to_bytes(2, "big")
+    nobody = "02:dd:ff:00:00:01"
+    frame = frames.ethernet(station.mac, nobody, frames.ETH_VLAN, body, outer, 1 << 40)
+    return Shot(station.point, frame, inner, f"tags {outer:#x} and {inner} from {station}")
+
+
+# ---- what is sent, and where it should come out ----------------------------------------
+
+Expected = Iterator[tuple[Shot, Counter[tuple[str, int]]]]
+
+
+def from_stations(
+    bed: Bed, service: Service, ways: Mapping[str, Way], uplinks: Mapping[str, Way]
+) -> Expected:
+    bindings, ends = service.bindings(bed), {u.name: str(u.upstream_end) for u in bed.uplinks}
+    for station in bed.stations:
+        home = bindings[station.port]
+        for tag, (kind, build) in itertools.product((0, PRIORITY_TAG, *VLANS[1:]), KINDS.items()):
+            vlan = ways[station.port].meant(tag)
+            where: Counter[tuple[str, int]] = Counter()
+            if vlan is not None:
+                if home and vlan in uplinks[home].tag_out:
+                    where[ends[home], uplinks[home].tag_out[vlan]] += 1
+                if kind != "unknown unicast":
+                    others = [s for s in bed.stations if s != station]
+                    where += delivered(others, ways, vlan)
+            yield (
+                bed.shot(station.point, build, station.mac, vlan or 0, tag, f"{kind} {tag:#x}"),
+                where,
+            )
+
+
+def reflected(bed: Bed, ways: Mapping[str, Way], uplinks: Mapping[str, Way]) -> Expected:
+    """What stations have sent comes back by each uplink; announcements of it are locked."""
+    for uplink, station in itertools.product(bed.uplinks, bed.stations):
+        tags = uplinks[uplink.name].tag_in
+        for vlan, (kind, build) in itertools.product(ways[station.port].tag_in, KINDS.items()):
+            if vlan in tags:
+                story = f"{kind} of {station} reflected in VLAN {vlan}"
+                point = uplink.upstream_end
+                yield bed.shot(point, build, station.mac, vlan, tags[vlan], story), Counter()
+
+
+def from_uplinks(
+    bed: Bed, service: Service, ways: Mapping[str, Way], uplinks: Mapping[str, Way]
+) -> Expected:
+    bindings = service.bindings(bed)
+    for uplink in bed.uplinks:
+        here = [s for s in bed.stations if bindings[s.port] == uplink.name]
+        for tag, (kind, build) in itertools.product((0, PRIORITY_TAG, *VLANS[1:]), KINDS.items()):
+            vlan = uplinks[uplink.name].meant(tag)
+            where = Counter() if vlan is None else delivered(here, ways, vlan)
+            point = uplink.upstream_end
+            yield bed.shot(point, build, OUTSIDER, vlan or 0, tag, f"{kind} {tag:#x}"), where
+
+
+KINDS: dict[str, frames.Builder] = {
+    "broadcast": frames.broadcast,
+    "unknown unicast": frames.unknown_unicast,
+    "RARP": frames.rarp,
+}
+
+
+def delivered(
+    stations: list[Station], ways: Mapping[str, Way], vlan: int
+) -> Counter[tuple[str, int]]:
+    tags = {str(s): ways[s.port].tag_out for s in stations}
+    return Counter({(name, out[vlan]): 1 for name, out in tags.items() if vlan in out})
+
+
+def check(bed: Bed, shots: list[tuple[Shot, Counter[tuple[str, int]]]]) -> None:
+    seen = bed.fire([shot for shot, _ in shots])
+    wrong = [
+        f"{shot.story}: {sorted(seen[shot.frame_id].at.items())}, expected {sorted(where.items())}"
+        for shot, where in shots
+        if seen[shot.frame_id].at != where
+    ]
+    assert not wrong, f"{len(wrong)} of {len(shots)} frames went wrong:\n" + "\n".join(wrong)
+
+
+# ---- uplinks that do not carry everything ----------------------------------------------
+
+UPLINK_WAYS = (
+    way("vlan_mode=native-untagged", "tag=10", "trunks=20", v10=0, v20=20),
+    way("trunks=20,30", v20=20, v30=30),
+)
+VM_WAYS = (
+    way("tag=10", v10=0),
+    way("tag=20", v20=0),
+    way("tag=20", v20=0),
+    way("tag=30", v30=0),
+    way("trunks=10,20", v10=10, v20=20),
+    way(v0=0, v10=10, v20=20, v30=30),
+)
+NOWHERE = 40
+
+
+@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 2, (None,) * len(VM_WAYS))], indirect=True, ids=str)
+def test_uplinks_that_carry_some_vlans_only(bed: Bed, service: Service) -> None:
+    uplinks = {u.name: w for u, w in zip(bed.uplinks, UPLINK_WAYS, strict=True)}
+    everything = way(v0=0, v10=10, v20=20, v30=30)
+    vm_ways = dict(zip((s.port for s in bed.vms), VM_WAYS, strict=True))
+    ways = {**vm_ways, bed.local.port: everything}
+    for port, carried in {**uplinks, **ways}.items():
+        set_port(bed, port, *carried.columns)
+    service.attach(bed, "--policy", "originating-port")
+    first, second = names(bed)
+    ten, twenty, also_twenty, thirty, trunk, _ = bed.vms
+    bindings = service.bindings(bed)
+    assert (bindings[ten.port], bindings[thirty.port]) == (first, second)
+    assert bindings[trunk.port] == first, "only that one carries all its VLANs"
+    for uplink in (0, 1):
+        service.move(twenty, bed.uplinks[uplink])
+        service.move(also_twenty, bed.uplinks[1 - uplink])
+        wait_for_bindings(bed, service, {twenty.port: names(bed)[uplink]})
+        tell(bed, ways)
+        check_everything(bed, service, ways, uplinks)
+
+    check(bed, [(two_tags(trunk, 10, 20), Counter())])
+
+    with bed.cable_pulled(bed.uplinks[0]):
+        wait_for_bindings(bed, service, {twenty.port: second, also_twenty.port: second})
+        assert service.bindings(bed)[ten.port] == first, "the other one would only drop its frames"
+    refused = service.command("move", ten.port, second)
+    assert refused.returncode == 1
+    assert "does not carry the VLANs" in refused.stderr
+
+    set_port(bed, ten.port, f"tag={NOWHERE}")
+    set_port(bed, thirty.port, f"tag={NOWHERE}")
+    wait_for_bindings(bed, service, {ten.port: None, thirty.port: None})
+    errors = service.show_json(bed.bridge)["config_errors"]
+    assert len(errors) == 2 and all("a VLAN that an uplink carries" in e for e in errors), errors
+    shot = bed.shot(ten.point, frames.broadcast, ten.mac, NOWHERE, 0, "broadcast in VLAN 40")
+    everywhere = Counter({(str(thirty), 0): 1, (str(bed.vms[-1]), 40): 1, (str(bed.local), 40): 1})
+    check(bed, [(shot, everywhere)])
+    service.do("detach", bed.bridge)
+
+
+def wait_for_bindings(bed: Bed, service: Service, wanted: Mapping[str, str | None]) -> None:
+    wait_until(lambda: wanted.items() <= service.bindings(bed).items(), f"bound: {wanted}")
+    bed.revalidated()
+
+
+# ---- re-tagging ------------------------------------------------------------------------
+
+# How long after the database both VLANs may be heard, or none: a transaction, a bundle and
+# a revalidation on a busy machine.
+RE_TAG_S = 0.5
+PPS = 500
+
+
+@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 2, (10, 10, 20))], indirect=True, ids=str)
+def test_a_port_is_re_tagged_under_traffic(attached: Bed, service: Service) -> None:
+    bed = attached
+    moved, old, new = bed.vms
+    service.place(bed, 0, 0, 1)
+    others = {s.port: flows_of(bed, s) for s in (old, new)}
+
+    def unicast(source: Station, target: str) -> tuple[Point, bytes]:
+        return source.point, frames.plain(source.mac, target, source.sends(source.vlan or 0))
+
+    def untagged(source: Station) -> tuple[Point, bytes]:
+        return source.point, frames.broadcast(source.mac, 0, 0)
+
+    host = bed.hosts[0]
+    flows = [
+        untagged(old),
+        untagged(new),
+        unicast(old, moved.mac),
+        unicast(new, moved.mac),
+        untagged(moved),
+        (host.point, frames.plain(host.mac, moved.mac, 20)),
+        unicast(old, host.mac),
+    ]
+    in_10, in_20, to_10, to_20, own, outside, bystander = range(len(flows))
+    with bed.ears(moved.point, old.point, new.point, host.point) as ears:
+        with Stream(flows, PPS) as stream:
+            wait_until(lambda: stream.received(ears[moved.point], in_10), "it hears VLAN 10")
+            wait_until(lambda: stream.received(ears[old.point], own), "VLAN 10 hears it")
+            at_s = time.time()
+            bed.ovs.vsctl("set", "port", moved.port, "tag=20")
+            wait_until(lambda: stream.received(ears[moved.point], outside), "reached in VLAN 20")
+            wait_until(lambda: stream.received(ears[new.point], own), "VLAN 20 hears it")
+            until_s = time.time() + 2 * RE_TAG_S
+            wait_until(lambda: time.time() > until_s, "time has passed")
+            stream.stop()
+            ears.until_quiet()
+
+        def heard_s(station: Station, flow: int) -> list[float]:
+            number = stream.first_id(flow) >> 48
+            return [
+                h.at_s - at_s
+                for h in ears[station.point].frames()
+                if not h.outgoing and h.frame_id and h.frame_id >> 48 == number
+            ]
+
+        stories = {
+            "old VLAN's broadcasts": heard_s(moved, in_10),
+            "old VLAN's unicast": heard_s(moved, to_10),
+            "its own in the old VLAN": heard_s(old, own),
+        }
+        for story, heard in stories.items():
+            assert heard and max(heard) < RE_TAG_S, f"{story} heard {max(heard):.3f} s after"
+        for flow in (in_20, to_20, outside):
+            heard = heard_s(moved, flow)
+            assert 0 < min(heard) < RE_TAG_S, (
+                f"flow {flow} of the new VLAN from {min(heard):.3f} s on"
+            )
+        assert 0 < min(heard_s(new, own)) < RE_TAG_S
+        assert all(not h.vlan for h in ears[moved.point].frames() if not h.outgoing)
+        assert stream.lost(ears[host.point], bystander) == 0, (
+            "others' frames are none of its business"
+        )
+    assert {s.port: flows_of(bed, s) for s in (old, new)} == others, (
+        "others' flows are as they were"
+    )
+    learned = bed.ofctl("dump-flows", "table=20")
+    assert f"reg2=0x14/0xfff,dl_dst={moved.mac}" in learned.replace(" ", ""), learned
+    assert f"reg2=0xa/0xfff,dl_dst={moved.mac}" not in learned.replace(" ", ""), learned
+    service.ask("show", bed.bridge)
+
+
+def flows_of(bed: Bed, station: Station) -> list[str]:
+    """A VM port's own flows: by which it is recognized, learns, and is sent to."""
+    number = int(bed.ovs.vsctl("get", "interface", station.port, "ofport"))
+    dump = bed.ofctl("dump-flows", "--no-stats")
+    own = (
+        f"in_port={station.port}",
+        f"in_port={number},",
+        f"reg0={number:#x}",
+        f"reg3={number:#x}",
+    )
+    return sorted(
+        line
+        for line in dump.splitlines()
+        if "table=2" not in line.partition("priority")[0]
+        and any(o in line.split(" actions=")[0] for o in own)
+    )
+
+
+# ---- a VM that makes addresses up ------------------------------------------------------
+
+
+@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 2, (None, None, None))], indirect=True, ids=str)
+def test_a_flood_of_addresses_is_bounded_and_hurts_nobody(attached: Bed, service: Service) -> None:
+    bed = attached
+    flooder, neighbour, other = bed.vms
+    service.place(bed, 0, 0, 1)
+    made_up = [
+        f"02:f1:00:00:{i >> 8:02x}:{i & 0xFF:02x}" for i in range(ADDRESSES_PER_PORT_MAX + 200)
+    ]
+    for build in (frames.gratuitous_arp, frames.broadcast):
+        for number, mac in enumerate(made_up):
+            bed.send(flooder.point, build(mac, 0, (1 << 41) + number))
+            if number % 16 == 0:
+                bed._fence()
+    ofport = int(bed.ovs.vsctl("get", "interface", flooder.port, "ofport"))
+    for table in (20, 21):
+        assert learned(bed, table, ofport) == ADDRESSES_PER_PORT_MAX
+    assert learned(bed, 22, ofport) <= ADDRESSES_PER_PORT_MAX
+
+    # An address beyond the bound reaches the network, and nobody gets anything twice.
+    unlearned = made_up[-1]
+    flooding = bed.shot(flooder.point, frames.broadcast, unlearned, 0, 0, "broadcast, unlearned")
+    unicast = bed.shot(flooder.point, frames.unknown_unicast, unlearned, 0, 0, "unicast, unlearned")
+    seen = bed.fire([flooding, unicast])
+    end = str(bed.uplinks[0].upstream_end)
+    for shot in (flooding, unicast):
+        at = seen[shot.frame_id].at
+        assert at[end, 0] == 1, f"{shot.story}: {at}"
+        assert max(at.values()) == 1 and not at[str(flooder), 0], f"{shot.story}: {at}"
+
+    # It is reached there, as any silent VM.
+    back = Shot(bed.uplinks[0].upstream_end, frames.plain(OUTSIDER, unlearned, 0, 77), 0, "back")
+    assert bed.fire([back])[77].at[str(flooder), 0] == 1
+
+    # Its learned addresses are still refreshed, and others still learned.
+    known = learned_flows(bed, 20, ofport)[0]
+    mac = known.partition("dl_dst=")[2][:17]
+
+    def refreshed() -> bool:
+        bed.send(flooder.point, frames.broadcast(mac, 0, 1 << 42))
+        bed._fence()
+        return any(mac in flow and "hard_age=" in flow for flow in learned_flows(bed, 20, ofport))
+
+    wait_until(refreshed, f"{mac} is refreshed")
+    arrived = "02:f2:00:00:00:01"
+    bed.send(neighbour.point, frames.broadcast(arrived, 0, 1 << 43))
+    bed._fence()
+    shot = Shot(other.point, frames.plain(other.mac, arrived, 0, 78), 0, "to a new address")
+    assert bed.fire([shot])[78].at == Counter({(str(neighbour), 0): 1})
+
+
+def learned_flows(bed: Bed, table: int, ofport: int) -> list[str]:
+    # NXM's own statistics tell how long ago a flow was refreshed.
+    dump = bed.ovs.run("ovs-ofctl", "dump-flows", bed.bridge, f"table={table}")
+    return [
+        line
+        for line in dump.splitlines()
+        if f"{ofport:04x}, duration" in line and "cookie=0x6c627403" in line
+    ]
+
+
+def learned(bed: Bed, table: int, ofport: int) -> int:
+    return len(learned_flows(bed, table, ofport))
