@@ -27,7 +27,7 @@ from tests.switch.bench import (
     Service,
     wait_until,
 )
-from tests.switch.wire import Ears, Stream
+from tests.switch.wire import Ears, Point, Stream
 from topologies.private_ovs import PrivateOvs
 
 BONDS = [BedSpec(team, 2, (None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP, LACP)]
@@ -69,6 +69,8 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
         before = more()
         attach(bed, service)
         attached = more()
+        if bed.spec.team == ACTIVE_BACKUP:
+            spread_over_idle_members(bed, service)
         service.do("detach", bed.bridge)
         detached = more()
         lost = losses()
@@ -142,6 +144,32 @@ def test_the_address_of_a_silent_vm_is_renewed(in_use: Bed, service: Service) ->
     service.kill()
     service.start()
     wait_until(began_anew, "a service that starts renews what it finds")
+    service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB, 2, (10, 10, 20))], ids=str, indirect=True)
+def test_a_restart_of_the_switch_does_not_lose_a_silent_vm(bed: Bed, service: Service) -> None:
+    """A neighbour that only sends to it still reaches it, and nobody else hears that."""
+    talker, silent, _ = bed.vms
+    bed.introduce()
+    attach(bed, service)
+    service.wait_ready(bed)
+
+    def known() -> bool:
+        with contextlib.suppress(RuntimeError):  # the bridge is not there yet
+            return f"dl_dst={silent.mac}" in bed.ofctl("dump-flows", "table=20")
+        return False
+
+    bed.ovs.stop("ovs-vswitchd", signal.SIGKILL)
+    bed.ovs.start_switch()
+    wait_until(known, "the address is back with the pipeline")
+    service.wait_ready(bed)
+    ends = [*(u.upstream_end for u in bed.uplinks), *(vm.point for vm in bed.vms)]
+    with bed.ears(*ends) as ears:
+        bed.send(talker.point, frames.udp(talker.mac, silent.mac))
+        wait_until(lambda: heard(ears, silent.point), "the silent VM hears its neighbour")
+        ears.until_quiet()
+        assert [p.name for p in ends if heard(ears, p)] == [silent.point.name]
     service.do("detach", bed.bridge)
 
 
@@ -382,6 +410,14 @@ def attach(bed: Bed, service: Service) -> None:
     service.do("attach", bed.bridge, *uplink_options(bed))
 
 
+def spread_over_idle_members(bed: Bed, service: Service) -> None:
+    """Every VM is where NORMAL takes nothing from, and the network knows it there."""
+    active, idle = bed.uplinks
+    bed.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "bond/set-active-member", bed.bond, active.name)
+    service.wait_ready(bed)
+    service.place(bed, *(bed.uplinks.index(idle) for _ in bed.stations))
+
+
 def uplink_options(bed: Bed) -> list[str]:
     if bed.spec.team != PLAIN:
         return []
@@ -455,6 +491,11 @@ def traffic(bed: Bed) -> Iterator[tuple[Callable[[], int], Callable[[], dict[str
             return lost
 
         yield more, losses
+
+
+def heard(ears: Ears, point: Point) -> bool:
+    """Whether a frame of a test came in at a point."""
+    return any(h.frame_id is not None and not h.outgoing for h in ears[point].frames())
 
 
 @contextlib.contextmanager
