@@ -168,7 +168,7 @@ class Bridge:
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
         if self._bundle is not None:
             return []
-        self.read = read
+        first_look, self.read = self.read is None, read
         self.installed = pipeline.Pipeline(
             {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
         )
@@ -176,6 +176,8 @@ class Bridge:
             return [*self.settle(now_s, Reason.REBALANCE), ReadLearned(self.config.name)]
         observing_a_bond = self.config.mode == "observe" and self.config.on_bond
         unknown = observing_a_bond or not self.addresses.by_port
+        if self.candidate and not first_look:
+            return []
         if self.enabled and unknown and not self._awaits_forwarding:
             # NORMAL knows where silent VMs are, and we do not.
             self._awaits_forwarding = True
