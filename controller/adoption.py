@@ -43,11 +43,16 @@ class Attach:
     undo: tuple[Setting, ...]
     writing: bool = False
     written: bool = False
+    applied: bool = False
 
     @property
-    def sets_fail_mode(self) -> bool:
-        """Setting it flushes every flow, so nothing is installed before it is done."""
-        return any(setting.column == "fail_mode" for setting in self.settings)
+    def fail_mode(self) -> tuple[Setting, ...]:
+        """A new fail mode: the switch flushes every flow when it takes it over.
+
+        The fewer frames are lost the sooner ours follow: they do when the default flow is
+        seen to be gone, and are looked after when the database says that all is done.
+        """
+        return tuple(setting for setting in self.settings if setting.column == "fail_mode")
 
 
 @dataclass(slots=True)
@@ -149,7 +154,7 @@ class Adoption:
         """A request's settings are in the database, or were refused by it."""
         for name, attach in list(self.attaching.items()):
             if attach.request_id == event.request_id:
-                return self._attach_written(name, attach, event)
+                return self._attach_written(name, attach, event, now_s)
         for name, detach in list(self.detaching.items()):
             if detach.request_id == event.request_id:
                 return self._detach_written(name, detach, event, now_s)
@@ -187,8 +192,17 @@ class Adoption:
         if not attach.written or not row.attached:
             return []
         if bridge.candidate:
+            if not bridge.settled:
+                return []
+            if attach.fail_mode and bridge.read is not None and bridge.read.by_default:
+                return bridge.look_again()
             bridge.candidate = False
-            return bridge.configure(read_bridge(row, bridge.config), now_s)
+            commands = bridge.configure(read_bridge(row, bridge.config), now_s)
+            if attach.fail_mode:
+                commands.append(Write(attach.fail_mode, attach.request_id, applied=True))
+            return commands
+        if attach.fail_mode and not attach.applied:
+            return []
         if not bridge.settled or bridge.installed != bridge.desired():
             return []
         del self.attaching[name]
@@ -202,7 +216,7 @@ class Adoption:
     def _write(self, name: str, bridge: Bridge, attach: Attach, now_s: float) -> Commands:
         """Everything was read: go on, unless something of others' is in the way."""
         assert bridge.read is not None
-        if attach.sets_fail_mode and bridge.read.foreign:
+        if attach.fail_mode and bridge.read.foreign:
             found = f"fail mode standalone and {len(bridge.read.foreign)} flows of others'"
             expected = "fail mode secure, as setting it now would flush those flows"
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
@@ -211,12 +225,18 @@ class Adoption:
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
         attach.writing = True
-        return [Write(attach.settings, attach.request_id, applied=attach.sets_fail_mode)]
+        return [Write(attach.settings, attach.request_id)]
 
-    def _attach_written(self, name: str, attach: Attach, event: Written) -> Commands:
+    def _attach_written(self, name: str, attach: Attach, event: Written, now_s: float) -> Commands:
+        bridge = self.fleet.bridges.get(name)
+        if event.error is None and attach.written and bridge is not None:
+            attach.applied = True
+            return bridge.look_again()
         if event.error is None:
             attach.written = True
             return []
+        if attach.written and bridge is not None:
+            return self._give_up(name, attach, f"database: {event.error}", now_s)
         del self.attaching[name]
         return [Reply(event.request_id, f"database: {event.error}", refused=True)]
 

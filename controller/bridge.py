@@ -130,10 +130,12 @@ class Bridge:
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
         if not self.installation.take(read):
             return []
-        self.read = read
+        first_look, self.read = self.read is None, read
         if addresses.learns(self.installed or pipeline.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
         unknown = self.on_normal or not self.addresses.by_port
+        if self.candidate and not first_look:
+            return []
         if self.enabled and unknown and not self._awaits_forwarding:
             # NORMAL knows where silent VMs are, and we do not.
             self._awaits_forwarding = True

@@ -58,13 +58,14 @@ class InstalledRead:
     """Everything of ours that a bridge has, and what others have there.
 
     `groups` are those with ids in our range. The switch's own default, a NORMAL flow of
-    priority 0, is nobody's.
+    priority 0, is nobody's: `by_default` says whether it is there.
     """
 
     bridge: str
     flows: tuple[FlowSpec, ...]
     groups: tuple[GroupSpec, ...]
     foreign: tuple[ForeignFlow, ...] = ()
+    by_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,9 +307,9 @@ class Replies:
             return None
         match message.xid:
             case Asked.GROUPS:
-                flows, foreign = installed_flows(self._take(Asked.FLOWS))
+                flows, foreign, by_default = installed_flows(self._take(Asked.FLOWS))
                 groups = installed_groups(self._take(Asked.GROUPS))
-                return InstalledRead(bridge, flows, groups, foreign)
+                return InstalledRead(bridge, flows, groups, foreign, by_default)
             case Asked.PORTS:
                 return PortStatsRead(bridge, port_counters(self._take(Asked.PORTS)))
             case Asked.FROM_VM:
@@ -346,18 +346,19 @@ class Unknown(Exception):
 
 def installed_flows(
     stats: Iterable[Any],
-) -> tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...]]:
-    """Flows of ours, but for those the switch learned itself; and the flows of others."""
-    ours, foreign = [], []
+) -> tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]:
+    """Flows of ours, but for those the switch learned itself; others'; is there a default."""
+    ours, foreign, by_default = [], [], False
     for flow in stats:
         kind = cookie_kind(flow.cookie)
         if kind is None:
-            default = flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0
-            if not default:
+            if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
+                by_default = True
+            else:
                 foreign.append(_foreign_flow(flow))
         elif kind is not Kind.LEARNED or not _is_learned(flow):
             ours.append(_decode_flow(flow))
-    return tuple(ours), tuple(foreign)
+    return tuple(ours), tuple(foreign), by_default
 
 
 def _is_learned(flow: Any) -> bool:

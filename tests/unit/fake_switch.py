@@ -67,6 +67,8 @@ class FakeSwitch:
     forwarding: tuple[tuple[int, str, int], ...] = ()
     flows: dict[tuple[int, int, pipeline.Match], FlowSpec] = field(default_factory=dict)
     groups: dict[int, GroupSpec] = field(default_factory=dict)
+    # How often it is still read with the default flow of a standalone bridge.
+    reads_with_default: int = 0
     refuse_next: str | None = None
     holds_answers: bool = False
     held: deque[Event] = field(default_factory=deque)
@@ -79,7 +81,9 @@ class FakeSwitch:
         match command:
             case ReadInstalled(bridge=bridge):
                 flows, groups = tuple(self.flows.values()), tuple(self.groups.values())
-                return [InstalledRead(bridge, flows, groups, self.foreign)]
+                self.reads_with_default -= 1
+                by_default = self.reads_with_default >= 0
+                return [InstalledRead(bridge, flows, groups, self.foreign, by_default)]
             case ReadForwarding(bridge=bridge):
                 return [ForwardingRead(bridge, self.forwarding)]
             case ReadStats(bridge=bridge):

@@ -68,6 +68,35 @@ def test_attaching_plain_uplinks_makes_the_bridge_secure_and_detach_puts_it_back
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
 
+def test_nothing_is_installed_before_a_new_fail_mode_has_flushed_it() -> None:
+    here = world(plain_uplinks("standalone"), reads_with_default=4).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    kinds = [type(c) for _, c in here.log if isinstance(c, Write | ReadInstalled | Apply)]
+    first_look, until_flushed = [ReadInstalled, Write], [ReadInstalled] * 4
+    assert kinds[: kinds.index(Apply)] == first_look + until_flushed
+    looked_after = kinds[kinds.index(Apply) + 1 :]
+    assert Write in looked_after and ReadInstalled in looked_after
+
+
+def test_what_a_late_flush_took_is_installed_again() -> None:
+    here = world(plain_uplinks("standalone")).start()
+    switch = here.switches["br0"]
+    carry_out = switch.carry_out
+
+    def flushed_once(command: Command) -> list[Event]:
+        answers = carry_out(command)
+        if isinstance(command, Apply):
+            switch.flows.clear()
+            switch.groups.clear()
+            switch.carry_out = carry_out  # type: ignore[method-assign]
+        return answers
+
+    switch.carry_out = flushed_once  # type: ignore[method-assign]
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert len(here.applied()) == 2
+    assert switch.installed == here.engine.fleet.bridges["br0"].desired()
+
+
 def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
     row = with_interface(host(), "eth1", capacity_mbps="1000")
     here = world(row).start()

@@ -146,7 +146,7 @@ def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: i
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
-    ((only,), foreign) = openflow.installed_flows(body)
+    ((only,), foreign, _) = openflow.installed_flows(body)
     assert foreign == ()
     return only
 
@@ -252,7 +252,7 @@ def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
     )
     strange.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
-    ((found,), _) = openflow.installed_flows(body)
+    ((found,), _, _) = openflow.installed_flows(body)
     assert found not in PIPELINE.flows.values()
     assert found.key == (0, 10, ())
 
@@ -413,7 +413,8 @@ def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
     ]
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
-    assert openflow.installed_flows(body) == ((), (by_match, ForeignFlow(0, 5, 9, "", (7,))))
+    others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
+    assert openflow.installed_flows(body) == ((), others, True)
 
 
 @pytest.mark.parametrize(
