@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import ovs.daemon  # which ovs.unixctl uses without importing it
 import ovs.dirs
 import ovs.unixctl
 import ovs.unixctl.server

@@ -271,6 +271,8 @@ class Bed:
             return shown.returncode == 0
 
         wait_until(exists, f"{self.bridge} is back")
+        socket_path = self.ovs.rundir / f"{self.bridge}.mgmt"
+        wait_until(socket_path.is_socket, f"{self.bridge} takes connections")
         self._silence(self.bridge)
         run("ip", "link", "set", self.bridge, "up", "address", self.local.mac)
         if old := self._sockets.pop(self.local.point.name, None):

@@ -97,24 +97,28 @@ def check_by(bed: Bed, number: int) -> None:
     """All stations speak and hear by one uplink; no frame comes back, or in by another one."""
     one = bed.uplinks[number]
     assert bed.homes() == {str(s): [one.name] for s in bed.stations}
-    for uplink in bed.uplinks:
-        for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items():
-            if not bed.carrier(uplink):
-                continue
-            for vlan in (0, 10):
-                shot = bed.shot(uplink.upstream_end, build, OUTSIDER, vlan, vlan, kind)
-                (copies,) = bed.fire([shot]).values()
-                heard = [s for s in bed.stations if s.hears(vlan)] if uplink is one else []
-                assert copies.points == sorted(map(str, heard)), f"{shot.story} in VLAN {vlan}"
+    shots = {
+        bed.shot(u.upstream_end, build, OUTSIDER, vlan, vlan, kind): u is one
+        for u in bed.uplinks
+        if bed.carrier(u)
+        for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items()
+        for vlan in (0, 10)
+    }
+    copies = bed.fire(list(shots))
+    for shot, goes_in in shots.items():
+        heard = [str(s) for s in bed.stations if s.hears(shot.vlan)] if goes_in else []
+        assert copies[shot.frame_id].points == sorted(heard), f"{shot.story} in VLAN {shot.vlan}"
     vm, other = bed.vms[:2]
-    (learned,) = bed.fire(
-        [
-            bed.shot(
-                vm.point, lambda s, v, i: frames.udp(s, other.mac, v, i), vm.mac, 0, 0, "to a VM"
-            )
-        ]
-    ).values()
-    assert learned.points == [str(other)], "a VM that is known gets its frames, nobody else does"
+
+    def to_other(source: str, vlan: int, frame_id: int) -> bytes:
+        return frames.udp(source, other.mac, vlan=vlan, frame_id=frame_id)
+
+    def reached() -> list[str]:
+        bed.introduce()
+        (copies,) = bed.fire([bed.shot(vm.point, to_other, vm.mac, 10, 10, "to a VM")]).values()
+        return copies.points
+
+    wait_until(lambda: reached() == [str(other)], "a VM that is known gets its frames alone")
 
 
 def refused(own: Service, bridge: str, beginning: str) -> None:
