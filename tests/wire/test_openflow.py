@@ -427,7 +427,7 @@ def test_what_nobody_of_ours_has_put_in_our_place_is_found(
     """Under our cookie, but not as the switch learns: it is to go."""
     flow = FlowSpec(table, 9, (), cookie=pipeline.COOKIE_PREFIX | kind << 32)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
-    assert openflow.installed_flows(body) == ((flow,), ())
+    assert openflow.installed_flows(body) == ((flow,), (), False)
 
 
 def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
@@ -435,7 +435,7 @@ def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
-    ((found,), _) = openflow.installed_flows(body)
+    ((found,), _, _) = openflow.installed_flows(body)
     assert found.key == flow.key and found != flow
 
 
