@@ -19,6 +19,7 @@ from controller.events import (
     Apply,
     BundleDone,
     Command,
+    ForgetForwarding,
     ForwardingRead,
     InstalledRead,
     LearnedRead,
@@ -209,12 +210,17 @@ class Bridge:
         ]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
+        learned_before = addresses.learns(self.installed or pipeline.EMPTY)
         bundle = self.installation.finish(done, now_s)
         if bundle is None:
             return []
         if done.error is not None:
             return self._bundle_refused(bundle, done.error, now_s)
         commands: Commands = list(bundle.waiting)
+        if self.config.on_bond and not learned_before and addresses.learns(bundle.installs):
+            # When a member fails, the bond announces by another one whatever NORMAL has
+            # learned; that would come back to us as the word that our VMs have moved away.
+            commands.append(ForgetForwarding(self.config.name))
         for move in bundle.moves:
             self.applied[move.reason] += 1
             commands.append(Report("info", _told(self.config, move)))

@@ -203,6 +203,13 @@ class ReadLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetForwarding:
+    """Have NORMAL forget all addresses it has learned."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadForwarding:
     """Ask for the addresses that NORMAL has learned; always answered, if only by an error."""
 
@@ -289,6 +296,7 @@ Command = (
     | ReadStats
     | ReadLearned
     | ReadForwarding
+    | ForgetForwarding
     | Renew
     | Apply
     | SendFrame

@@ -25,6 +25,7 @@ from controller.events import (
     DatabaseRead,
     Disconnect,
     Event,
+    ForgetForwarding,
     ForwardingRead,
     ReadForwarding,
     ReadStats,
@@ -190,6 +191,9 @@ class Service:
                     vswitchd.read_forwarding(bridge, self._events.put)
                 else:
                     self._events.put(ForwardingRead(bridge, (), "the switch is not on this host"))
+            case ForgetForwarding(bridge=bridge):
+                if self._beside_the_switch:
+                    vswitchd.forget_forwarding(bridge)
             case Write():
                 self._database.write(command)
             case Reply():

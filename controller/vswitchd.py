@@ -22,6 +22,20 @@ def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> No
     ).start()
 
 
+def forget_forwarding(bridge: str) -> None:
+    """Empty NORMAL's table, from a thread that waits for it."""
+    threading.Thread(
+        target=lambda: _forget(bridge), name=f"forget forwarding {bridge}", daemon=True
+    ).start()
+
+
+def _forget(bridge: str) -> None:
+    try:
+        _ask("fdb/flush", bridge)
+    except (OSError, ValueError) as error:
+        LOG.warning("%s: fdb/flush: %s", bridge, error)
+
+
 def _forwarding(bridge: str) -> ForwardingRead:
     try:
         return ForwardingRead(bridge, tuple(parse_forwarding(_ask("fdb/show", bridge))))

@@ -17,6 +17,7 @@ from controller.events import (
     DatabaseRead,
     Event,
     ForeignFlow,
+    ForgetForwarding,
     InstalledRead,
     ReadForwarding,
     ReadInstalled,
@@ -368,6 +369,19 @@ def test_addresses_survive_a_restart_of_the_switch_and_follow_a_new_number() -> 
         switch.ports[ofport] = replace(switch.ports[ofport], name=name)
     here.connect()
     assert sorted(switch.learned) == [(10, OTHER_MAC, 0), (11, MAC, 0)]
+
+
+def test_normal_forgets_what_its_bond_would_announce_when_a_member_fails() -> None:
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0"))
+    assert len(here.commands(ForgetForwarding)) == 1
+    (read_s, installed_s, forgot_s) = (
+        next(at_s for at_s, c in here.log if isinstance(c, kind))
+        for kind in (ReadForwarding, Apply, ForgetForwarding)
+    )
+    assert read_s <= installed_s <= forgot_s, "not before it was read and replaced"
+    here.disconnect().connect().run_for(31)
+    assert len(here.commands(ForgetForwarding)) == 1
 
 
 def test_an_address_that_left_is_not_brought_back() -> None:
