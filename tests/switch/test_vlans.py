@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from tests.switch.bench import (
 from tests.switch.trace import copies
 from tests.switch.wire import Point, Stream
 
+_AGE = re.compile(r" duration=([\d.]+)s")
 OUTSIDER = "02:ee:00:00:00:01"
 VLANS = (0, 10, 20, 30)
 # A tag that names no VLAN, only a priority.
@@ -312,6 +314,7 @@ def test_uplinks_that_carry_some_vlans_only(bed: Bed, service: Service) -> None:
         set_port(bed, port, *carried.columns)
     with attached_with(bed, service, ways):
         bound_to_carriers(bed, service, ways, uplinks)
+        nothing_is_sent_again(bed, service)
         without_an_uplink(bed, service)
 
 
@@ -337,6 +340,20 @@ def bound_to_carriers(
     refused = service.command("move", ten.port, second)
     assert refused.returncode == 1
     assert "does not carry the VLANs" in refused.stderr
+
+
+def nothing_is_sent_again(bed: Bed, service: Service) -> None:
+    """What a new service reads back equals what it wants: matches on blocks, limits and all."""
+    began_s = time.monotonic()
+    with service.dead():
+        pass
+    service.wait_ready(bed)
+    wait_until(lambda: service.metric("ovslbt_stats_poll_duration_seconds_count"), "it polls")
+    dump = bed.ofctl("dump-flows")
+    ages_s = {line: float(age) for line in dump.splitlines() for age in _AGE.findall(line)}
+    since_s = time.monotonic() - began_s
+    anew = [line for line, age in ages_s.items() if age < since_s and "cookie=0x6c6274" in line]
+    assert not anew, "\n".join(anew)
 
 
 def without_an_uplink(bed: Bed, service: Service) -> None:
