@@ -224,7 +224,7 @@ def _detach(bridge: str) -> int:
 
     try:
         status = alone.detach(_remote(os.environ.get("OVS_LBT_OVSDB")), bridge)
-    except (DatabaseAway, OSError) as error:
+    except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         status = 1
     sys.stdout.flush()
