@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ovs import stream
-from ovsdbapp.backend.ovs_idl import connection, idlutils
+from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.database import BridgeRow, InterfaceRow, PortRow
@@ -53,6 +53,22 @@ class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
         return result
 
 
+class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
+    """Writes without waiting for the switch, unless it is to do something about it.
+
+    While ovs-vswitchd is away, what it need not follow can be written all the same.
+    """
+
+    def create_transaction(
+        self, check_error: bool = False, log_errors: bool = True, **kwargs: bool
+    ) -> Any:
+        if kwargs.get("wait_for_switch"):
+            return super().create_transaction(check_error, log_errors)
+        return transaction.Transaction(
+            self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors
+        )
+
+
 class Database:
     """Follows the database at `remote` and writes settings to it.
 
@@ -83,7 +99,7 @@ class Database:
         self._idl = _Idl(remote, helper)
         self._idl._session.reconnect.set_backoff(*RECONNECT_MS)
         link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
-        self._api = impl_idl.OvsdbIdl(link)
+        self._api = _Api(link)
         with link.lock:
             self._changed()
             self._idl.changed = self._changed
@@ -145,8 +161,12 @@ class Database:
     def _commit(self, settings: Iterable[Setting]) -> str | None:
         if self._away:
             return AWAY
+        settings = tuple(settings)
+        followed = any(setting.column != "external_ids" for setting in settings)
         try:
-            with self._api.transaction(check_error=True, log_errors=False) as txn:
+            with self._api.transaction(
+                check_error=True, log_errors=False, wait_for_switch=followed
+            ) as txn:
                 for setting in settings:
                     txn.add(self._command(setting))
         except Exception as error:

@@ -102,7 +102,7 @@ def test_a_service_that_was_killed_is_back_soon_and_new_vms_were_reached_meanwhi
 def test_a_service_that_stands_still_for_a_while_decides_nothing_of_it(
     bed: Bed, service: Service
 ) -> None:
-    before, pid = service.bindings(bed), int((service.ovs.rundir / "ovs-lbt.pid").read_text())
+    before, pid = service.bindings(bed), service.pid
     vm, host = bed.vms[0], bed.hosts[0]
     with bed.ears(host.point) as ears, Stream([(vm.point, frames.udp(vm.mac, host.mac))], 100) as s:
         os.kill(pid, signal.SIGSTOP)
