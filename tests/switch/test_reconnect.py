@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -81,6 +82,12 @@ def test_only_what_differs_is_repaired(attached: Bed, service: Service) -> None:
     after_s = durations_s(bed)
     rewritten = [flow for flow in spared_s if flow in flows and after_s[flow] < spared_s[flow]]
     assert not rewritten, "rewritten without need:\n" + "\n".join(rewritten)
+
+
+def test_these_tests_ran_on_the_framework_that_was_chosen(service: Service) -> None:
+    chosen = os.environ.get("OVS_LBT_FRAMEWORK", "os-ken")
+    running = re.findall(r"is running on (\S+) ", service.log_tail(10_000))
+    assert set(running) == {chosen}
 
 
 def flows_of(bed: Bed) -> set[str]:
