@@ -76,9 +76,8 @@ class Line:
                 self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
                 failures += 1
                 continue
-            failures = 0
-            self._serve(wire)
-            self._stopped.wait(self._retry_s[0])
+            failures = 0 if self._serve(wire) else failures + 1
+            self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
 
     def _has_called(self) -> bool:
         with self._lock:
@@ -96,7 +95,6 @@ class Line:
             if not self.was_tried:
                 self.was_tried = True
                 self._tried()
-        self._complaint = ""
         return wire
 
     def _complain(self, complaint: str) -> None:
@@ -105,7 +103,8 @@ class Line:
             LOG.warning("%s", complaint)
             self._complaint = complaint
 
-    def _serve(self, wire: Wire) -> None:
+    def _serve(self, wire: Wire) -> bool:
+        """Whether there was a bridge at the other end."""
         connection = framework.Connection(wire, self._bridge, self._bridge)
         with self._lock:
             self._connection = connection
@@ -115,6 +114,13 @@ class Line:
         _serve(connection)
         with self._lock:
             self._connection = None
+        answered = connection.id is not None
+        if answered:
+            self._complaint = ""
+        elif not unwanted:
+            # With TLS 1.3, a bridge that does not take our certificate says so by hanging up.
+            self._complain(f"{self._bridge}: closed at once -> a bridge, which trusts us")
+        return answered
 
 
 class Lines:

@@ -129,7 +129,10 @@ class Database:
         self._idl = _Idl(remote, helper)
         self._idl._session.reconnect.set_backoff(*RECONNECT_MS)
         link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
-        self._api = _Api(link)
+        try:
+            self._api = _Api(link)
+        except Exception as error:
+            raise DatabaseAway(f"{remote}: no database -> an ovsdb-server's") from error
         with link.lock:
             self._changed()
             self._idl.changed = self._changed

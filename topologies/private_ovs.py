@@ -94,11 +94,13 @@ class PrivateOvs:
         """The process id of `ovs-vswitchd` or `ovsdb-server`."""
         return int((self.rundir / f"{daemon}.pid").read_text())
 
-    def start_database(self) -> None:
+    def start_database(self, *options: str) -> None:
+        """Start ovsdb-server, which `options` may tell to listen elsewhere, too."""
         self._start(
             "ovsdb-server",
             str(self.rundir / "conf.db"),
             f"--remote=punix:{self.rundir}/db.sock",
+            *options,
         )
 
     def start_switch(self) -> None:

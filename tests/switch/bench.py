@@ -489,12 +489,21 @@ class Service:
         self.ovs = ovs
         self.executable = Path(sys.executable).with_name("ovs-lbt")
         self.log = ovs.rundir / "service.out"
-        self.metrics_port = _free_tcp_port()
+        self.metrics_port = free_tcp_port()
+        # More that it is given: options, variables, and a program that starts it.
+        self.options: list[str] = []
+        self.variables: dict[str, str] = {}
+        self.launcher: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process, "the service was not started"
+        return self._process.pid
 
     def start(self) -> None:
         """Start it unless it runs, and wait until it answers."""
@@ -503,8 +512,14 @@ class Service:
         assert self.executable.exists(), f"{self.executable} is not installed: run make setup"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self.executable, "run", "--metrics", f"127.0.0.1:{self.metrics_port}"],
-                env=self.ovs.env,
+                [
+                    *self.launcher,
+                    self.executable,
+                    "run",
+                    *("--metrics", f"127.0.0.1:{self.metrics_port}"),
+                    *self.options,
+                ],
+                env={**self.ovs.env, **self.variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -646,7 +661,7 @@ class Service:
         )
 
 
-def _free_tcp_port() -> int:
+def free_tcp_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 
@@ -53,9 +54,11 @@ def test_kill_and_restart_lose_and_move_nothing(attached: Bed, service: Service)
 @on_both_beds
 def test_an_orderly_end_leaves_everything_in_place(attached: Bed, service: Service) -> None:
     before = flows_of(attached)
+    files = [service.ovs.rundir / name for name in ("ovs-lbt.pid", f"ovs-lbt.{service.pid}.ctl")]
+    assert all(file.exists() for file in files)
     code = service.terminate()
     after = flows_of(attached)
-    left = sorted(path.name for path in service.ovs.rundir.glob("ovs-lbt*"))
+    left = [file.name for file in files if file.exists()]
     service.start()
     assert code == 0
     assert after == before
@@ -81,6 +84,12 @@ def test_only_what_differs_is_repaired(attached: Bed, service: Service) -> None:
     after_s = durations_s(bed)
     rewritten = [flow for flow in spared_s if flow in flows and after_s[flow] < spared_s[flow]]
     assert not rewritten, "rewritten without need:\n" + "\n".join(rewritten)
+
+
+def test_these_tests_ran_on_the_framework_that_was_chosen(service: Service) -> None:
+    chosen = os.environ.get("OVS_LBT_FRAMEWORK", "os-ken")
+    running = re.findall(r"is running on (\S+) ", service.log_tail(10_000))
+    assert set(running) == {chosen}
 
 
 def flows_of(bed: Bed) -> set[str]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from controller.events import Setting, Write
+from controller.ovsdb import Database
 from tests.switch import frames
 from tests.switch.bench import (
     BALANCE_SLB,
@@ -102,7 +104,7 @@ def test_a_service_that_was_killed_is_back_soon_and_new_vms_were_reached_meanwhi
 def test_a_service_that_stands_still_for_a_while_decides_nothing_of_it(
     bed: Bed, service: Service
 ) -> None:
-    before, pid = service.bindings(bed), int((service.ovs.rundir / "ovs-lbt.pid").read_text())
+    before, pid = service.bindings(bed), service.pid
     vm, host = bed.vms[0], bed.hosts[0]
     with bed.ears(host.point) as ears, Stream([(vm.point, frames.udp(vm.mac, host.mac))], 100) as s:
         os.kill(pid, signal.SIGSTOP)
@@ -238,6 +240,20 @@ def test_the_database_is_away_and_comes_back(bed: Bed, service: Service) -> None
     )
     assert service.bindings(bed) == before
     assert moves(service, bed) == moved
+
+
+@on_one_bed
+def test_what_nobody_waits_for_is_written_when_the_database_is_back(bed: Bed) -> None:
+    """Such as bindings after a failover; the last value counts."""
+    database = Database(f"unix:{bed.ovs.rundir}/db.sock", lambda _: None)
+    bed.ovs.stop("ovsdb-server")
+    wait_until(lambda: database._away, "it is away")
+    for value in ("first", "last"):
+        setting = Setting("Bridge", bed.bridge, "test-key", value)
+        database.write(Write((setting,)))
+    bed.ovs.start_database()
+    key = ["--if-exists", "get", "bridge", bed.bridge, "external_ids:test-key"]
+    wait_until(lambda: bed.ovs.vsctl(*key) == "last", "the last value is written")
 
 
 # ---- what happens -----------------------------------------------------------------------

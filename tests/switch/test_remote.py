@@ -1,0 +1,171 @@
+"""Bridges of another host: dialled at a passive target, over TLS, or calling us."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch.bench import (
+    BALANCE_SLB,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    free_tcp_port,
+    wait_until,
+)
+from tests.switch.test_delivery import check_everything, settled_homes
+from tests.switch.test_reconnect import flows_of
+
+FOREIGN_FLOW = "cookie=0xf0e1,table=200,priority=7,udp,actions=drop"
+
+
+@pytest.fixture(scope="module")
+def bed(own: Service, tor: Upstream) -> Iterator[Bed]:
+    with Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as made:
+        yield made
+
+
+@pytest.fixture
+def remote(own: Service, bed: Bed) -> Iterator[Service]:
+    """The service, not started yet, for a database that it reaches by TCP."""
+    port = free_tcp_port()
+    own.ovs.stop("ovsdb-server")
+    own.ovs.start_database(f"--remote=ptcp:{port}:127.0.0.1")
+    own.options = ["--ovsdb", f"tcp:127.0.0.1:{port}"]
+    yield own
+    own.kill()
+    own.options = []
+    bed.ovs.vsctl("del-controller", bed.bridge)
+    own.start()
+    own.command("detach", bed.bridge)
+    own.kill()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority `ca`, a `switch` and a `service` that it has signed, and a `stranger`."""
+    directory = tmp_path_factory.mktemp("pki")
+    for name, issuer in (("ca", ""), ("switch", "ca"), ("service", "ca"), ("stranger", "")):
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+        command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+        command += ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
+        command += ["-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key"] if issuer else []
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def listen_at(bed: Bed, target: str) -> None:
+    """Have the bridge listen without taking anything for its controller."""
+    service = ["--", "--id=@c", "create", "controller", f'target="{target}"', "type=service"]
+    bed.ovs.vsctl(*service, "--", "set", "bridge", bed.bridge, "controller=@c")
+
+
+def tls(directory: Path, name: str) -> list[str]:
+    return [
+        f"--private-key={directory / name}.key",
+        f"--certificate={directory / name}.pem",
+        f"--ca-cert={directory / 'ca.pem'}",
+    ]
+
+
+def works(bed: Bed, service: Service) -> None:
+    service.attach(bed)
+    check_everything(bed, settled_homes(bed))
+    service.move(bed.vms[0], bed.uplinks[0])
+    service.do("detach", bed.bridge)
+
+
+def test_a_bridge_that_listens_is_dialled(bed: Bed, remote: Service) -> None:
+    bed.ofctl("add-flow", FOREIGN_FLOW)
+    before = flows_of(bed)
+    listen_at(bed, f"ptcp:{free_tcp_port()}:127.0.0.1")
+    assert flows_of(bed) == before, "a controller record of type service flushes flows"
+    remote.start()
+    works(bed, remote)
+    assert flows_of(bed) == before
+    bed.ofctl("del-flows", "table=200")
+
+
+def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
+    bed: Bed, remote: Service, certificates: Path
+) -> None:
+    """The database, too; and whoever the authority has not signed gets nowhere."""
+    bed.ovs.vsctl(
+        "set-ssl", *(str(certificates / f) for f in ("switch.key", "switch.pem", "ca.pem"))
+    )
+    listen_at(bed, f"pssl:{free_tcp_port()}:127.0.0.1")
+    port = free_tcp_port()
+    tcp, over_tcp = remote.options[1], remote.options
+    bed.ovs.stop("ovsdb-server")
+    bed.ovs.start_database(
+        f"--remote=pssl:{port}:127.0.0.1",
+        f"--remote=ptcp:{tcp.rpartition(':')[2]}:127.0.0.1",
+        *tls(certificates, "switch"),
+    )
+    try:
+        remote.options = ["--ovsdb", f"ssl:127.0.0.1:{port}", *tls(certificates, "service")]
+        remote.start()
+        works(bed, remote)
+        remote.kill()
+        remote.options = [*over_tcp, *tls(certificates, "stranger")]
+        remote.start()
+        bed.set("bridge", bed.bridge, policy="load-based")
+        story = f"{bed.bridge}: closed at once -> a bridge, which trusts us"
+        wait_until(lambda: story in remote.log_tail(50), "the stranger is refused")
+        assert not remote.show_json(bed.bridge)["connected"]
+    finally:
+        bed.ovs.vsctl("del-ssl")
+
+
+def test_a_bridge_may_dial_us(bed: Bed, remote: Service) -> None:
+    port = free_tcp_port()
+    remote.options += ["--listen", f"127.0.0.1:{port}"]
+    # Else OVS forwards LOCAL's ARP by NORMAL, past every flow that can be seen.
+    bed.ovs.vsctl("set", "bridge", bed.bridge, "other_config:disable-in-band=true")
+    bed.ovs.vsctl("set-controller", bed.bridge, f"tcp:127.0.0.1:{port}")
+    remote.start()
+    wait_until(
+        lambda: " -> that of a bridge that is attached" in remote.log_tail(50), "it is a stranger"
+    )
+    works(bed, remote)
+
+
+def test_a_bridge_that_neither_listens_nor_calls_is_named(bed: Bed, remote: Service) -> None:
+    remote.start()
+    bed.set("bridge", bed.bridge, policy="load-based")
+    story = f"bridge {bed.bridge} controller: none -> a target ptcp:PORT or pssl:PORT"
+    wait_until(lambda: story in remote.log_tail(50), "one line says so")
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("--ovsdb tcp:127.0.0.1", "--ovsdb: tcp:127.0.0.1 -> "),
+        ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640, no certificate -> "),
+        ("--private-key /nowhere", "--private-key alone -> "),
+        ("--listen 6653", "--listen: 6653 -> ADDR:PORT"),
+        (
+            "--listen 127.0.0.1:1 --private-key /no --certificate /no --ca-cert /no",
+            "--private-key: /no, not readable -> a PEM file",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(own: Service, options: str, found: str) -> None:
+    own.kill()
+    done = own.command("run", "--metrics", "none", *options.split())
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"ovs-lbt: {found}") and done.stderr.count("\n") == 1
+
+
+def test_a_framework_that_there_is_not_is_said_in_one_line(own: Service) -> None:
+    command = [str(own.executable), "run"]
+    env = {**own.ovs.env, "OVS_LBT_FRAMEWORK": "pox"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "ovs-lbt: OVS_LBT_FRAMEWORK: pox -> os-ken or ryu\n",
+    )
