@@ -61,6 +61,8 @@ def bed(request: pytest.FixtureRequest, own: Service, tor: Upstream) -> Iterator
         own.attach(made, "--policy", "originating-port")
         yield made
         own.start()
+        # After a while without a database ovs-vswitchd takes up to 8 s to look for it.
+        own.wait_ready(made)
         own.do("detach", made.bridge)
 
 
