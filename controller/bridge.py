@@ -20,6 +20,7 @@ from controller.events import (
     InstalledRead,
     LearnedRead,
     PortCounters,
+    PortFlagsSet,
     PortState,
     PortStatsRead,
     ReadInstalled,
@@ -32,6 +33,7 @@ from controller.events import (
     UnitCountersRead,
     Write,
 )
+from controller.flooding import Flooding
 from controller.rates import UNSUPPORTED, Rates, Sample
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 from policies import failover, rules
@@ -115,6 +117,7 @@ class Bridge:
     _bundles: int = 0
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
+    _flooding: Flooding = field(default_factory=Flooding)
     _last_move_s: float | None = None
     _pause_until_s: float = 0.0
     _stats_due_s: float = 0.0
@@ -161,12 +164,17 @@ class Bridge:
         if self._bundle is not None:
             return []
         self.foreign_flows = read.foreign_flows
-        self.installed = pipeline.Pipeline(
+        found = pipeline.Pipeline(
             {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
         )
+        if self.installed is None:
+            self._assume_port_flags(found)
+        self.installed = found
         return self.settle(now_s, Reason.REBALANCE)
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
+        if port.ofport not in self.ports:
+            self._flooding.came(port.ofport)
         self._see_port(port, now_s)
         if not port.up:
             self._pause_until_s = now_s + REVALIDATED_AFTER_S
@@ -176,6 +184,7 @@ class Bridge:
         if port := self.ports.get(ofport):
             self._see_port(replace(port, up=False), now_s)
             del self.ports[ofport]
+        self._flooding.gone(ofport)
         for kept in (self._port_rates, self._unit_rates, self._counters):
             kept.pop(ofport, None)
         return self.settle(now_s, Reason.FAILOVER)
@@ -200,8 +209,12 @@ class Bridge:
             self._rates_of(self._unit_rates, ofport).add(sample)
         return self._decide(now_s)
 
-    def take_learned(self, read: LearnedRead) -> Commands:
-        """Send the learning packets that a move called for."""
+    def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
+        """Send the learning packets that a move called for.
+
+        And learning packets for a VM port whose frames NORMAL has carried until now. They
+        teach our pipeline before it forgets what it has learned from an unknown port.
+        """
         trunks = {p.ofport: p.access_vlan is None for p in self.config.vm_ports}
         addresses = {
             (ofport, mac, vlan if trunks[OfPort(ofport)] else 0)
@@ -211,11 +224,42 @@ class Bridge:
         for port in self.config.vm_ports:
             if port.ofport in self._announcing and port.attached_mac:
                 addresses.add((port.ofport, port.attached_mac, 0))
+        adopted = {
+            (ofport, mac, (vlan or 0) if trunks[OfPort(ofport)] else 0)
+            for ofport, mac, vlan in read.beneath
+            if OfPort(ofport) in trunks
+        }
+        if adopted and self.config.teaming == "switch-independent":
+            ofports = frozenset(ofport for ofport, _, _ in adopted)
+            self._announcing |= ofports
+            self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S[1:]]
+        addresses |= adopted
         self._announcing = frozenset()
-        return [
+        commands: Commands = [
             SendFrame(self.config.name, ofport, frames.rarp(mac, vlan))
             for ofport, mac, vlan in sorted(addresses)
         ]
+        if self._flooding.changing:
+            self._flooding.settle()
+            commands += self.settle(now_s, Reason.REBALANCE)
+        return commands
+
+    def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
+        """The switch floods by itself where our pipeline does not deliver, or will not."""
+        if not self._flooding.expects(event):
+            return []
+        reported = self._flooding.error
+        if self._flooding.answer(event, now_s):
+            return [ReadLearned(self.config.name)]
+        commands: Commands = []
+        if event.error not in (None, reported):
+            text = f"{self.config.name}: port flags: {event.error}"
+            commands.append(Report("warning", text))
+        if event.error is not None and not self._serves:
+            # Rather give the bridge back with a flag too many than not at all.
+            self._flooding.assume(frozenset(), asking=False)
+        self._flooding.settle()
+        return [*commands, *self.settle(now_s, Reason.REBALANCE)]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
         bundle = self._bundle
@@ -280,7 +324,8 @@ class Bridge:
     @property
     def settled(self) -> bool:
         """Whether the switch has what it should have from us, as far as we know."""
-        return self.connected and self.installed is not None and self._bundle is None
+        idle = self._bundle is None and not self._flooding.changing
+        return self.connected and self.installed is not None and idle
 
     @property
     def installed_anything(self) -> bool:
@@ -333,10 +378,12 @@ class Bridge:
         )
 
     def desired(self) -> pipeline.Pipeline:
-        """The pipeline for the bindings in force; empty where the bridge stays on NORMAL."""
-        config = self.config
-        observing_a_bond = config.mode == "observe" and config.on_bond
-        if not self.enabled or observing_a_bond or not config.uplinks:
+        """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
+
+        It is taken away when NORMAL floods to all ports again.
+        """
+        config, no_flood = self.config, self._flooding.ports
+        if not self._serves and (no_flood == frozenset() or not config.uplinks):
             return pipeline.EMPTY
         uplinks = self.uplinks()
         team = pipeline.Team(
@@ -352,8 +399,17 @@ class Bridge:
             ),
             hears_everywhere=config.teaming != "switch-independent",
             over_normal=config.on_bond,
+            normal_takes_any=config.bond_mode == "balance-slb"
+            and config.teaming == "switch-independent",
+            no_flood=no_flood if no_flood and self._serves else frozenset(),
         )
         return pipeline.build(team)
+
+    @property
+    def _serves(self) -> bool:
+        """Whether the bridge forwards by our pipeline, rather than by NORMAL over its bond."""
+        observing_a_bond = self.config.mode == "observe" and self.config.on_bond
+        return self.enabled and not observing_a_bond and bool(self.config.uplinks)
 
     def _bind(self, now_s: float, reason: Reason) -> None:
         uplinks = self.uplinks()
@@ -450,7 +506,22 @@ class Bridge:
         if moves or waiting:
             return self.finish_bundle(BundleDone(self.config.name, self._bundles), now_s)
         self._bundle = None
-        return self._remember_bindings()
+        return [*self._remember_bindings(), *self._set_port_flags(now_s)]
+
+    def _assume_port_flags(self, found: pipeline.Pipeline) -> None:
+        """What the flags must be, given what is installed; nothing where we do not need them."""
+        ours = self.config.on_bond and (self._serves or found != pipeline.EMPTY)
+        flags = pipeline.no_flood(found) if ours else frozenset[int]()
+        self._flooding.assume(flags, asking=ours)
+
+    def _set_port_flags(self, now_s: float) -> Commands:
+        vm_ports = frozenset[int](port.ofport for port in self.config.vm_ports)
+        serves_over_normal = self._serves and self.config.on_bond
+        wanted = vm_ports if serves_over_normal else frozenset()
+        if not serves_over_normal and self._flooding.ports == frozenset():
+            return []
+        command = self._flooding.ask(self.config.name, wanted, vm_ports - wanted, now_s)
+        return [command] if command else []
 
     def _bundle_refused(self, bundle: _Bundle, error: str, now_s: float) -> Commands:
         """Nothing of it was installed: say so, and start again from what the switch has."""
@@ -494,6 +565,7 @@ class Bridge:
 
     def _forget_switch(self) -> None:
         self.installed = None
+        self._flooding.forget()
         self._bundle = None
         self._pause_until_s = 0.0
         self._stats_asked_s = None

@@ -72,6 +72,7 @@ class BridgeConfig:
     poll_interval_s: float = 1.0
     failback_delay_s: float = 45.0
     on_bond: bool = False
+    bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
     vm_ports: tuple[VmPortConfig, ...] = ()
     errors: tuple[BadValue, ...] = ()
@@ -212,6 +213,7 @@ class _Reader:
             poll_interval_s=bridge["poll-interval-ms"] / 1000,
             failback_delay_s=bridge["failback-delay-s"],
             on_bond=on_bond,
+            bond_mode=bond.bond_mode if bond is not None and on_bond else None,
             uplinks=uplinks,
             vm_ports=vm_ports,
             errors=tuple(self.errors),

@@ -17,6 +17,7 @@ from controller.events import (
     InstalledRead,
     LearnedRead,
     PortChanged,
+    PortFlagsSet,
     PortRemoved,
     PortStatsRead,
     Request,
@@ -87,7 +88,9 @@ class Engine:
             case UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
             case LearnedRead():
-                return bridge.take_learned(event)
+                return bridge.take_learned(event, now_s)
+            case PortFlagsSet():
+                return bridge.take_port_flags(event, now_s)
             case BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:

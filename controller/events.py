@@ -95,10 +95,25 @@ class UnitCountersRead:
 
 @dataclass(frozen=True, slots=True)
 class LearnedRead:
-    """The addresses learned on VM ports, as (ofport, MAC, VLAN)."""
+    """The addresses learned on VM ports, as (ofport, MAC, VLAN).
+
+    `beneath`: those learned from ports while nobody had told us about them; VLAN None where
+    only the port's configuration says it.
+    """
 
     bridge: str
     addresses: tuple[tuple[int, str, int], ...]
+    beneath: tuple[tuple[int, str, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortFlagsSet:
+    """Ports that NORMAL does not flood to, of those asked for; or why it was not done."""
+
+    bridge: str
+    number: int
+    no_flood: frozenset[int]
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +156,7 @@ Event = (
     | PortStatsRead
     | UnitCountersRead
     | LearnedRead
+    | PortFlagsSet
     | BundleDone
     | Tick
     | Request
@@ -198,6 +214,19 @@ class SendFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPortFlags:
+    """Say which ports the switch's NORMAL does not flood to, and which it does again.
+
+    Other ports stay as they are. Answered by a `PortFlagsSet` with the same number.
+    """
+
+    bridge: str
+    number: int
+    no_flood: frozenset[int]
+    flood: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One external_ids key of a record (`table` is Bridge or Interface); None removes it.
 
@@ -244,6 +273,7 @@ Command = (
     | ReadLearned
     | Apply
     | SendFrame
+    | SetPortFlags
     | Write
     | Reply
     | Report

@@ -26,6 +26,7 @@ from controller.framework import ofproto as ofp
 from controller.framework import parser
 from controller.pipeline import (
     COOKIE_KIND_MASK,
+    FROM_BENEATH,
     GROUP_IDS,
     OFPP_LOCAL,
     Action,
@@ -276,7 +277,8 @@ class Replies:
                 counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
                 return UnitCountersRead(bridge, counters)
             case Asked.LEARNED:
-                return LearnedRead(bridge, learned_addresses(self._take(Asked.LEARNED)))
+                learned = self._take(Asked.LEARNED)
+                return LearnedRead(bridge, learned_addresses(learned), learned_beneath(learned))
         return None
 
     def _take(self, asked: Asked) -> list[Any]:
@@ -328,10 +330,25 @@ def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
     for flow in stats:
         ofport = flow.cookie & 0xFFFFFFFF
         fields = dict(_decode_match(flow.match))
-        if cookie_kind(flow.cookie) is Kind.LEARNED and ofport:
+        if cookie_kind(flow.cookie) is Kind.LEARNED and ofport and not ofport & FROM_BENEATH:
             vlan = fields.get(Register.VLAN.field, 0)
             addresses.add((ofport, str(fields["eth_dst"]), int(_exact(vlan))))
     return tuple(sorted(addresses))
+
+
+def learned_beneath(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], ...]:
+    """(ofport, MAC, VLAN) of every address learned from a port that we did not know."""
+    addresses = set()
+    for flow in stats:
+        if cookie_kind(flow.cookie) is not Kind.LEARNED or not flow.cookie & FROM_BENEATH:
+            continue
+        fields = dict(_decode_match(flow.match))
+        vlan = fields.get(Register.VLAN.field)
+        tag = None if vlan is None else _exact(vlan)
+        for action in _decode_flow(flow).actions:
+            if isinstance(action, LoadBits) and action.target == Register.TARGET.field:
+                addresses.add((action.value, str(fields["eth_dst"]), tag))
+    return tuple(sorted(addresses, key=lambda a: (a[0], a[1], a[2] or 0)))
 
 
 def unit_counters(to_vm: Iterable[Any], from_vm: Iterable[Any]) -> tuple[tuple[int, Sample], ...]:

@@ -22,7 +22,7 @@ TRANSACTION_TIMEOUT_S = 10
 COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
     "Bridge": ["name", "ports", "fail_mode", "external_ids"],
-    "Port": ["name", "interfaces", "tag", "lacp", "qos"],
+    "Port": ["name", "interfaces", "tag", "lacp", "bond_mode", "qos"],
     "Interface": ["name", "ofport", "link_speed", "external_ids"],
     "QoS": ["other_config"],
 }
@@ -141,6 +141,7 @@ def _port(row: Any) -> PortRow:
         interfaces=tuple(sorted(map(_interface, row.interfaces), key=lambda i: i.name)),
         tag=_first(row.tag),
         lacp=_first(row.lacp),
+        bond_mode=_first(row.bond_mode),
         qos_max_rate_bps=float(max_rate_bps) if max_rate_bps.isdigit() else None,
     )
 

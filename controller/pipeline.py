@@ -7,6 +7,7 @@ the bridge is ours.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,6 +16,7 @@ from controller.config import MAX_UPLINKS, OFPORT_LOCAL
 from policies.model import OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
+OFPP_NORMAL = 0xFFFFFFFA
 
 
 class Table(IntEnum):
@@ -52,6 +54,7 @@ class Register(IntEnum):
     LOCKED = 5  # 1: the source address announced itself from here a moment ago
     ANNOUNCES = 6  # 1: the frame announces its source address
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
+    BENEATH = 8  # 1: the frame is left to what is underneath our pipeline
 
     @property
     def field(self) -> str:
@@ -79,6 +82,9 @@ class Kind(IntEnum):
 GROUP_IDS = range(0x6C000000, 0x6D000000)
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
+_BENEATH_SLOT = 0xF1
+# In the cookie of what unknown ports teach, where other learned flows have an ofport.
+FROM_BENEATH = 1 << 31
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
@@ -239,12 +245,24 @@ class Team:
     `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
     port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
     the flows underneath (a bond's NORMAL) instead of dropped.
+
+    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them,
+    NORMAL is given what uplinks flood, for ports that came while the service was dead; else
+    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
+    uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
     """
 
     uplinks: tuple[OfPort, ...]
     vm_ports: tuple[VmPort, ...]
     hears_everywhere: bool = False
     over_normal: bool = False
+    normal_takes_any: bool = False
+    no_flood: frozenset[int] = frozenset()
+
+    @property
+    def floods_beneath(self) -> bool:
+        """Whether NORMAL is given what uplinks flood."""
+        return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +290,8 @@ def build(team: Team) -> Pipeline:
     groups += [
         _delivery_group(port, uplink, team) for port in team.vm_ports for uplink in team.uplinks
     ]
+    if team.floods_beneath and team.normal_takes_any:
+        groups += [_beneath_group(uplink, team) for uplink in team.uplinks]
     return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
 
 
@@ -288,6 +308,27 @@ def delivery_group_id(ofport: int, uplink_index: int) -> int:
 def local_group_id(vlan: int | None) -> int:
     """The group of the local VM ports of a VLAN (None: those that carry any VLAN)."""
     return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
+
+
+def beneath_group_id(uplink: int) -> int:
+    """The group that gives NORMAL the unicast that an uplink floods."""
+    return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+
+
+def no_flood(installed: Pipeline) -> frozenset[int] | None:
+    """The ports that have the flag where this is installed; None: it does not tell.
+
+    The switch forgets flows and flags together, so the ones tell of the others.
+    """
+    flows = installed.flows.values()
+    flooded = [f for f in flows if (Register.BENEATH.field, 1) not in f.match]
+    if not any(f.table == Table.DELIVERY and _TO_NORMAL in f.actions for f in flooded):
+        return None
+    return frozenset(
+        f.cookie & 0xFFFFFFFF
+        for f in flows
+        if f.table == Table.UPLINK_OUT and cookie_kind(f.cookie) is Kind.FROM_VM
+    )
 
 
 def opens(old: GroupSpec, new: GroupSpec) -> bool:
@@ -345,12 +386,15 @@ def _uplink_flows(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
     for vlan in _vlans(team):
         listeners = _carrying(vlan, team.vm_ports)
         index = team.uplinks.index(uplink)
-        yield FlowSpec(
-            Table.DELIVERY,
-            10 if vlan is None else 20,
-            _in_vlan(vlan, **{Register.UPLINK.field: uplink}),
-            tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in listeners),
-        )
+        deliver = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in listeners)
+        priority = 10 if vlan is None else 20
+        by_uplink: dict[str, MatchValue] = {Register.UPLINK.field: uplink}
+        beneath: tuple[Action, ...] = (_TO_NORMAL,) if team.floods_beneath else ()
+        if beneath and team.normal_takes_any:
+            unicast = _in_vlan(vlan, eth_dst=UNICAST, **by_uplink)
+            once = (*deliver, ToGroup(beneath_group_id(uplink)))
+            yield FlowSpec(Table.DELIVERY, priority + 5, unicast, once)
+        yield FlowSpec(Table.DELIVERY, priority, _in_vlan(vlan, **by_uplink), (*deliver, *beneath))
 
 
 def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
@@ -630,9 +674,58 @@ def _lookup_flows() -> Iterator[FlowSpec]:
 
 
 def _unknown_port_flows(team: Team) -> Iterator[FlowSpec]:
-    """Without a bond underneath, NORMAL would join the uplinks into a loop: drop instead."""
+    """Without a bond underneath, NORMAL would join the uplinks into a loop: drop instead.
+
+    Over a bond, frames from a port that nobody told us about (its VM was started while the
+    service was dead) go on to NORMAL, but are learned from first: unicast from uplinks for
+    such an address is then left to NORMAL, and not delivered to the port of before the VM's
+    power cycle. And what comes back of its broadcasts is dropped, as any reflection; that is
+    learned for a moment only, as each frame does it anew, and the VM may leave while nobody
+    tells us. The VLAN of an untagged frame is not known here, so its address is learned for
+    all of them. What was learned is forgotten whenever the ports without flooding change:
+    the flow that taught it goes, for the cookie is another one.
+    """
     if not team.over_normal:
         yield FlowSpec(Table.CLASSIFY, 1, ())
+        return
+    numbers = ",".join(map(str, sorted(team.no_flood))).encode()
+    taught = cookie(Kind.LEARNED, FROM_BENEATH | zlib.crc32(numbers))
+    tag = LearnMatch("vlan_tci", Register.VLAN.field, VLAN_ID_BITS)
+    for tags, vlan in ((0, ()), ((VLAN_PRESENT, VLAN_PRESENT), (tag,))):
+        located: tuple[LearnMatch | LearnLoad, ...] = (
+            *vlan,
+            LearnMatch("eth_src", "eth_dst", 48),
+            LearnLoad("in_port", Register.TARGET.field, 16),
+        )
+        local: tuple[LearnMatch | LearnLoad, ...] = (
+            *vlan,
+            LearnMatch("eth_src", "eth_src", 48),
+            LearnLoad(1, Register.LOCAL.field, 1),
+        )
+        yield FlowSpec(
+            Table.CLASSIFY,
+            1,
+            match(vlan_vid=tags, eth_src=UNICAST, **{Register.BENEATH.field: 0}),
+            (
+                SetField(Register.BENEATH.field, 1),
+                Learn(Table.LOCATION, taught, LEARNED_TIMEOUT_S, located, True, priority=20),
+                Learn(Table.LOCAL_SOURCE, taught, LOCK_TIMEOUT_S, local, True, priority=20),
+                Resubmit(Table.CLASSIFY),
+            ),
+        )
+    # The known ports' flows in this table come first, and so do those for no port at all.
+    yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK.field: 0}), goto=Table.UPLINK_OUT)
+    for uplink in team.uplinks:
+        by_uplink: dict[str, MatchValue] = {Register.UPLINK.field: uplink}
+        left = match(**by_uplink, **{Register.BENEATH.field: 1})
+        yield FlowSpec(Table.DELIVERY, 40, left, (_TO_NORMAL,))
+        yield FlowSpec(
+            Table.EGRESS,
+            3,
+            match(**by_uplink),
+            (SetField(Register.BENEATH.field, 1), Resubmit(Table.LOCAL_SOURCE)),
+            goto=Table.REFLECTION,
+        )
 
 
 # ---- groups ----------------------------------------------------------------------------
@@ -666,6 +759,14 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
     return GroupSpec(group_id, "ff", tuple(buckets))
 
 
+def _beneath_group(uplink: OfPort, team: Team) -> GroupSpec:
+    """Only from the first uplink that lives: flooded unicast comes by each of them."""
+    before = team.uplinks[: team.uplinks.index(uplink)]
+    buckets = [Bucket((), watch_port=openflow_port(u)) for u in before]
+    buckets.append(Bucket((_TO_NORMAL,), watch_port=openflow_port(uplink)))
+    return GroupSpec(beneath_group_id(uplink), "ff", tuple(buckets))
+
+
 def _local_group(vlan: int | None, team: Team) -> GroupSpec:
     """Every local VM port of a VLAN; the switch leaves out the port a frame came in by."""
     buckets = tuple(
@@ -689,4 +790,5 @@ def _in_vlan(vlan: int | None, **fields: MatchValue) -> Match:
     return match(**fields) if vlan is None else match(**fields, **{Register.VLAN.field: vlan})
 
 
+_TO_NORMAL = Output(OFPP_NORMAL)
 _SAME_VLAN = LearnMatch(Register.VLAN.field, Register.VLAN.field, VLAN_ID_BITS)

@@ -15,7 +15,7 @@ from typing import Any
 
 import ovs.dirs
 
-from controller import control, framework, openflow
+from controller import control, framework, openflow, port_flags
 from controller.engine import Engine
 from controller.events import (
     Command,
@@ -25,6 +25,7 @@ from controller.events import (
     ReadStats,
     Reply,
     Report,
+    SetPortFlags,
     Tick,
     UnitCountersRead,
     Write,
@@ -115,10 +116,11 @@ class Service:
     def _carry_out(self, command: Command) -> None:
         match command:
             case Connect(bridge=bridge):
-                path = Path(ovs.dirs.RUNDIR) / f"{bridge}.mgmt"
-                self._lines[bridge] = framework.Line(bridge, path)
+                self._lines[bridge] = framework.Line(bridge, _management_socket(bridge))
             case Disconnect(bridge=bridge):
                 self._lines.pop(bridge).stop()
+            case SetPortFlags(bridge=bridge):
+                port_flags.start(_management_socket(bridge), command, self._events.put)
             case Write():
                 self._database.write(command)
             case Reply():
@@ -152,6 +154,10 @@ class Service:
         LOG.critical("ending after an error: %s", error)
         self._crashed.set()
         self._control.wake()
+
+
+def _management_socket(bridge: str) -> Path:
+    return Path(ovs.dirs.RUNDIR) / f"{bridge}.mgmt"
 
 
 def exit_now(status: int) -> None:

@@ -25,6 +25,7 @@ from controller.events import (
     LearnedRead,
     PortChanged,
     PortCounters,
+    PortFlagsSet,
     PortRemoved,
     PortState,
     PortStatsRead,
@@ -34,6 +35,7 @@ from controller.events import (
     Reply,
     Request,
     SendFrame,
+    SetPortFlags,
     Setting,
     SwitchConnected,
     SwitchGone,
@@ -59,6 +61,9 @@ class FakeSwitch:
     ports: dict[int, PortState]
     offered_bps: dict[int, Rate] = field(default_factory=dict)
     learned: tuple[tuple[int, str, int], ...] = ()
+    beneath: tuple[tuple[int, str, int | None], ...] = ()
+    no_flood: set[int] = field(default_factory=set)
+    refuse_flags: str | None = None
     foreign_flows: int = 0
     flows: dict[tuple[int, int, pipeline.Match], FlowSpec] = field(default_factory=dict)
     groups: dict[int, GroupSpec] = field(default_factory=dict)
@@ -84,7 +89,12 @@ class FakeSwitch:
                 )
                 return [PortStatsRead(bridge, ports), UnitCountersRead(bridge, units)]
             case ReadLearned(bridge=bridge):
-                return [LearnedRead(bridge, self.learned)]
+                return [LearnedRead(bridge, self.learned, self.beneath)]
+            case SetPortFlags(bridge=bridge, number=number, no_flood=no_flood, flood=flood):
+                if self.refuse_flags is not None:
+                    return [PortFlagsSet(bridge, number, frozenset(), self.refuse_flags)]
+                self.no_flood = (self.no_flood | no_flood & self.ports.keys()) - flood
+                return [PortFlagsSet(bridge, number, no_flood & self.ports.keys())]
             case Apply(bridge=bridge, bundle_id=bundle_id, changes=changes):
                 if self.refuse_next is not None:
                     error, self.refuse_next = self.refuse_next, None
@@ -302,10 +312,12 @@ class World:
             case Reply(request_id=request_id):
                 assert request_id not in self.replies, "a request is answered once"
                 self.replies[request_id] = command
-            case ReadInstalled() | ReadStats() | ReadLearned() | Apply():
+            case ReadInstalled() | ReadStats() | ReadLearned() | SetPortFlags() | Apply():
                 self._ask_switch(command)
 
-    def _ask_switch(self, command: ReadInstalled | ReadStats | ReadLearned | Apply) -> None:
+    def _ask_switch(
+        self, command: ReadInstalled | ReadStats | ReadLearned | SetPortFlags | Apply
+    ) -> None:
         switch = self.switches[command.bridge]
         if isinstance(command, Apply):
             assert command.bridge not in self.outstanding, "one bundle at a time"

@@ -30,6 +30,8 @@ from controller.pipeline import EMPTY, Kind, cookie_kind
 from tests.unit.fake_switch import A_MOMENT_S, World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
 
+# Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
+PLACED = 2
 VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
 
 
@@ -89,9 +91,10 @@ def moves(here: World) -> dict[str, int]:
 def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once() -> None:
     here = world(host()).start()
 
-    (only,) = here.applied()
-    assert only[1].add_flows and only[1].add_groups
-    assert not (only[1].modify_groups or only[1].delete_flows or only[1].delete_groups)
+    first, after_flags = here.applied()
+    assert first[1].add_flows and first[1].add_groups
+    assert not (first[1].modify_groups or first[1].delete_flows or first[1].delete_groups)
+    assert len(after_flags[1]) == len(after_flags[1].add_flows)
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
     placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
     assert here.bindings() == placed
@@ -195,7 +198,7 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
 
 def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
     here = ramp().run_until(400)
-    for _, changes in here.applied()[1:]:
+    for _, changes in here.applied()[PLACED:]:
         assert 1 <= len(changes.modify_groups) <= 1 + 2
         assert len(changes) == len(changes.modify_groups)
 
@@ -473,7 +476,7 @@ def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed
     assert text == "br0: load-based over eth1, eth2, 4 VM ports"
     assert here.rows["br0"].external_ids == ours(policy="load-based")
     kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
-    assert kinds == [Connect, ReadInstalled, Apply]
+    assert kinds == [Connect, ReadInstalled, Apply, Apply]
     assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
 
 
@@ -640,7 +643,7 @@ def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
     here = world(host()).start()
     here.switches["br0"].holds_answers = True
     here.ask("move", "vnet0", "eth2")
-    (bundle,) = [c for c in here.commands(Apply)[1:] if isinstance(c, Apply)]
+    (bundle,) = [c for c in here.commands(Apply)[PLACED:] if isinstance(c, Apply)]
     here.disconnect().connect()
     here.say(BundleDone("br0", bundle.bundle_id))
     assert here.replies == {}

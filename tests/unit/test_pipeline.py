@@ -47,7 +47,14 @@ def teams(draw: st.DrawFn) -> Team:
         )
         for number in numbers
     )
-    return Team(uplinks, vm_ports, draw(st.booleans()), draw(st.booleans()))
+    return Team(
+        uplinks,
+        vm_ports,
+        hears_everywhere=draw(st.booleans()),
+        over_normal=draw(st.booleans()),
+        normal_takes_any=draw(st.booleans()),
+        no_flood=frozenset(numbers) if draw(st.booleans()) else frozenset(),
+    )
 
 
 # ---- no frame goes from uplink to uplink -----------------------------------------------
@@ -118,7 +125,7 @@ def _set_in(installed: Pipeline, table: int) -> set[str]:
                 fields.add(action.field)
             if flow.table == table and isinstance(action, CopyBits | LoadBits):
                 fields.add(action.target)
-            if flow.table == table and isinstance(action, Resubmit):
+            if flow.table == table != Table.CLASSIFY and isinstance(action, Resubmit):
                 fields |= _set_in(installed, action.table)
     return fields
 
@@ -139,8 +146,9 @@ def test_what_comes_from_an_uplink_never_leaves_by_an_uplink(team: Team) -> None
 def test_what_comes_from_an_uplink_can_reach_every_vm_port(team: Team) -> None:
     installed = build(team)
     everybody = {openflow_port(port.ofport) for port in team.vm_ports}
+    beneath = {pipeline.OFPP_NORMAL} if team.over_normal else set()
     for uplink in team.uplinks:
-        assert from_port(installed, uplink) == everybody
+        assert from_port(installed, uplink) == everybody | beneath
 
 
 @given(teams())
@@ -182,6 +190,8 @@ def test_everything_is_recognizably_ours(team: Team) -> None:
 def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     vlans = {port.access_vlan for port in team.vm_ports} | {None}
     expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(vlans)
+    if team.floods_beneath and team.normal_takes_any:
+        expected += len(team.uplinks)
     assert len(build(team).groups) == expected
 
 
@@ -232,6 +242,58 @@ def test_a_move_changes_a_few_groups_and_no_flow(team: Team, data: st.DataObject
 
 
 # ---- who hears a broadcast -------------------------------------------------------------
+
+
+@given(teams())
+def test_normal_gets_what_floods_only_while_it_floods_to_no_vm_port(team: Team) -> None:
+    installed = build(team)
+    floods = pipeline.no_flood(installed)
+    if team.over_normal and team.uplinks and team.no_flood.issuperset(vm_numbers(team)):
+        assert floods == frozenset(vm_numbers(team))
+    else:
+        assert floods is None
+
+
+def vm_numbers(team: Team) -> set[int]:
+    return {port.ofport for port in team.vm_ports}
+
+
+@given(teams(), st.data())
+def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.DataObject) -> None:
+    """A bond that takes unicast from any member would deliver it once for each."""
+    team = replace(
+        team, over_normal=True, normal_takes_any=True, no_flood=frozenset(vm_numbers(team))
+    )
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    groups = build(team).groups
+    taken_from = []
+    for uplink in team.uplinks:
+        group = groups[pipeline.beneath_group_id(uplink)]
+        live = next((b for b in group.buckets if b.watch_port in alive), None)
+        if uplink in alive and live is not None and live.actions:
+            taken_from.append(uplink)
+    assert taken_from == [next(u for u in team.uplinks if u in alive)]
+
+
+@given(teams())
+def test_ports_that_nobody_knows_teach_anew_when_the_flags_change(team: Team) -> None:
+    """With their cookie goes all that they taught: our own ports have learned it by then."""
+
+    def taught(team: Team) -> set[int]:
+        flows = (f for f in build(team).flows.values() if f.table == Table.CLASSIFY)
+        found = {
+            action.cookie
+            for flow in flows
+            if flow.priority == 1
+            for action in flow.actions
+            if isinstance(action, Learn)
+        }
+        assert all(cookie & pipeline.FROM_BENEATH for cookie in found)
+        return found
+
+    team = replace(team, over_normal=True)
+    assert len(taught(team)) == 1
+    assert taught(team).isdisjoint(taught(replace(team, no_flood=team.no_flood | {77})))
 
 
 @given(teams(), st.data())

@@ -342,13 +342,16 @@ def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
     )
 
 
-def learned(ofport: int, mac: str, vlan: int | tuple[int, int] | None) -> bytes:
+def learned(
+    ofport: int, mac: str, vlan: int | tuple[int, int] | None, taught_by: int | None = None
+) -> bytes:
     fields: dict[str, Any] = {"eth_dst": mac}
     if vlan is not None:
         fields[Register.VLAN.field] = vlan
     match = pipeline.match(**fields)
     load = LoadBits(Register.TARGET.field, 0, 16, ofport)
-    return as_stats(FlowSpec(20, 10, match, (load,), cookie=cookie(Kind.LEARNED, ofport)))
+    taught = cookie(Kind.LEARNED, ofport if taught_by is None else taught_by)
+    return as_stats(FlowSpec(20, 10, match, (load,), cookie=taught))
 
 
 def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
@@ -361,6 +364,15 @@ def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
     ]
     read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
     assert read == LearnedRead("br0", ((10, MAC, 7), (OFPORT_LOCAL, other, 0)))
+
+
+def test_what_unknown_ports_taught_comes_with_the_port_and_with_the_vlan_of_tagged_frames() -> None:
+    entries = [
+        learned(11, MAC, None, taught_by=pipeline.FROM_BENEATH | 0x1234),
+        learned(10, MAC, (7, 0xFFF), taught_by=pipeline.FROM_BENEATH),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert read == LearnedRead("br0", (), ((10, MAC, 7), (11, MAC, None)))
 
 
 def test_flows_of_others_are_counted_and_the_default_flow_is_not() -> None:
@@ -430,4 +442,5 @@ def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
 
 
 def test_every_command_for_a_switch_has_an_encoder() -> None:
-    assert openflow.ENCODERS.keys() == {ReadInstalled, ReadStats, ReadLearned, SendFrame, Apply}
+    frames = {SendFrame}
+    assert openflow.ENCODERS.keys() == {ReadInstalled, ReadStats, ReadLearned, Apply} | frames
