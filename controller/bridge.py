@@ -17,6 +17,7 @@ from controller.events import (
     Apply,
     BundleDone,
     Command,
+    DeliverFrame,
     InstalledRead,
     LearnedRead,
     PortCounters,
@@ -210,7 +211,7 @@ class Bridge:
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
-        """Send the learning packets that a move called for.
+        """Send the learning packets and the queries that a move called for.
 
         And learning packets for a VM port whose frames NORMAL has carried until now. They
         teach our pipeline before it forgets what it has learned from an unknown port.
@@ -234,10 +235,17 @@ class Bridge:
             self._announcing |= ofports
             self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S[1:]]
         addresses |= adopted
+        queried = {(ofport, 0) for ofport in self._announcing if OfPort(ofport) in trunks}
+        queried |= {(o, vlan) for o, _, vlan in addresses if o in self._announcing}
         self._announcing = frozenset()
         commands: Commands = [
             SendFrame(self.config.name, ofport, frames.rarp(mac, vlan))
             for ofport, mac, vlan in sorted(addresses)
+        ]
+        commands += [
+            DeliverFrame(self.config.name, ofport, query(vlan))
+            for ofport, vlan in sorted(queried)
+            for query in (frames.igmp_query, frames.mld_query)
         ]
         if self._flooding.changing:
             self._flooding.settle()

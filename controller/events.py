@@ -214,6 +214,15 @@ class SendFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverFrame:
+    """Send a frame to a VM port, as it stands and past the pipeline."""
+
+    bridge: str
+    ofport: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SetPortFlags:
     """Say which ports the switch's NORMAL does not flood to, and which it does again.
 
@@ -273,6 +282,7 @@ Command = (
     | ReadLearned
     | Apply
     | SendFrame
+    | DeliverFrame
     | SetPortFlags
     | Write
     | Reply

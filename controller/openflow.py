@@ -10,6 +10,7 @@ from typing import Any
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
+    DeliverFrame,
     Event,
     InstalledRead,
     LearnedRead,
@@ -120,6 +121,18 @@ def send_frame(datapath: Any, command: SendFrame) -> list[Any]:
             buffer_id=ofp.OFP_NO_BUFFER,
             in_port=openflow_port(command.ofport),
             actions=[parser.OFPActionOutput(ofp.OFPP_TABLE)],
+            data=command.frame,
+        )
+    ]
+
+
+def deliver_frame(datapath: Any, command: DeliverFrame) -> list[Any]:
+    return [
+        parser.OFPPacketOut(
+            datapath,
+            buffer_id=ofp.OFP_NO_BUFFER,
+            in_port=ofp.OFPP_CONTROLLER,
+            actions=[parser.OFPActionOutput(openflow_port(command.ofport))],
             data=command.frame,
         )
     ]
@@ -514,5 +527,6 @@ ENCODERS: dict[type, Callable[[Any, Any], list[Any]]] = {
     ReadStats: read_stats,
     ReadLearned: read_learned,
     SendFrame: send_frame,
+    DeliverFrame: deliver_frame,
     Apply: apply_changes,
 }

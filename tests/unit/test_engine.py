@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller import reconcile
+from controller import frames, reconcile
 from controller.bridge import REVALIDATED_AFTER_S
 from controller.database import BridgeRow, InterfaceRow, PortRow
 from controller.events import (
@@ -15,6 +15,7 @@ from controller.events import (
     BundleDone,
     Connect,
     DatabaseRead,
+    DeliverFrame,
     Disconnect,
     InstalledRead,
     PortChanged,
@@ -210,12 +211,33 @@ def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
     assert here.frames() == first + second
 
 
+def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> None:
+    """Untagged, and on a trunk in every VLAN that it speaks."""
+    here = world(host(failback_delay_s="1")).start()
+    mac = "52:54:00:00:00:01"
+    here.switches["br0"].learned = ((10, mac, 7), (10, mac, 8), (11, mac, 9))
+    here.log.clear()
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(10)
+    queries = [(at_s, c.ofport, c.frame) for at_s, c in here.log if isinstance(c, DeliverFrame)]
+    wanted = [q(vlan) for vlan in (0, 7, 8) for q in (frames.igmp_query, frames.mld_query)]
+    sent_s = sorted({at_s for at_s, _, _ in queries})
+    assert [at_s - sent_s[0] for at_s in sent_s] == [0, 1, 3]
+    assert queries == [(at_s, 10, frame) for at_s in sent_s for frame in wanted]
+    assert {at_s for at_s, _ in here.frames()} == set(sent_s)
+    here.log.clear()
+    here.set_link(2, up=False).run_for(10)
+    asked = {c.ofport for c in here.commands(DeliverFrame) if isinstance(c, DeliverFrame)}
+    assert asked == {10, 11, 13}, "those whose uplink failed"
+
+
 def test_a_static_lag_needs_no_announcements() -> None:
     here = world(host(teaming="static")).start()
     here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
     done(here.ask("move", "vnet0", "eth2"))
     here.run_for(10)
     assert here.frames() == []
+    assert here.commands(DeliverFrame) == []
 
 
 def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:

@@ -13,6 +13,7 @@ from controller import openflow, pipeline, reconcile
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
+    DeliverFrame,
     InstalledRead,
     LearnedRead,
     PortStatsRead,
@@ -441,6 +442,15 @@ def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
     assert data.endswith(b"frame")
 
 
+def test_a_frame_for_a_vm_port_goes_past_the_pipeline() -> None:
+    (out,) = openflow.deliver_frame(DATAPATH, DeliverFrame("br0", OFPORT_LOCAL, b"frame"))
+    out.set_xid(1)
+    data = serialized([out])
+    assert struct.unpack_from("!IIH", data, 8) == (ofproto.OFP_NO_BUFFER, 0xFFFFFFFD, 16)
+    assert struct.unpack_from("!HHI", data, 24) == (0, 16, 0xFFFFFFFE)
+    assert data.endswith(b"frame")
+
+
 def test_every_command_for_a_switch_has_an_encoder() -> None:
-    frames = {SendFrame}
+    frames = {SendFrame, DeliverFrame}
     assert openflow.ENCODERS.keys() == {ReadInstalled, ReadStats, ReadLearned, Apply} | frames
