@@ -131,7 +131,7 @@ def test_a_vm_that_gets_a_new_port_without_the_service(attached: Bed, service: S
         traffic.check()
 
 
-@on_bonds
+@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
 def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) -> None:
     bed = attached
     uplinks = {u.name for u in bed.uplinks}
