@@ -261,7 +261,7 @@ class Bridge:
             return [ReadLearned(self.config.name)]
         commands: Commands = []
         if event.error not in (None, reported):
-            text = f"{self.config.name}: port flags: {event.error}"
+            text = f"{self.config.name}: VM ports' flag no-flood: {event.error}"
             commands.append(Report("warning", text))
         if event.error is not None and not self._serves:
             # Rather give the bridge back with a flag too many than not at all.

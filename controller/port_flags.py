@@ -28,6 +28,8 @@ NO_FLOOD = 1 << 4
 HEADER = struct.Struct("!BBHI")
 FEATURES_BYTES = 24  # what precedes the ports in a features reply
 PORT = struct.Struct("!H6s16sIIIIII")
+HELLO_FAILED = b"\0\0"
+NO_OPENFLOW_1_0 = "the switch hangs up -> OpenFlow10 among the bridge's protocols"
 PORT_CHANGE = struct.Struct("!H6sIII4x")
 
 
@@ -60,7 +62,7 @@ def set_flags(
         OSError: the connection failed, or it took longer than `TIMEOUT_S`.
     """
     sock.settimeout(TIMEOUT_S)
-    sock.sendall(_message(HELLO))
+    _send(sock, _message(HELLO))
     ports = list(_ports(_ask(sock, FEATURES_REQUEST, FEATURES_REPLY)))
     changes = [
         _message(PORT_MOD, PORT_CHANGE.pack(number, address, wanted, NO_FLOOD, 0))
@@ -70,7 +72,7 @@ def set_flags(
         if config & NO_FLOOD != wanted
     ]
     if changes:
-        sock.sendall(b"".join(changes))
+        _send(sock, b"".join(changes))
         _ask(sock, BARRIER_REQUEST, BARRIER_REPLY)
     return no_flood & {number for number, _, _ in ports}
 
@@ -96,23 +98,32 @@ def _message(kind: int, body: bytes = b"", xid: int = 0) -> bytes:
 
 def _ask(sock: socket.socket, request: int, reply: int) -> bytes:
     """Send a request; the body of its reply. An error before it is about our messages."""
-    sock.sendall(_message(request))
+    _send(sock, _message(request))
     while True:
         _, kind, length, xid = HEADER.unpack(_read(sock, HEADER.size))
         body = _read(sock, length - HEADER.size)
         if kind == reply:
             return body
+        if kind == ERROR and body[:2] == HELLO_FAILED:
+            raise Refused(NO_OPENFLOW_1_0)
         if kind == ERROR:
-            raise Refused(f"OpenFlow 1.0 error {body[:4].hex()} -> port flags set")
+            raise Refused(f"OpenFlow error {body[:4].hex()} -> port flags set")
         if kind == ECHO_REQUEST:
-            sock.sendall(_message(ECHO_REPLY, body, xid))
+            _send(sock, _message(ECHO_REPLY, body, xid))
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    try:
+        sock.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        raise Refused(NO_OPENFLOW_1_0) from None
 
 
 def _read(sock: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
         if not (part := sock.recv(size - len(data))):
-            raise ConnectionError("the switch hung up -> an answer in OpenFlow 1.0")
+            raise Refused(NO_OPENFLOW_1_0)
         data += part
     return data
 

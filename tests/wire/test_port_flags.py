@@ -69,8 +69,15 @@ def test_a_port_that_is_not_there_has_no_flag() -> None:
 
 
 def test_a_refusal_is_one_line() -> None:
-    with pytest.raises(port_flags.Refused, match="error 00070000 -> port flags set"):
+    with pytest.raises(port_flags.Refused, match="OpenFlow error 00070000 -> port flags set"):
         port_flags.set_flags(Switch({1: 0}, refuses=True).ours, frozenset({1}), frozenset())
+
+
+def test_a_switch_that_hangs_up() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with pytest.raises(port_flags.Refused, match="-> OpenFlow10 among the bridge's protocols"):
+        port_flags.set_flags(ours, frozenset({1}), frozenset())
 
 
 def test_a_switch_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
