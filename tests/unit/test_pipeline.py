@@ -389,7 +389,7 @@ def test_what_the_switch_learns_is_bounded_for_each_vm_port(team: Team) -> None:
             if isinstance(action, Learn):
                 ofport = pipeline.cookie_ofport(action.cookie)
                 by_port = ofport or action.cookie & pipeline.FROM_BENEATH
-                    bound = pipeline.ADDRESSES_PER_PORT_MAX if by_port else pipeline.DEPARTED_MAX
+                bound = pipeline.ADDRESSES_PER_PORT_MAX if by_port else pipeline.DEPARTED_MAX
                 assert action.limit == bound
 
 
