@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -23,8 +24,10 @@ from tests.switch.bench import (
     Station,
     wait_until,
 )
+from tests.switch.trace import copies
 from tests.switch.wire import Ear, Stream
 
+BROADCAST = "ff:ff:ff:ff:ff:ff"
 BEDS = [
     BedSpec(BALANCE_SLB, 2, (10, 10, None)),
     BedSpec(ACTIVE_BACKUP, 2, (None, None)),
@@ -157,6 +160,25 @@ def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) ->
     with service.dead():
         service.do("detach", bed.bridge)
         assert not_flooded(bed) == before
+    service.attach(bed)
+
+
+@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+def test_on_a_bond_that_is_an_access_port_too(attached: Bed, service: Service) -> None:
+    """Frames have a tag in our pipeline that NORMAL does not take from such a bond."""
+    bed = attached
+    bed.ovs.vsctl("set", "port", bed.bond, "tag=10")
+    frame: dict[str, str | int] = {"dl_src": bed.hosts[0].mac, "dl_dst": BROADCAST}
+
+    def heard() -> Counter[tuple[str, int]]:
+        uplinks = [uplink.name for uplink in bed.uplinks]
+        return Counter(c for u in uplinks for c in copies(bed.ovs, bed.bridge, u, **frame))
+
+    known = Counter({(vm.port, 0): 1 for vm in bed.vms if vm.vlan == 10})
+    trunks = Counter({(s.port, 0x100A): 1 for s in bed.stations if not s.vlan})
+    wait_until(lambda: heard() == known + trunks, "an untagged broadcast is VLAN 10's")
+    with service.dead(), bed.another_vm(10) as vm:
+        assert heard() == known + trunks + Counter({(vm.port, 0): 1})
 
 
 def adopted(bed: Bed, service: Service, vm: Station) -> None:
