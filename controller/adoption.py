@@ -224,6 +224,10 @@ class Adoption:
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        if flagged := bridge.flagged_by_others:
+            key = PREFIX + "no-flood-before"
+            attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
+            attach.undo += (Setting("Bridge", name, key, None),)
         attach.writing = True
         return [Write(attach.settings, attach.request_id)]
 

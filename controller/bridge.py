@@ -19,11 +19,13 @@ from controller.events import (
     Apply,
     BundleDone,
     Command,
+    DeliverFrame,
     ForgetForwarding,
     ForwardingRead,
     InstalledRead,
     LearnedRead,
     PortCounters,
+    PortFlagsSet,
     PortState,
     PortStatsRead,
     ReadForwarding,
@@ -38,6 +40,7 @@ from controller.events import (
     UnitCountersRead,
     Write,
 )
+from controller.flooding import Flooding
 from controller.installation import Bundle, Installation
 from controller.links import Links
 from controller.loads import Loads
@@ -90,6 +93,7 @@ class Bridge:
     last_decision_s: float | None = None
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
+    _flooding: Flooding = field(default_factory=Flooding)
     _last_move_s: float | None = None
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
@@ -129,19 +133,23 @@ class Bridge:
         return []
 
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
+        unknown_before = self.installed is None
         if not self.installation.take(read):
             return []
+        if unknown_before:
+            self._assume_port_flags()
         first_look, self.read = self.read is None, read
         if addresses.learns(self.installed or pipeline.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
         unknown = self.on_normal or not self.addresses.by_port
         if self.candidate and not first_look:
             return []
+        commands = self._read_port_flags(now_s) if self.candidate else []
         if self.enabled and unknown and not self._awaits_forwarding:
             # NORMAL knows where silent VMs are, and we do not.
             self._awaits_forwarding = True
-            return [ReadForwarding(self.config.name)]
-        return self.settle(now_s)
+            return [*commands, ReadForwarding(self.config.name)]
+        return [*commands, *self.settle(now_s)]
 
     def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
         """Learn from NORMAL before its place is taken."""
@@ -157,6 +165,8 @@ class Bridge:
         return [ReadInstalled(self.config.name)] if self.connected else []
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
+        if port.ofport not in self.links.ports:
+            self._flooding.came(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up:
             self.installation.pause(now_s)
@@ -164,6 +174,7 @@ class Bridge:
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         self.links.remove(ofport, self.config.uplinks, now_s)
+        self._flooding.gone(ofport)
         self.loads.remove(ofport)
         return self.settle(now_s)
 
@@ -181,33 +192,85 @@ class Bridge:
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
-        """Remember the addresses; send the learning packets that a move called for."""
-        if not self.installation.settled or not self._polled:
-            return self._send_learning_packets(read)
-        self.addresses.take(read.addresses, self.config.vm_ports)
-        up = {ofport: port.up for ofport, port in self.links.ports.items()}
-        flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
-        renew: Commands = [Renew(self.config.name, flows)] if flows else []
-        return [*renew, *self._send_learning_packets(read)]
+        """Remember the addresses; send the frames that a move called for.
 
-    def _send_learning_packets(self, read: LearnedRead) -> Commands:
+        And learning packets for a VM port whose frames NORMAL has carried until now. They
+        teach our pipeline before it forgets what it has learned from an unknown port.
+        """
+        commands: Commands = []
+        if self.installation.settled and self._polled:
+            self.addresses.take(read.addresses, self.config.vm_ports)
+            up = {ofport: port.up for ofport, port in self.links.ports.items()}
+            flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
+            if flows:
+                commands.append(Renew(self.config.name, flows))
+        commands += self._introduce(read, now_s)
+        if self._flooding.changing:
+            self._flooding.settle()
+            commands += self.settle(now_s)
+        return commands
+
+    def _introduce(self, read: LearnedRead, now_s: float) -> Commands:
+        """Learning packets and multicast queries, for moved VM ports and those from NORMAL."""
         ports = {int(port.ofport): port for port in self.config.vm_ports}
-        addresses = {
-            (ofport, mac, ports[ofport].vlans.tag_in(vlan))
+        adopted = self._adopted(read)
+        if adopted and self.config.teaming == "switch-independent":
+            ofports = frozenset(ofport for ofport, _, _ in adopted)
+            self._announcing |= ofports
+            self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S[1:]]
+        located = adopted | {
+            (ofport, mac, vlan)
             for ofport, mac, vlan in read.addresses
             if ofport in self._announcing
             and ofport in ports
             and vlan in ports[ofport].vlans.carried
         }
+        addresses = {(o, mac, ports[o].vlans.tag_in(vlan)) for o, mac, vlan in located}
+        heard = {(o, vlan) for o, _, vlan in located if o in self._announcing}
         for port in self.config.vm_ports:
-            untagged = port.vlans.native is not None
-            if port.ofport in self._announcing and port.attached_mac and untagged:
-                addresses.add((port.ofport, port.attached_mac, 0))
+            if port.ofport in self._announcing and port.vlans.native is not None:
+                heard.add((port.ofport, port.vlans.native))
+                if port.attached_mac:
+                    addresses.add((port.ofport, port.attached_mac, 0))
+        queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
         self._announcing = frozenset()
-        return [
+        commands: Commands = [
             SendFrame(self.config.name, ofport, frames.rarp(mac, vlan))
             for ofport, mac, vlan in sorted(addresses)
         ]
+        commands += [
+            DeliverFrame(self.config.name, ofport, query(vlan))
+            for ofport, vlan in sorted(queried)
+            for query in (frames.igmp_query, frames.mld_query)
+        ]
+        return commands
+
+    def _adopted(self, read: LearnedRead) -> set[tuple[int, str, int]]:
+        """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
+        ports = {int(port.ofport): port.vlans for port in self.config.vm_ports}
+        adopted = {
+            (ofport, mac, vlan)
+            for ofport, mac, tag in read.beneath
+            if ofport in ports and (vlan := ports[ofport].vlan_of(tag or 0)) is not None
+        }
+        return adopted if self._flooding.changing else adopted - set(read.addresses)
+
+    def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
+        """The switch floods by itself where our pipeline does not deliver, or will not."""
+        if not self._flooding.expects(event):
+            return []
+        reported = self._flooding.error
+        if self._flooding.answer(event, now_s):
+            return [ReadLearned(self.config.name)]
+        commands: Commands = []
+        if event.error not in (None, reported):
+            text = f"{self.config.name}: VM ports' flag no-flood: {event.error}"
+            commands.append(Report("warning", text))
+        if event.error is not None and not self._serves:
+            # Rather give the bridge back with a flag too many than not at all.
+            self._flooding.assume(frozenset(), asking=False)
+        self._flooding.settle()
+        return [*commands, *self.settle(now_s)]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
         learned_before = addresses.learns(self.installed or pipeline.EMPTY)
@@ -287,7 +350,7 @@ class Bridge:
     @property
     def settled(self) -> bool:
         """Whether the switch has what it should have from us, as far as we know."""
-        return self.connected and self.installation.settled
+        return self.connected and self.installation.settled and not self._flooding.changing
 
     @property
     def installed_anything(self) -> bool:
@@ -415,9 +478,14 @@ class Bridge:
         )
 
     def desired(self) -> pipeline.Pipeline:
-        """The pipeline for the bindings in force; empty where the bridge stays on NORMAL."""
-        config = self.config
-        if not self.enabled or self.on_normal or not config.uplinks:
+        """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
+
+        It is taken away when NORMAL floods to all ports again.
+        """
+        config, no_flood = self.config, self._flooding.ports
+        if not self._serves and (self._flags_given_back or not self.installed_anything):
+            return pipeline.EMPTY
+        if not config.uplinks:
             return pipeline.EMPTY
         uplinks, order = self.uplinks(), self.in_force.order
         team = pipeline.Team(
@@ -434,8 +502,16 @@ class Bridge:
             hears_everywhere=config.teaming != "switch-independent",
             over_normal=config.on_bond,
             uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
+            normal_takes_any=config.bond_mode == "balance-slb"
+            and config.teaming == "switch-independent",
+            no_flood=no_flood if no_flood and self._serves else frozenset(),
         )
         return pipeline.build(team)
+
+    @property
+    def _serves(self) -> bool:
+        """Whether the bridge forwards by our pipeline, rather than by NORMAL over its bond."""
+        return self.enabled and not self.on_normal and bool(self.config.uplinks)
 
     def _decide(self, now_s: float) -> Commands:
         """Ask the policy, at most once a window, and do what it says.
@@ -493,12 +569,53 @@ class Bridge:
             return []
         bundle = self.installation.next_bundle(self.desired(), self._seeds)
         if bundle is None:
-            return self._remember_bindings()
+            return [*self._remember_bindings(), *self._set_port_flags(now_s)]
         if not bundle.changes:
             return self.finish_bundle(BundleDone(self.config.name, bundle.bundle_id), now_s)
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
         return [Report("debug", text), apply]
+
+    def _assume_port_flags(self) -> None:
+        """What the flags must be, given what is installed; nothing where we do not need them."""
+        found = self.installed or pipeline.EMPTY
+        ours = self.config.on_bond and (self._serves or found != pipeline.EMPTY)
+        flags = pipeline.no_flood(found) if ours else frozenset[int]()
+        self._flooding.assume(flags, asking=ours)
+
+    def _read_port_flags(self, now_s: float) -> Commands:
+        """Before anything is changed, see which ports have the flag already."""
+        if not self.config.on_bond:
+            return []
+        command = self._flooding.ask(self.config.name, frozenset(), frozenset(), now_s)
+        return [command] if command else []
+
+    def _set_port_flags(self, now_s: float) -> Commands:
+        vm_ports = frozenset[int](port.ofport for port in self.config.vm_ports)
+        serves_over_normal = self._serves and self.config.on_bond
+        if not serves_over_normal and self._flags_given_back:
+            return []
+        wanted = vm_ports if serves_over_normal else self._flagged_before
+        command = self._flooding.ask(self.config.name, wanted, vm_ports - wanted, now_s)
+        return [command] if command else []
+
+    @property
+    def flagged_by_others(self) -> tuple[str, ...]:
+        """The VM ports that had the flag when we looked, and not from us."""
+        ports = (p.name for p in self.config.vm_ports if p.ofport in self._flooding.others)
+        return tuple(sorted(ports))
+
+    @property
+    def _flagged_before(self) -> frozenset[int]:
+        """The VM ports that keep the flag when the bridge is given back."""
+        before = self.config.no_flood_before
+        return frozenset(int(p.ofport) for p in self.config.vm_ports if p.name in before)
+
+    @property
+    def _flags_given_back(self) -> bool:
+        """Whether no port has the flag from us."""
+        flagged = self._flooding.ports
+        return flagged is not None and flagged <= self._flagged_before
 
     def _seeds(
         self, desired: pipeline.Pipeline, installed: pipeline.Pipeline
@@ -547,6 +664,7 @@ class Bridge:
 
     def _forget_switch(self) -> None:
         self.installation.forget()
+        self._flooding.forget()
         self.loads.forget_rates()
         self._awaits_forwarding = False
         self._stats_asked_s = None

@@ -81,10 +81,13 @@ class BridgeConfig:
     poll_interval_s: float = 1.0
     failback_delay_s: float = 45.0
     on_bond: bool = False
+    bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The only member of an active-backup bond from which NORMAL takes anything.
     active_member: str | None = None
+    # VM ports that NORMAL did not flood to before we came.
+    no_flood_before: frozenset[str] = frozenset()
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
@@ -148,6 +151,7 @@ BRIDGE_KEYS = {
     "window-s": Key(_number(1, DAY_S), "seconds from 1 to 86400", 30.0),
     "poll-interval-ms": Key(_number(100, 60000), "milliseconds from 100 to 60000", 1000.0),
     "failback-delay-s": Key(_number(0, DAY_S), "seconds from 0 to 86400", 45.0),
+    "no-flood-before": Key(lambda text: frozenset(text.split(",")), WRITTEN_BY_US, frozenset()),
 }
 UPLINK_KEYS = {
     "capacity-mbps": Key(_number(0.001, 10_000_000), "Mbit/s from 0.001 to 10000000"),
@@ -228,9 +232,11 @@ class _Reader:
             poll_interval_s=bridge["poll-interval-ms"] / 1000,
             failback_delay_s=bridge["failback-delay-s"],
             on_bond=on_bond,
+            bond_mode=bond.bond_mode if bond is not None and on_bond else None,
             uplinks=uplinks,
             vm_ports=vm_ports,
             active_member=_active_member(bond) if on_bond else None,
+            no_flood_before=bridge["no-flood-before"],
             not_done=normal.not_done(self.row),
             errors=tuple(self.errors),
             settings=self.settings,

@@ -27,6 +27,7 @@ class PortRow:
     interfaces: tuple[InterfaceRow, ...]
     tag: int | None = None
     lacp: str | None = None
+    bond_mode: str | None = None
     qos_max_rate_bps: float | None = None
     vlan_mode: str | None = None
     trunks: tuple[int, ...] = ()

@@ -19,6 +19,7 @@ from controller.events import (
     InstalledRead,
     LearnedRead,
     PortChanged,
+    PortFlagsSet,
     PortRemoved,
     PortStatsRead,
     Request,
@@ -92,6 +93,8 @@ class Engine:
                 return bridge.take_learned(event, now_s)
             case ForwardingRead():
                 return bridge.take_forwarding(event, now_s)
+            case PortFlagsSet():
+                return bridge.take_port_flags(event, now_s)
             case BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:

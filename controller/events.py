@@ -108,10 +108,29 @@ class UnitCountersRead:
 
 @dataclass(frozen=True, slots=True)
 class LearnedRead:
-    """The addresses learned on VM ports, as (ofport, MAC, VLAN)."""
+    """The addresses learned on VM ports, as (ofport, MAC, VLAN).
+
+    `beneath`: those learned from ports while nobody had told us about them; VLAN None where
+    only the port's configuration says it.
+    """
 
     bridge: str
     addresses: tuple[tuple[int, str, int], ...]
+    beneath: tuple[tuple[int, str, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortFlagsSet:
+    """Ports that NORMAL does not flood to, of those asked for; or why it was not done.
+
+    `before`: all that it did not flood to before.
+    """
+
+    bridge: str
+    number: int
+    no_flood: frozenset[int]
+    error: str | None = None
+    before: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +183,7 @@ Event = (
     | UnitCountersRead
     | LearnedRead
     | ForwardingRead
+    | PortFlagsSet
     | BundleDone
     | Tick
     | Request
@@ -247,6 +267,28 @@ class SendFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverFrame:
+    """Send a frame to a VM port, as it stands and past the pipeline."""
+
+    bridge: str
+    ofport: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetPortFlags:
+    """Say which ports the switch's NORMAL does not flood to, and which it does again.
+
+    Other ports stay as they are. Answered by a `PortFlagsSet` with the same number.
+    """
+
+    bridge: str
+    number: int
+    no_flood: frozenset[int]
+    flood: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One external_ids key of a record (`table` is Bridge or Interface); None removes it.
 
@@ -300,6 +342,8 @@ Command = (
     | Renew
     | Apply
     | SendFrame
+    | DeliverFrame
+    | SetPortFlags
     | Write
     | Reply
     | Report

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import struct
+from ipaddress import IPv4Address, IPv6Address
 
 BROADCAST = b"\xff" * 6
-ETH_VLAN, ETH_RARP = 0x8100, 0x8035
+ETH_VLAN, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x8035, 0x0800, 0x86DD
 REVERSE_REQUEST = 3
 MINIMUM_BYTES = 60
+
+# A locally administered address that nobody else has. Only the VM hears it.
+QUERIER = bytes.fromhex("02006c627400")
+# Hosts answer within this time: all that a move or failover costs them, and the upstream
+# switch is not hit by all VMs of a failed uplink in one moment.
+RESPONSE_TIME_S = 0.2
+# What every querier says by default (RFC 3376 section 8, RFC 3810 section 9).
+ROBUSTNESS, QUERY_INTERVAL_S = 2, 125
+IGMP, IGMP_QUERY, ALL_HOSTS = 2, 0x11, IPv4Address("224.0.0.1")
+ICMPV6, MLD_QUERY, ALL_NODES = 58, 130, IPv6Address("ff02::1")
+# The highest address of the link: a VM that is a querier itself, the lowest of which is
+# elected, does not give way to us.
+LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
 
 
 def rarp(mac: str, vlan: int | None = None) -> bytes:
@@ -17,8 +31,61 @@ def rarp(mac: str, vlan: int | None = None) -> bytes:
     the frame; None or 0 leaves it untagged.
     """
     source = bytes.fromhex(mac.replace(":", ""))
-    tag = struct.pack("!HH", ETH_VLAN, vlan) if vlan else b""
     body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST)
     body += source + bytes(4) + source + bytes(4)
-    frame = BROADCAST + source + tag + struct.pack("!H", ETH_RARP) + body
+    return _ethernet(BROADCAST, source, vlan, ETH_RARP, body)
+
+
+def igmp_query(vlan: int | None = None) -> bytes:
+    """An IGMPv3 general query: which IPv4 multicast groups does the VM listen to?
+
+    Version 3, since a host that hears an older one speaks that version for minutes; hosts
+    without version 3 take it for one of theirs. From 0.0.0.0, which is no querier's
+    address: whoever overhears it neither elects us nor takes us for a router (RFC 4541
+    section 2.1.1). `vlan` tags the frame; None or 0 leaves it untagged.
+    """
+    query = struct.pack("!BBH4s", IGMP_QUERY, round(RESPONSE_TIME_S * 10), 0, bytes(4))
+    query += struct.pack("!BBH", ROBUSTNESS, QUERY_INTERVAL_S, 0)
+    query = query[:2] + _checksum(query) + query[4:]
+    router_alert = b"\x94\x04\x00\x00"
+    head = struct.pack("!BBHHHBBH", 0x46, 0xC0, 24 + len(query), 0, 0, 1, IGMP, 0)
+    head += bytes(4) + ALL_HOSTS.packed + router_alert
+    head = head[:10] + _checksum(head) + head[12:]
+    group = b"\x01\x00\x5e" + (int(ALL_HOSTS) & 0x7FFFFF).to_bytes(3, "big")
+    return _ethernet(group, QUERIER, vlan, ETH_IPV4, head + query)
+
+
+def mld_query(vlan: int | None = None) -> bytes:
+    """An MLDv2 general query: which IPv6 multicast groups does the VM listen to?
+
+    Version 2 for the same reason. Hosts heed only a link-local source (RFC 3810 section
+    5.1.14), so it is one that wins no election. `vlan` tags the frame; None or 0 leaves it
+    untagged.
+    """
+    milliseconds = round(RESPONSE_TIME_S * 1000)
+    query = struct.pack("!BBHHH16s", MLD_QUERY, 0, 0, milliseconds, 0, bytes(16))
+    query += struct.pack("!BBH", ROBUSTNESS, QUERY_INTERVAL_S, 0)
+    addresses = LINK_LOCAL.packed + ALL_NODES.packed
+    pseudo = addresses + struct.pack("!II", len(query), ICMPV6)
+    query = query[:2] + _checksum(pseudo + query) + query[4:]
+    router_alert = struct.pack("!BBBBHBB", ICMPV6, 0, 5, 2, 0, 1, 0)
+    length = len(router_alert) + len(query)
+    head = struct.pack("!IHBB", 6 << 28, length, 0, 1) + addresses + router_alert
+    group = b"\x33\x33" + ALL_NODES.packed[-4:]
+    return _ethernet(group, QUERIER, vlan, ETH_IPV6, head + query)
+
+
+def _ethernet(
+    destination: bytes, source: bytes, vlan: int | None, ethertype: int, body: bytes
+) -> bytes:
+    tag = struct.pack("!HH", ETH_VLAN, vlan) if vlan else b""
+    frame = destination + source + tag + struct.pack("!H", ethertype) + body
     return frame.ljust(MINIMUM_BYTES, b"\0")
+
+
+def _checksum(data: bytes) -> bytes:
+    """The internet checksum (RFC 1071) of an even number of bytes."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return struct.pack("!H", ~total & 0xFFFF)

@@ -154,10 +154,18 @@ class Lines:
         with self._lock:
             return all(line.was_tried for line in self._lines.values())
 
+    def dial(self, bridge: str) -> Wire:
+        """One connection to a bridge, beside its line.
+
+        Raises:
+            Unreachable: there is none to be had now.
+        """
+        record = self._record(bridge)
+        return self._reach.dial(bridge, record.controllers if record else ())
+
     def open(self, bridge: str) -> None:
         def dial() -> Wire:
-            record = self._record(bridge)
-            return self._reach.dial(bridge, record.controllers if record else ())
+            return self.dial(bridge)
 
         retry_s = RETRY_LOCAL_S if self._reach.local else RETRY_REMOTE_S
         with self._lock:

@@ -11,6 +11,7 @@ from typing import Any
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
+    DeliverFrame,
     Event,
     ForeignFlow,
     InstalledRead,
@@ -29,6 +30,7 @@ from controller.framework import ofproto as ofp
 from controller.framework import parser
 from controller.pipeline import (
     COOKIE_KIND_MASK,
+    FROM_BENEATH,
     GROUP_IDS,
     OFPP_LOCAL,
     Action,
@@ -144,6 +146,18 @@ def renew(datapath: Any, command: Renew) -> list[Any]:
     return [
         _flow_mod(datapath, ofp.OFPFC_MODIFY_STRICT, flow, cookie_mask=ALL_BITS)
         for flow in command.flows
+    ]
+
+
+def deliver_frame(datapath: Any, command: DeliverFrame) -> list[Any]:
+    return [
+        parser.OFPPacketOut(
+            datapath,
+            buffer_id=ofp.OFP_NO_BUFFER,
+            in_port=ofp.OFPP_CONTROLLER,
+            actions=[parser.OFPActionOutput(openflow_port(command.ofport))],
+            data=command.frame,
+        )
     ]
 
 
@@ -316,7 +330,8 @@ class Replies:
                 counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
                 return UnitCountersRead(bridge, counters)
             case Asked.LEARNED:
-                return LearnedRead(bridge, learned_addresses(self._take(Asked.LEARNED)))
+                learned = self._take(Asked.LEARNED)
+                return LearnedRead(bridge, learned_addresses(learned), learned_beneath(learned))
         return None
 
     def _take(self, asked: Asked) -> list[Any]:
@@ -377,10 +392,26 @@ def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
     for flow in stats:
         ofport = cookie_ofport(flow.cookie)
         fields = dict(_decode_match(flow.match))
-        if cookie_kind(flow.cookie) is Kind.LEARNED and ofport:
+        beneath = flow.cookie & FROM_BENEATH
+        if cookie_kind(flow.cookie) is Kind.LEARNED and ofport and not beneath:
             vlan = fields.get(Register.VLAN.field, 0)
             addresses.add((ofport, str(fields["eth_dst"]), int(_exact(vlan))))
     return tuple(sorted(addresses))
+
+
+def learned_beneath(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], ...]:
+    """(ofport, MAC, VLAN) of every address learned from a port that we did not know."""
+    addresses = set()
+    for flow in stats:
+        if cookie_kind(flow.cookie) is not Kind.LEARNED or not flow.cookie & FROM_BENEATH:
+            continue
+        fields = dict(_decode_match(flow.match))
+        vlan = fields.get(Register.VLAN.field)
+        tag = None if vlan is None else _exact(vlan)
+        for action in _decode_flow(flow).actions:
+            if isinstance(action, LoadBits) and action.target == Register.TARGET.field:
+                addresses.add((action.value, str(fields["eth_dst"]), tag))
+    return tuple(sorted(addresses, key=lambda a: (a[0], a[1], a[2] or 0)))
 
 
 def unit_counters(to_vm: Iterable[Any], from_vm: Iterable[Any]) -> tuple[tuple[int, Sample], ...]:
@@ -575,5 +606,6 @@ ENCODERS: dict[type, Callable[[Any, Any], list[Any]]] = {
     ReadLearned: read_learned,
     Renew: renew,
     SendFrame: send_frame,
+    DeliverFrame: deliver_frame,
     Apply: apply_changes,
 }

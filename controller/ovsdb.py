@@ -262,6 +262,7 @@ def _port(row: Any) -> PortRow:
         interfaces=tuple(sorted(map(_interface, row.interfaces), key=lambda i: i.name)),
         tag=_first(row.tag),
         lacp=_first(row.lacp),
+        bond_mode=_first(row.bond_mode),
         qos_max_rate_bps=float(max_rate_bps) if max_rate_bps.isdigit() else None,
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),

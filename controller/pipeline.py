@@ -7,6 +7,7 @@ the bridge is ours.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -16,6 +17,7 @@ from controller.vlans import TRUNK, PortVlans, VlanSet, blocks, classes
 from policies.model import OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
+OFPP_NORMAL = 0xFFFFFFFA
 
 
 class Table(IntEnum):
@@ -55,6 +57,7 @@ class Register(IntEnum):
     ANNOUNCES = 6  # 1: the frame announces its source address
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
     LEARNED = 8  # 1: the source address is among those learned on its VM port
+    BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
 
     @property
     def field(self) -> str:
@@ -89,6 +92,10 @@ class Kind(IntEnum):
 GROUP_IDS = range(0x6C000000, 0x6D000000)
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
+_BENEATH_SLOT = 0xF1
+# In the cookie of what unknown ports teach; other learned flows have an ofport there and,
+# from bit 16 on, what it carries.
+FROM_BENEATH = 1 << 31
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
@@ -259,6 +266,11 @@ class Team:
     port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
     the flows underneath (a bond's NORMAL) instead of dropped. `uplink_vlans`: what uplinks
     carry; those not named there carry every VLAN.
+
+    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them,
+    NORMAL is given what uplinks flood, for ports that came while the service was dead; else
+    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
+    uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -266,6 +278,13 @@ class Team:
     hears_everywhere: bool = False
     over_normal: bool = False
     uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
+    normal_takes_any: bool = False
+    no_flood: frozenset[int] = frozenset()
+
+    @property
+    def floods_beneath(self) -> bool:
+        """Whether NORMAL is given what uplinks flood."""
+        return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +312,8 @@ def build(team: Team) -> Pipeline:
     groups += [
         _delivery_group(port, uplink, team) for port in team.vm_ports for uplink in team.uplinks
     ]
+    if team.floods_beneath and team.normal_takes_any:
+        groups += [_beneath_group(uplink, team) for uplink in team.uplinks]
     return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
 
 
@@ -309,6 +330,27 @@ def delivery_group_id(ofport: int, uplink_index: int) -> int:
 def local_group_id(vlan: int | None) -> int:
     """The group of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
     return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
+
+
+def beneath_group_id(uplink: int) -> int:
+    """The group that gives NORMAL the unicast that an uplink floods."""
+    return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+
+
+def no_flood(installed: Pipeline) -> frozenset[int] | None:
+    """The ports that have the flag where this is installed; None: it does not tell.
+
+    The switch forgets flows and flags together, so the ones tell of the others.
+    """
+    flows = installed.flows.values()
+    flooded = [f for f in flows if (Register.BENEATH.field, 1) not in f.match]
+    if not any(f.table == Table.DELIVERY and _TO_NORMAL in f.actions for f in flooded):
+        return None
+    return frozenset(
+        cookie_ofport(f.cookie)
+        for f in flows
+        if f.table == Table.UPLINK_OUT and cookie_kind(f.cookie) is Kind.FROM_VM
+    )
 
 
 def opens(old: GroupSpec, new: GroupSpec) -> bool:
@@ -342,7 +384,7 @@ def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
     It differs with what the port carries: when a port is re-tagged, the last flow that
     taught the old cookie is gone, and what it learned goes with it.
     """
-    return cookie(Kind.LEARNED, vlans.digest << 16 | ofport)
+    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_BENEATH) | ofport)
 
 
 def cookie_kind(value: int) -> Kind | None:
@@ -376,10 +418,17 @@ def _uplink_flows(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
         yield from _port_out_flows(uplink, vlans)
         yield from _no_inner_tag_leaves(uplink, vlans)
     index = team.uplinks.index(uplink)
+    from_uplink, as_it_came = _given_beneath(uplink, team)
+    beneath: tuple[Action, ...] = (*as_it_came, _TO_NORMAL) if team.floods_beneath else ()
     for heard in _heard(team):
         groups = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in heard.ports)
-        for in_vlan in heard.matches(**{Register.UPLINK.field: uplink}):
-            yield FlowSpec(Table.DELIVERY, 10 if heard.elsewhere else 20, in_vlan, groups)
+        priority = 10 if heard.elsewhere else 20
+        if beneath and team.normal_takes_any:
+            once = (*groups, *as_it_came, ToGroup(beneath_group_id(uplink)))
+            for unicast in heard.matches(eth_dst=UNICAST, **from_uplink):
+                yield FlowSpec(Table.DELIVERY, priority + 5, unicast, once)
+        for in_vlan in heard.matches(**from_uplink):
+            yield FlowSpec(Table.DELIVERY, priority, in_vlan, (*groups, *beneath))
 
 
 def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
@@ -719,9 +768,59 @@ def _lookup_flows() -> Iterator[FlowSpec]:
 
 
 def _unknown_port_flows(team: Team) -> Iterator[FlowSpec]:
-    """Without a bond underneath, NORMAL would join the uplinks into a loop: drop instead."""
+    """Without a bond underneath, NORMAL would join the uplinks into a loop: drop instead.
+
+    Over a bond, frames from a port that nobody told us about (its VM was started while the
+    service was dead) go on to NORMAL, but are learned from first: unicast from uplinks for
+    such an address is then left to NORMAL, and not delivered to the port of before the VM's
+    power cycle. And what comes back of its broadcasts is dropped, as any reflection; that is
+    learned for a moment only, as each frame does it anew, and the VM may leave while nobody
+    tells us. The VLAN of an untagged frame is not known here, so its address is learned for
+    all of them. What was learned is forgotten whenever the ports without flooding change:
+    the flow that taught it goes, for the cookie is another one.
+    """
     if not team.over_normal:
         yield FlowSpec(Table.CLASSIFY, 1, ())
+        return
+    numbers = ",".join(map(str, sorted(team.no_flood))).encode()
+    taught = cookie(Kind.LEARNED, FROM_BENEATH | zlib.crc32(numbers))
+    limit = ADDRESSES_PER_PORT_MAX  # for all of these ports together
+    tag = LearnMatch("vlan_tci", Register.VLAN.field, VLAN_ID_BITS)
+    for tags, vlan in ((0, ()), ((VLAN_PRESENT, VLAN_PRESENT), (tag,))):
+        located: tuple[LearnMatch | LearnLoad, ...] = (
+            *vlan,
+            LearnMatch("eth_src", "eth_dst", 48),
+            LearnLoad("in_port", Register.TARGET.field, 16),
+        )
+        local: tuple[LearnMatch | LearnLoad, ...] = (
+            *vlan,
+            LearnMatch("eth_src", "eth_src", 48),
+            LearnLoad(1, Register.LOCAL.field, 1),
+        )
+        yield FlowSpec(
+            Table.CLASSIFY,
+            1,
+            match(vlan_vid=tags, eth_src=UNICAST, **{Register.BENEATH.field: 0}),
+            (
+                SetField(Register.BENEATH.field, 1),
+                Learn(Table.LOCATION, taught, LEARNED_TIMEOUT_S, located, True, 20, limit),
+                Learn(Table.LOCAL_SOURCE, taught, LOCK_TIMEOUT_S, local, True, 20, limit),
+                Resubmit(Table.CLASSIFY),
+            ),
+        )
+    # The known ports' flows in this table come first, and so do those for no port at all.
+    yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK.field: 0}), goto=Table.UPLINK_OUT)
+    for uplink in team.uplinks:
+        from_uplink, as_it_came = _given_beneath(uplink, team)
+        left = match(**from_uplink, **{Register.BENEATH.field: 1})
+        yield FlowSpec(Table.DELIVERY, 40, left, (*as_it_came, _TO_NORMAL))
+        yield FlowSpec(
+            Table.EGRESS,
+            3,
+            match(**from_uplink),
+            (SetField(Register.BENEATH.field, 1), Resubmit(Table.LOCAL_SOURCE)),
+            goto=Table.REFLECTION,
+        )
 
 
 # ---- groups ----------------------------------------------------------------------------
@@ -755,6 +854,26 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
         buckets.append(Bucket(_out_by(port.ofport), watch_port=openflow_port(uplink)))
     group_id = delivery_group_id(port.ofport, team.uplinks.index(uplink))
     return GroupSpec(group_id, "ff", tuple(buckets))
+
+
+def _beneath_group(uplink: OfPort, team: Team) -> GroupSpec:
+    """Only from the first uplink that lives: flooded unicast comes by each of them."""
+    before = team.uplinks[: team.uplinks.index(uplink)]
+    buckets = [Bucket((), watch_port=openflow_port(u)) for u in before]
+    buckets.append(Bucket((_TO_NORMAL,), watch_port=openflow_port(uplink)))
+    return GroupSpec(beneath_group_id(uplink), "ff", tuple(buckets))
+
+
+def _given_beneath(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], tuple[Action, ...]]:
+    """What matches the frames from an uplink, and makes them what they were for NORMAL.
+
+    It takes no tag from an access port, where ours have one.
+    """
+    vlans = team.uplink_vlans.get(uplink, TRUNK)
+    from_uplink: dict[str, MatchValue] = {Register.UPLINK.field: uplink}
+    if team.over_normal and vlans.native and not vlans.takes_tagged:
+        return {**from_uplink, "vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}, (PopVlan(),)
+    return from_uplink, ()
 
 
 def _local_group(heard: _Heard) -> GroupSpec:
@@ -806,4 +925,5 @@ def _masked(value: int, mask: int, all_ones: int) -> MatchValue:
     return value if mask == all_ones else (value, mask)
 
 
+_TO_NORMAL = Output(OFPP_NORMAL)
 _SAME_VLAN = LearnMatch(Register.VLAN.field, Register.VLAN.field, VLAN_ID_BITS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib.metadata
 import logging
 import os
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller import control, framework, openflow, vswitchd
+from controller import control, framework, openflow, port_flags, vswitchd
 from controller.engine import Engine
 from controller.events import (
     Command,
@@ -32,6 +33,7 @@ from controller.events import (
     Reply,
     Report,
     Request,
+    SetPortFlags,
     Tick,
     UnitCountersRead,
     Write,
@@ -186,6 +188,9 @@ class Service:
                 self._lines.open(bridge)
             case Disconnect(bridge=bridge):
                 self._lines.close(bridge)
+            case SetPortFlags(bridge=bridge):
+                dial = functools.partial(self._lines.dial, bridge)
+                port_flags.start(dial, command, self._events.put)
             case ReadForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.read_forwarding(bridge, self._events.put)

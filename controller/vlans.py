@@ -95,6 +95,12 @@ class PortVlans:
     takes_tagged: bool = True
     native_tagged: bool = False
 
+    def vlan_of(self, tag: int) -> int | None:
+        """The VLAN of what comes in with this tag (0: without one); None: it is not taken."""
+        if not tag:
+            return self.native
+        return tag if self.takes_tagged and tag in self.carried else None
+
     def tag_in(self, vlan: int) -> int:
         """The tag by which the port's owner says this VLAN; 0: none."""
         return 0 if vlan == self.native else vlan

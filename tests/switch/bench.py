@@ -278,6 +278,30 @@ class Bed:
         if old := self._sockets.pop(self.local.point.name, None):
             old.close()
 
+    @contextlib.contextmanager
+    def another_vm(self, vlan: int | None = None) -> Iterator[Station]:
+        """One more VM in this block, as the hypervisor starts it and ends it."""
+        vm = self._station("vm", len(self.vms), vlan)
+        self._make_station(vm, None)
+        self._silence(vm.port)
+        self.plug_in(vm)
+        self.vms.append(vm)
+        try:
+            yield vm
+        finally:
+            self.vms.remove(vm)
+            self.ovs.vsctl("--if-exists", "del-port", self.bridge, vm.port)
+            run("ip", "link", "del", vm.port)
+            run("ip", "netns", "del", str(vm.point.netns))
+
+    def plug_in(self, vm: Station) -> None:
+        """Add a VM's port, under a new number, and wait until the switch has it."""
+        tag = [f"tag={vm.vlan}"] if vm.vlan else []
+        self.ovs.vsctl("add-port", self.bridge, vm.port, *tag)
+
+    def unplug(self, vm: Station) -> None:
+        self.ovs.vsctl("del-port", self.bridge, vm.port)
+
     def revalidated(self) -> None:
         """Wait until no cached flow is older than the tables and groups."""
         for switch in (self.ovs, self.tor.ovs):
@@ -402,27 +426,30 @@ class Bed:
             *((vm, None) for vm in self.vms),
             *((host, tor) for host in self.hosts),
         ]:
-            netns = station.point.netns
-            assert netns
-            run("ip", "netns", "add", netns)
-            self._namespaces.append(netns)
-            # Silence: nothing but what a test sends should come from there.
-            run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", netns=netns)
-            peer = f"name eth0 netns {netns} mtu {mtu} address {station.mac}"
-            add = f"link add {station.port} mtu {mtu} type veth peer {peer}"
-            at_switch = ["-n", switch_netns] if switch_netns else []
-            run("ip", *at_switch, "-batch", "-", stdin=f"{add}\nlink set {station.port} up")
-            self._links.append((station.port, switch_netns))
-            own = ["link set lo up", "link set eth0 up"]
-            if self.spec.addresses:
-                own += [f"addr add {station.ip}/16 dev eth0"]
-            run("ip", "-n", netns, "-batch", "-", stdin="\n".join(own))
-            run("ethtool", "-K", "eth0", "tx", "off", netns=netns)
+            self._make_station(station, switch_netns)
         ends = [f"link set {u.upstream_end.interface} up" for u in self.uplinks]
         run("ip", "-n", tor, "-batch", "-", stdin="\n".join(ends))
         for link, netns in self._links:
             if netns is None:
                 self._silence(link)
+
+    def _make_station(self, station: Station, switch_netns: str | None) -> None:
+        netns, mtu = station.point.netns, self.spec.mtu_bytes
+        assert netns
+        run("ip", "netns", "add", netns)
+        self._namespaces.append(netns)
+        # Silence: nothing but what a test sends should come from there.
+        run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", netns=netns)
+        peer = f"name eth0 netns {netns} mtu {mtu} address {station.mac}"
+        add = f"link add {station.port} mtu {mtu} type veth peer {peer}"
+        at_switch = ["-n", switch_netns] if switch_netns else []
+        run("ip", *at_switch, "-batch", "-", stdin=f"{add}\nlink set {station.port} up")
+        self._links.append((station.port, switch_netns))
+        own = ["link set lo up", "link set eth0 up"]
+        if self.spec.addresses:
+            own += [f"addr add {station.ip}/16 dev eth0"]
+        run("ip", "-n", netns, "-batch", "-", stdin="\n".join(own))
+        run("ethtool", "-K", "eth0", "tx", "off", netns=netns)
 
     def _make_bridges(self) -> None:
         lacp = ["lacp=active", "other_config:lacp-time=fast", "bond_mode=balance-slb"]

@@ -27,6 +27,7 @@ from controller.events import (
     LearnedRead,
     PortChanged,
     PortCounters,
+    PortFlagsSet,
     PortRemoved,
     PortState,
     PortStatsRead,
@@ -38,6 +39,7 @@ from controller.events import (
     Report,
     Request,
     SendFrame,
+    SetPortFlags,
     Setting,
     SwitchConnected,
     SwitchGone,
@@ -63,6 +65,9 @@ class FakeSwitch:
     ports: dict[int, PortState]
     offered_bps: dict[int, Rate] = field(default_factory=dict)
     learned: Sequence[tuple[int, str, int]] = ()
+    beneath: tuple[tuple[int, str, int | None], ...] = ()
+    no_flood: set[int] = field(default_factory=set)
+    refuse_flags: str | None = None
     foreign: tuple[ForeignFlow, ...] = ()
     forwarding: tuple[tuple[int, str, int], ...] = ()
     flows: dict[tuple[int, int, pipeline.Match], FlowSpec] = field(default_factory=dict)
@@ -95,7 +100,14 @@ class FakeSwitch:
                 )
                 return [PortStatsRead(bridge, ports), UnitCountersRead(bridge, units)]
             case ReadLearned(bridge=bridge):
-                return [LearnedRead(bridge, tuple(self.learned))]
+                return [LearnedRead(bridge, tuple(self.learned), self.beneath)]
+            case SetPortFlags(bridge=bridge, number=number, no_flood=no_flood, flood=flood):
+                if self.refuse_flags is not None:
+                    return [PortFlagsSet(bridge, number, frozenset(), self.refuse_flags)]
+                before = frozenset(self.no_flood)
+                self.no_flood = (self.no_flood | no_flood & self.ports.keys()) - flood
+                there = no_flood & self.ports.keys()
+                return [PortFlagsSet(bridge, number, there, before=before)]
             case Apply(bridge=bridge, bundle_id=bundle_id, changes=changes):
                 if self.refuse_next is not None:
                     error, self.refuse_next = self.refuse_next, None
@@ -332,11 +344,19 @@ class World:
             case Reply(request_id=request_id):
                 assert request_id not in self.replies, "a request is answered once"
                 self.replies[request_id] = command
-            case ReadInstalled() | ReadStats() | ReadLearned() | ReadForwarding() | Apply():
+            case (
+                ReadInstalled()
+                | ReadStats()
+                | ReadLearned()
+                | ReadForwarding()
+                | SetPortFlags()
+                | Apply()
+            ):
                 self._ask_switch(command)
 
     def _ask_switch(
-        self, command: ReadInstalled | ReadStats | ReadLearned | ReadForwarding | Apply
+        self,
+        command: (ReadInstalled | ReadStats | ReadLearned | ReadForwarding | SetPortFlags | Apply),
     ) -> None:
         switch = self.switches[command.bridge]
         if isinstance(command, Apply):

@@ -52,7 +52,7 @@ def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed
     assert text == "br0: load-based over eth1, eth2, 4 VM ports"
     assert here.rows["br0"].external_ids == ours(policy="load-based")
     kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
-    assert kinds == [Connect, ReadInstalled, Apply]
+    assert kinds == [Connect, ReadInstalled, Apply, Apply], "the second when flags are set"
     assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
 
 
@@ -245,7 +245,12 @@ def test_the_priorities_that_come_before_ours_are_those_of_the_pipeline(on_bond:
     port_flows = pipeline.build(team)
     here = world(host()).start()
     flows = {**port_flows.flows, **here.switches["br0"].flows}
-    lowest = min(priority for table, priority, _ in flows if table == Table.CLASSIFY)
+    # Over a bond, others' flows are asked after ours whatever those of unknown ports do.
+    lowest = min(
+        priority
+        for table, priority, match in flows
+        if table == Table.CLASSIFY and (not on_bond or "in_port" in dict(match))
+    )
     assert lowest == inspection._classify_priority(on_bond)
     tables = {table for table, _, _ in flows} - {Table.CLASSIFY}
     assert tables <= inspection.OUR_TABLES
@@ -319,7 +324,7 @@ def test_what_normal_knew_is_seeded_in_the_bundle_that_takes_its_place() -> None
     known = ((10, MAC, 0), (1, "52:54:00:00:00:99", 0), (11, OTHER_MAC, 7))
     here = world(without_us(host()), forwarding=known).start()
     done(here.ask("attach", "br0"))
-    assert len(here.applied()) == 1
+    assert len(here.applied()) == 2
     location, local = int(Table.LOCATION), int(Table.LOCAL_SOURCE)
     assert seeds(here) == [(location, 10), (local, 10), (location, 11), (local, 11)]
     flows = here.applied()[0][1].add_flows
@@ -533,3 +538,57 @@ def test_a_detach_looks_first_and_installs_nothing_on_a_switch_that_has_nothing(
     done(here.replies[1])
     assert here.applied() == []
     assert here.engine.fleet.bridges == {} and here.dialled == set()
+
+
+# ---- the flag no-flood -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flagged", [set(), {11}, {11, 13}], ids=str)
+def test_vm_ports_have_the_flag_while_we_serve_and_those_that_had_it_keep_it(
+    flagged: set[int],
+) -> None:
+    here = world(without_us(host())).start()
+    switch = here.switches["br0"]
+    switch.no_flood = set(flagged)
+    done(here.ask("attach", "br0"))
+    assert switch.no_flood == {10, 11, 12, 13}
+    here.restart_service()
+    here.run_for(60)
+    assert switch.no_flood == {10, 11, 12, 13}
+    done(here.ask("detach", "br0"))
+    assert (switch.no_flood, switch.installed) == (flagged, EMPTY)
+    assert here.rows["br0"].external_ids == {}
+
+
+def test_a_bridge_that_is_observed_has_the_flags_that_it_had() -> None:
+    here = world(without_us(host())).start()
+    switch = here.switches["br0"]
+    switch.no_flood = {12}
+    done(here.ask("attach", "br0"))
+    done(here.ask("set", "bridge", "br0", "mode=observe"))
+    assert (switch.no_flood, switch.installed) == ({12}, EMPTY)
+    done(here.ask("set", "bridge", "br0", "mode=enforce"))
+    assert switch.no_flood == {10, 11, 12, 13}
+    done(here.ask("detach", "br0"))
+    assert (switch.no_flood, switch.installed) == ({12}, EMPTY)
+
+
+def test_an_attach_that_is_given_up_changes_no_flag() -> None:
+    here = world(without_us(host())).start()
+    switch = here.switches["br0"]
+    switch.no_flood = {12}
+    here.refuse_writes = "read-only"
+    assert refusal(here.ask("attach", "br0")) == "database: read-only"
+    here.run_for(60)
+    assert switch.no_flood == {12}
+
+
+def test_a_detach_after_somebody_took_our_flows_away_clears_our_flags() -> None:
+    here = world(host()).start()
+    switch = here.switches["br0"]
+    assert switch.no_flood == {10, 11, 12, 13}
+    switch.flows.clear()
+    switch.groups.clear()
+    here.restart_service()
+    done(here.ask("detach", "br0"))
+    assert (switch.no_flood, switch.installed) == (set(), EMPTY)

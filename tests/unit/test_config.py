@@ -71,7 +71,9 @@ BAD: dict[str, tuple[str, ...]] = {
 
 
 def test_these_tables_name_every_key_of_a_bridge() -> None:
-    assert BAD.keys() == BRIDGE_KEYS.keys() == GOOD.keys() | {"uplinks"}
+    written_by_us = {"no-flood-before"}
+    assert BAD.keys() | written_by_us == BRIDGE_KEYS.keys()
+    assert GOOD.keys() | written_by_us | {"uplinks"} == BRIDGE_KEYS.keys()
 
 
 @pytest.mark.parametrize(("field", "default"), [(f, d) for f, d, _, _ in GOOD.values()])

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller import reconcile
+from controller import frames, reconcile
 from controller.database import BridgeRow, PortRow
 from controller.events import (
     Apply,
     BundleDone,
+    DeliverFrame,
     Disconnect,
     InstalledRead,
     PortChanged,
@@ -39,15 +40,19 @@ from tests.unit.rows import (
     without_us,
 )
 
+# Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
+PLACED = 2
+
 # ---- taking a bridge over --------------------------------------------------------------
 
 
 def test_a_bridge_that_is_attached_at_the_start_gets_the_whole_pipeline_at_once() -> None:
     here = world(host()).start()
 
-    (only,) = here.applied()
-    assert only[1].add_flows and only[1].add_groups
-    assert not (only[1].modify_groups or only[1].delete_flows or only[1].delete_groups)
+    first, after_flags = here.applied()
+    assert first[1].add_flows and first[1].add_groups
+    assert not (first[1].modify_groups or first[1].delete_flows or first[1].delete_groups)
+    assert len(after_flags[1]) == len(after_flags[1].add_flows)
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
     placed = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
     assert here.bindings() == placed
@@ -183,7 +188,7 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
 
 def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
     here = ramp().run_until(400)
-    for _, changes in here.applied()[1:]:
+    for _, changes in here.applied()[PLACED:]:
         assert 1 <= len(changes.modify_groups) <= 1 + 2
         assert len(changes) == len(changes.modify_groups)
 
@@ -195,12 +200,33 @@ def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
     assert here.frames() == first + second
 
 
+def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> None:
+    """Untagged, and on a trunk in every VLAN that it speaks."""
+    here = world(host(failback_delay_s="1")).start()
+    mac = "52:54:00:00:00:01"
+    here.switches["br0"].learned = ((10, mac, 7), (10, mac, 8), (11, mac, 9))
+    here.log.clear()
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(10)
+    queries = [(at_s, c.ofport, c.frame) for at_s, c in here.log if isinstance(c, DeliverFrame)]
+    wanted = [q(vlan) for vlan in (0, 7, 8) for q in (frames.igmp_query, frames.mld_query)]
+    sent_s = sorted({at_s for at_s, _, _ in queries})
+    assert [at_s - sent_s[0] for at_s in sent_s] == [0, 1, 3]
+    assert queries == [(at_s, 10, frame) for at_s in sent_s for frame in wanted]
+    assert {at_s for at_s, _ in here.frames()} == set(sent_s)
+    here.log.clear()
+    here.set_link(2, up=False).run_for(10)
+    asked = {c.ofport for c in here.commands(DeliverFrame) if isinstance(c, DeliverFrame)}
+    assert asked == {10, 11, 13}, "those whose uplink failed"
+
+
 def test_a_static_lag_needs_no_announcements() -> None:
     here = world(host(teaming="static")).start()
     here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
     done(here.ask("move", "vnet0", "eth2"))
     here.run_for(10)
     assert here.frames() == []
+    assert here.commands(DeliverFrame) == []
 
 
 def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
@@ -511,7 +537,7 @@ def test_an_answer_to_a_bundle_of_a_connection_before_is_ignored() -> None:
     here = world(host()).start()
     here.switches["br0"].holds_answers = True
     here.ask("move", "vnet0", "eth2")
-    (bundle,) = [c for c in here.commands(Apply)[1:] if isinstance(c, Apply)]
+    (bundle,) = [c for c in here.commands(Apply)[PLACED:] if isinstance(c, Apply)]
     here.disconnect().connect()
     here.say(BundleDone("br0", bundle.bundle_id))
     assert here.replies == {}

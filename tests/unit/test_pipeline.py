@@ -13,6 +13,7 @@ from controller import pipeline, reconcile
 from controller.config import OFPORT_LOCAL
 from controller.pipeline import (
     BROADCAST,
+    OFPP_NORMAL,
     VLAN_PRESENT,
     Action,
     CopyBits,
@@ -71,7 +72,15 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         for number in numbers
     )
     uplink_vlans = {u: draw(st.just(TRUNK) | st.sampled_from(ways)) for u in uplinks}
-    return Team(uplinks, vm_ports, draw(st.booleans()), draw(st.booleans()), uplink_vlans)
+    return Team(
+        uplinks,
+        vm_ports,
+        hears_everywhere=draw(st.booleans()),
+        over_normal=draw(st.booleans()),
+        normal_takes_any=draw(st.booleans()),
+        no_flood=frozenset(numbers) if draw(st.booleans()) else frozenset(),
+        uplink_vlans=uplink_vlans,
+    )
 
 
 # ---- where a frame may go --------------------------------------------------------------
@@ -161,7 +170,7 @@ def _set_in(installed: Pipeline, table: int) -> set[str]:
                 fields.add(action.field)
             if flow.table == table and isinstance(action, CopyBits | LoadBits):
                 fields.add(action.target)
-            if flow.table == table and isinstance(action, Resubmit):
+            if flow.table == table != Table.CLASSIFY and isinstance(action, Resubmit):
                 fields |= _set_in(installed, action.table)
     return fields
 
@@ -191,6 +200,13 @@ def carrying(team: Team, vlan: int | None) -> set[Copy]:
     }
 
 
+def beneath(team: Team, uplink: OfPort, vlan: int | None) -> set[Copy]:
+    """NORMAL, given a frame in the form in which it takes one from that uplink."""
+    if vlan is None or not team.over_normal:
+        return set()
+    return {(OFPP_NORMAL, vlan if team.uplink_vlans[uplink].takes_tagged else 0)}
+
+
 def leaving(team: Team, port: VmPort, vlan: int | None) -> set[Copy]:
     """The uplinks by which a VM port's frames of a VLAN may leave, and their tag there."""
     ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in port.order}
@@ -206,7 +222,8 @@ def test_from_an_uplink_to_the_vm_ports_of_its_vlan_and_never_to_an_uplink(
     installed = build(team)
     for uplink in team.uplinks:
         vlan = vlan_meant(team.uplink_vlans[uplink], tag)
-        assert from_port(installed, uplink, tag) == carrying(team, vlan)
+        expected = carrying(team, vlan) | beneath(team, uplink, vlan)
+        assert from_port(installed, uplink, tag) == expected
 
 
 @given(teams(), st.sampled_from(TAGS))
@@ -229,6 +246,8 @@ def test_a_broadcast_goes_to_all_vm_ports_of_its_vlan_that_hear_that_uplink(
         hearing = [p for p in team.vm_ports if uplink in p.order]
         vlan = vlan_meant(team.uplink_vlans[uplink], tag)
         heard = carrying(replace(team, vm_ports=tuple(hearing)), vlan)
+        if team.floods_beneath:
+            heard |= beneath(team, uplink, vlan)
         assert from_port(installed, uplink, tag, eth_dst=BROADCAST) == heard, index
     for port in team.vm_ports:
         vlan = vlan_meant(port.vlans, tag)
@@ -278,6 +297,8 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
         tuple(p.ofport for p in team.vm_ports if vlan in p.vlans.carried) for vlan in range(4096)
     }
     expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
+    if team.floods_beneath and team.normal_takes_any:
+        expected += len(team.uplinks)
     assert len(build(team).groups) == expected
 
 
@@ -367,11 +388,64 @@ def test_what_the_switch_learns_is_bounded_for_each_vm_port(team: Team) -> None:
         for action in flow.actions:
             if isinstance(action, Learn):
                 ofport = pipeline.cookie_ofport(action.cookie)
-                bound = pipeline.ADDRESSES_PER_PORT_MAX if ofport else pipeline.DEPARTED_MAX
+                by_port = ofport or action.cookie & pipeline.FROM_BENEATH
+                bound = pipeline.ADDRESSES_PER_PORT_MAX if by_port else pipeline.DEPARTED_MAX
                 assert action.limit == bound
 
 
 # ---- who hears a broadcast -------------------------------------------------------------
+
+
+@given(teams())
+def test_normal_gets_what_floods_only_while_it_floods_to_no_vm_port(team: Team) -> None:
+    installed = build(team)
+    floods = pipeline.no_flood(installed)
+    if team.over_normal and team.uplinks and team.no_flood.issuperset(vm_numbers(team)):
+        assert floods == frozenset(vm_numbers(team))
+    else:
+        assert floods is None
+
+
+def vm_numbers(team: Team) -> set[int]:
+    return {port.ofport for port in team.vm_ports}
+
+
+@given(teams(), st.data())
+def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.DataObject) -> None:
+    """A bond that takes unicast from any member would deliver it once for each."""
+    team = replace(
+        team, over_normal=True, normal_takes_any=True, no_flood=frozenset(vm_numbers(team))
+    )
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    groups = build(team).groups
+    taken_from = []
+    for uplink in team.uplinks:
+        group = groups[pipeline.beneath_group_id(uplink)]
+        live = next((b for b in group.buckets if b.watch_port in alive), None)
+        if uplink in alive and live is not None and live.actions:
+            taken_from.append(uplink)
+    assert taken_from == [next(u for u in team.uplinks if u in alive)]
+
+
+@given(teams())
+def test_ports_that_nobody_knows_teach_anew_when_the_flags_change(team: Team) -> None:
+    """With their cookie goes all that they taught: our own ports have learned it by then."""
+
+    def taught(team: Team) -> set[int]:
+        flows = (f for f in build(team).flows.values() if f.table == Table.CLASSIFY)
+        found = {
+            action.cookie
+            for flow in flows
+            if flow.priority == 1
+            for action in flow.actions
+            if isinstance(action, Learn)
+        }
+        assert all(cookie & pipeline.FROM_BENEATH for cookie in found)
+        return found
+
+    team = replace(team, over_normal=True)
+    assert len(taught(team)) == 1
+    assert taught(team).isdisjoint(taught(replace(team, no_flood=team.no_flood | {77})))
 
 
 @given(teams(), st.data())
@@ -399,3 +473,10 @@ def test_on_a_lag_a_broadcast_is_heard_from_any_member(team: Team) -> None:
             buckets = groups[pipeline.delivery_group_id(port.ofport, index)].buckets
             assert [b.watch_port for b in buckets] == [uplink] * (uplink in port.order)
             assert all(bucket.actions for bucket in buckets)
+
+
+@pytest.mark.parametrize("vlans", WAYS, ids=str)
+def test_what_vm_ports_teach_is_not_taken_for_what_unknown_ports_do(vlans: PortVlans) -> None:
+    taught = pipeline.learned_cookie(OfPort(10), vlans)
+    assert not taught & pipeline.FROM_BENEATH
+    assert pipeline.cookie_ofport(taught) == 10

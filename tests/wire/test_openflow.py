@@ -13,6 +13,7 @@ from controller import openflow, pipeline, reconcile
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
+    DeliverFrame,
     ForeignFlow,
     InstalledRead,
     LearnedRead,
@@ -371,14 +372,16 @@ def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
     )
 
 
-def learned(ofport: int, mac: str, vlan: int | tuple[int, int] | None) -> bytes:
+def learned(
+    ofport: int, mac: str, vlan: int | tuple[int, int] | None, taught_by: int | None = None
+) -> bytes:
     fields: dict[str, Any] = {"eth_dst": mac}
     if vlan is not None:
         fields[Register.VLAN.field] = vlan
     match = pipeline.match(**fields)
     load = LoadBits(Register.TARGET.field, 0, 16, ofport)
-    flow = FlowSpec(20, 10, match, (load,), cookie=cookie(Kind.LEARNED, ofport))
-    return as_stats(flow, hard_timeout_s=300)
+    taught = cookie(Kind.LEARNED, ofport if taught_by is None else taught_by)
+    return as_stats(FlowSpec(20, 10, match, (load,), cookie=taught), hard_timeout_s=300)
 
 
 def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
@@ -391,6 +394,15 @@ def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
     ]
     read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
     assert read == LearnedRead("br0", ((10, MAC, 7), (OFPORT_LOCAL, other, 0)))
+
+
+def test_what_unknown_ports_taught_comes_with_the_port_and_with_the_vlan_of_tagged_frames() -> None:
+    entries = [
+        learned(11, MAC, None, taught_by=pipeline.FROM_BENEATH | 0x1234),
+        learned(10, MAC, (7, 0xFFF), taught_by=pipeline.FROM_BENEATH),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert read == LearnedRead("br0", (), ((10, MAC, 7), (11, MAC, None)))
 
 
 def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
@@ -492,6 +504,15 @@ def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
     assert data.endswith(b"frame")
 
 
+def test_a_frame_for_a_vm_port_goes_past_the_pipeline() -> None:
+    (out,) = openflow.deliver_frame(DATAPATH, DeliverFrame("br0", OFPORT_LOCAL, b"frame"))
+    out.set_xid(1)
+    data = serialized([out])
+    assert struct.unpack_from("!IIH", data, 8) == (ofproto.OFP_NO_BUFFER, 0xFFFFFFFD, 16)
+    assert struct.unpack_from("!HHI", data, 24) == (0, 16, 0xFFFFFFFE)
+    assert data.endswith(b"frame")
+
+
 def test_every_command_for_a_switch_has_an_encoder() -> None:
-    read = {ReadInstalled, ReadStats, ReadLearned}
-    assert openflow.ENCODERS.keys() == {*read, Renew, SendFrame, Apply}
+    read, frames = {ReadInstalled, ReadStats, ReadLearned}, {SendFrame, DeliverFrame}
+    assert openflow.ENCODERS.keys() == {*read, *frames, Renew, Apply}
