@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import inspection
-from controller.bridge import Bridge, Commands
+from controller.bridge import GATHERED_AFTER_S, Bridge, Commands
 from controller.config import BridgeConfig, bond_of, read_bridge
 from controller.database import PREFIX, BridgeRow
 from controller.events import Reply, Setting, Write, Written
@@ -24,9 +24,6 @@ from controller.fleet import Fleet
 ATTACH_TIMEOUT_S = 10.0
 # A switch that has not answered by then is away.
 DETACH_TIMEOUT_S = 5.0
-# Frames for a VM keep coming by the member it was moved from until the upstream switch has
-# carried the learning packet into its flow cache: at once, or after the second one (1 s).
-GATHERED_AFTER_S = 1.2
 
 
 class Refused(Exception):
@@ -59,12 +56,11 @@ class Attach:
 class Detach:
     """A detach under way: gather VM ports, take our flows away, then the configuration.
 
-    `lost`: what could not be done. `gathered_s`: when NORMAL hears all VM ports' addresses.
+    `lost`: what could not be done.
     """
 
     request_id: int
     deadline_s: float
-    gathered_s: float | None = None
     removing: bool = False
     writing: bool = False
     lost: str | None = None
@@ -98,11 +94,12 @@ class Adoption:
     def deadline_s(self) -> float:
         """When the first of them has something to do; infinity if none has."""
         times = [attach.deadline_s for attach in self.attaching.values()]
-        for detach in self.detaching.values():
+        for name, detach in self.detaching.items():
             if not detach.writing:
                 times.append(detach.deadline_s)
-            if detach.gathered_s is not None and not detach.removing:
-                times.append(detach.gathered_s)
+                bridge = self.fleet.bridges.get(name)
+                if bridge is not None and bridge.gathered_s is not None and not detach.removing:
+                    times.append(bridge.gathered_s)
         return min(times, default=float("inf"))
 
     def attach(
@@ -264,14 +261,14 @@ class Adoption:
             return [Reply(detach.request_id, "")]
         if detach.writing:
             return []
-        if not detach.removing and detach.gathered_s is None and bridge.settled:
-            if (member := _to_gather_on(bridge)) is not None:
-                detach.gathered_s = now_s + GATHERED_AFTER_S
+        if not detach.removing and bridge.gathered_s is None and bridge.settled:
+            if bridge.gather(now_s):
                 detach.deadline_s += GATHERED_AFTER_S
-                return bridge.gather(member, now_s)
+                bridge.candidate = False
+                return bridge.settle(now_s)
             detach.removing = True
             return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
-        if detach.gathered_s is not None and not detach.removing and now_s >= detach.gathered_s:
+        if bridge.gathered_s is not None and not detach.removing and now_s >= bridge.gathered_s:
             detach.removing = True
             return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
@@ -338,19 +335,6 @@ def attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
         found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
         raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")
     return config
-
-
-def _to_gather_on(bridge: Bridge) -> str | None:
-    """The member on which VM ports must be before NORMAL takes over; None where any will do.
-
-    NORMAL takes nothing from the members that back up an active-backup bond, so what is
-    under way to a VM by one of them would be lost.
-    """
-    member = bridge.config.active_member
-    on_member = [bound.uplink == member for bound in bridge.bound.values()]
-    if not bridge.installed_anything or (on_member and all(on_member)):
-        return None
-    return member
 
 
 def _traces(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:

@@ -56,6 +56,9 @@ UNKNOWN_CAPACITY_BPS = 1e9
 # A learning packet can be overtaken by a megaflow that is not revalidated yet (about 1 s
 # at worst), so it is repeated after that, and once more for switches that lost it.
 ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
+# Frames for a VM keep coming by the member it was moved from until the upstream switch has
+# carried the learning packet into its flow cache: at once, or after the second one (1 s).
+GATHERED_AFTER_S = 1.2
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
@@ -73,8 +76,10 @@ class Bridge:
     `candidate`: an operator asked to attach or detach it; it is read and nothing more.
     `enabled` False: it is given back, and nothing of ours shall stay on it. `read` is
     everything that was read when what is installed was, others' flows and groups too.
-    `bindings` are those that policies see. Observing, they are virtual: moves are made
-    there only, and `held` has the ones in force on plain uplinks.
+    `bindings` are those that policies see. `held`, where there are any, are the ones in force
+    instead: on plain uplinks that are observed, as `bindings` are virtual then, and on a
+    bond whose VM ports gather on one member before NORMAL takes over (`gathered_s`: when
+    they have; None: they do not).
     """
 
     config: BridgeConfig
@@ -86,6 +91,7 @@ class Bridge:
     loads: Loads = field(default_factory=Loads)
     bindings: Bindings = field(default_factory=Bindings)
     held: Bindings | None = None
+    gathered_s: float | None = None
     installation: Installation = field(default_factory=Installation)
     planned: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
@@ -116,7 +122,8 @@ class Bridge:
         if old.mode != config.mode:
             # Loads from before are not those of the bindings that are judged from here on.
             self._last_move_s = now_s
-            commands += self._leave_to_normal()
+            commands += self._leave_to_normal(now_s)
+            commands += self._learn_from_normal()
         return [*commands, *self.settle(now_s)]
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
@@ -147,9 +154,17 @@ class Bridge:
         commands = self._read_port_flags(now_s) if self.candidate else []
         if self.enabled and unknown and not self._awaits_forwarding:
             # NORMAL knows where silent VMs are, and we do not.
-            self._awaits_forwarding = True
-            return [*commands, ReadForwarding(self.config.name)]
+            return [*commands, *self._read_forwarding()]
         return [*commands, *self.settle(now_s)]
+
+    def _learn_from_normal(self) -> Commands:
+        """Before our pipeline takes NORMAL's place on a bond, ask what it has learned last."""
+        takes_over = self._serves and self.config.on_bond and not self.installed_anything
+        return self._read_forwarding() if takes_over and self.settled else []
+
+    def _read_forwarding(self) -> Commands:
+        self._awaits_forwarding = True
+        return [ReadForwarding(self.config.name)]
 
     def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
         """Learn from NORMAL before its place is taken."""
@@ -295,6 +310,10 @@ class Bridge:
     def tick(self, now_s: float) -> Commands:
         """Do what is due."""
         commands: Commands = []
+        if self.gathered_s is not None and now_s >= self.gathered_s and self.observing:
+            self.gathered_s = None
+            commands += self._introduce_to_normal()
+            commands += self.settle(now_s)
         if self.links.end_delays(now_s) or now_s >= self._returns_s:
             commands += self.settle(now_s)
         if not self.connected:
@@ -316,6 +335,8 @@ class Bridge:
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
         times = [self.links.deadline_s(), self._returns_s]
+        if self.gathered_s is not None and self.observing:
+            times.append(self.gathered_s)
         if self.connected:
             times += [self._audit_due_s, *(at_s for at_s, _ in self._announce)]
             times.append(self.installation.deadline_s())
@@ -378,24 +399,35 @@ class Bridge:
         self.installation.wait(reply)
         return self.settle(now_s)
 
-    def gather(self, uplink: str, now_s: float) -> Commands:
-        """Bind every VM port to one uplink, whatever policy and pins say."""
-        self.candidate = False
-        vm_ports = tuple(replace(port, pin=uplink) for port in self.config.vm_ports)
-        self.config = replace(self.config, vm_ports=vm_ports)
-        for port in vm_ports:
-            self.bindings.place(port.name, uplink, Reason.DRAIN)
-        return self.settle(now_s)
+    def gather(self, now_s: float) -> bool:
+        """Begin to bind every VM port to one member, where NORMAL needs that before it takes over.
+
+        It takes nothing from the members that back up an active-backup bond, so what is under
+        way to a VM by one of them would be lost. Policies and pins wait; False: any will do.
+        """
+        member = self.config.active_member
+        if member is None or not self.connected or not self.installed_anything:
+            return False
+        if all(bound.uplink == member for bound in self.bound.values()):
+            return False
+        self.gathered_s = now_s + GATHERED_AFTER_S
+        self.held = self.in_force.hold()
+        for name in self.held.bound:
+            self.held.place(name, member, Reason.DRAIN)
+        return True
 
     def give_back(self, now_s: float) -> Commands:
         """Take everything of ours off the switch."""
         self.enabled = self.candidate = False
+        self.gathered_s = None
         return self.settle(now_s)
 
     def settle(self, now_s: float) -> Commands:
         """Bring bindings in line with homes and links, and the switch in line with bindings."""
         if self.candidate:
             return []
+        if not self.enabled:
+            return self._reconcile(now_s)
         self._hold_or_release()
         team = (self.config.vm_ports, self.uplinks(), self.config.policy, now_s)
         moves = self.bindings.follow(*team)
@@ -418,7 +450,7 @@ class Bridge:
     @property
     def on_normal(self) -> bool:
         """Whether nothing of ours is on the switch, as it observes a bond."""
-        return self.observing and self.config.on_bond
+        return self.observing and self.config.on_bond and self.gathered_s is None
 
     @property
     def in_force(self) -> Bindings:
@@ -427,25 +459,30 @@ class Bridge:
 
     def _hold_or_release(self) -> None:
         """Observing plain uplinks, the bindings in force stay, and others are planned."""
-        holds = self.observing and not self.config.on_bond
+        observed = self.observing and not self.config.on_bond
+        leaving = self.on_normal and self.installed_anything
+        holds = observed or self.gathered_s is not None or (leaving and self.held is not None)
         if holds and self.held is None:
             self.held = self.bindings.hold()
         elif not holds and self.held is not None:
-            if not self.observing:
+            if not self.on_normal:
+                virtual = not self.config.on_bond
                 keeps = PRESETS[self.config.policy].keeps_bindings
-                homes = self.held.homes if keeps else {}
-                self.bindings = Bindings(dict(homes), dict(self.held.bound))
+                homes = self.held.homes if virtual else self.bindings.homes
+                self.bindings = Bindings(dict(homes) if keeps else {}, dict(self.held.bound))
             self.held = None
 
-    def _leave_to_normal(self) -> Commands:
-        """Going back to NORMAL, introduce the VMs to it and to the switches upstream.
-
-        What was learned is asked for before it is taken away.
-        """
+    def _leave_to_normal(self, now_s: float) -> Commands:
+        """Going back to NORMAL, VM ports gather first, on a bond that needs it."""
+        self.gathered_s = None
         if not self.on_normal or not self.connected or not self.installed_anything:
             return []
+        return [] if self.gather(now_s) else self._introduce_to_normal()
+
+    def _introduce_to_normal(self) -> Commands:
+        """Tell NORMAL and the switches upstream of the VMs, before what was learned is gone."""
         self._announcing |= frozenset(port.ofport for port in self.config.vm_ports)
-        return [ReadLearned(self.config.name)]
+        return [ReadLearned(self.config.name)] if self.connected else []
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
@@ -579,6 +616,9 @@ class Bridge:
     def _assume_port_flags(self) -> None:
         """What the flags must be, given what is installed; nothing where we do not need them."""
         found = self.installed or pipeline.EMPTY
+        if rescued := pipeline.cut_off(found):
+            self._flooding.assume(rescued, asking=True)
+            return
         ours = self.config.on_bond and (self._serves or found != pipeline.EMPTY)
         flags = pipeline.no_flood(found) if ours else frozenset[int]()
         self._flooding.assume(flags, asking=ours)

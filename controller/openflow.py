@@ -175,6 +175,8 @@ def apply_changes(datapath: Any, command: Apply) -> list[Any]:
     mods += [_group_mod(datapath, ofp.OFPGC_MODIFY, group) for group in changes.modify_groups]
     mods += [_flow_mod(datapath, ofp.OFPFC_ADD, flow) for flow in changes.add_flows]
     mods += [_flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in changes.delete_flows]
+    if changes.forget:
+        mods.append(_forget_learned(datapath))
     mods += [
         parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_ALL, group_id, [])
         for group_id in changes.delete_groups
@@ -185,6 +187,19 @@ def apply_changes(datapath: Any, command: Apply) -> list[Any]:
         control(ofp.ONF_BCT_COMMIT_REQUEST),
     ]
     return [_with_xid(message, BUNDLE_XID | command.bundle_id) for message in messages]
+
+
+def _forget_learned(datapath: Any) -> Any:
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=cookie(Kind.LEARNED, 0),
+        cookie_mask=COOKIE_KIND_MASK,
+        table_id=ofp.OFPTT_ALL,
+        command=ofp.OFPFC_DELETE,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=parser.OFPMatch(),
+    )
 
 
 def _with_xid(message: Any, xid: int) -> Any:

@@ -353,6 +353,12 @@ def no_flood(installed: Pipeline) -> frozenset[int] | None:
     )
 
 
+def cut_off(installed: Pipeline) -> frozenset[int]:
+    """The uplinks that a rescue keeps NORMAL from flooding to, by the same flag."""
+    rescue = [f for f in installed.flows.values() if cookie_kind(f.cookie) is Kind.RESCUE]
+    return frozenset(v for f in rescue for k, v in f.match if k == "in_port" and isinstance(v, int))
+
+
 def opens(old: GroupSpec, new: GroupSpec) -> bool:
     """Whether a delivery group will deliver where it did not: fewer uplinks come before it."""
     slot = (new.group_id - GROUP_IDS.start) >> 16

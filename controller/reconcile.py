@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.pipeline import FlowSpec, GroupSpec, Pipeline, opens
+from controller.pipeline import EMPTY, FlowSpec, GroupSpec, Pipeline, opens
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Changes:
     """What one bundle does, in the order of its fields.
 
     Groups come before the flows that use them and go after them: deleting a group deletes
-    the flows that point to it.
+    the flows that point to it. `forget`: all that the switch has learned goes, too.
     """
 
     add_groups: tuple[GroupSpec, ...] = ()
@@ -20,24 +20,15 @@ class Changes:
     add_flows: tuple[FlowSpec, ...] = ()
     delete_flows: tuple[FlowSpec, ...] = ()
     delete_groups: tuple[int, ...] = ()
+    forget: bool = False
 
     def __bool__(self) -> bool:
         return len(self) > 0
 
     def __len__(self) -> int:
         """The number of messages."""
-        return sum(
-            map(
-                len,
-                (
-                    self.add_groups,
-                    self.modify_groups,
-                    self.add_flows,
-                    self.delete_flows,
-                    self.delete_groups,
-                ),
-            )
-        )
+        groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
+        return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.forget
 
 
 def changes(desired: Pipeline, installed: Pipeline) -> Changes:
@@ -52,6 +43,7 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
         add_flows=tuple(f for k, f in desired.flows.items() if installed.flows.get(k) != f),
         delete_flows=tuple(f for k, f in installed.flows.items() if k not in desired.flows),
         delete_groups=tuple(i for i in installed.groups if i not in desired.groups),
+        forget=desired == EMPTY and bool(installed.flows),
     )
 
 

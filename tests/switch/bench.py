@@ -229,6 +229,12 @@ class Bed:
         """`ovs-ofctl` on the bridge under test."""
         return self.ovs.run("ovs-ofctl", "-O", "OpenFlow13", command, self.bridge, *arguments)
 
+    def not_flooded(self) -> set[str]:
+        """The ports that NORMAL does not flood to."""
+        shown = self.ovs.run("ovs-ofctl", "-O", "OpenFlow10", "show", self.bridge)
+        flag = r"^ \S+\((\S+)\): addr.*\n +config: +.*NO_FLOOD"
+        return set(re.findall(flag, shown, re.MULTILINE))
+
     def set(self, table: str, record: str, **keys: str | int | float) -> None:
         """Set ovs-lbt's keys as an operator does, e.g. `window_s=2`."""
         pairs = [f"external_ids:ovs-lbt-{k.replace('_', '-')}={v}" for k, v in keys.items()]

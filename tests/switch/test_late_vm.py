@@ -7,7 +7,6 @@ anything twice; the service that comes back takes it over without losing a frame
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -143,23 +142,23 @@ def test_a_vm_that_gets_a_new_port_without_the_service(attached: Bed, service: S
 def test_flags_come_and_go_with_the_pipeline(attached: Bed, service: Service) -> None:
     bed = attached
     uplinks = {u.name for u in bed.uplinks}
-    assert not_flooded(bed) == {s.port for s in bed.stations}
+    assert bed.not_flooded() == {s.port for s in bed.stations}
     with bed.another_vm() as vm:
-        wait_until(lambda: vm.port in not_flooded(bed), "a new VM port is not flooded to")
+        wait_until(lambda: vm.port in bed.not_flooded(), "a new VM port is not flooded to")
     service.do("detach", bed.bridge)
-    assert not_flooded(bed) == set()
+    assert bed.not_flooded() == set()
     with service.dead():
         service.ovs.run("ovs-ofctl", "mod-port", bed.bridge, bed.vms[0].port, "no-flood")
     service.attach(bed, "--policy", "originating-port")
-    assert not_flooded(bed) & uplinks == set()
+    assert bed.not_flooded() & uplinks == set()
     service.do("set", "bridge", bed.bridge, "mode=observe")
     before = {bed.vms[0].port}
-    wait_until(lambda: not_flooded(bed) == before, "on NORMAL, flags are as they were before")
+    wait_until(lambda: bed.not_flooded() == before, "on NORMAL, flags are as they were before")
     service.do("set", "bridge", bed.bridge, "mode=enforce")
-    wait_until(lambda: len(not_flooded(bed)) == len(bed.stations), "by our pipeline again")
+    wait_until(lambda: len(bed.not_flooded()) == len(bed.stations), "by our pipeline again")
     with service.dead():
         service.do("detach", bed.bridge)
-        assert not_flooded(bed) == before
+        assert bed.not_flooded() == before
     service.attach(bed)
 
 
@@ -185,14 +184,7 @@ def adopted(bed: Bed, service: Service, vm: Station) -> None:
     """Start the service; return when it forwards for the VM and nothing is left to NORMAL."""
     service.start()
     wait_until(lambda: bound(bed, service, vm), f"the service adopts {vm}")
-    wait_until(lambda: vm.port in not_flooded(bed), f"{vm} is not flooded to by NORMAL")
-
-
-def not_flooded(bed: Bed) -> set[str]:
-    """The ports that NORMAL does not flood to."""
-    shown = bed.ovs.run("ovs-ofctl", "-O", "OpenFlow10", "show", bed.bridge)
-    names = re.findall(r"^ \S+\((\S+)\): addr.*\n +config: +.*NO_FLOOD", shown, re.MULTILINE)
-    return set(names)
+    wait_until(lambda: vm.port in bed.not_flooded(), f"{vm} is not flooded to by NORMAL")
 
 
 def bound(bed: Bed, service: Service, vm: Station) -> bool:

@@ -61,11 +61,21 @@ def test_the_first_uplink_with_a_link_is_chosen_and_may_be_chosen_anew(
 
 def test_the_service_takes_the_bridge_back(dark: Bed, own: Service) -> None:
     own.do("rescue", dark.bridge)
+    assert dark.not_flooded() == {u.name for u in dark.uplinks[1:]}
     own.start()
     own.wait_ready(dark)
     wait_until(lambda: RESCUE_COOKIE not in "".join(flows_of(dark)), "the rescue's flows are gone")
+    wait_until(lambda: dark.not_flooded() == set(), "no uplink is kept from flooding any more")
     dark.introduce()
     check_everything(dark, settled_homes(dark))
+
+
+def test_a_rescued_bridge_is_given_back_without_a_trace(dark: Bed, own: Service) -> None:
+    own.do("rescue", dark.bridge)
+    own.do("detach", dark.bridge)
+    assert (flows_of(dark), dark.not_flooded()) == (set(), set())
+    own.start()
+    own.attach(dark, "--policy", "originating-port")
 
 
 def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None:

@@ -64,6 +64,17 @@ def host(
     return bridge(bond(*members), *ports, ids=ours(policy=policy, **keys))
 
 
+def backed_up(**ids: str) -> BridgeRow:
+    """An active-backup bond whose active member is eth2."""
+    members = (
+        replace(interface("eth1", 1), mac="02:00:00:00:00:01"),
+        replace(interface("eth2", 2), mac="02:00:00:00:00:02"),
+    )
+    active = replace(bond(*members), active_mac="02:00:00:00:00:02")
+    vms = (port("vnet0", 10), port("vnet1", 11))
+    return bridge(active, *vms, ids=ours(policy="load-based", **ids))
+
+
 def without_us(row: BridgeRow) -> BridgeRow:
     return replace(row, external_ids={})
 

@@ -28,7 +28,7 @@ from controller.events import (
 from controller.pipeline import EMPTY, GROUP_IDS, GroupSpec, Kind, Register, Table
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
-    bond,
+    backed_up,
     bridge,
     host,
     interface,
@@ -488,17 +488,6 @@ def test_keys_that_were_there_before_an_attach_that_failed_are_there_afterwards(
 
 
 # ---- detach ----------------------------------------------------------------------------
-
-
-def backed_up(**ids: str) -> BridgeRow:
-    """An active-backup bond whose active member is eth2."""
-    members = (
-        replace(interface("eth1", 1), mac="02:00:00:00:00:01"),
-        replace(interface("eth2", 2), mac="02:00:00:00:00:02"),
-    )
-    active = replace(bond(*members), active_mac="02:00:00:00:00:02")
-    vms = (port("vnet0", 10), port("vnet1", 11))
-    return bridge(active, *vms, ids=ours(policy="load-based", **ids))
 
 
 @pytest.mark.parametrize("restarted", [False, True])

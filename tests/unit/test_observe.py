@@ -12,7 +12,7 @@ from controller.database import BridgeRow
 from controller.events import Apply, ReadLearned, SendFrame
 from controller.pipeline import EMPTY
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
-from tests.unit.rows import VMS, bridge, host, ours, port, with_ids, with_interface
+from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
 
 
 def plain_host(binding: str | None = None, **keys: str) -> BridgeRow:
@@ -166,6 +166,26 @@ def test_from_enforce_to_observe_a_bond_is_given_back_to_normal_with_its_vms_int
     kinds = [type(c) for _, c in here.log if isinstance(c, Apply | ReadLearned)]
     assert kinds == [ReadLearned, Apply, Apply], "what was learned goes with the flows"
     assert [ofport for _, ofport in here.frames()] == [10]
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["observe", "observe-enforce"])
+def test_vm_ports_are_on_the_active_member_before_normal_takes_over(back: bool) -> None:
+    """It takes nothing from the others; a change of mind meanwhile leads home again."""
+    here = world(backed_up()).start()
+    switch, homes = here.switches["br0"], here.bindings()
+    assert set(homes.values()) == {"eth1", "eth2"}
+    here.write(with_ids(here.rows["br0"], mode="observe"))
+    assert {switch.uplink_of(10), switch.uplink_of(11)} == {2}
+    here.run_for(1.1)
+    assert switch.installed != EMPTY
+    if back:
+        here.write(with_ids(here.rows["br0"], mode="enforce")).run_for(3)
+        assert here.bindings() == homes
+        assert {switch.uplink_of(10), switch.uplink_of(11)} == {1, 2}
+    else:
+        here.run_for(0.5)
+        assert switch.installed == EMPTY
+        assert would_be(here) == homes
 
 
 def test_from_observe_to_enforce_a_bond_gets_the_bindings_that_were_planned() -> None:

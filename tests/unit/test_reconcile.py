@@ -37,7 +37,9 @@ def test_an_empty_switch_gets_everything() -> None:
 
 def test_nothing_wanted_takes_everything_away() -> None:
     made = changes(EMPTY, pipeline(flow(1, ToGroup(1)), group(1, 2)))
-    assert made == Changes(delete_flows=(flow(1, ToGroup(1)),), delete_groups=(1,))
+    assert made == Changes(delete_flows=(flow(1, ToGroup(1)),), delete_groups=(1,), forget=True), (
+        "and what the switch has learned meanwhile"
+    )
 
 
 def test_a_group_that_differs_is_modified_in_place() -> None:
@@ -88,6 +90,6 @@ def test_applying_the_changes_makes_the_switch_as_desired(
     for group_id in made.delete_groups:
         del groups[group_id]
     assert Pipeline(flows, groups) == desired
-    assert len(made) <= len(desired.flows) + len(desired.groups) + len(installed.flows) + len(
-        installed.groups
-    )
+    specs = [*desired.flows, *desired.groups, *installed.flows, *installed.groups]
+    assert len(made) <= len(specs) + made.forget
+    assert made.forget == (desired == EMPTY and bool(installed.flows))

@@ -282,17 +282,20 @@ def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
 
 def test_changes_go_in_an_order_that_is_always_valid() -> None:
     old, new = GroupSpec(0x6C000001, "all", ()), GroupSpec(0x6C000002, "all", ())
-    changes = Changes((new,), (old,), (FlowSpec(0, 1, ()),), (FlowSpec(0, 2, ()),), (old.group_id,))
-    mods = wrapped(changes)
+    added, deleted = FlowSpec(0, 1, ()), FlowSpec(0, 2, ())
+    mods = wrapped(Changes((new,), (old,), (added,), (deleted,), (old.group_id,), forget=True))
     kinds = [message[1] for message in mods]
     group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
-    assert kinds == [group, group, flow, flow, group]
+    assert kinds == [group, group, flow, flow, flow, group]
     commands = [struct.unpack_from("!H", m, 8)[0] for m in mods if m[1] == group]
     assert commands == [ofproto.OFPGC_ADD, ofproto.OFPGC_MODIFY, ofproto.OFPGC_DELETE]
     assert [m[25] for m in mods if m[1] == flow] == [
         ofproto.OFPFC_ADD,
         ofproto.OFPFC_DELETE_STRICT,
+        ofproto.OFPFC_DELETE,
     ]
+    forgotten = struct.unpack_from("!QQB", mods[4], 8)
+    assert forgotten == (0x6C62740300000000, 0xFFFFFFFF00000000, ofproto.OFPTT_ALL)
 
 
 def experimenter(kind: int, xid: int) -> Any:
