@@ -226,7 +226,9 @@ class Adoption:
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
             attach.undo += (Setting("Bridge", name, key, None),)
         attach.writing = True
-        return [Write(attach.settings, attach.request_id)]
+        # When the new fail mode has flushed everything, each millisecond costs frames.
+        ahead = bridge.foreseen(now_s) if attach.fail_mode else []
+        return [*ahead, Write(attach.settings, attach.request_id)]
 
     def _attach_written(self, name: str, attach: Attach, event: Written, now_s: float) -> Commands:
         bridge = self.fleet.bridges.get(name)

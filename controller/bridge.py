@@ -6,6 +6,7 @@ and return the commands to carry out.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from controller.events import (
     PortFlagsSet,
     PortState,
     PortStatsRead,
+    Prepare,
     ReadForwarding,
     ReadInstalled,
     ReadLearned,
@@ -415,6 +417,12 @@ class Bridge:
         for name in self.held.bound:
             self.held.place(name, member, Reason.DRAIN)
         return True
+
+    def foreseen(self, now_s: float) -> Commands:
+        """What a candidate would have to send at once, prepared."""
+        ahead = copy.deepcopy(self)
+        ahead.candidate = False
+        return [Prepare(c) for c in ahead.settle(now_s) if isinstance(c, Apply)]
 
     def give_back(self, now_s: float) -> Commands:
         """Take everything of ours off the switch."""

@@ -258,6 +258,13 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepare:
+    """Encode this ahead, as it will have to go out at once."""
+
+    apply: Apply
+
+
+@dataclass(frozen=True, slots=True)
 class SendFrame:
     """Send a frame through the pipeline as if VM port `ofport` had sent it."""
 
@@ -341,6 +348,7 @@ Command = (
     | ForgetForwarding
     | Renew
     | Apply
+    | Prepare
     | SendFrame
     | DeliverFrame
     | SetPortFlags

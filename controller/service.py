@@ -21,6 +21,7 @@ import ovs.dirs
 from controller import control, framework, openflow, port_flags, vswitchd
 from controller.engine import Engine
 from controller.events import (
+    Apply,
     Command,
     Connect,
     DatabaseRead,
@@ -28,6 +29,7 @@ from controller.events import (
     Event,
     ForgetForwarding,
     ForwardingRead,
+    Prepare,
     ReadForwarding,
     ReadStats,
     Reply,
@@ -101,6 +103,7 @@ class Service:
         self._only = options.only
         self._supervisor = Supervisor()
         self._database_read = False
+        self._prepared: tuple[Apply | None, bytes] = None, b""
         self._exit_status: int | None = None
         control.claim_pidfile()
         self._control = answers(self._events.put, VERSION)
@@ -188,6 +191,8 @@ class Service:
                 self._lines.open(bridge)
             case Disconnect(bridge=bridge):
                 self._lines.close(bridge)
+            case Prepare(apply=apply):
+                self._prepared = apply, self._encoded(apply)
             case SetPortFlags(bridge=bridge):
                 dial = functools.partial(self._lines.dial, bridge)
                 port_flags.start(dial, command, self._events.put)
@@ -210,13 +215,22 @@ class Service:
 
     def _send(self, command: Any) -> None:
         """One write for all messages of a command; a connection just lost takes none."""
-        datapath = self._connections.get(command.bridge)
-        if datapath is None:
+        if command.bridge not in self._connections:
             return
         if isinstance(command, ReadStats):
             self._asked_s[command.bridge] = time.monotonic()
-        messages = openflow.ENCODERS[type(command)](datapath, command)
-        datapath.send(framework.serialized(messages))
+        prepared, ahead = self._prepared
+        if isinstance(command, Apply):
+            self._prepared = None, b""
+        encoded = ahead if prepared == command else self._encoded(command)
+        if (datapath := self._connections.get(command.bridge)) is not None:
+            datapath.send(encoded)
+
+    def _encoded(self, command: Any) -> bytes:
+        datapath = self._connections.get(command.bridge)
+        if datapath is None:
+            return b""
+        return framework.serialized(openflow.ENCODERS[type(command)](datapath, command))
 
     def _status(self) -> tuple[BridgeStatus, ...]:
         """The engine's picture, asked for by another thread."""

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from statistics import median
 
 import pytest
 
@@ -39,7 +40,7 @@ on_plain_uplinks = pytest.mark.parametrize("bed", BEDS[3:], ids=str, indirect=Tr
 
 FLOW_PPS = 1000
 LOST_ON_PLAIN_UPLINKS_MS = 20
-# A machine that does something else at that moment proves nothing: the best of some counts.
+# A machine that does something else at that moment proves nothing.
 ROUNDS_ON_PLAIN_UPLINKS = 3
 FOREIGN_COOKIE = 0xF0E1
 GROUP_OF_OURS = 0x6C000001
@@ -85,7 +86,7 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
     print(f"lost of {bed}, in turn: {attaches} at attach, {detaches} at detach")
     assert sum(map(len, lost.values())) == 0 or bed.spec.team == PLAIN, lost
     at_most = LOST_ON_PLAIN_UPLINKS_MS * FLOW_PPS // 1000
-    assert min(attaches) <= at_most and min(detaches) <= at_most
+    assert median(attaches) <= at_most and median(detaches) <= at_most
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from controller.events import (
     ForeignFlow,
     ForgetForwarding,
     InstalledRead,
+    Prepare,
     ReadForwarding,
     ReadInstalled,
     ReadLearned,
@@ -77,6 +78,14 @@ def test_nothing_is_installed_before_a_new_fail_mode_has_flushed_it() -> None:
     assert kinds[: kinds.index(Apply)] == first_look + until_flushed
     looked_after = kinds[kinds.index(Apply) + 1 :]
     assert Write in looked_after and ReadInstalled in looked_after
+
+
+def test_what_follows_a_flush_is_encoded_before_it() -> None:
+    here = world(plain_uplinks("standalone"), reads_with_default=4).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert here.commands(Prepare) == [Prepare(first) for first in here.commands(Apply)[:1]]  # type: ignore[arg-type]
+    kinds = [type(c) for _, c in here.log if isinstance(c, Prepare | Write)]
+    assert kinds[:2] == [Prepare, Write]
 
 
 def test_what_a_late_flush_took_is_installed_again() -> None:

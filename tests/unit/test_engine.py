@@ -513,9 +513,12 @@ def test_a_switch_that_goes_during_a_bundle_is_asked_what_became_of_it() -> None
     assert here.ask("move", "vnet0", "eth2") is None
     here.disconnect()
     here.switches["br0"].holds_answers = False
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
     here.connect()
     assert here.replies[1] == Reply(1, "")
     assert here.bindings()["vnet0"] == "eth2"
+    assert moves(here) == {"manual": 1}
+    assert [ofport for _, ofport in here.frames()] == [10], "the network is told of the move"
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
 
 
