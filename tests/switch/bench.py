@@ -364,6 +364,16 @@ class Bed:
             self.send(station.point, frame)
         self._fence()
 
+    def introduce_to_normal(self) -> None:
+        """Every VM and host has spoken, and NORMAL knows where the VMs are."""
+
+        def known() -> bool:
+            self.introduce()
+            shown = self.ovs.run("ovs-appctl", "fdb/show", self.bridge)
+            return all(vm.mac in shown for vm in self.vms)
+
+        wait_until(known, "NORMAL knows where the VMs are")
+
     def homes(self) -> dict[str, list[str]]:
         """The uplinks by which a broadcast of each station leaves, by the station's name."""
         shots = {
