@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller import pipeline
+from controller import specs, tables
 from controller.config import VmPortConfig
-from controller.pipeline import FlowSpec, LoadBits, Pipeline, Register, Table
+from controller.specs import FlowSpec, LoadBits, Pipeline
+from controller.tables import Register, Table
 
 # Well below the timeout, so that a reading that comes late does no harm.
 RENEW_INTERVAL_S = 120.0
@@ -120,14 +121,14 @@ def learned_flows(port: VmPortConfig, mac: str, vlan: int) -> tuple[FlowSpec, Fl
     """What the switch installs itself when it learns an address; the next learning replaces it."""
 
     def learned(table: Table, field_name: str, load: LoadBits) -> FlowSpec:
-        in_vlan = {Register.VLAN.field: (vlan, (1 << pipeline.VLAN_ID_BITS) - 1)}
+        in_vlan = {Register.VLAN.field: (vlan, (1 << tables.VLAN_ID_BITS) - 1)}
         return FlowSpec(
             table,
             LEARNED_PRIORITY,
-            pipeline.match(**{field_name: mac}, **in_vlan),
+            specs.match(**{field_name: mac}, **in_vlan),
             (load,),
-            cookie=pipeline.learned_cookie(port.ofport, port.vlans),
-            hard_timeout_s=pipeline.LEARNED_TIMEOUT_S,
+            cookie=tables.learned_cookie(port.ofport, port.vlans),
+            hard_timeout_s=tables.LEARNED_TIMEOUT_S,
         )
 
     return (

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import addresses, frames, pipeline
+from controller import addresses, frames, pipeline, specs
 from controller.addresses import Addresses
 from controller.bindings import Bindings, Bound
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
@@ -48,6 +48,7 @@ from controller.links import Links
 from controller.loads import Loads
 from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.team import Team, VmPort
 from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
@@ -148,7 +149,7 @@ class Bridge:
         if unknown_before:
             self._assume_port_flags()
         first_look, self.read = self.read is None, read
-        if addresses.learns(self.installed or pipeline.EMPTY):
+        if addresses.learns(self.installed or specs.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
         unknown = self.on_normal or not self.addresses.by_port
         if self.candidate and not first_look:
@@ -290,7 +291,7 @@ class Bridge:
         return [*commands, *self.settle(now_s)]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
-        learned_before = addresses.learns(self.installed or pipeline.EMPTY)
+        learned_before = addresses.learns(self.installed or specs.EMPTY)
         bundle = self.installation.finish(done, now_s)
         if bundle is None:
             return []
@@ -367,7 +368,7 @@ class Bridge:
         return min(self.bindings.deadline_s(), held_s)
 
     @property
-    def installed(self) -> pipeline.Pipeline | None:
+    def installed(self) -> specs.Pipeline | None:
         return self.installation.installed
 
     @property
@@ -522,21 +523,21 @@ class Bridge:
             allowed=port.allowed,
         )
 
-    def desired(self) -> pipeline.Pipeline:
+    def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
 
         It is taken away when NORMAL floods to all ports again.
         """
         config, no_flood = self.config, self._flooding.ports
         if not self._serves and (self._flags_given_back or not self.installed_anything):
-            return pipeline.EMPTY
+            return specs.EMPTY
         if not config.uplinks:
-            return pipeline.EMPTY
+            return specs.EMPTY
         uplinks, order = self.uplinks(), self.in_force.order
-        team = pipeline.Team(
+        team = Team(
             uplinks=tuple(uplink.ofport for uplink in uplinks),
             vm_ports=tuple(
-                pipeline.VmPort(
+                VmPort(
                     ofport=port.ofport,
                     order=tuple(u.ofport for u in order(port, uplinks, config.policy)),
                     vlans=port.vlans,
@@ -623,11 +624,11 @@ class Bridge:
 
     def _assume_port_flags(self) -> None:
         """What the flags must be, given what is installed; nothing where we do not need them."""
-        found = self.installed or pipeline.EMPTY
+        found = self.installed or specs.EMPTY
         if rescued := pipeline.cut_off(found):
             self._flooding.assume(rescued, asking=True)
             return
-        ours = self.config.on_bond and (self._serves or found != pipeline.EMPTY)
+        ours = self.config.on_bond and (self._serves or found != specs.EMPTY)
         flags = pipeline.no_flood(found) if ours else frozenset[int]()
         self._flooding.assume(flags, asking=ours)
 
@@ -666,8 +667,8 @@ class Bridge:
         return flagged is not None and flagged <= self._flagged_before
 
     def _seeds(
-        self, desired: pipeline.Pipeline, installed: pipeline.Pipeline
-    ) -> tuple[pipeline.FlowSpec, ...]:
+        self, desired: specs.Pipeline, installed: specs.Pipeline
+    ) -> tuple[specs.FlowSpec, ...]:
         """The learned flows that go with a bundle which brings the flows that learn."""
         return self.addresses.seeds(self.config.vm_ports, desired, installed)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.database import BridgeRow
-from controller.pipeline import FlowSpec, GroupSpec
 from controller.rates import Sample
 from controller.reconcile import Changes
+from controller.specs import FlowSpec, GroupSpec
 
 # ---- events ----------------------------------------------------------------------------
 

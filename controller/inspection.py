@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controller.events import ForeignFlow, InstalledRead
-from controller.pipeline import GROUP_IDS, Table, ToGroup
+from controller.specs import ToGroup
+from controller.tables import GROUP_IDS, Table
 
 # Every frame of a known port meets a flow of ours from this priority on in table 0. Others'
 # flows behind those are never reached for it, and unknown ports are theirs.

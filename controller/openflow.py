@@ -28,17 +28,13 @@ from controller.events import (
 )
 from controller.framework import ofproto as ofp
 from controller.framework import parser
-from controller.pipeline import (
-    COOKIE_KIND_MASK,
-    FROM_BENEATH,
-    GROUP_IDS,
-    OFPP_LOCAL,
+from controller.rates import Sample
+from controller.specs import (
     Action,
     Bucket,
     CopyBits,
     FlowSpec,
     GroupSpec,
-    Kind,
     Learn,
     LearnLoad,
     LearnMatch,
@@ -47,17 +43,23 @@ from controller.pipeline import (
     Output,
     PopVlan,
     PushVlan,
-    Register,
     Resubmit,
     SetField,
-    Table,
     ToGroup,
+)
+from controller.tables import (
+    COOKIE_KIND_MASK,
+    FROM_BENEATH,
+    GROUP_IDS,
+    OFPP_LOCAL,
+    Kind,
+    Register,
+    Table,
     cookie,
     cookie_kind,
     cookie_ofport,
     openflow_port,
 )
-from controller.rates import Sample
 
 ETH_VLAN = 0x8100
 # NXFF: the learned flow goes when the flow with the learn action goes (nicira-ext.h).

@@ -1,301 +1,78 @@
-"""The OpenFlow pipeline: table ids, registers, cookies, group ids and the specs they make.
-
-docs/architecture.md draws it. A spec is a value: two that are equal install the same flow
-or group. Flows of ours carry `COOKIE_PREFIX`, groups lie in `GROUP_IDS`; nothing else on
-the bridge is ours.
-"""
+"""The pipeline of a team: every flow and group that its bridge should have from us."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from controller.config import MAX_UPLINKS, OFPORT_LOCAL
+from controller.config import MAX_UPLINKS
+from controller.specs import (
+    Action,
+    Bucket,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    LoadBits,
+    Match,
+    MatchValue,
+    Output,
+    Pipeline,
+    PopVlan,
+    PushVlan,
+    Resubmit,
+    SetField,
+    ToGroup,
+    match,
+)
+from controller.tables import (
+    ADDRESSES_PER_PORT_MAX,
+    ALL_HOSTS,
+    BROADCAST,
+    DEPARTED_MAX,
+    ELSEWHERE,
+    ETH_ARP,
+    ETH_IPV4,
+    ETH_IPV6,
+    ETH_RARP,
+    ETH_TAGS,
+    FROM_BENEATH,
+    GROUP_IDS,
+    ICMPV6,
+    IGMP,
+    LEARNED_TIMEOUT_S,
+    LOCK_TIMEOUT_S,
+    MLD_REPORTS,
+    MULTICAST,
+    ND_ADVERTISEMENT,
+    OFPP_NORMAL,
+    RESERVED_MULTICAST,
+    UNICAST,
+    VLAN_ID_BITS,
+    VLAN_ID_MASK,
+    VLAN_PRESENT,
+    Kind,
+    Register,
+    Table,
+    beneath_group_id,
+    binding_group_id,
+    cookie,
+    cookie_kind,
+    cookie_ofport,
+    delivery_group_id,
+    learned_cookie,
+    local_group_id,
+    openflow_port,
+)
+from controller.team import (
+    Team,
+    VmPort,
+)
 from controller.vlans import TRUNK, PortVlans, VlanSet, blocks, classes
 from policies.model import OfPort
-
-OFPP_LOCAL = 0xFFFFFFFE
-OFPP_NORMAL = 0xFFFFFFFA
-
-
-class Table(IntEnum):
-    """What each table does; numbers from LOCATION on are look-ups that return."""
-
-    CLASSIFY = 0
-    LEARN = 1
-    FROM_UPLINK = 2
-    DESTINATION = 3
-    EGRESS = 4
-    UPLINK_OUT = 5
-    # 6 is kept for the buckets of hashed units.
-    REFLECTION = 7
-    DEPARTURE = 8
-    DELIVERY = 9
-    PORT_OUT = 10
-    LOCATION = 20
-    LOCAL_SOURCE = 21
-    LOCK = 22
-    ANNOUNCEMENT = 23
-    SAME_NIBBLE = 24
-    GRATUITOUS = 25
-    SET_LOCK = 26
-    UNCACHE_FIRST = 27
-    UNCACHE_AGAIN = 28
-
-
-class Register(IntEnum):
-    """Registers, by number. Zero means "not set" in each."""
-
-    VM_PORT = 0  # ofport the frame came in by, when that is a VM port
-    UPLINK = 1  # ofport the frame came in by, when that is an uplink
-    VLAN = 2  # VLAN id; 0 for untagged frames
-    TARGET = 3  # VM port the destination address is behind, or ELSEWHERE
-    LOCAL = 4  # 1: the source address is behind a VM port
-    LOCKED = 5  # 1: the source address announced itself from here a moment ago
-    ANNOUNCES = 6  # 1: the frame announces its source address
-    NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
-    LEARNED = 8  # 1: the source address is among those learned on its VM port
-    BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
-
-    @property
-    def field(self) -> str:
-        return f"reg{self.value}"
-
-
-ELSEWHERE = 0xFFFF
-LEARNED_TIMEOUT_S = 300
-LOCK_TIMEOUT_S = 5
-# How many addresses the switch learns on one VM port, and locks for it: more than the VMs
-# nested in a VM need, and few enough that the switch, which counts them for each new one,
-# is not kept busy by a VM that makes addresses up.
-ADDRESSES_PER_PORT_MAX = 1024
-# How many addresses it remembers as having left. Only what was local becomes that.
-DEPARTED_MAX = 16384
-
-COOKIE_PREFIX = 0x6C6274 << 40
-COOKIE_PREFIX_MASK = 0xFFFFFF << 40
-COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
-
-
-class Kind(IntEnum):
-    """What a flow's cookie says it is; the low 16 bits are the ofport it belongs to."""
-
-    FIXED = 0
-    FROM_VM = 1  # counts what a VM port sends to uplinks
-    TO_VM = 2  # counts what uplinks bring for a VM port
-    LEARNED = 3  # made by the switch itself: never ours to compare
-    RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
-
-
-GROUP_IDS = range(0x6C000000, 0x6D000000)
-_LOCAL_BUM_SLOT = 0xF0
-_LOCAL_BUM_ANY_VLAN = 0xFFFF
-_BENEATH_SLOT = 0xF1
-# In the cookie of what unknown ports teach; other learned flows have an ofport there and,
-# from bit 16 on, what it carries.
-FROM_BENEATH = 1 << 31
-
-# Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
-RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
-MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
-UNICAST = ("00:00:00:00:00:00", "01:00:00:00:00:00")
-BROADCAST = "ff:ff:ff:ff:ff:ff"
-VLAN_PRESENT = 0x1000
-VLAN_ID_BITS = 12
-VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
-ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
-ETH_TAGS = (0x8100, 0x88A8)
-IGMP, ICMPV6 = 2, 58
-ND_ADVERTISEMENT = 136
-MLD_REPORTS = (131, 132, 143)
-ALL_HOSTS = "224.0.0.1"
-
-MatchValue = int | str | tuple[int, int] | tuple[str, str]
-Match = tuple[tuple[str, MatchValue], ...]
-
-
-# ---- actions ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class ToGroup:
-    group_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetField:
-    field: str
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopyBits:
-    """Copy `bits` bits of one field to another."""
-
-    source: str
-    source_bit: int
-    target: str
-    target_bit: int
-    bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadBits:
-    """Set `bits` bits of a register."""
-
-    target: str
-    target_bit: int
-    bits: int
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class PushVlan:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class PopVlan:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Resubmit:
-    table: int
-
-
-@dataclass(frozen=True, slots=True)
-class LearnMatch:
-    """The learned flow matches `target` on the frame's present value of `source`."""
-
-    source: str
-    target: str
-    bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class LearnLoad:
-    """The learned flow loads a constant, or the frame's present value of a field."""
-
-    source: str | int
-    target: str
-    bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class Learn:
-    """Add a flow to `table`. `delete_learned`: it goes when the flow that taught it goes.
-
-    `limit`: no new one is added where the table has that many with this cookie; 0: no
-    limit. `success`: a register that becomes 1 if the flow is there afterwards, else 0.
-    """
-
-    table: int
-    cookie: int
-    hard_timeout_s: int
-    specs: tuple[LearnMatch | LearnLoad, ...]
-    delete_learned: bool = False
-    priority: int = 10
-    limit: int = 0
-    success: str | None = None
-
-
-Action = Output | ToGroup | SetField | CopyBits | LoadBits | PushVlan | PopVlan | Resubmit | Learn
-
-
-# ---- specs -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FlowSpec:
-    """A flow. (table, priority, match) identify it; the rest is what it does."""
-
-    table: int
-    priority: int
-    match: Match
-    actions: tuple[Action, ...] = ()
-    goto: int | None = None
-    cookie: int = COOKIE_PREFIX
-    hard_timeout_s: int = 0
-
-    @property
-    def key(self) -> tuple[int, int, Match]:
-        return (self.table, self.priority, self.match)
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A group's bucket; `watch_port` None: not watched (only in ALL groups)."""
-
-    actions: tuple[Action, ...]
-    watch_port: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
-    """`kind` is `ff` (fast failover: the first live bucket) or `all`."""
-
-    group_id: int
-    kind: str
-    buckets: tuple[Bucket, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VmPort:
-    """A VM port as the pipeline needs it; `order`: its uplinks' ofports, the one in force first."""
-
-    ofport: OfPort
-    order: tuple[OfPort, ...]
-    vlans: PortVlans = TRUNK
-    attached_mac: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Team:
-    """One bridge as the pipeline needs it.
-
-    `uplinks` in configured order (their positions number the delivery groups).
-    `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
-    port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
-    the flows underneath (a bond's NORMAL) instead of dropped. `uplink_vlans`: what uplinks
-    carry; those not named there carry every VLAN.
-
-    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them,
-    NORMAL is given what uplinks flood, for ports that came while the service was dead; else
-    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
-    uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
-    """
-
-    uplinks: tuple[OfPort, ...]
-    vm_ports: tuple[VmPort, ...]
-    hears_everywhere: bool = False
-    over_normal: bool = False
-    uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
-    normal_takes_any: bool = False
-    no_flood: frozenset[int] = frozenset()
-
-    @property
-    def floods_beneath(self) -> bool:
-        """Whether NORMAL is given what uplinks flood."""
-        return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """All flows and groups that a bridge should have from us."""
-
-    flows: Mapping[tuple[int, int, Match], FlowSpec]
-    groups: Mapping[int, GroupSpec]
-
-
-EMPTY = Pipeline({}, {})
 
 
 def build(team: Team) -> Pipeline:
@@ -315,26 +92,6 @@ def build(team: Team) -> Pipeline:
     if team.floods_beneath and team.normal_takes_any:
         groups += [_beneath_group(uplink, team) for uplink in team.uplinks]
     return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
-
-
-def binding_group_id(ofport: int) -> int:
-    """The group that carries a VM port's traffic to its uplink."""
-    return GROUP_IDS.start | ofport
-
-
-def delivery_group_id(ofport: int, uplink_index: int) -> int:
-    """The group that delivers to a VM port what an uplink broadcasts."""
-    return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
-
-
-def local_group_id(vlan: int | None) -> int:
-    """The group of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
-    return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
-
-
-def beneath_group_id(uplink: int) -> int:
-    """The group that gives NORMAL the unicast that an uplink floods."""
-    return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
 
 
 def no_flood(installed: Pipeline) -> frozenset[int] | None:
@@ -373,44 +130,6 @@ def _delivers(group: GroupSpec) -> bool:
 
 def _yields_to(group: GroupSpec) -> set[int | None]:
     return {bucket.watch_port for bucket in group.buckets if not bucket.actions}
-
-
-def cookie(kind: Kind, ofport: int) -> int:
-    return COOKIE_PREFIX | kind << 32 | ofport
-
-
-def cookie_ofport(value: int) -> int:
-    """The ofport that a flow of ours belongs to; 0: none."""
-    return value & 0xFFFF
-
-
-def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
-    """The cookie of what the switch learns on a VM port.
-
-    It differs with what the port carries: when a port is re-tagged, the last flow that
-    taught the old cookie is gone, and what it learned goes with it.
-    """
-    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_BENEATH) | ofport)
-
-
-def cookie_kind(value: int) -> Kind | None:
-    """What a flow of ours is; None for somebody else's."""
-    if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
-        return None
-    try:
-        return Kind(value >> 32 & 0xFF)
-    except ValueError:
-        # No kind of ours, but in our place: to be compared, and to go.
-        return Kind.FIXED
-
-
-def match(**fields: MatchValue) -> Match:
-    return tuple(sorted(fields.items()))
-
-
-def openflow_port(ofport: int) -> int:
-    """An ofport as OpenFlow 1.3 writes it: LOCAL is 32 bits wide there, 16 in registers."""
-    return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport
 
 
 # ---- tables ----------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.pipeline import EMPTY, FlowSpec, GroupSpec, Pipeline, opens
+from controller.pipeline import opens
+from controller.specs import EMPTY, FlowSpec, GroupSpec, Pipeline
 
 
 @dataclass(frozen=True, slots=True)

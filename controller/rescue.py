@@ -28,7 +28,8 @@ from controller.config import BridgeConfig, UplinkConfig, read_bridge
 from controller.database import BridgeRow
 from controller.events import DatabaseRead, Event
 from controller.ovsdb import Database
-from controller.pipeline import COOKIE_KIND_MASK, COOKIE_PREFIX, COOKIE_PREFIX_MASK, Kind, cookie
+from controller.specs import COOKIE_PREFIX
+from controller.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from policies.model import Role
 
 # After a boot the switch, and then its links, may need some time.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller import pipeline
+from controller import specs, tables
 from controller.database import BridgeRow, PortRow
 from controller.engine import Engine
 from controller.events import (
@@ -48,9 +48,9 @@ from controller.events import (
     Write,
     Written,
 )
-from controller.pipeline import FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.rates import Sample
 from controller.reconcile import Changes
+from controller.specs import FlowSpec, GroupSpec, Output, Pipeline, SetField
 
 Rate = Callable[[float], float]
 
@@ -70,7 +70,7 @@ class FakeSwitch:
     refuse_flags: str | None = None
     foreign: tuple[ForeignFlow, ...] = ()
     forwarding: tuple[tuple[int, str, int], ...] = ()
-    flows: dict[tuple[int, int, pipeline.Match], FlowSpec] = field(default_factory=dict)
+    flows: dict[tuple[int, int, specs.Match], FlowSpec] = field(default_factory=dict)
     groups: dict[int, GroupSpec] = field(default_factory=dict)
     # How often it is still read with the default flow of a standalone bridge.
     reads_with_default: int = 0
@@ -96,7 +96,7 @@ class FakeSwitch:
                 units = tuple(
                     (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF))
                     for f in self.flows.values()
-                    if pipeline.cookie_kind(f.cookie) is pipeline.Kind.FROM_VM
+                    if tables.cookie_kind(f.cookie) is tables.Kind.FROM_VM
                 )
                 return [PortStatsRead(bridge, ports), UnitCountersRead(bridge, units)]
             case ReadLearned(bridge=bridge):
@@ -122,7 +122,7 @@ class FakeSwitch:
 
     def uplink_of(self, ofport: int) -> int | None:
         """The uplink a VM port's traffic leaves by now."""
-        group = self.groups.get(pipeline.binding_group_id(ofport))
+        group = self.groups.get(tables.binding_group_id(ofport))
         for bucket in group.buckets if group else ():
             watched = self.ports.get(bucket.watch_port or 0)
             if watched is not None and watched.up:
@@ -152,23 +152,23 @@ class FakeSwitch:
             self.groups[group.group_id] = group
         for flow in changes.add_flows:
             for action in flow.actions:
-                if isinstance(action, pipeline.ToGroup):
+                if isinstance(action, specs.ToGroup):
                     assert action.group_id in self.groups, "OFPBAC_BAD_OUT_GROUP"
-            if pipeline.cookie_kind(flow.cookie) is pipeline.Kind.LEARNED:
+            if tables.cookie_kind(flow.cookie) is tables.Kind.LEARNED:
                 self._learn(flow)
             else:
                 self.flows[flow.key] = flow
         for flow in changes.delete_flows:
             self.flows.pop(flow.key, None)
-            if flow.table == pipeline.Table.LEARN:
-                ofport = dict(flow.match)[pipeline.Register.VM_PORT.field]
+            if flow.table == tables.Table.LEARN:
+                ofport = dict(flow.match)[tables.Register.VM_PORT.field]
                 self.learned = tuple(known for known in self.learned if known[0] != ofport)
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
 
     def _learn(self, flow: FlowSpec) -> None:
         fields = dict(flow.match)
-        vlan, mac = fields[pipeline.Register.VLAN.field], fields.get("eth_dst")
+        vlan, mac = fields[tables.Register.VLAN.field], fields.get("eth_dst")
         if mac is not None and isinstance(vlan, tuple):
             others = tuple(known for known in self.learned if known[1:] != (mac, vlan[0]))
             self.learned = (*others, (flow.cookie & 0xFFFF, str(mac), int(vlan[0])))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller import inspection, normal, pipeline
+from controller import inspection, normal, pipeline, tables
 from controller.adoption import ATTACH_TIMEOUT_S
 from controller.database import BridgeRow, PortRow
 from controller.events import (
@@ -26,7 +26,9 @@ from controller.events import (
     Renew,
     Write,
 )
-from controller.pipeline import EMPTY, GROUP_IDS, GroupSpec, Kind, Register, Table
+from controller.specs import EMPTY, GroupSpec
+from controller.tables import GROUP_IDS, Kind, Register, Table
+from controller.team import Team
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
     backed_up,
@@ -250,7 +252,7 @@ def test_on_plain_uplinks_any_flow_in_table_0_would_come_before_our_drop() -> No
 
 @pytest.mark.parametrize("on_bond", [True, False])
 def test_the_priorities_that_come_before_ours_are_those_of_the_pipeline(on_bond: bool) -> None:
-    team = pipeline.Team(uplinks=(), vm_ports=(), over_normal=on_bond)
+    team = Team(uplinks=(), vm_ports=(), over_normal=on_bond)
     port_flows = pipeline.build(team)
     here = world(host()).start()
     flows = {**port_flows.flows, **here.switches["br0"].flows}
@@ -325,7 +327,7 @@ def seeds(here: World) -> list[tuple[int, int]]:
         (flow.table, flow.cookie & 0xFFFF)
         for _, changes in here.applied()
         for flow in changes.add_flows
-        if pipeline.cookie_kind(flow.cookie) is Kind.LEARNED
+        if tables.cookie_kind(flow.cookie) is Kind.LEARNED
     ]
 
 

@@ -26,7 +26,8 @@ from controller.events import (
 )
 from controller.frames import rarp
 from controller.installation import REVALIDATED_AFTER_S
-from controller.pipeline import EMPTY, Kind, cookie_kind
+from controller.specs import EMPTY
+from controller.tables import Kind, cookie_kind
 from tests.unit.fake_switch import A_MOMENT_S, World, done, moves, refusal, reports, world
 from tests.unit.rows import (
     VMS,

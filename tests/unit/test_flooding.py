@@ -12,7 +12,7 @@ from controller.events import (
     SendFrame,
     SetPortFlags,
 )
-from controller.pipeline import EMPTY
+from controller.specs import EMPTY
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from controller import pipeline
+from controller import specs, tables
 from controller.events import DatabaseRead, Report
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port
@@ -187,10 +187,10 @@ class Life(RuleBasedStateMachine):
         team = set(OFPORTS.values())
         for name in self.vms:
             ofport = 10 + int(name.removeprefix("vnet"))
-            group = self.switch.groups.get(pipeline.binding_group_id(ofport))
+            group = self.switch.groups.get(tables.binding_group_id(ofport))
             for bucket in group.buckets if group else ():
                 assert bucket.watch_port in team
-                assert bucket.actions == (pipeline.Output(bucket.watch_port),)
+                assert bucket.actions == (specs.Output(bucket.watch_port),)
 
     @invariant()
     def every_vm_port_has_a_way_out_if_there_is_one(self) -> None:

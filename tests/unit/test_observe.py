@@ -10,7 +10,7 @@ import pytest
 
 from controller.database import BridgeRow
 from controller.events import Apply, ReadLearned, SendFrame
-from controller.pipeline import EMPTY
+from controller.specs import EMPTY
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
 

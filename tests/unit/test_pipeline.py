@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import pipeline, reconcile
+from controller import pipeline, reconcile, tables
 from controller.config import OFPORT_LOCAL
-from controller.pipeline import (
-    BROADCAST,
-    OFPP_NORMAL,
-    VLAN_PRESENT,
+from controller.pipeline import build
+from controller.specs import (
     Action,
     CopyBits,
     FlowSpec,
@@ -26,16 +24,12 @@ from controller.pipeline import (
     Pipeline,
     PopVlan,
     PushVlan,
-    Register,
     Resubmit,
     SetField,
-    Table,
-    Team,
     ToGroup,
-    VmPort,
-    build,
-    openflow_port,
 )
+from controller.tables import BROADCAST, OFPP_NORMAL, VLAN_PRESENT, Register, Table, openflow_port
+from controller.team import Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
 from policies.model import OfPort
 
@@ -279,16 +273,16 @@ def test_an_unknown_port_is_dropped_or_left_to_what_is_underneath(team: Team) ->
 @given(teams())
 def test_everything_is_recognizably_ours(team: Team) -> None:
     installed = build(team)
-    assert all(group_id in pipeline.GROUP_IDS for group_id in installed.groups)
-    assert all(pipeline.cookie_kind(f.cookie) is not None for f in installed.flows.values())
+    assert all(group_id in tables.GROUP_IDS for group_id in installed.groups)
+    assert all(tables.cookie_kind(f.cookie) is not None for f in installed.flows.values())
     for flow in installed.flows.values():
         for action in flow.actions:
             if isinstance(action, ToGroup):
                 assert action.group_id in installed.groups
             if isinstance(action, Learn):
-                assert pipeline.cookie_kind(action.cookie) is pipeline.Kind.LEARNED
-    assert pipeline.cookie_kind(0) is None
-    assert pipeline.cookie_kind(0xDEADBEEF) is None
+                assert tables.cookie_kind(action.cookie) is tables.Kind.LEARNED
+    assert tables.cookie_kind(0) is None
+    assert tables.cookie_kind(0xDEADBEEF) is None
 
 
 @given(teams())
@@ -305,13 +299,13 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
 @given(teams())
 def test_every_vm_port_is_counted_in_each_direction_by_one_flow(team: Team) -> None:
     flows = build(team).flows.values()
-    for kind in (pipeline.Kind.FROM_VM, pipeline.Kind.TO_VM):
-        counted = [f.cookie & 0xFFFFFFFF for f in flows if pipeline.cookie_kind(f.cookie) is kind]
+    for kind in (tables.Kind.FROM_VM, tables.Kind.TO_VM):
+        counted = [f.cookie & 0xFFFFFFFF for f in flows if tables.cookie_kind(f.cookie) is kind]
         assert sorted(counted) == sorted(port.ofport for port in team.vm_ports)
 
 
 def test_no_vm_port_no_uplink_nothing_but_look_ups() -> None:
-    assert build(Team((), ())).groups.keys() == {pipeline.local_group_id(None)}
+    assert build(Team((), ())).groups.keys() == {tables.local_group_id(None)}
 
 
 # ---- building again --------------------------------------------------------------------
@@ -367,7 +361,7 @@ def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
         in_vlan = dict(flow.match).get(Register.VLAN.field)
         assert set(flow.match) & own or in_vlan in (old, new), flow
     assert all(group_id >> 16 & 0xFF == 0xF0 for group_id in made.delete_groups)
-    local = {pipeline.local_group_id(vlan) for vlan in (old, new)}
+    local = {tables.local_group_id(vlan) for vlan in (old, new)}
     assert {g.group_id for g in (*made.add_groups, *made.modify_groups)} <= local
 
 
@@ -375,11 +369,11 @@ def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
 def test_what_was_learned_on_a_port_goes_when_it_carries_something_else(
     old: PortVlans, new: PortVlans
 ) -> None:
-    cookies = [pipeline.learned_cookie(OfPort(10), vlans) for vlans in (old, new)]
+    cookies = [tables.learned_cookie(OfPort(10), vlans) for vlans in (old, new)]
     assert (cookies[0] == cookies[1]) is (old == new)
     for value in cookies:
-        assert pipeline.cookie_kind(value) is pipeline.Kind.LEARNED
-        assert pipeline.cookie_ofport(value) == 10
+        assert tables.cookie_kind(value) is tables.Kind.LEARNED
+        assert tables.cookie_ofport(value) == 10
 
 
 @given(teams())
@@ -387,9 +381,9 @@ def test_what_the_switch_learns_is_bounded_for_each_vm_port(team: Team) -> None:
     for flow in build(team).flows.values():
         for action in flow.actions:
             if isinstance(action, Learn):
-                ofport = pipeline.cookie_ofport(action.cookie)
-                by_port = ofport or action.cookie & pipeline.FROM_BENEATH
-                bound = pipeline.ADDRESSES_PER_PORT_MAX if by_port else pipeline.DEPARTED_MAX
+                ofport = tables.cookie_ofport(action.cookie)
+                by_port = ofport or action.cookie & tables.FROM_BENEATH
+                bound = tables.ADDRESSES_PER_PORT_MAX if by_port else tables.DEPARTED_MAX
                 assert action.limit == bound
 
 
@@ -420,7 +414,7 @@ def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.D
     groups = build(team).groups
     taken_from = []
     for uplink in team.uplinks:
-        group = groups[pipeline.beneath_group_id(uplink)]
+        group = groups[tables.beneath_group_id(uplink)]
         live = next((b for b in group.buckets if b.watch_port in alive), None)
         if uplink in alive and live is not None and live.actions:
             taken_from.append(uplink)
@@ -440,7 +434,7 @@ def test_ports_that_nobody_knows_teach_anew_when_the_flags_change(team: Team) ->
             for action in flow.actions
             if isinstance(action, Learn)
         }
-        assert all(cookie & pipeline.FROM_BENEATH for cookie in found)
+        assert all(cookie & tables.FROM_BENEATH for cookie in found)
         return found
 
     team = replace(team, over_normal=True)
@@ -458,7 +452,7 @@ def test_a_broadcast_is_delivered_once_whichever_uplinks_live(
     for port in team.vm_ports:
         heard_from = []
         for index, uplink in enumerate(team.uplinks):
-            group = groups[pipeline.delivery_group_id(port.ofport, index)]
+            group = groups[tables.delivery_group_id(port.ofport, index)]
             live = next((b for b in group.buckets if b.watch_port in alive), None)
             if uplink in alive and live is not None and live.actions:
                 heard_from.append(uplink)
@@ -470,13 +464,13 @@ def test_on_a_lag_a_broadcast_is_heard_from_any_member(team: Team) -> None:
     groups = build(replace(team, hears_everywhere=True)).groups
     for port in team.vm_ports:
         for index, uplink in enumerate(team.uplinks):
-            buckets = groups[pipeline.delivery_group_id(port.ofport, index)].buckets
+            buckets = groups[tables.delivery_group_id(port.ofport, index)].buckets
             assert [b.watch_port for b in buckets] == [uplink] * (uplink in port.order)
             assert all(bucket.actions for bucket in buckets)
 
 
 @pytest.mark.parametrize("vlans", WAYS, ids=str)
 def test_what_vm_ports_teach_is_not_taken_for_what_unknown_ports_do(vlans: PortVlans) -> None:
-    taught = pipeline.learned_cookie(OfPort(10), vlans)
-    assert not taught & pipeline.FROM_BENEATH
-    assert pipeline.cookie_ofport(taught) == 10
+    taught = tables.learned_cookie(OfPort(10), vlans)
+    assert not taught & tables.FROM_BENEATH
+    assert tables.cookie_ofport(taught) == 10

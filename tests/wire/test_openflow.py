@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller import openflow, pipeline, reconcile
+from controller import openflow, pipeline, reconcile, specs, tables
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
@@ -27,14 +27,15 @@ from controller.events import (
 )
 from controller.framework import ofproto, parser, serialized
 from controller.openflow import Asked, Replies
-from controller.pipeline import (
+from controller.rates import Sample
+from controller.reconcile import Changes
+from controller.specs import (
     EMPTY,
     Action,
     Bucket,
     CopyBits,
     FlowSpec,
     GroupSpec,
-    Kind,
     Learn,
     LearnLoad,
     LearnMatch,
@@ -42,17 +43,12 @@ from controller.pipeline import (
     Output,
     PopVlan,
     PushVlan,
-    Register,
     Resubmit,
     SetField,
-    Table,
-    Team,
     ToGroup,
-    VmPort,
-    cookie,
 )
-from controller.rates import Sample
-from controller.reconcile import Changes
+from controller.tables import Kind, Register, Table, cookie
+from controller.team import Team, VmPort
 from controller.vlans import access, port_vlans
 from policies.model import OfPort
 
@@ -173,8 +169,8 @@ def test_a_group_read_back_equals_the_one_installed(group: GroupSpec) -> None:
 
 
 ACTIONS: tuple[Action, ...] = (
-    Output(pipeline.OFPP_LOCAL),
-    ToGroup(pipeline.GROUP_IDS.start),
+    Output(tables.OFPP_LOCAL),
+    ToGroup(tables.GROUP_IDS.start),
     SetField("reg0", 0xFFFE),
     SetField("vlan_vid", 0x1007),
     CopyBits("vlan_tci", 0, "reg2", 0, 12),
@@ -231,7 +227,7 @@ def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
     groups = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, map(group_description, mods))
     read = replies.event("br0", groups)
     assert isinstance(read, InstalledRead)
-    installed = pipeline.Pipeline(
+    installed = specs.Pipeline(
         {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
     )
     assert not reconcile.changes(PIPELINE, installed)
@@ -241,7 +237,7 @@ def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
     """It is replaced, as it is under our cookie and not ours."""
     strange = parser.OFPFlowMod(
         DATAPATH,
-        cookie=pipeline.COOKIE_PREFIX,
+        cookie=specs.COOKIE_PREFIX,
         priority=10,
         match=parser.OFPMatch(),
         instructions=[
@@ -381,7 +377,7 @@ def learned(
     fields: dict[str, Any] = {"eth_dst": mac}
     if vlan is not None:
         fields[Register.VLAN.field] = vlan
-    match = pipeline.match(**fields)
+    match = specs.match(**fields)
     load = LoadBits(Register.TARGET.field, 0, 16, ofport)
     taught = cookie(Kind.LEARNED, ofport if taught_by is None else taught_by)
     return as_stats(FlowSpec(20, 10, match, (load,), cookie=taught), hard_timeout_s=300)
@@ -401,8 +397,8 @@ def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
 
 def test_what_unknown_ports_taught_comes_with_the_port_and_with_the_vlan_of_tagged_frames() -> None:
     entries = [
-        learned(11, MAC, None, taught_by=pipeline.FROM_BENEATH | 0x1234),
-        learned(10, MAC, (7, 0xFFF), taught_by=pipeline.FROM_BENEATH),
+        learned(11, MAC, None, taught_by=tables.FROM_BENEATH | 0x1234),
+        learned(10, MAC, (7, 0xFFF), taught_by=tables.FROM_BENEATH),
     ]
     read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
     assert read == LearnedRead("br0", (), ((10, MAC, 7), (11, MAC, None)))
@@ -440,7 +436,7 @@ def test_what_nobody_of_ours_has_put_in_our_place_is_found(
     table: int, kind: int, timeout_s: int
 ) -> None:
     """Under our cookie, but not as the switch learns: it is to go."""
-    flow = FlowSpec(table, 9, (), cookie=pipeline.COOKIE_PREFIX | kind << 32)
+    flow = FlowSpec(table, 9, (), cookie=specs.COOKIE_PREFIX | kind << 32)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
     assert openflow.installed_flows(body) == ((flow,), (), False)
 

@@ -1,0 +1,157 @@
+"""Flows and groups as values: two specs that are equal install the same flow or group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+COOKIE_PREFIX = 0x6C6274 << 40
+
+MatchValue = int | str | tuple[int, int] | tuple[str, str]
+Match = tuple[tuple[str, MatchValue], ...]
+
+
+# ---- actions ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToGroup:
+    group_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetField:
+    field: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBits:
+    """Copy `bits` bits of one field to another."""
+
+    source: str
+    source_bit: int
+    target: str
+    target_bit: int
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBits:
+    """Set `bits` bits of a register."""
+
+    target: str
+    target_bit: int
+    bits: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class PushVlan:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PopVlan:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearnMatch:
+    """The learned flow matches `target` on the frame's present value of `source`."""
+
+    source: str
+    target: str
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class LearnLoad:
+    """The learned flow loads a constant, or the frame's present value of a field."""
+
+    source: str | int
+    target: str
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Add a flow to `table`. `delete_learned`: it goes when the flow that taught it goes.
+
+    `limit`: no new one is added where the table has that many with this cookie; 0: no
+    limit. `success`: a register that becomes 1 if the flow is there afterwards, else 0.
+    """
+
+    table: int
+    cookie: int
+    hard_timeout_s: int
+    specs: tuple[LearnMatch | LearnLoad, ...]
+    delete_learned: bool = False
+    priority: int = 10
+    limit: int = 0
+    success: str | None = None
+
+
+Action = Output | ToGroup | SetField | CopyBits | LoadBits | PushVlan | PopVlan | Resubmit | Learn
+
+
+# ---- specs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSpec:
+    """A flow. (table, priority, match) identify it; the rest is what it does."""
+
+    table: int
+    priority: int
+    match: Match
+    actions: tuple[Action, ...] = ()
+    goto: int | None = None
+    cookie: int = COOKIE_PREFIX
+    hard_timeout_s: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, Match]:
+        return (self.table, self.priority, self.match)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A group's bucket; `watch_port` None: not watched (only in ALL groups)."""
+
+    actions: tuple[Action, ...]
+    watch_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """`kind` is `ff` (fast failover: the first live bucket) or `all`."""
+
+    group_id: int
+    kind: str
+    buckets: tuple[Bucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """All flows and groups that a bridge should have from us."""
+
+    flows: Mapping[tuple[int, int, Match], FlowSpec]
+    groups: Mapping[int, GroupSpec]
+
+
+EMPTY = Pipeline({}, {})
+
+
+def match(**fields: MatchValue) -> Match:
+    return tuple(sorted(fields.items()))

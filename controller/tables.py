@@ -1,0 +1,163 @@
+"""The map of the pipeline: table ids, registers, cookies and group ids.
+
+docs/architecture.md draws it. Flows of ours carry `COOKIE_PREFIX`, groups lie in `GROUP_IDS`;
+nothing else on the bridge is ours.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from controller.config import OFPORT_LOCAL
+from controller.specs import COOKIE_PREFIX
+from controller.vlans import PortVlans
+from policies.model import OfPort
+
+OFPP_LOCAL = 0xFFFFFFFE
+OFPP_NORMAL = 0xFFFFFFFA
+
+
+class Table(IntEnum):
+    """What each table does; numbers from LOCATION on are look-ups that return."""
+
+    CLASSIFY = 0
+    LEARN = 1
+    FROM_UPLINK = 2
+    DESTINATION = 3
+    EGRESS = 4
+    UPLINK_OUT = 5
+    # 6 is kept for the buckets of hashed units.
+    REFLECTION = 7
+    DEPARTURE = 8
+    DELIVERY = 9
+    PORT_OUT = 10
+    LOCATION = 20
+    LOCAL_SOURCE = 21
+    LOCK = 22
+    ANNOUNCEMENT = 23
+    SAME_NIBBLE = 24
+    GRATUITOUS = 25
+    SET_LOCK = 26
+    UNCACHE_FIRST = 27
+    UNCACHE_AGAIN = 28
+
+
+class Register(IntEnum):
+    """Registers, by number. Zero means "not set" in each."""
+
+    VM_PORT = 0  # ofport the frame came in by, when that is a VM port
+    UPLINK = 1  # ofport the frame came in by, when that is an uplink
+    VLAN = 2  # VLAN id; 0 for untagged frames
+    TARGET = 3  # VM port the destination address is behind, or ELSEWHERE
+    LOCAL = 4  # 1: the source address is behind a VM port
+    LOCKED = 5  # 1: the source address announced itself from here a moment ago
+    ANNOUNCES = 6  # 1: the frame announces its source address
+    NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
+    LEARNED = 8  # 1: the source address is among those learned on its VM port
+    BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
+
+    @property
+    def field(self) -> str:
+        return f"reg{self.value}"
+
+
+ELSEWHERE = 0xFFFF
+LEARNED_TIMEOUT_S = 300
+LOCK_TIMEOUT_S = 5
+# How many addresses the switch learns on one VM port, and locks for it: more than the VMs
+# nested in a VM need, and few enough that the switch, which counts them for each new one,
+# is not kept busy by a VM that makes addresses up.
+ADDRESSES_PER_PORT_MAX = 1024
+# How many addresses it remembers as having left. Only what was local becomes that.
+DEPARTED_MAX = 16384
+
+COOKIE_PREFIX_MASK = 0xFFFFFF << 40
+COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
+
+
+class Kind(IntEnum):
+    """What a flow's cookie says it is; the low 16 bits are the ofport it belongs to."""
+
+    FIXED = 0
+    FROM_VM = 1  # counts what a VM port sends to uplinks
+    TO_VM = 2  # counts what uplinks bring for a VM port
+    LEARNED = 3  # made by the switch itself: never ours to compare
+    RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
+
+
+GROUP_IDS = range(0x6C000000, 0x6D000000)
+_LOCAL_BUM_SLOT = 0xF0
+_LOCAL_BUM_ANY_VLAN = 0xFFFF
+_BENEATH_SLOT = 0xF1
+# In the cookie of what unknown ports teach; other learned flows have an ofport there and,
+# from bit 16 on, what it carries.
+FROM_BENEATH = 1 << 31
+
+# Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
+RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
+MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
+UNICAST = ("00:00:00:00:00:00", "01:00:00:00:00:00")
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+VLAN_PRESENT = 0x1000
+VLAN_ID_BITS = 12
+VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
+ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
+ETH_TAGS = (0x8100, 0x88A8)
+IGMP, ICMPV6 = 2, 58
+ND_ADVERTISEMENT = 136
+MLD_REPORTS = (131, 132, 143)
+ALL_HOSTS = "224.0.0.1"
+
+
+def binding_group_id(ofport: int) -> int:
+    """The group that carries a VM port's traffic to its uplink."""
+    return GROUP_IDS.start | ofport
+
+
+def delivery_group_id(ofport: int, uplink_index: int) -> int:
+    """The group that delivers to a VM port what an uplink broadcasts."""
+    return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
+
+
+def local_group_id(vlan: int | None) -> int:
+    """The group of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
+    return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
+
+
+def beneath_group_id(uplink: int) -> int:
+    """The group that gives NORMAL the unicast that an uplink floods."""
+    return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+
+
+def cookie(kind: Kind, ofport: int) -> int:
+    return COOKIE_PREFIX | kind << 32 | ofport
+
+
+def cookie_ofport(value: int) -> int:
+    """The ofport that a flow of ours belongs to; 0: none."""
+    return value & 0xFFFF
+
+
+def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
+    """The cookie of what the switch learns on a VM port.
+
+    It differs with what the port carries: when a port is re-tagged, the last flow that
+    taught the old cookie is gone, and what it learned goes with it.
+    """
+    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_BENEATH) | ofport)
+
+
+def cookie_kind(value: int) -> Kind | None:
+    """What a flow of ours is; None for somebody else's."""
+    if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
+        return None
+    try:
+        return Kind(value >> 32 & 0xFF)
+    except ValueError:
+        # No kind of ours, but in our place: to be compared, and to go.
+        return Kind.FIXED
+
+
+def openflow_port(ofport: int) -> int:
+    """An ofport as OpenFlow 1.3 writes it: LOCAL is 32 bits wide there, 16 in registers."""
+    return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport

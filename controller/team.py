@@ -1,0 +1,49 @@
+"""A team as the pipeline needs it: uplinks and VM ports by number, and what each carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.vlans import TRUNK, PortVlans
+from policies.model import OfPort
+
+
+@dataclass(frozen=True, slots=True)
+class VmPort:
+    """A VM port as the pipeline needs it; `order`: its uplinks' ofports, the one in force first."""
+
+    ofport: OfPort
+    order: tuple[OfPort, ...]
+    vlans: PortVlans = TRUNK
+    attached_mac: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """One bridge as the pipeline needs it.
+
+    `uplinks` in configured order (their positions number the delivery groups).
+    `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
+    port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
+    the flows underneath (a bond's NORMAL) instead of dropped. `uplink_vlans`: what uplinks
+    carry; those not named there carry every VLAN.
+
+    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them,
+    NORMAL is given what uplinks flood, for ports that came while the service was dead; else
+    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
+    uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
+    """
+
+    uplinks: tuple[OfPort, ...]
+    vm_ports: tuple[VmPort, ...]
+    hears_everywhere: bool = False
+    over_normal: bool = False
+    uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
+    normal_takes_any: bool = False
+    no_flood: frozenset[int] = frozenset()
+
+    @property
+    def floods_beneath(self) -> bool:
+        """Whether NORMAL is given what uplinks flood."""
+        return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)
