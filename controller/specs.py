@@ -102,7 +102,27 @@ class Learn:
     success: str | None = None
 
 
-Action = Output | ToGroup | SetField | CopyBits | LoadBits | PushVlan | PopVlan | Resubmit | Learn
+@dataclass(frozen=True, slots=True)
+class Multipath:
+    """Hash a frame's `fields`, named as Open vSwitch does, to a number below `buckets`."""
+
+    fields: str
+    buckets: int
+    target: str
+
+
+Action = (
+    Output
+    | ToGroup
+    | SetField
+    | CopyBits
+    | LoadBits
+    | PushVlan
+    | PopVlan
+    | Resubmit
+    | Learn
+    | Multipath
+)
 
 
 # ---- specs -----------------------------------------------------------------------------

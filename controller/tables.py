@@ -26,11 +26,13 @@ class Table(IntEnum):
     DESTINATION = 3
     EGRESS = 4
     UPLINK_OUT = 5
-    # 6 is kept for the buckets of hashed units.
+    HASH = 6
     REFLECTION = 7
     DEPARTURE = 8
     DELIVERY = 9
     PORT_OUT = 10
+    BUCKET = 11
+    OFF_HOME = 12
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22
@@ -40,6 +42,7 @@ class Table(IntEnum):
     SET_LOCK = 26
     UNCACHE_FIRST = 27
     UNCACHE_AGAIN = 28
+    IP_NIBBLE = 29
 
 
 class Register(IntEnum):
@@ -55,6 +58,10 @@ class Register(IntEnum):
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
     LEARNED = 8  # 1: the source address is among those learned on its VM port
     BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
+    HOME = 10  # uplink that the sender's broadcasts use now
+    HASHED = 11  # number of the hash that the sender's frames are spread by
+    BUCKET = 12  # what that hash makes of the frame
+    IP_HASH = 13  # bits 0-3 and 4-7 are nibbles of two addresses; from bit 8 on, their remainder
 
     @property
     def field(self) -> str:
@@ -83,12 +90,14 @@ class Kind(IntEnum):
     TO_VM = 2  # counts what uplinks bring for a VM port
     LEARNED = 3  # made by the switch itself: never ours to compare
     RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
+    BUCKET = 5  # counts what a bucket of a hash carries; number and bucket instead of the ofport
 
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
 _BENEATH_SLOT = 0xF1
+_HASH_SLOTS = range(0xE0, 0xF0)
 # In the cookie of what unknown ports teach; other learned flows have an ofport there and,
 # from bit 16 on, what it carries.
 FROM_BENEATH = 1 << 31
@@ -127,6 +136,16 @@ def local_group_id(vlan: int | None) -> int:
 def beneath_group_id(uplink: int) -> int:
     """The group that gives NORMAL the unicast that an uplink floods."""
     return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+
+
+def bucket_group_id(number: int, bucket: int) -> int:
+    """The group that carries one bucket of the hash `number` (from 0 to 15) to its uplink."""
+    return GROUP_IDS.start | _HASH_SLOTS[number] << 16 | bucket
+
+
+def bucket_cookie(number: int, bucket: int) -> int:
+    """The cookie of the flow that counts a bucket (from 0 to 255) of a hash."""
+    return cookie(Kind.BUCKET, number << 8 | bucket)
 
 
 def cookie(kind: Kind, ofport: int) -> int:

@@ -6,17 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controller.vlans import TRUNK, PortVlans
+from policies.classifiers import Classifier
 from policies.model import OfPort
 
 
 @dataclass(frozen=True, slots=True)
 class VmPort:
-    """A VM port as the pipeline needs it; `order`: its uplinks' ofports, the one in force first."""
+    """A VM port as the pipeline needs it.
+
+    `order`: its uplinks' ofports, the one in force first: its home, by which it hears
+    broadcasts. `hashed`: the number of the hash that spreads what it sends; None: all of it
+    leaves by its home.
+    """
 
     ofport: OfPort
     order: tuple[OfPort, ...]
     vlans: PortVlans = TRUNK
     attached_mac: str | None = None
+    hashed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """One way to spread what VM ports send over buckets, which they share.
+
+    `number`: from 0 to 15. `buckets`: for each bucket its uplinks' ofports, the one in force
+    first.
+    """
+
+    number: int
+    classifier: Classifier
+    buckets: tuple[tuple[OfPort, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +62,8 @@ class Team:
     uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
     normal_takes_any: bool = False
     no_flood: frozenset[int] = frozenset()
+    hashes: tuple[Hash, ...] = ()
+    off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
 
     @property
     def floods_beneath(self) -> bool:

@@ -1,0 +1,46 @@
+"""What a unit is: the VM port itself, or what a hash of its frames makes of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from ipaddress import IPv4Address
+
+# As many as Open vSwitch's own bonds have (BOND_BUCKETS in ofproto/bond.c).
+BUCKETS = 256
+
+
+class Classifier(StrEnum):
+    """Which frames stay together.
+
+    `VM_PORT`: all of a VM port. `SOURCE_MAC`: those with one source address. `IP_PAIR`:
+    those between two IP addresses, VMware's way. `TRANSPORT`: those of one connection; where
+    there are no ports to look at, between two IP addresses; without those, of one source
+    address.
+    """
+
+    VM_PORT = "vm-port"
+    SOURCE_MAC = "source-mac"
+    IP_PAIR = "ip-pair"
+    TRANSPORT = "transport"
+
+    @property
+    def hashed(self) -> bool:
+        """Whether its units are buckets, which the VM ports of a team share."""
+        return self is not Classifier.VM_PORT
+
+    def buckets(self, uplinks: int) -> int:
+        """How many buckets there are for a team of that many active uplinks."""
+        if not self.hashed:
+            return 0
+        return uplinks if self is Classifier.IP_PAIR else BUCKETS
+
+
+def ip_hash(source: IPv4Address, destination: IPv4Address, uplinks: int) -> int:
+    """VMware's "route based on IP hash": which active uplink a pair of addresses uses.
+
+    (source XOR destination) modulo the number of uplinks, as VMware's networking papers
+    compute it in their example: 0x41200154, 0x412001A0 and two uplinks give 0, with
+    0x412001C3 they give 1. Another paper takes the last octets only, which is the same for
+    2, 4 and 8 uplinks.
+    """
+    return (int(source) ^ int(destination)) % uplinks
