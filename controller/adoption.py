@@ -330,9 +330,9 @@ def attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
         raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
     config = read_bridge(replace(row, external_ids=ids))
-    for error in config.errors:
-        if error.record == f"Bridge {row.name}":
-            raise Refused(str(error))
+    errors = [str(error) for error in config.errors if error.record == f"Bridge {row.name}"]
+    if errors:
+        raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:
         found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
         raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")

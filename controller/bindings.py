@@ -1,11 +1,10 @@
-"""Which uplink each VM port uses: where it belongs, where it is, since when and why."""
+"""Which uplink each unit uses: where it belongs, where it is, since when and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.config import VmPortConfig
 from policies import failover, rules
 from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -31,11 +30,10 @@ class Bound:
 
 @dataclass(slots=True)
 class Bindings:
-    """The bindings of one bridge's VM ports, by name.
+    """The bindings of one bridge's units, by name.
 
-    A *home* is where a VM port belongs; `bound` is where it is, which differs while its
-    home carries nothing. `held`: links alone move VM ports; policies, pins and roles
-    do not.
+    A *home* is where a unit belongs; `bound` is where it is, which differs while its home
+    carries nothing. `held`: links alone move units; policies, pins and roles do not.
     """
 
     homes: dict[str, str] = field(default_factory=dict)
@@ -46,58 +44,60 @@ class Bindings:
     _next_return_s: float = 0.0
 
     def hold(self) -> Bindings:
-        """The same bindings, where every VM port is at home where it is now."""
+        """The same bindings, where every unit is at home where it is now."""
         return Bindings(self.by_unit(), dict(self.bound), held=True)
 
     def keep(self, names: Iterable[str]) -> None:
-        """Forget VM ports that are gone."""
+        """Forget units that are gone."""
         present = set(names)
         self.homes = {name: home for name, home in self.homes.items() if name in present}
         self.bound = {name: bound for name, bound in self.bound.items() if name in present}
 
     def place(self, unit: str, uplink: str, reason: Reason) -> None:
-        """Make an uplink a VM port's home; `follow` moves it there."""
+        """Make an uplink a unit's home; `follow` moves it there."""
         self.homes[unit] = uplink
         self._asked[unit] = reason
 
     def follow(
-        self, ports: Iterable[VmPortConfig], uplinks: tuple[Uplink, ...], policy: str, now_s: float
+        self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> list[Move]:
-        """Bind every VM port to the best uplink it may use; the moves this makes.
+        """Bind every unit to the best uplink it may use; the moves this makes.
 
-        A VM port that may use none is not bound. Returns to a better uplink are made in
-        steps; everything else at once.
+        A unit that may use none is not bound. `Unit.uplink` is where one was before anybody
+        knew it here. Returns of VM ports to a better uplink are made in steps; everything else
+        at once.
         """
         asked, self._asked = self._asked, {}
         returns = RETURNS_AT_ONCE if now_s >= self._next_return_s else 0
         self._returning = False
         moves: list[Move] = []
         by_name = {uplink.name: uplink for uplink in uplinks}
-        for port in ports if uplinks else ():
-            name, bound = port.name, self.bound.get(port.name)
-            if port.allowed == frozenset():
+        homes = self._homes(units, uplinks) if uplinks else {}
+        for unit in units if uplinks else ():
+            name, bound = unit.name, self.bound.get(unit.name)
+            if name not in homes:
                 # No uplink carries its VLANs: it has its neighbours on this bridge.
                 self.homes.pop(name, None)
                 self.bound.pop(name, None)
                 continue
             known = self.homes.get(name)
-            home = self.homes[name] = self._home(port, uplinks, policy)
-            order = self._best_first(port, uplinks, policy)
+            home = self.homes[name] = homes[name]
+            order = self._best_first(unit, uplinks)
             if not order:
                 self.bound.pop(name, None)
                 continue
             target = order[0].name
             if bound is None:
-                restored = port.binding == target
-                self.bound[name] = Bound(target, now_s, RESTORED if restored else policy)
+                restored = unit.uplink == target
+                self.bound[name] = Bound(target, now_s, RESTORED if restored else unit.policy)
                 continue
             if bound.uplink == target:
                 continue
             if home != known:
-                asked.setdefault(name, _why_home(port, known, home))
+                asked.setdefault(name, _why_home(unit, known, home))
             reason = asked.get(name) if target == home else None
             why = _why(by_name.get(bound.uplink), home, reason)
-            if why is Reason.FAILBACK:
+            if why is Reason.FAILBACK and not unit.is_bucket:
                 if not returns:
                     self._returning = True
                     continue
@@ -111,12 +111,10 @@ class Bindings:
         """When the next VM ports return; infinity when none wait for that."""
         return self._next_return_s if self._returning else float("inf")
 
-    def order(
-        self, port: VmPortConfig, uplinks: tuple[Uplink, ...], policy: str
-    ) -> tuple[Uplink, ...]:
-        """The uplinks a VM port may use, the one in force first."""
-        best_first = self._best_first(port, uplinks, policy)
-        bound = self.bound.get(port.name)
+    def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
+        """The uplinks a unit may use, the one in force first."""
+        best_first = self._best_first(unit, uplinks)
+        bound = self.bound.get(unit.name)
         return tuple(sorted(best_first, key=lambda u: bound is None or u.name != bound.uplink))
 
     def take_back(self, moves: Iterable[Move], now_s: float) -> None:
@@ -135,41 +133,42 @@ class Bindings:
         """The VM ports bound to an uplink."""
         return sorted(name for name, bound in self.bound.items() if bound.uplink == uplink)
 
-    def _home(self, port: VmPortConfig, uplinks: tuple[Uplink, ...], policy: str) -> str:
-        known = self.homes.get(port.name)
-        if self.held and any(u.name == known for u in failover.only(port.allowed, uplinks)):
-            return str(known)
-        stored = port.binding if port.name not in self.bound else None
-        unit = Unit(
-            port.name, port.ofport, uplink=known or stored, pin=port.pin, allowed=port.allowed
-        )
-        home = rules.home(unit, uplinks, PRESETS[policy])
-        if self.held and (order := _order(port, home, uplinks, policy)):
-            return order[0].name
-        return home
+    def _homes(self, units: Sequence[Unit], uplinks: tuple[Uplink, ...]) -> dict[str, str]:
+        """Where units belong; held, where they have been so far, if they may stay there."""
+        stay: dict[str, str] = {}
+        for unit in units if self.held else ():
+            known = self.homes.get(unit.name)
+            if any(uplink.name == known for uplink in failover.only(unit.allowed, uplinks)):
+                stay[unit.name] = str(known)
+        placed = [self._as_known(unit) for unit in units if unit.name not in stay]
+        homes = rules.homes(placed, uplinks)
+        for unit in placed if self.held else ():
+            if unit.name in homes and (order := _order(unit, homes[unit.name], uplinks)):
+                homes[unit.name] = order[0].name
+        return stay | homes
 
-    def _best_first(
-        self, port: VmPortConfig, uplinks: tuple[Uplink, ...], policy: str
-    ) -> tuple[Uplink, ...]:
-        home = self.homes.get(port.name, "")
+    def _as_known(self, unit: Unit) -> Unit:
+        before = None if unit.name in self.bound else unit.uplink
+        return replace(unit, uplink=self.homes.get(unit.name) or before)
+
+    def _best_first(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
+        home = self.homes.get(unit.name, "")
         if self.held:
             uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
-        return _order(port, home, uplinks, policy)
+        return _order(unit, home, uplinks)
 
 
-def _order(
-    port: VmPortConfig, home: str, uplinks: tuple[Uplink, ...], policy: str
-) -> tuple[Uplink, ...]:
-    backup = PRESETS[policy].backup
-    ordered = failover.order(port.name, home, uplinks, backup, port.allowed)
+def _order(unit: Unit, home: str, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
+    backup = PRESETS[unit.policy].backup
+    ordered = failover.order(unit.name, home, uplinks, backup, unit.allowed)
     return failover.usable_first(ordered)
 
 
-def _why_home(port: VmPortConfig, known: str | None, home: str) -> Reason:
-    """Why a VM port has another home, which nobody asked for."""
-    if home == port.pin:
+def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
+    """Why a unit has another home, which nobody asked for."""
+    if home == unit.pin:
         return Reason.PIN
-    outlawed = port.allowed is not None and known not in port.allowed
+    outlawed = unit.allowed is not None and known not in unit.allowed
     return Reason.RULE if outlawed else Reason.REBALANCE
 
 

@@ -7,13 +7,15 @@ and return the commands to carry out.
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import addresses, frames, pipeline, specs
+from controller import addresses, buckets, frames, pipeline, specs
 from controller.addresses import Addresses
 from controller.bindings import Bindings, Bound
+from controller.buckets import hashed_by
 from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.database import PREFIX
 from controller.events import (
@@ -49,6 +51,7 @@ from controller.loads import Loads
 from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.team import Team, VmPort
+from policies.classifiers import Classifier
 from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
@@ -103,7 +106,10 @@ class Bridge:
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
-    _last_move_s: float | None = None
+    # The buckets' uplinks that the switch had when it was read first.
+    _found: dict[str, str] = field(default_factory=dict)
+    # When a move last changed the loads that a policy judges.
+    _moved_s: dict[str, float] = field(default_factory=dict)
     _stats_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
@@ -116,18 +122,31 @@ class Bridge:
         old, self.config = self.config, config
         self.links.follow_team(old.uplinks, config.uplinks)
         self.addresses.keep(config.vm_ports)
-        self.bindings.keep(port.name for port in config.vm_ports)
-        if self.held is not None:
-            self.held.keep(port.name for port in config.vm_ports)
-        if _placed_anew(old, config) and not PRESETS[config.policy].keeps_bindings:
-            self.bindings.homes.clear()
+        self._place_anew(old)
         commands = _errors_reported(old, config)
         if old.mode != config.mode:
             # Loads from before are not those of the bindings that are judged from here on.
-            self._last_move_s = now_s
+            self._moved_s = dict.fromkeys(PRESETS, now_s)
             commands += self._leave_to_normal(now_s)
             commands += self._learn_from_normal()
         return [*commands, *self.settle(now_s)]
+
+    def _place_anew(self, old: BridgeConfig) -> None:
+        """Forget units that are gone, and the homes that another policy or team asks for.
+
+        A policy that keeps bindings takes VM ports over where they are.
+        """
+        units = self.units()
+        for bindings in (self.bindings, self.held):
+            if bindings is not None:
+                bindings.keep(unit.name for unit in units)
+        if other_team := _placed_anew(old, self.config):
+            self._found.clear()
+        before = {port.name: port.policy for port in old.vm_ports}
+        for port in self.config.vm_ports:
+            anew = other_team or before.get(port.name) != port.policy
+            if anew and not PRESETS[port.policy].keeps_bindings:
+                self.bindings.homes.pop(port.name, None)
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
@@ -148,6 +167,7 @@ class Bridge:
             return []
         if unknown_before:
             self._assume_port_flags()
+            self._found |= buckets.installed(self.installed or specs.EMPTY, self.uplinks())
         first_look, self.read = self.read is None, read
         if addresses.learns(self.installed or specs.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
@@ -207,6 +227,10 @@ class Bridge:
         self._stats_asked_s = None
         for ofport, sample in read.units:
             self.loads.take_unit(ofport, sample, self._keep_s)
+        for (number, bucket), sample in read.buckets:
+            self.loads.take_bucket(
+                buckets.name_of(buckets.HASHED[number], bucket), sample, self._keep_s
+            )
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
@@ -304,7 +328,7 @@ class Bridge:
             commands.append(ForgetForwarding(self.config.name))
         for move in bundle.moves:
             self.applied[move.reason] += 1
-            commands.append(Report("info", _told(self.config, move)))
+        commands += [Report("info", text) for text in _told(self.config, bundle.moves)]
         moved = {move.unit for move in bundle.moves}
         commands += self._announce_moves(moved, now_s)
         commands += self._remember_bindings()
@@ -354,7 +378,8 @@ class Bridge:
     @property
     def bound(self) -> Mapping[str, Bound]:
         """Where each VM port is, by name."""
-        return self.in_force.bound
+        bound = self.in_force.bound
+        return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
 
     @property
     def at_rest(self) -> bool:
@@ -403,7 +428,7 @@ class Bridge:
         return self.settle(now_s)
 
     def gather(self, now_s: float) -> bool:
-        """Begin to bind every VM port to one member, where NORMAL needs that before it takes over.
+        """Begin to bind every unit to one member, where NORMAL needs that before it takes over.
 
         It takes nothing from the members that back up an active-backup bond, so what is under
         way to a VM by one of them would be lost. Policies and pins wait; False: any will do.
@@ -438,19 +463,27 @@ class Bridge:
         if not self.enabled:
             return self._reconcile(now_s)
         self._hold_or_release()
-        team = (self.config.vm_ports, self.uplinks(), self.config.policy, now_s)
+        team = (self.units(), self.uplinks(), now_s)
         moves = self.bindings.follow(*team)
         self.planned.update(move.reason.value for move in moves)
-        if moves:
-            self._last_move_s = now_s
+        self._begin_windows(moves, now_s)
         commands: Commands = []
         if not self.observing:
             self.installation.expect(moves)
         else:
-            commands += [Report("info", f"{_told(self.config, m)}, not made") for m in moves]
+            told = [Report("info", f"{text}, not made") for text in _told(self.config, moves)]
+            commands += told
         if self.held is not None:
             self.installation.expect(self.held.follow(*team))
         return [*commands, *self._reconcile(now_s)]
+
+    def _begin_windows(self, moves: Iterable[Move], now_s: float) -> None:
+        """No mean may mix before and after: what a policy chose concerns its own windows only."""
+        policies = {unit.name: unit.policy for unit in self.units()} if moves else {}
+        for move in moves:
+            chosen = move.reason in (Reason.THRESHOLD, Reason.REBALANCE)
+            for policy in [policies[move.unit]] if chosen else PRESETS:
+                self._moved_s[policy] = now_s
 
     @property
     def observing(self) -> bool:
@@ -476,9 +509,10 @@ class Bridge:
         elif not holds and self.held is not None:
             if not self.on_normal:
                 virtual = not self.config.on_bond
-                keeps = PRESETS[self.config.policy].keeps_bindings
                 homes = self.held.homes if virtual else self.bindings.homes
-                self.bindings = Bindings(dict(homes) if keeps else {}, dict(self.held.bound))
+                keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
+                homes = {name: home for name, home in homes.items() if name in keeps}
+                self.bindings = Bindings(homes, dict(self.held.bound))
             self.held = None
 
     def _leave_to_normal(self, now_s: float) -> Commands:
@@ -508,20 +542,30 @@ class Bridge:
             for uplink in self.config.uplinks
         )
 
-    def unit(self, port: VmPortConfig, window_s: float | None = None) -> Unit:
-        """A VM port as policies see it; under NORMAL nobody counts what crosses uplinks."""
-        bound = self.bindings.bound.get(port.name)
+    def units(self, window_s: float | None = None) -> tuple[Unit, ...]:
+        """VM ports and buckets as policies see them; loads over a window, or the latest.
+
+        Under NORMAL nobody counts what crosses uplinks.
+        """
         of = self.loads.port if self.on_normal else self.loads.unit
-        load = of(port.ofport, window_s)
-        return Unit(
-            name=port.name,
-            ofport=port.ofport,
-            uplink=bound.uplink if bound else None,
-            load=load,
-            pin=port.pin,
-            excluded=port.excluded,
-            allowed=port.allowed,
-        )
+        ports = [
+            Unit(
+                name=port.name,
+                number=port.ofport,
+                policy=port.policy,
+                uplink=port.binding,
+                load=of(port.ofport, window_s),
+                pin=port.pin,
+                excluded=port.excluded,
+                allowed=port.allowed,
+            )
+            for port in self.config.vm_ports
+        ]
+        shared = [
+            replace(unit, load=self.loads.bucket(unit.name, window_s))
+            for unit in buckets.units(self.config, self.uplinks(), self._found)
+        ]
+        return (*ports, *shared)
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
@@ -533,24 +577,32 @@ class Bridge:
             return specs.EMPTY
         if not config.uplinks:
             return specs.EMPTY
-        uplinks, order = self.uplinks(), self.in_force.order
+        uplinks, units = self.uplinks(), self.units()
+
+        def order(unit: Unit) -> tuple[Uplink, ...]:
+            return self.in_force.order(unit, uplinks)
+
+        orders = {u.name: tuple(up.ofport for up in order(u)) for u in units if not u.is_bucket}
+        independent = config.teaming == "switch-independent"
         team = Team(
             uplinks=tuple(uplink.ofport for uplink in uplinks),
             vm_ports=tuple(
                 VmPort(
                     ofport=port.ofport,
-                    order=tuple(u.ofport for u in order(port, uplinks, config.policy)),
+                    order=orders[port.name],
                     vlans=port.vlans,
                     attached_mac=port.attached_mac,
+                    hashed=buckets.number_of(policy) if (policy := hashed_by(port)) else None,
                 )
                 for port in config.vm_ports
             ),
-            hears_everywhere=config.teaming != "switch-independent",
+            hears_everywhere=not independent,
             over_normal=config.on_bond,
             uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
-            normal_takes_any=config.bond_mode == "balance-slb"
-            and config.teaming == "switch-independent",
+            normal_takes_any=config.bond_mode == "balance-slb" and independent,
             no_flood=no_flood if no_flood and self._serves else frozenset(),
+            hashes=buckets.hashes(config, units, order),
+            off_home_macs=buckets.off_home_macs(config) if independent else {},
         )
         return pipeline.build(team)
 
@@ -560,37 +612,40 @@ class Bridge:
         return self.enabled and not self.on_normal and bool(self.config.uplinks)
 
     def _decide(self, now_s: float) -> Commands:
-        """Ask the policy, at most once a window, and do what it says.
+        """Ask each policy, at most once a window of its own, and do what it says.
 
         A window begins at the first sample after a move, so that no mean mixes before and
         after.
         """
         self.last_decision_s = now_s
-        window_s = self.config.window_s
-        pause_s = window_s + self.config.poll_interval_s + UPLINK_LAG_S
-        if self._last_move_s is not None and now_s - self._last_move_s < pause_s:
-            return []
-        snapshot = self._snapshot(window_s)
-        if snapshot is None:
-            return []
-        plan = PRESETS[self.config.policy].rebalance(snapshot)
-        for move in plan.moves:
-            self.bindings.place(move.unit, move.target, move.reason)
-        return self.settle(now_s) if plan.moves else []
+        moved = False
+        for policy in sorted({port.policy for port in self.config.vm_ports}):
+            window_s = PRESETS[policy].window_s or self.config.window_s
+            pause_s = window_s + self.config.poll_interval_s + UPLINK_LAG_S
+            if now_s - self._moved_s.get(policy, -math.inf) < pause_s:
+                continue
+            snapshot = self._snapshot(policy, window_s)
+            for move in PRESETS[policy].rebalance(snapshot).moves if snapshot else ():
+                self.bindings.place(move.unit, move.target, move.reason)
+                moved = True
+        return self.settle(now_s) if moved else []
 
-    def _snapshot(self, window_s: float) -> Snapshot | None:
+    def _snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known.
 
-        Observing, uplinks have the loads that they would have.
+        All that uplinks carry counts, the units are those that the policy may move. Observing,
+        uplinks have the loads that they would have.
         """
         ofports = [uplink.ofport for uplink in self.config.uplinks]
         if not self.loads.covers(ofports, window_s, UPLINK_LAG_S):
             return None
         uplinks = self.uplinks(window_s)
-        units = tuple(self.unit(port, window_s) for port in self.config.vm_ports)
+        bound = self.bindings.by_unit()
+        units = [replace(u, uplink=bound.get(u.name)) for u in self.units(window_s)]
+        hashed = PRESETS[policy].classifier.hashed
         return Snapshot(
             uplinks=_as_bound(uplinks, units) if self.observing else uplinks,
-            units=units,
+            units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
             threshold_ratio=self.config.threshold_ratio,
         )
 
@@ -684,11 +739,21 @@ class Bridge:
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
 
-    def _announce_moves(self, units: set[str], now_s: float) -> Commands:
-        """Learning packets for moved VM ports; never on a LAG, which needs none."""
-        if not units or self.config.teaming != "switch-independent":
+    def _announce_moves(self, moved: set[str], now_s: float) -> Commands:
+        """Learning packets for what has moved; never on a LAG, which needs none.
+
+        That are VM ports, and those that may have an address in a bucket which moved: the switch
+        alone knows which address is in which. What is under an address of ours needs none.
+        """
+        if not moved or self.config.teaming != "switch-independent":
             return []
-        ofports = frozenset(p.ofport for p in self.config.vm_ports if p.name in units)
+        by_address = {u.policy for u in self.units() if u.is_bucket and u.name in moved}
+        by_address = {p for p in by_address if PRESETS[p].classifier is Classifier.SOURCE_MAC}
+        ofports = frozenset(
+            p.ofport for p in self.config.vm_ports if p.name in moved or hashed_by(p) in by_address
+        )
+        if not ofports:
+            return []
         self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S]
         return self.tick(now_s)
 
@@ -787,16 +852,34 @@ class Bridge:
         )
 
 
-def _told(config: BridgeConfig, move: Move) -> str:
-    return f"{config.name}: {move.unit}: {move.source} -> {move.target} ({move.reason})"
+def _told(config: BridgeConfig, moves: Iterable[Move]) -> list[str]:
+    """A line for each VM port that moves, and for each way that buckets go."""
+    lines, shared = [], Counter[tuple[str, str, str, str]]()
+    for move in moves:
+        policy, slash, _ = move.unit.partition("/")
+        if slash:
+            shared[policy, move.source, move.target, move.reason] += 1
+        else:
+            way = f"{move.source} -> {move.target} ({move.reason})"
+            lines.append(f"{config.name}: {move.unit}: {way}")
+    for (policy, source, target, reason), count in sorted(shared.items()):
+        lines.append(f"{config.name}: {policy}, {count} buckets: {source} -> {target} ({reason})")
+    return lines
 
 
 def _as_bound(uplinks: Iterable[Uplink], units: Iterable[Unit]) -> tuple[Uplink, ...]:
-    """The uplinks with the loads of the units that are bound to them."""
+    """The uplinks with the loads of the units that are bound to them.
+
+    Where there are buckets, they have what their VM ports send.
+    """
     loads = {uplink.name: Load() for uplink in uplinks}
+    units = list(units)
+    spread = {unit.policy for unit in units if unit.is_bucket}
     for unit in units:
         if unit.uplink in loads:
-            loads[unit.uplink] += unit.load
+            received = Load(rx_bps=unit.load.rx_bps)
+            in_buckets = unit.policy in spread and not unit.is_bucket and unit.pin is None
+            loads[unit.uplink] += received if in_buckets else unit.load
     return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
 
 
@@ -805,7 +888,7 @@ def _placed_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
 
     A drain is not the time: it moves the VM ports of one uplink, which return when it ends.
     """
-    if old.policy != new.policy or _names(old) != _names(new):
+    if _names(old) != _names(new):
         return True
     changed = [(o.role, n.role) for o, n in zip(old.uplinks, new.uplinks, strict=True)]
     return any(was is not now and Role.DRAINED not in (was, now) for was, now in changed)

@@ -9,10 +9,10 @@ from typing import Any
 from controller import normal
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
-from policies.model import OfPort, Role
+from policies.model import OfPort, Role, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
-TEAMINGS = ("switch-independent", "static", "lacp")
+TEAMINGS = tuple(teaming.value for teaming in Teaming)
 MODES = ("enforce", "observe")
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 OFPORT_MAX = 0xFF00
@@ -46,18 +46,21 @@ class UplinkConfig:
     # What it was before a drain.
     role_before: Role = Role.ACTIVE
     vlans: PortVlans = TRUNK
+    mac: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
     """A port that is not an uplink, LOCAL included.
 
-    `allowed`: the uplinks that carry its VLANs, where those are not all of the team.
+    `policy`: its own, else the bridge's. `allowed`: the uplinks that carry its VLANs, where
+    those are not all of the team.
     """
 
     name: str
     ofport: OfPort
     vm: str
+    policy: str = DEFAULT_PRESET
     vlans: PortVlans = TRUNK
     allowed: frozenset[str] | None = None
     attached_mac: str | None = None
@@ -162,6 +165,7 @@ UPLINK_KEYS = {
 VM_RULE_KEYS = {
     "pin": Key(str, "the name of an uplink"),
     "exclude": Key(_flag, "true or false", False),
+    "policy": Key(_choice(*PRESETS), _one_of(tuple(PRESETS))),
 }
 VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, WRITTEN_BY_US)}
 
@@ -205,6 +209,8 @@ class _Reader:
     def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
         self.row = row
         self.last_settings = last.settings if last else {}
+        self.last_policy = last.policy if last else DEFAULT_PRESET
+        self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
         self.errors: list[BadValue] = []
         self.settings: dict[tuple[str, str], Any] = {}
 
@@ -217,15 +223,19 @@ class _Reader:
         bond = bond_of(self.row)
         on_bond = bond is not None and uplink_names <= {i.name for i in bond.interfaces}
         negotiates = on_bond and bond is not None and bond.lacp in ("active", "passive")
+        teaming = bridge["teaming"] or ("lacp" if negotiates else "switch-independent")
+        policy = self._policy(
+            f"Bridge {name}", bridge["policy"], self.last_policy, teaming, uplinks
+        )
         vm_ports = tuple(
-            self._vm_port(port, interface, uplinks)
+            self._vm_port(port, interface, uplinks, policy, teaming)
             for port, interface in self._interfaces()
             if interface.name not in uplink_names and _has_ofport(interface)
         )
         return BridgeConfig(
             name=name,
-            policy=bridge["policy"],
-            teaming=bridge["teaming"] or ("lacp" if negotiates else "switch-independent"),
+            policy=policy,
+            teaming=teaming,
             mode=bridge["mode"],
             threshold_ratio=bridge["threshold"] / 100,
             window_s=bridge["window-s"],
@@ -277,10 +287,29 @@ class _Reader:
             role=Role(values["role"]),
             role_before=Role(values["role-before"]),
             vlans=port_vlans(port.vlan_mode, port.tag, port.trunks),
+            mac=interface.mac,
         )
 
+    def _policy(
+        self, record: str, wanted: str, last: str, teaming: str, uplinks: tuple[UplinkConfig, ...]
+    ) -> str:
+        """The policy that is wanted, unless the team is none for it; then the last one stays."""
+        team = [
+            Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role)
+            for u in uplinks
+        ]
+        violations = list(PRESETS[wanted].limits.violations(teaming, team))
+        for found, expected in violations:
+            self._report(BadValue(record, PREFIX + "policy", f"{wanted} with {found}", expected))
+        return last if violations else wanted
+
     def _vm_port(
-        self, port: PortRow, interface: InterfaceRow, uplinks: tuple[UplinkConfig, ...]
+        self,
+        port: PortRow,
+        interface: InterfaceRow,
+        uplinks: tuple[UplinkConfig, ...],
+        policy: str,
+        teaming: str,
     ) -> VmPortConfig:
         ids = interface.external_ids
         vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
@@ -290,10 +319,14 @@ class _Reader:
         # The Interface's own rules win over those that the Bridge keeps for its VM.
         rules = self._vm_rules(ids, keys) | self._given(f"Interface {interface.name}", ids, keys)
         self._report_unknown(f"Interface {interface.name}", ids, keys)
+        record, last = f"Interface {interface.name}", self.last_policies.get(interface.name, policy)
+        if own := rules.get("policy"):
+            policy = self._policy(record, own, last, teaming, uplinks)
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
             vm=vm_identity(ids) or interface.name,
+            policy=policy,
             vlans=vlans,
             allowed=allowed if len(allowed) < len(uplinks) else None,
             attached_mac=ids.get("attached-mac"),

@@ -100,10 +100,14 @@ class PortStatsRead:
 
 @dataclass(frozen=True, slots=True)
 class UnitCountersRead:
-    """What each VM port exchanged with uplinks, by ofport, counted by its flows."""
+    """What each VM port exchanged with uplinks, by ofport, counted by its flows.
+
+    `buckets`: what each bucket sent, by the number of its hash and its own.
+    """
 
     bridge: str
     units: tuple[tuple[int, Sample], ...]
+    buckets: tuple[tuple[tuple[int, int], Sample], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from controller.events import PortCounters
 from controller.rates import Rates, Sample
 from policies.model import Load
 
+K = TypeVar("K")
+
 
 @dataclass(slots=True)
 class Loads:
-    """Counters and rates by ofport. A *unit's* are the part that crosses uplinks."""
+    """Counters and rates by ofport. A *unit's* are the part that crosses uplinks.
+
+    Those of buckets are by name: what they send.
+    """
 
     counters: dict[int, PortCounters] = field(default_factory=dict)
     _ports: dict[int, Rates] = field(default_factory=dict)
     _units: dict[int, Rates] = field(default_factory=dict)
+    _buckets: dict[str, Rates] = field(default_factory=dict)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Add what a port counted; `outwards`: what leaves by it goes to the network."""
@@ -31,12 +38,18 @@ class Loads:
     def take_unit(self, ofport: int, sample: Sample, keep_s: float) -> None:
         _rates_of(self._units, ofport, keep_s).add(sample)
 
+    def take_bucket(self, name: str, sample: Sample, keep_s: float) -> None:
+        _rates_of(self._buckets, name, keep_s).add(sample)
+
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
         return _load(self._ports, ofport, window_s, lag_s)
 
     def unit(self, ofport: int, window_s: float | None) -> Load:
         return _load(self._units, ofport, window_s, 0.0)
+
+    def bucket(self, name: str, window_s: float | None) -> Load:
+        return _load(self._buckets, name, window_s, 0.0)
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
@@ -52,18 +65,19 @@ class Loads:
         """The switch is another one, or was away: no rate may span the gap."""
         self._ports.clear()
         self._units.clear()
+        self._buckets.clear()
 
 
-def _rates_of(rates: dict[int, Rates], ofport: int, keep_s: float) -> Rates:
-    if ofport not in rates:
-        rates[ofport] = Rates(keep_s)
-    rates[ofport].keep_s = keep_s
-    return rates[ofport]
+def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
+    if key not in rates:
+        rates[key] = Rates(keep_s)
+    rates[key].keep_s = keep_s
+    return rates[key]
 
 
-def _load(rates: Mapping[int, Rates], ofport: int, window_s: float | None, lag_s: float) -> Load:
-    if ofport not in rates:
+def _load(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
+    if key not in rates:
         return Load()
     if window_s is None:
-        return rates[ofport].latest()
-    return rates[ofport].mean(window_s, lag_s) or Load()
+        return rates[key].latest()
+    return rates[key].mean(window_s, lag_s) or Load()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller import show
 from controller.adoption import Adoption, Refused, attachable, keys
@@ -22,6 +22,7 @@ from controller.config import (
     UplinkConfig,
     VmPortConfig,
     parse_value,
+    read_bridge,
 )
 from controller.database import PREFIX, BridgeRow
 from controller.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
@@ -124,12 +125,44 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         settings = [
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
+        _refuse_what_is_bad_together(operator, bridge, settings)
         return [Write(tuple(settings), request_id)]
     values = _assignments(assignments, _without_own(VM_KEYS))
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
+    _refuse_what_is_bad_together(operator, bridge, settings)
     return [Write(tuple(settings), request_id)]
+
+
+def _refuse_what_is_bad_together(
+    operator: Operator, bridge: Bridge, settings: list[Setting]
+) -> None:
+    """Values that are good by themselves may not go with the bridge's others."""
+    row = _with(operator.fleet.rows[bridge.config.name], settings)
+    errors = read_bridge(row, bridge.config).errors
+    if bad := [str(error) for error in errors if error not in bridge.config.errors]:
+        raise Refused("; ".join(bad))
+
+
+def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
+    """The bridge's records as they would be."""
+
+    def ids(table: str, record: str, before: Mapping[str, str]) -> dict[str, str]:
+        of_record = [s for s in settings if (s.table, s.record) == (table, record)]
+        return {**before, **{s.key: s.value for s in of_record if s.value is not None}}
+
+    ports = tuple(
+        replace(
+            port,
+            interfaces=tuple(
+                replace(i, external_ids=ids("Interface", i.name, i.external_ids))
+                for i in port.interfaces
+            ),
+        )
+        for port in row.ports
+    )
+    return replace(row, ports=ports, external_ids=ids("Bridge", row.name, row.external_ids))
 
 
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -195,7 +228,7 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
     if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
         expected = f"another active or standby uplink of {name} that is up"
         raise Refused(f"uplink {uplink.name}: the last that carries traffic -> {expected}")
-    ports = len(bridge.bindings.on(uplink.name))
+    ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
     drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
     operator.draining.append(drain)
     if uplink.role is Role.DRAINED:

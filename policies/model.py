@@ -34,6 +34,14 @@ class Role(StrEnum):
     DRAINED = "drained"
 
 
+class Teaming(StrEnum):
+    """What the switch upstream knows of the team: nothing, a static LAG, or LACP."""
+
+    SWITCH_INDEPENDENT = "switch-independent"
+    STATIC = "static"
+    LACP = "lacp"
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Traffic seen from the host: `tx_bps` towards the network, `rx_bps` from it."""
@@ -70,13 +78,16 @@ class Uplink:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is placed as a whole: today a VM port. `load` is the part that crosses uplinks.
+    """What is placed as a whole: a VM port, or a bucket of a hash (`is_bucket`).
 
-    `allowed`: the names of the only uplinks it may use; None: of any.
+    `number` is its ofport or its bucket, `policy` the preset it is under, `load` the part
+    that crosses uplinks. `allowed`: the names of the only uplinks it may use; None: of any.
     """
 
     name: str
-    ofport: OfPort
+    number: int
+    policy: str = "load-based"
+    is_bucket: bool = False
     uplink: str | None = None
     load: Load = Load()
     pin: str | None = None

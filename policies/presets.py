@@ -1,49 +1,116 @@
-"""The vendors' policies as data: a preset says how units are placed, moved and backed up."""
+"""The vendors' policies as data: what a unit is, how units are placed, moved and backed up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from policies import failover
-from policies.model import Plan, Snapshot, Unit, Uplink
-from policies.planners import static, threshold
+from policies.classifiers import Classifier
+from policies.model import Plan, Role, Snapshot, Teaming, Unit, Uplink
+from policies.planners import rebalance, shares, static, threshold
 
 DEFAULT_PRESET = "load-based"
+
+Placement = Callable[[Sequence[Unit], Sequence[Uplink]], Mapping[str, str]]
+
+ANYWHERE = frozenset(Teaming)
+INDEPENDENT = frozenset({Teaming.SWITCH_INDEPENDENT})
+ON_A_LAG = frozenset({Teaming.STATIC, Teaming.LACP})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The teams that a policy works on."""
+
+    teamings: frozenset[Teaming] = ANYWHERE
+    uplinks: int | None = None
+    equal_speeds: bool = False
+    standby: bool = True
+
+    def violations(self, teaming: str, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str]]:
+        """Why a team is none of these, each as what was found and what is expected.
+
+        A capacity of 0 is not known yet.
+        """
+        if teaming not in self.teamings:
+            yield f"teaming {teaming}", "teaming " + " or ".join(sorted(self.teamings))
+        if self.uplinks is not None and len(uplinks) > self.uplinks:
+            yield f"{len(uplinks)} uplinks", f"at most {self.uplinks}"
+        speeds = sorted({uplink.capacity_bps / 1e6 for uplink in uplinks} - {0.0})
+        if self.equal_speeds and len(speeds) > 1:
+            found = ", ".join(f"{speed:g}" for speed in speeds)
+            yield f"uplinks of {found} Mbit/s", "uplinks of one speed"
+        standing_by = [uplink.name for uplink in uplinks if uplink.role is Role.STANDBY]
+        if standing_by and not self.standby:
+            yield f"{', '.join(standing_by)} standby", "no standby uplink"
+
+
+ANY_TEAM = Limits()
+LBFO = Limits(uplinks=32)
+SET = Limits(INDEPENDENT, uplinks=8, equal_speeds=True, standby=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """A teaming policy.
 
-    `home` places a unit that has no binding yet, `rebalance` answers a full window of
-    loads, `backup` orders the uplinks behind a unit's home. `keeps_bindings`: taking over
-    from another policy, it leaves units where they are.
+    `place` finds homes for VM ports and, where the classifier hashes, `spread` for the
+    buckets that they send by. `rebalance` answers a full window of loads with moves of
+    its units, and `backup` orders the uplinks behind a unit's home.
+
+    `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
+    `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
+    averaging window and least time between moves; None: the bridge's. `limits`: the teams it
+    works on.
     """
 
-    home: Callable[[Unit, Sequence[Uplink]], str]
-    rebalance: Callable[[Snapshot], Plan]
-    backup: failover.BackupOrder
-    keeps_bindings: bool
+    classifier: Classifier
+    place: Placement = static.by_number
+    spread: Placement = shares.by_capacity
+    rebalance: Callable[[Snapshot], Plan] = static.stay
+    backup: failover.BackupOrder = failover.scattered
+    keeps_bindings: bool = False
+    keeps_buckets: bool = False
+    window_s: float | None = None
+    limits: Limits = ANY_TEAM
+
+
+# OVS's bond-rebalance-interval.
+SLB_WINDOW_S = 10.0
+# The bursts of one TCP connection even out over some seconds.
+DYNAMIC_WINDOW_S = 3.0
+
+
+def _dynamic(limits: Limits) -> Preset:
+    """LBFO's and SET's Dynamic: connections are spread, and spread anew as loads change."""
+    return Preset(
+        Classifier.TRANSPORT,
+        rebalance=rebalance.even_out,
+        keeps_buckets=True,
+        window_s=DYNAMIC_WINDOW_S,
+        limits=limits,
+    )
 
 
 PRESETS = {
-    "originating-port": Preset(
-        home=static.by_port_number,
-        rebalance=static.stay,
-        backup=failover.scattered,
-        keeps_bindings=False,
-    ),
+    "originating-port": Preset(Classifier.VM_PORT),
+    "source-mac": Preset(Classifier.SOURCE_MAC),
+    "ip-hash": Preset(Classifier.IP_PAIR, spread=static.by_number, limits=Limits(ON_A_LAG)),
+    "address-hash": Preset(Classifier.TRANSPORT, limits=LBFO),
     "explicit": Preset(
-        home=static.first_in_order,
-        rebalance=static.stay,
-        backup=failover.as_configured,
-        keeps_bindings=False,
+        Classifier.VM_PORT, place=static.first_in_order, backup=failover.as_configured
     ),
     "load-based": Preset(
-        home=static.by_port_number,
-        rebalance=threshold.relieve_saturated,
-        backup=failover.scattered,
-        keeps_bindings=True,
+        Classifier.VM_PORT, rebalance=threshold.relieve_saturated, keeps_bindings=True
     ),
+    "slb": Preset(
+        Classifier.SOURCE_MAC,
+        rebalance=rebalance.even_out,
+        keeps_buckets=True,
+        window_s=SLB_WINDOW_S,
+    ),
+    "dynamic": _dynamic(LBFO),
+    "set": _dynamic(SET),
+    "set-port": Preset(Classifier.VM_PORT, limits=SET),
 }

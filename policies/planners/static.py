@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies import failover
 from policies.model import Plan, Role, Snapshot, Unit, Uplink
 
 
-def by_port_number(unit: Unit, uplinks: Sequence[Uplink]) -> str:
-    """VMware's "originating virtual port ID": ofport modulo the number of active uplinks.
+def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
+    """VMware's "originating virtual port ID": number modulo the number of active uplinks.
 
     Counts configured active uplinks whether they are up or not, so that a failure
     re-places nobody but the units of the failed uplink.
     """
-    active = placeable(uplinks)
-    return active[unit.ofport % len(active)].name
+    homes = {}
+    for unit in units:
+        active = placeable(failover.only(unit.allowed, uplinks))
+        homes[unit.name] = active[unit.number % len(active)].name
+    return homes
 
 
-def first_in_order(_unit: Unit, uplinks: Sequence[Uplink]) -> str:
+def first_in_order(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
     """VMware's "explicit failover order": everything on the first active uplink."""
-    return placeable(uplinks)[0].name
+    return {u.name: placeable(failover.only(u.allowed, uplinks))[0].name for u in units}
 
 
 def stay(_snapshot: Snapshot) -> Plan:

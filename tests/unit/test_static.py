@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,40 +12,53 @@ from hypothesis import strategies as st
 from policies import rules
 from policies.model import Load, OfPort, Plan, Role, Snapshot, Unit, Uplink
 from policies.planners import static
-from policies.presets import DEFAULT_PRESET, PRESETS, Preset
+from policies.presets import DEFAULT_PRESET, PRESETS
 
 UPLINKS = tuple(Uplink(f"eth{i}", OfPort(i), 1e9) for i in (1, 2, 3))
 
 
 def vm_port(ofport: int, **fields: object) -> Unit:
-    return replace(Unit(f"vm{ofport}", OfPort(ofport)), **fields)  # type: ignore[arg-type]
+    return replace(Unit(f"vm{ofport}", ofport), **fields)  # type: ignore[arg-type]
+
+
+def by_number(number: int, uplinks: Sequence[Uplink] = UPLINKS) -> str:
+    (home,) = static.by_number([vm_port(number)], uplinks).values()
+    return home
+
+
+def first_in_order(uplinks: Sequence[Uplink]) -> str:
+    (home,) = static.first_in_order([vm_port(11)], uplinks).values()
+    return home
+
+
+def home_of(unit: Unit, uplinks: Sequence[Uplink] = UPLINKS) -> str:
+    return rules.homes([unit], uplinks)[unit.name]
 
 
 def test_originating_port_is_the_port_number_modulo_the_uplinks() -> None:
-    homes = [static.by_port_number(vm_port(number), UPLINKS) for number in range(10, 16)]
+    homes = [by_number(number) for number in range(10, 16)]
     assert homes == ["eth2", "eth3", "eth1", "eth2", "eth3", "eth1"]
 
 
 def test_originating_port_counts_uplinks_that_are_down_so_that_others_stay() -> None:
     eth1_down = (replace(UPLINKS[0], usable=False), *UPLINKS[1:])
     for number in range(100):
-        unit = vm_port(number)
-        assert static.by_port_number(unit, eth1_down) == static.by_port_number(unit, UPLINKS)
+        assert by_number(number, eth1_down) == by_number(number)
 
 
 @pytest.mark.parametrize("role", [Role.STANDBY, Role.UNUSED, Role.DRAINED])
 def test_originating_port_counts_active_uplinks_only(role: Role) -> None:
     uplinks = (UPLINKS[0], replace(UPLINKS[1], role=role), UPLINKS[2])
-    homes = {static.by_port_number(vm_port(number), uplinks) for number in range(100)}
+    homes = {by_number(number, uplinks) for number in range(100)}
     assert homes == {"eth1", "eth3"}
 
 
 def test_explicit_puts_everything_on_the_first_active_uplink() -> None:
-    assert static.first_in_order(vm_port(11), UPLINKS) == "eth1"
+    assert first_in_order(UPLINKS) == "eth1"
     standby_first = (replace(UPLINKS[0], role=Role.STANDBY), *UPLINKS[1:])
-    assert static.first_in_order(vm_port(11), standby_first) == "eth2"
+    assert first_in_order(standby_first) == "eth2"
     eth1_down = (replace(UPLINKS[0], usable=False), *UPLINKS[1:])
-    assert static.first_in_order(vm_port(11), eth1_down) == "eth1", "home is where it returns to"
+    assert first_in_order(eth1_down) == "eth1", "home is where it returns to"
 
 
 def test_standby_uplinks_are_homes_only_where_no_active_one_is_configured() -> None:
@@ -63,23 +77,23 @@ def test_static_policies_never_move_anything(name: str) -> None:
 
 def test_load_based_starts_as_originating_port_and_is_the_default() -> None:
     assert DEFAULT_PRESET == "load-based"
-    assert PRESETS["load-based"].home is PRESETS["originating-port"].home
+    assert PRESETS["load-based"].place is PRESETS["originating-port"].place
 
 
 # ---- rules, the same for every policy --------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", PRESETS.values(), ids=list(PRESETS))
-def test_a_pin_outranks_a_binding_and_that_outranks_the_policy(policy: Preset) -> None:
-    bound = vm_port(10, uplink="eth3")
-    assert rules.home(replace(bound, pin="eth2"), UPLINKS, policy) == "eth2"
-    assert rules.home(bound, UPLINKS, policy) == "eth3"
-    assert rules.home(vm_port(10), UPLINKS, policy) == policy.home(vm_port(10), UPLINKS)
+@pytest.mark.parametrize("policy", PRESETS)
+def test_a_pin_outranks_a_binding_and_that_outranks_the_policy(policy: str) -> None:
+    new = vm_port(10, policy=policy)
+    bound = replace(new, uplink="eth3")
+    assert home_of(replace(bound, pin="eth2")) == "eth2"
+    assert home_of(bound) == "eth3"
+    assert home_of(new) == PRESETS[policy].place([new], UPLINKS)[new.name]
 
 
 def test_a_pin_or_binding_to_what_is_no_uplink_any_more_is_ignored() -> None:
-    policy = PRESETS["explicit"]
-    assert rules.home(vm_port(10, pin="eth9", uplink="eth8"), UPLINKS, policy) == "eth1"
+    assert home_of(vm_port(10, policy="explicit", pin="eth9", uplink="eth8")) == "eth1"
 
 
 @given(
@@ -92,8 +106,7 @@ def test_a_pin_or_binding_to_what_is_no_uplink_any_more_is_ignored() -> None:
 def test_a_home_is_an_uplink_that_the_vm_port_may_use(
     name: str, ofport: int, allowed: frozenset[str], had: str | None, pin: str | None
 ) -> None:
-    unit = vm_port(ofport, allowed=allowed, uplink=had, pin=pin)
-    home = rules.home(unit, UPLINKS, PRESETS[name])
+    home = home_of(vm_port(ofport, policy=name, allowed=allowed, uplink=had, pin=pin))
     assert home in allowed
     assert home == pin or pin not in allowed
     assert home == had or had not in allowed or pin in allowed
@@ -109,5 +122,5 @@ def test_every_vm_port_has_exactly_one_home_among_the_uplinks(
     name: str, ofport: int, pin: str | None, roles: list[Role]
 ) -> None:
     uplinks = [Uplink(f"eth{i}", OfPort(i + 1), 1e9, role) for i, role in enumerate(roles)]
-    home = rules.home(vm_port(ofport, pin=pin), uplinks, PRESETS[name])
+    home = home_of(vm_port(ofport, policy=name, pin=pin), uplinks)
     assert [uplink.name for uplink in uplinks].count(home) == 1

@@ -20,7 +20,7 @@ def uplink(name: str, capacity_gbps: float = 10, **fields: object) -> Uplink:
 
 
 def sending(name: str, on: str, gbps: float, **fields: object) -> Unit:
-    unit = Unit(name, OfPort(100), uplink=on, load=Load(tx_bps=gbps * GBPS))
+    unit = Unit(name, 100, uplink=on, load=Load(tx_bps=gbps * GBPS))
     return replace(unit, **fields)  # type: ignore[arg-type]
 
 
@@ -195,7 +195,7 @@ def test_the_port_is_chosen_by_the_direction_that_is_saturated() -> None:
 
 
 def test_the_target_stays_within_the_threshold_in_both_directions() -> None:
-    chatty = Unit("vm1", OfPort(5), "eth1", Load(tx_bps=4 * GBPS, rx_bps=4 * GBPS))
+    chatty = Unit("vm1", 5, uplink="eth1", load=Load(tx_bps=4 * GBPS, rx_bps=4 * GBPS))
     listening = uplink("eth2", load=Load(rx_bps=3.6 * GBPS))
     with_room = uplink("eth3", load=Load(tx_bps=3.5 * GBPS, rx_bps=3.5 * GBPS))
     crowded = team(uplink("eth1"), listening, with_room, chatty, sending("vm2", "eth1", 4))
@@ -283,7 +283,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     units = [
         Unit(
             f"vm{i}",
-            OfPort(100 + i),
+            100 + i,
             uplink=draw(st.sampled_from(names)),
             load=draw(LOADS),
             pin=draw(st.none() | st.sampled_from(names)),

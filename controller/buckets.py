@@ -1,0 +1,96 @@
+"""The buckets that VM ports under hashed policies share: as units, and as the pipeline needs them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from controller.config import BridgeConfig, VmPortConfig
+from controller.specs import Pipeline, SetField
+from controller.tables import bucket_group_id
+from controller.team import Hash
+from policies.classifiers import BUCKETS, Classifier
+from policies.model import OfPort, Role, Unit, Uplink
+from policies.presets import PRESETS
+
+# A hash keeps its number whatever else is in use, so that its flows and groups stay.
+HASHED = tuple(sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed))
+
+# Of an address's first octet.
+MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
+
+
+def number_of(policy: str) -> int:
+    return HASHED.index(policy)
+
+
+def hashed_by(port: VmPortConfig) -> str | None:
+    """The policy by whose buckets a VM port sends; a pinned one leaves by its pin."""
+    return port.policy if port.policy in HASHED and port.pin is None else None
+
+
+def in_use(config: BridgeConfig) -> list[str]:
+    """The hashed policies of a bridge."""
+    return sorted({policy for port in config.vm_ports if (policy := hashed_by(port))})
+
+
+def name_of(policy: str, bucket: int) -> str:
+    """A bucket's name as a unit; no interface has one like it."""
+    return f"{policy}/{bucket}"
+
+
+def units(
+    config: BridgeConfig, uplinks: Sequence[Uplink], found: Mapping[str, str]
+) -> Iterable[Unit]:
+    """The buckets of a bridge; `found`: the uplinks they had before the service started."""
+    active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
+    for policy in in_use(config):
+        for bucket in range(PRESETS[policy].classifier.buckets(active or len(uplinks))):
+            name = name_of(policy, bucket)
+            yield Unit(name, bucket, policy, is_bucket=True, uplink=found.get(name))
+
+
+def hashes(
+    config: BridgeConfig, units: Iterable[Unit], order: Callable[[Unit], Iterable[Uplink]]
+) -> tuple[Hash, ...]:
+    """The hashes of a bridge with the uplinks of their buckets, the one in force first."""
+    buckets: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config)}
+    for unit in units:
+        if unit.is_bucket:
+            buckets[unit.policy].append(tuple(uplink.ofport for uplink in order(unit)))
+    return tuple(
+        Hash(number_of(policy), PRESETS[policy].classifier, tuple(orders))
+        for policy, orders in buckets.items()
+    )
+
+
+def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
+    """The source address of ours for connections that leave by an uplink away from home.
+
+    Locally administered, one for each bridge and uplink, and the same on every start. Never
+    the uplink's own, which LOCAL often has: the switch upstream would learn the host's
+    management there.
+    """
+    if not any(PRESETS[p].classifier is Classifier.TRANSPORT for p in in_use(config)):
+        return {}
+    macs = {}
+    for uplink in config.uplinks:
+        known_by = f"{config.name}\0{uplink.name}\0{uplink.mac}".encode()
+        first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
+        local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
+        macs[uplink.ofport] = ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
+    return macs
+
+
+def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:
+    """The uplink of each bucket that a switch has, as its groups tell."""
+    names = {int(uplink.ofport): uplink.name for uplink in uplinks}
+    found = {}
+    for number, policy in enumerate(HASHED):
+        for bucket in range(BUCKETS):
+            group = pipeline.groups.get(bucket_group_id(number, bucket))
+            actions = group.buckets[0].actions if group and group.buckets else ()
+            for action in actions:
+                if isinstance(action, SetField) and action.value in names:
+                    found[name_of(policy, bucket)] = names[action.value]
+    return found

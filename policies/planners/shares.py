@@ -1,0 +1,62 @@
+"""Placement of many small units so that each uplink has its share of them by capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policies import failover
+from policies.model import Unit, Uplink
+from policies.planners.static import placeable
+
+
+def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
+    """Every unit's home; as few as possible leave the one they have (`Unit.uplink`).
+
+    Quotas are exact to one unit (Hamilton's method of largest remainders). An uplink that
+    leaves the team re-places its own units only, and one that joins takes what it gets from
+    those that have too many; first of all those that were its own before.
+    """
+    quotas = _quotas(len(units), placeable(uplinks))
+    homes: dict[str, str] = {}
+    for unit in _most_at_home_first(units, uplinks, quotas):
+        if unit.uplink is not None and quotas.get(unit.uplink, 0) > 0:
+            homes[unit.name] = unit.uplink
+            quotas[unit.uplink] -= 1
+    for unit in units:
+        if unit.name not in homes:
+            order = failover.scattered(unit.name, uplinks)
+            home = next(uplink.name for uplink in order if quotas.get(uplink.name, 0) > 0)
+            homes[unit.name] = home
+            quotas[home] -= 1
+    return homes
+
+
+def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
+    """How many units each uplink gets."""
+    total_bps = sum(uplink.capacity_bps for uplink in uplinks)
+    exact = {u.name: units * u.capacity_bps / total_bps for u in uplinks}
+    quotas = {name: int(share) for name, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: (quotas[name] - exact[name], name))
+    for name in by_remainder[: units - sum(quotas.values())]:
+        quotas[name] += 1
+    return quotas
+
+
+def _most_at_home_first(
+    units: Sequence[Unit], uplinks: Sequence[Uplink], quotas: dict[str, int]
+) -> Sequence[Unit]:
+    """The units in the order in which they may keep their uplink, where not all may.
+
+    A unit that another uplink would suit better is likely to have come by a failover.
+    """
+    held: dict[str | None, int] = {}
+    for unit in units:
+        held[unit.uplink] = held.get(unit.uplink, 0) + 1
+    if all(held.get(name, 0) <= quota for name, quota in quotas.items()):
+        return units
+
+    def rank(unit: Unit) -> int:
+        order = [uplink.name for uplink in failover.scattered(unit.name, uplinks)]
+        return order.index(unit.uplink) if unit.uplink in order else len(order)
+
+    return sorted(units, key=rank)
