@@ -443,7 +443,9 @@ REFUSALS = {
     "set interface eth1 role=spare": "role: spare -> one of active, standby, unused, drained",
     "set interface vnet0 pin=eth9": "uplink: eth9 -> one of eth1, eth2",
     "set bridge br0 uplinks=eth1,eth9": ("Bridge br0 ovs-lbt-uplinks: eth9 -> an interface of br0"),
-    "set interface vnet0 binding=eth2": ("binding=eth2 -> KEY=VALUE with KEY one of exclude, pin, policy"),
+    "set interface vnet0 binding=eth2": (
+        "binding=eth2 -> KEY=VALUE with KEY one of exclude, pin, policy"
+    ),
 }
 
 

@@ -1,0 +1,77 @@
+"""The vendors' policies: what hashes to where, and the teams that each works on."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+import pytest
+
+from policies.classifiers import Classifier, ip_hash
+from policies.model import OfPort, Role, Uplink
+from policies.presets import PRESETS
+
+LBFO_PRESETS, SET_PRESETS = ("address-hash", "dynamic"), ("set", "set-port")
+ANY = ("switch-independent", "static", "lacp")
+
+
+def uplinks(count: int, *, role: Role = Role.ACTIVE, mbps: float = 1000) -> list[Uplink]:
+    team = [Uplink(f"eth{i}", OfPort(i), 1e9) for i in range(1, count + 1)]
+    last = team[-1]
+    return [*team[:-1], Uplink(last.name, last.ofport, mbps * 1e6, role)]
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "expected"),
+    [(0x41200154, 0x412001A0, 0), (0x41200154, 0x412001C3, 1)],
+)
+def test_ip_hash_is_as_published(source: int, destination: int, expected: int) -> None:
+    assert ip_hash(IPv4Address(source), IPv4Address(destination), 2) == expected
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_ip_hash_of_last_octets_is_the_same_for_powers_of_two(count: int) -> None:
+    for first, second in (("10.0.0.1", "10.0.1.1"), ("192.168.7.9", "10.20.30.40")):
+        one, other = IPv4Address(first), IPv4Address(second)
+        assert ip_hash(one, other, count) == ((one.packed[3] ^ other.packed[3]) % count)
+
+
+def test_ip_hash_of_three_takes_the_whole_addresses() -> None:
+    assert ip_hash(IPv4Address("10.0.0.1"), IPv4Address("10.0.1.1"), 3) == 1
+
+
+@pytest.mark.parametrize("policy", PRESETS)
+def test_ip_hash_alone_needs_one_link_upstream_and_set_alone_forbids_it(policy: str) -> None:
+    limits = PRESETS[policy].limits
+    works_in = {t for t in ANY if not list(limits.violations(t, uplinks(2)))}
+    if policy == "ip-hash":
+        assert works_in == {"static", "lacp"}
+    elif policy in SET_PRESETS:
+        assert works_in == {"switch-independent"}
+    else:
+        assert works_in == set(ANY)
+
+
+@pytest.mark.parametrize("policy", SET_PRESETS)
+def test_each_violation_of_set_is_named(policy: str) -> None:
+    limits = PRESETS[policy].limits
+    assert list(limits.violations("lacp", uplinks(9, role=Role.STANDBY, mbps=100))) == [
+        ("teaming lacp", "teaming switch-independent"),
+        ("9 uplinks", "at most 8"),
+        ("uplinks of 100, 1000 Mbit/s", "uplinks of one speed"),
+        ("eth9 standby", "no standby uplink"),
+    ]
+    assert list(limits.violations("switch-independent", uplinks(8))) == []
+    assert list(limits.violations("switch-independent", uplinks(2, mbps=0))) == []
+
+
+@pytest.mark.parametrize("policy", LBFO_PRESETS)
+def test_lbfo_takes_32_uplinks(policy: str) -> None:
+    limits = PRESETS[policy].limits
+    assert list(limits.violations("lacp", uplinks(32))) == []
+    assert list(limits.violations("lacp", uplinks(33))) == [("33 uplinks", "at most 32")]
+
+
+def test_ip_hash_has_a_bucket_for_each_uplink_and_others_have_256() -> None:
+    assert Classifier.IP_PAIR.buckets(3) == 3
+    assert Classifier.TRANSPORT.buckets(3) == Classifier.SOURCE_MAC.buckets(3) == 256
+    assert Classifier.VM_PORT.buckets(3) == 0

@@ -1,0 +1,98 @@
+"""Evening out what uplinks send: fewer moves, never worse, and an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
+from policies.planners.rebalance import LEAST_DIFFERENCE_RATIO, even_out
+
+MBPS = 1e6
+
+
+def team(units: dict[str, tuple[str, float]], *capacities: float) -> Snapshot:
+    """Units by name: where they are, and what they send in Mbit/s."""
+    made = tuple(
+        Unit(name, i, "dynamic", is_bucket=True, uplink=on, load=Load(tx_bps=mbps * MBPS))
+        for i, (name, (on, mbps)) in enumerate(units.items())
+    )
+    uplinks = tuple(
+        Uplink(f"eth{i}", OfPort(i), capacity * MBPS, load=carried(made, f"eth{i}"))
+        for i, capacity in enumerate(capacities, 1)
+    )
+    return Snapshot(uplinks, made)
+
+
+def carried(units: tuple[Unit, ...], uplink: str) -> Load:
+    return Load(tx_bps=sum(u.load.tx_bps for u in units if u.uplink == uplink))
+
+
+def after(snapshot: Snapshot) -> Snapshot:
+    targets = {move.unit: move.target for move in even_out(snapshot).moves}
+    units = tuple(replace(u, uplink=targets.get(u.name, u.uplink)) for u in snapshot.units)
+    uplinks = tuple(replace(u, load=carried(units, u.name)) for u in snapshot.uplinks)
+    return replace(snapshot, units=units, uplinks=uplinks)
+
+
+def ratios(snapshot: Snapshot) -> list[float]:
+    return [uplink.utilization_ratio for uplink in snapshot.uplinks]
+
+
+def test_one_full_uplink_is_evened_out_with_the_fewest_moves() -> None:
+    units = {f"b{i}": ("eth1", 10.0) for i in range(8)}
+    full = team(units, 100, 100)
+    assert len(even_out(full).moves) == 4
+    assert ratios(after(full)) == [0.4, 0.4]
+
+
+def test_shares_count_rather_than_bytes() -> None:
+    units = {f"b{i}": ("eth1", 10.0) for i in range(8)}
+    assert ratios(after(team(units, 300, 100))) == [0.2, 0.2]
+
+
+def test_noise_moves_nothing() -> None:
+    units = {"a": ("eth1", 30.0), "b": ("eth1", 1.0), "c": ("eth2", 29.0)}
+    assert even_out(team(units, 100, 100)).moves == ()
+
+
+def test_a_connection_that_fills_an_uplink_stays_and_others_leave_it() -> None:
+    units = {"elephant": ("eth1", 90.0), "mouse": ("eth1", 10.0), "other": ("eth2", 10.0)}
+    (move,) = even_out(team(units, 100, 100)).moves
+    assert (move.unit, move.target) == ("mouse", "eth2")
+
+
+def test_nothing_goes_to_an_uplink_that_is_out_of_service() -> None:
+    snapshot = team({f"b{i}": ("eth1", 10.0) for i in range(8)}, 100, 100, 100)
+    one, down, standby = snapshot.uplinks
+    uplinks = (one, replace(down, usable=False), replace(standby, role=Role.STANDBY))
+    assert even_out(replace(snapshot, uplinks=uplinks)).moves == ()
+
+
+def test_what_is_received_is_none_of_its_business() -> None:
+    snapshot = team({"b0": ("eth1", 0.0), "b1": ("eth1", 0.0)}, 100, 100)
+    one, two = snapshot.uplinks
+    receiving = replace(snapshot, uplinks=(replace(one, load=Load(rx_bps=90 * MBPS)), two))
+    assert even_out(receiving).moves == ()
+
+
+@given(
+    loads=st.lists(st.tuples(st.integers(1, 3), st.floats(0, 50)), max_size=40),
+    capacities=st.lists(st.sampled_from((10.0, 100.0, 1000.0)), min_size=3, max_size=3),
+)
+def test_the_worst_uplink_never_gets_worse_and_the_same_loads_move_nothing_more(
+    loads: list[tuple[int, float]], capacities: list[float]
+) -> None:
+    units = {f"b{i}": (f"eth{on}", mbps) for i, (on, mbps) in enumerate(loads)}
+    before = team(units, *capacities)
+    evened = after(before)
+    assert max(ratios(evened)) <= max(ratios(before)) + 1e-9
+    for _ in range(3):
+        evened = after(evened)
+    assert even_out(evened).moves == ()
+    names = [move.unit for move in even_out(before).moves]
+    assert len(names) == len(set(names))
+    if max(ratios(before)) - min(ratios(before)) < LEAST_DIFFERENCE_RATIO:
+        assert names == []
