@@ -818,8 +818,17 @@ class Bridge:
             moves_refused=_by_reason(self.refused),
             failovers=self.applied[Reason.FAILOVER],
             last_decision_at=None if decided_s is None else epoch_s + decided_s,
+            buckets=self._bucket_counts(),
             on_normal=self.on_normal,
         )
+
+    def _bucket_counts(self) -> dict[str, dict[str, int]]:
+        bound, found = self.in_force.bound, Counter[tuple[str, str]]()
+        for unit in self.units():
+            if unit.is_bucket and unit.name in bound:
+                found[unit.policy, bound[unit.name].uplink] += 1
+        names = [uplink.name for uplink in self.config.uplinks]
+        return {p: {n: found[p, n] for n in names} for p in buckets.in_use(self.config)}
 
     def _uplink_status(self, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
         counters = self.loads.counters.get(uplink.ofport)
@@ -841,6 +850,7 @@ class Bridge:
         return PortStatus(
             name=port.name,
             vm=port.vm,
+            policy=port.policy,
             uplink=bound.uplink if bound else None,
             load=self.loads.port(port.ofport, None),
             reason=bound.reason if bound else None,

@@ -23,6 +23,7 @@ def as_json(statuses: Sequence[BridgeStatus]) -> str:
             "connected": bridge.connected,
             "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
             "ports": [_port(port) for port in bridge.ports],
+            "buckets": bridge.buckets,
             "config_errors": list(bridge.config_errors),
             "not_done": list(bridge.not_done),
         }
@@ -55,8 +56,11 @@ def _block(bridge: BridgeStatus) -> str:
     for port in bridge.ports:
         rates = f"{_mbps(port.load.tx_bps)} {_mbps(port.load.rx_bps)}"
         lines.append(
-            f"  {port.name:<16}{port.vm:<18}{_where(port):<16}{rates}  {port.reason or '-'}"
+            f"  {port.name:<16}{port.vm:<18}{_where(port):<16}{rates}  {_why(port, bridge.policy)}"
         )
+    for policy, uplinks in bridge.buckets.items():
+        shares = ", ".join(f"{uplink} {count}" for uplink, count in uplinks.items())
+        lines.append(f"  {policy}: {sum(uplinks.values())} buckets, {shares}")
     lines += [f"  bad value  {error}" for error in bridge.config_errors]
     lines += [f"  not done   {text}" for text in bridge.not_done]
     return "\n".join(lines)
@@ -67,6 +71,12 @@ def _where(port: PortStatus) -> str:
     if port.planned_uplink in (None, port.uplink):
         return port.uplink or "-"
     return f"{port.uplink or '-'} ({port.planned_uplink})"
+
+
+def _why(port: PortStatus, policy: str) -> str:
+    """Why a port is where it is, and its own policy where it has one."""
+    own = "" if port.policy in (policy, port.reason) else f" ({port.policy})"
+    return f"{port.reason or '-'}{own}"
 
 
 def _bar(ratio: float) -> str:
@@ -94,6 +104,7 @@ def _port(port: PortStatus) -> dict[str, object]:
     return {
         "name": port.name,
         "vm": port.vm,
+        "policy": port.policy,
         "uplink": port.uplink,
         "tx_bps": port.load.tx_bps,
         "rx_bps": port.load.rx_bps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policies.model import Load
 
@@ -29,12 +29,13 @@ class UplinkStatus:
 class PortStatus:
     """A VM port now. `tx` is what the VM sends, `rx` what it receives.
 
-    `bound_at` is in seconds since the epoch, None while the port is not bound.
+    `policy`: its own, else the bridge's. `bound_at` is in seconds since the epoch, None while the port is not bound.
     `planned_uplink`: where it would be if the bridge were not only observed.
     """
 
     name: str
     vm: str
+    policy: str
     uplink: str | None
     load: Load
     reason: str | None
@@ -50,7 +51,7 @@ class BridgeStatus:
     """A bridge now. Moves are counted by reason since the service started.
 
     `on_normal`: it is a bond that is only observed, and NORMAL forwards; the uplinks of
-    ports are the planned ones.
+    ports are the planned ones. `buckets`: how many of a hashed policy's each uplink has.
     """
 
     name: str
@@ -69,4 +70,5 @@ class BridgeStatus:
     moves_refused: dict[str, int]
     failovers: int
     last_decision_at: float | None
+    buckets: dict[str, dict[str, int]] = field(default_factory=dict)
     on_normal: bool = False

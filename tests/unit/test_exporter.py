@@ -38,7 +38,9 @@ GAUGES = {
 HISTOGRAMS = {"decision_duration_seconds", "stats_poll_duration_seconds"}
 
 ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3)
-VNET0 = PortStatus("vnet0", "web", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0)
+VNET0 = PortStatus(
+    "vnet0", "web", "load-based", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0
+)
 BR0 = BridgeStatus(
     name="br0",
     policy="load-based",
