@@ -774,7 +774,7 @@ class Bridge:
         if 0.0 < unanswered_s < STATS_TIMEOUT_S:
             return []
         self._stats_asked_s = now_s
-        return [ReadStats(self.config.name)]
+        return [ReadStats(self.config.name, buckets=bool(buckets.in_use(self.config)))]
 
     def _forget_switch(self) -> None:
         self.installation.forget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ def scattered(unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
     first with a probability equal to its share of capacity, and taking one uplink away
     leaves the order of the others as it was.
     """
-    return sorted(uplinks, key=lambda u: (_distance(unit, u), u.name))
+    return sorted(uplinks, key=lambda u: (_distance(unit, u.name, u.capacity_bps), u.name))
 
 
 def order(
@@ -62,7 +63,8 @@ def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
     return []
 
 
-def _distance(unit: str, uplink: Uplink) -> float:
-    digest = hashlib.blake2b(f"{unit}\0{uplink.name}".encode(), digest_size=8).digest()
+@functools.lru_cache(maxsize=65536)
+def _distance(unit: str, uplink: str, capacity_bps: float) -> float:
+    digest = hashlib.blake2b(f"{unit}\0{uplink}".encode(), digest_size=8).digest()
     uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
-    return -math.log(uniform) / uplink.capacity_bps
+    return -math.log(uniform) / capacity_bps

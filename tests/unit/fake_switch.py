@@ -64,6 +64,8 @@ class FakeSwitch:
 
     ports: dict[int, PortState]
     offered_bps: dict[int, Rate] = field(default_factory=dict)
+    # What VM ports send by a bucket of a hash.
+    hashed_bps: dict[tuple[int, int], Rate] = field(default_factory=dict)
     learned: Sequence[tuple[int, str, int]] = ()
     beneath: tuple[tuple[int, str, int | None], ...] = ()
     no_flood: set[int] = field(default_factory=set)
@@ -78,6 +80,7 @@ class FakeSwitch:
     holds_answers: bool = False
     held: deque[Event] = field(default_factory=deque)
     sent_bytes: dict[int, float] = field(default_factory=dict)
+    sent_by_bucket: dict[tuple[int, int], float] = field(default_factory=dict)
     born_s: dict[int, float] = field(default_factory=dict)
     now_s: float = 0.0
 
@@ -91,14 +94,21 @@ class FakeSwitch:
                 return [InstalledRead(bridge, flows, groups, self.foreign, by_default)]
             case ReadForwarding(bridge=bridge):
                 return [ForwardingRead(bridge, self.forwarding)]
-            case ReadStats(bridge=bridge):
+            case ReadStats(bridge=bridge, buckets=buckets):
                 ports = tuple(self._counters(ofport) for ofport in self.ports)
                 units = tuple(
                     (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF))
                     for f in self.flows.values()
                     if tables.cookie_kind(f.cookie) is tables.Kind.FROM_VM
                 )
-                return [PortStatsRead(bridge, ports), UnitCountersRead(bridge, units)]
+                shared = tuple(
+                    (key, Sample(self.now_s + 1000.0, int(self.sent_by_bucket.get(key, 0)), 0))
+                    for f in self.flows.values()
+                    if tables.cookie_kind(f.cookie) is tables.Kind.BUCKET
+                    for key in [tables.cookie_bucket(f.cookie)]
+                )
+                read = UnitCountersRead(bridge, units, shared if buckets else ())
+                return [PortStatsRead(bridge, ports), read]
             case ReadLearned(bridge=bridge):
                 return [LearnedRead(bridge, tuple(self.learned), self.beneath)]
             case SetPortFlags(bridge=bridge, number=number, no_flood=no_flood, flood=flood):
@@ -121,15 +131,21 @@ class FakeSwitch:
         return Pipeline(self.flows, self.groups)
 
     def uplink_of(self, ofport: int) -> int | None:
-        """The uplink a VM port's traffic leaves by now."""
-        group = self.groups.get(tables.binding_group_id(ofport))
+        """The uplink a VM port's traffic leaves by now; of a hashed one, its home."""
+        return self._leaves_by(tables.binding_group_id(ofport))
+
+    def uplink_of_bucket(self, number: int, bucket: int) -> int | None:
+        return self._leaves_by(tables.bucket_group_id(number, bucket))
+
+    def _leaves_by(self, group_id: int) -> int | None:
+        group = self.groups.get(group_id)
         for bucket in group.buckets if group else ():
             watched = self.ports.get(bucket.watch_port or 0)
             if watched is not None and watched.up:
                 first = bucket.actions[0]
                 # An uplink that does not carry every VLAN is left by the table that checks.
                 assert isinstance(first, Output | SetField)
-                return first.port if isinstance(first, Output) else first.value
+                return int(first.port if isinstance(first, Output) else first.value)
         return None
 
     def forward_until(self, now_s: float) -> None:
@@ -140,6 +156,11 @@ class FakeSwitch:
             for counted in (ofport, self.uplink_of(ofport)):
                 if counted is not None:
                     self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
+        for key, offered_bps in self.hashed_bps.items():
+            sent = offered_bps(middle_s) / 8 * elapsed_s
+            self.sent_by_bucket[key] = self.sent_by_bucket.get(key, 0) + sent
+            if (uplink := self.uplink_of_bucket(*key)) is not None:
+                self.sent_bytes[uplink] = self.sent_bytes.get(uplink, 0) + sent
         self.now_s = now_s
 
     def _commit(self, changes: Changes) -> None:

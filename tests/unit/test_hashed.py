@@ -1,0 +1,264 @@
+"""Policies that hash what VM ports send: shares, failures, restarts, rebalancing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from controller import buckets
+from controller.database import BridgeRow
+from controller.events import Apply
+from tests.unit.fake_switch import World, done, moves, refusal, reports, world
+from tests.unit.rows import VMS, backed_up, host, port, with_ids, with_interface
+
+HASHED = ["address-hash", "dynamic", "set", "slb", "source-mac"]
+MAC = "52:54:00:00:00:01"
+
+
+def team(policy: str, uplinks: int = 2, **keys: str) -> BridgeRow:
+    return host(policy=policy, uplinks=uplinks, **keys)
+
+
+def homes(here: World, policy: str) -> dict[int, int | None]:
+    """The uplink of each bucket on the switch."""
+    switch, number = here.switches["br0"], buckets.number_of(policy)
+    return {bucket: switch.uplink_of_bucket(number, bucket) for bucket in range(256)}
+
+
+def shares(here: World, policy: str) -> dict[int | None, int]:
+    return dict(Counter(homes(here, policy).values()))
+
+
+@pytest.mark.parametrize("policy", HASHED)
+def test_buckets_are_shared_out_and_shown(policy: str) -> None:
+    here = world(team(policy)).start()
+    assert shares(here, policy) == {1: 128, 2: 128}
+    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
+    assert shown["buckets"] == {policy: {"eth1": 128, "eth2": 128}}
+    assert {p["policy"] for p in shown["ports"]} == {policy}
+    assert f"{policy}: 256 buckets, eth1 128, eth2 128" in done(here.ask("show"))
+
+
+def test_shares_are_those_of_capacity() -> None:
+    row = with_interface(team("address-hash"), "eth1", capacity_mbps="30000")
+    assert shares(world(row).start(), "address-hash") == {1: 192, 2: 64}
+
+
+@pytest.mark.parametrize("policy", HASHED)
+def test_an_uplink_that_fails_concerns_its_own_buckets_and_gets_them_back(policy: str) -> None:
+    here = world(team(policy, uplinks=3, failback_delay_s="5")).start()
+    before = homes(here, policy)
+    here.set_link(1, up=False).run_for(1)
+    during = homes(here, policy)
+    changed = {bucket for bucket in before if before[bucket] != during[bucket]}
+    assert changed == {bucket for bucket, uplink in before.items() if uplink == 1}
+    taken = Counter(during[bucket] for bucket in changed)
+    assert min(taken[2], taken[3]) > len(changed) / 4, "spread over the others"
+    here.set_link(1, up=True).run_for(4)
+    assert homes(here, policy) == during, "not before the delay is over"
+    here.run_for(3)
+    assert homes(here, policy) == before
+
+
+@pytest.mark.parametrize("policy", HASHED)
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_restart_moves_nothing(policy: str, is_down: bool) -> None:
+    here = world(team(policy, uplinks=2, failback_delay_s="5")).start()
+    before = homes(here, policy)
+    if is_down:
+        here.set_link(1, up=False).run_for(1)
+    installed = here.switches["br0"].installed
+    here.restart_service().connect().run_for(1)
+    assert here.switches["br0"].installed == installed
+    assert moves(here) == {} and here.commands(Apply) == []
+    if is_down and policy in ("address-hash", "source-mac"):
+        here.set_link(1, up=True).run_for(7)
+        assert homes(here, policy) == before, "and nothing is forgotten, either"
+
+
+def test_an_uplink_out_of_the_team_concerns_its_own_buckets() -> None:
+    here = world(with_ids(team("address-hash", uplinks=3), uplinks="eth1,eth2,eth3")).start()
+    before = homes(here, "address-hash")
+    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
+    after = homes(here, "address-hash")
+    changed = [bucket for bucket in before if before[bucket] != after[bucket]]
+    assert len(changed) <= Counter(before.values())[3] + 1
+    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2,eth3")).run_for(1)
+    assert shares(here, "address-hash") in ({1: 86, 2: 85, 3: 85}, {1: 85, 2: 86, 3: 85})
+
+
+# ---- rebalancing -----------------------------------------------------------------------
+
+
+def loaded(policy: str, mbps: float, on: int = 1, count: int = 8) -> World:
+    """So many buckets, all at one uplink, send that much each."""
+    here = world(team(policy), speed_bps=100e6).start()
+    number = buckets.number_of(policy)
+    there = [bucket for bucket, uplink in homes(here, policy).items() if uplink == on][:count]
+    here.switches["br0"].hashed_bps = {(number, b): lambda _: mbps * 1e6 for b in there}
+    return here
+
+
+@pytest.mark.parametrize(("policy", "within_s"), [("dynamic", 6), ("set", 6), ("slb", 13)])
+def test_buckets_are_moved_until_uplinks_send_the_same(policy: str, within_s: float) -> None:
+    here = loaded(policy, 10).run_for(within_s)
+    assert moves(here) == {"rebalance": 4}
+    first, second = here.engine.status()[0].uplinks
+    here.run_for(30)
+    assert moves(here) == {"rebalance": 4}, "and no further"
+    first, second = here.engine.status()[0].uplinks
+    assert first.load.tx_bps == pytest.approx(second.load.tx_bps)
+    assert f"br0: {policy}, 4 buckets: eth1 -> eth2 (rebalance)" in reports(here, "info")
+
+
+def test_the_static_ones_move_nothing() -> None:
+    for policy in ("address-hash", "source-mac"):
+        assert moves(loaded(policy, 10).run_for(60)) == {}
+
+
+def test_a_rebalanced_bucket_stays_where_it_is_over_a_restart() -> None:
+    here = loaded("dynamic", 10).run_for(6)
+    evened = homes(here, "dynamic")
+    here.restart_service().connect().run_for(60)
+    assert homes(here, "dynamic") == evened and moves(here) == {}
+
+
+# ---- who is told -----------------------------------------------------------------------
+
+
+def told(here: World) -> set[int]:
+    return {ofport for _, ofport in here.frames()}
+
+
+@pytest.mark.parametrize("policy", ["slb", "dynamic"])
+def test_only_addresses_that_move_are_announced(policy: str) -> None:
+    """What is under an address of ours moves without anybody's knowing."""
+    here = loaded(policy, 10)
+    here.switches["br0"].learned = ((10, MAC, 0),)
+    here.log.clear()
+    here.run_for(14)
+    assert moves(here) == {"rebalance": 4}
+    assert told(here) == ({10} if policy == "slb" else set())
+
+
+def test_on_a_lag_nobody_is_told() -> None:
+    here = world(with_ids(team("slb"), teaming="static"), speed_bps=100e6).start()
+    here.switches["br0"].learned = ((10, MAC, 0),)
+    here.log.clear()
+    here.set_link(1, up=False).run_for(5)
+    assert here.frames() == []
+
+
+# ---- port groups -----------------------------------------------------------------------
+
+
+def test_an_interface_s_policy_wins_over_the_bridge_s() -> None:
+    row = with_interface(host(policy="explicit"), "vnet1", policy="originating-port")
+    here = world(row).start()
+    assert here.bindings() == {n: "eth2" if n == "vnet1" else "eth1" for n in VMS}
+    done(here.ask("set", "interface", "vnet2", "policy=dynamic"))
+    assert shares(here, "dynamic") == {1: 128, 2: 128}
+    assert "(dynamic)" not in done(here.ask("show")).split("vnet1")[0]
+    here.write(with_interface(here.rows["br0"], "vnet2")).run_for(1)
+    assert shares(here, "dynamic") == {None: 256}, "buckets that nobody uses are gone"
+
+
+def test_all_traffic_counts_and_only_load_based_ports_move() -> None:
+    row = host(policy="load-based", binding="eth1")
+    for name in ("vnet0", "vnet1", "vnet2"):
+        row = with_interface(row, name, binding="eth1", policy="originating-port")
+    here = world(row)
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 2.5e9 for i in range(4)}
+    here.start().run_until(300)
+    assert moves(here) == {"threshold": 1}
+    assert here.bindings()["vnet3"] == "eth2"
+
+
+def test_a_rule_for_a_vm_may_be_kept_on_the_bridge() -> None:
+    row = host(policy="load-based", vm_web_policy="explicit")
+    ids = {"vm-id": "web"}
+    ports = tuple(port(p.name, 11, ids) if p.name == "vnet1" else p for p in row.ports)
+    here = world(row.__class__(row.name, ports, row.fail_mode, row.external_ids)).start()
+    (web,) = [p for p in here.engine.status()[0].ports if p.vm == "web"]
+    assert (web.policy, web.uplink) == ("explicit", "eth1")
+
+
+def test_a_pinned_port_is_not_hashed() -> None:
+    here = world(with_interface(team("dynamic"), "vnet1", pin="eth1")).start()
+    hashed = {
+        p.ofport: buckets.hashed_by(p) for p in here.engine.fleet.bridges["br0"].config.vm_ports
+    }
+    assert hashed == {10: "dynamic", 11: None, 12: "dynamic", 13: "dynamic"}
+    assert here.switches["br0"].uplink_of(11) == 1
+
+
+# ---- teams that a policy does not work on ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "set bridge br0 policy=ip-hash",
+            "Bridge br0 ovs-lbt-policy: ip-hash with teaming switch-independent"
+            " -> teaming lacp or static",
+        ),
+        (
+            "set bridge br0 policy=set teaming=static",
+            "Bridge br0 ovs-lbt-policy: set with teaming static -> teaming switch-independent",
+        ),
+        (
+            "set interface vnet1 policy=ip-hash",
+            "Interface vnet1 ovs-lbt-policy: ip-hash with teaming switch-independent"
+            " -> teaming lacp or static",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(words: str, expected: str) -> None:
+    here = world(host()).start()
+    before = here.rows["br0"]
+    assert refusal(here.ask(*words.split())) == expected
+    assert here.rows["br0"] == before
+
+
+@pytest.mark.parametrize(
+    ("uplink", "keys", "found"),
+    [
+        ("eth2", "role=standby", "set with eth2 standby -> no standby uplink"),
+        (
+            "eth2",
+            "capacity-mbps=100",
+            "set with uplinks of 100, 1000 Mbit/s -> uplinks of one speed",
+        ),
+    ],
+)
+def test_a_change_that_breaks_a_rule_of_set_is_refused(uplink: str, keys: str, found: str) -> None:
+    row = team("set")
+    for name in ("eth1", "eth2"):
+        row = with_interface(row, name, capacity_mbps="1000")
+    here = world(row).start()
+    text = refusal(here.ask("set", "interface", uplink, keys))
+    assert text == f"Bridge br0 ovs-lbt-policy: {found}"
+    assert here.rows["br0"] == row
+
+
+def test_written_straight_to_the_database_it_leaves_the_policy_as_it_was() -> None:
+    here = world(host(policy="explicit")).start()
+    here.write(with_ids(here.rows["br0"], policy="ip-hash")).run_for(1)
+    (status,) = here.engine.status()
+    assert status.policy == "explicit"
+    assert status.config_errors == (
+        "Bridge br0 ovs-lbt-policy: ip-hash with teaming switch-independent"
+        " -> teaming lacp or static",
+    )
+    here.write(with_ids(here.rows["br0"], teaming="static")).run_for(1)
+    (status,) = here.engine.status()
+    assert (status.policy, status.config_errors) == ("ip-hash", ())
+
+
+def test_leaving_for_normal_the_buckets_gather_as_well() -> None:
+    here = world(with_ids(backed_up(), policy="dynamic")).start()
+    here.write(with_ids(here.rows["br0"], policy="dynamic", mode="observe")).run_for(0.5)
+    assert shares(here, "dynamic") == {2: 256}
