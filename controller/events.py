@@ -102,7 +102,7 @@ class PortStatsRead:
 class UnitCountersRead:
     """What each VM port exchanged with uplinks, by ofport, counted by its flows.
 
-    `buckets`: what each bucket sent, by the number of its hash and its own.
+    `buckets`: what each bucket sent, by the number of its hash and its own, where asked for.
     """
 
     bridge: str
@@ -216,9 +216,10 @@ class ReadInstalled:
 
 @dataclass(frozen=True, slots=True)
 class ReadStats:
-    """Ask for the counters of ports and units."""
+    """Ask for the counters of ports and units; `buckets`: and for those of buckets."""
 
     bridge: str
+    buckets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

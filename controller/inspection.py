@@ -14,8 +14,7 @@ from controller.tables import GROUP_IDS, Table
 CLASSIFY_PRIORITY = 90
 # On plain uplinks we drop what comes by unknown ports, so that no flow behind ours matters.
 CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS = 1
-# 6 is kept for the buckets of hashed units.
-OUR_TABLES = frozenset({*map(int, Table), 6} - {Table.CLASSIFY})
+OUR_TABLES = frozenset({*map(int, Table)} - {Table.CLASSIFY})
 NAMED_AT_MOST = 3
 
 

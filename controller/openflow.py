@@ -40,6 +40,7 @@ from controller.specs import (
     LearnMatch,
     LoadBits,
     MatchValue,
+    Multipath,
     Output,
     PopVlan,
     PushVlan,
@@ -56,6 +57,7 @@ from controller.tables import (
     Register,
     Table,
     cookie,
+    cookie_bucket,
     cookie_kind,
     cookie_ofport,
     openflow_port,
@@ -78,6 +80,11 @@ ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # Stands for actions that we know nothing of: it equals none of ours.
 NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
 LEARNING_TABLES = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK)
+# nx_hash_fields and nx_mp_algorithm (nicira-ext.h); the framework does not name all of them.
+HASH_FIELDS = {"eth_src": 0, "symmetric_l3l4+udp": 3}
+HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
+NX_MP_ALG_MODULO_N = 0
+WHOLE_REGISTER = 31  # ofs_nbits: bits 0 to 31
 IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
 
 
@@ -90,6 +97,7 @@ class Asked(IntEnum):
     TO_VM = 0x6C000004
     FROM_VM = 0x6C000005
     LEARNED = 0x6C000006
+    BUCKETS = 0x6C000007
 
 
 # All messages of a bundle carry this plus the bundle's number, so that any error tells it.
@@ -118,10 +126,12 @@ def read_installed(datapath: Any, _command: ReadInstalled) -> list[Any]:
     return [_flow_stats(datapath, Asked.FLOWS, 0, 0), _with_xid(groups, Asked.GROUPS)]
 
 
-def read_stats(datapath: Any, _command: ReadStats) -> list[Any]:
-    """Ports first, then what VM ports sent by uplinks and got from them."""
+def read_stats(datapath: Any, command: ReadStats) -> list[Any]:
+    """Ports first, then what buckets sent, then what VM ports got from uplinks and sent."""
+    buckets = _unit_stats(datapath, Asked.BUCKETS, Kind.BUCKET, Table.BUCKET)
     return [
         _with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS),
+        *([buckets] if command.buckets else []),
         _unit_stats(datapath, Asked.TO_VM, Kind.TO_VM, Table.EGRESS),
         _unit_stats(datapath, Asked.FROM_VM, Kind.FROM_VM, Table.UPLINK_OUT),
     ]
@@ -270,7 +280,9 @@ def _encode_action(action: Action) -> Any:
         case ToGroup(group_id=group_id):
             return parser.OFPActionGroup(group_id)
         case SetField(field=field, value=value):
-            return parser.OFPActionSetField(**{field: int(value)})
+            return parser.OFPActionSetField(
+                **{field: value if isinstance(value, str) else int(value)}
+            )
         case CopyBits(source=source, target=target, bits=bits):
             return parser.NXActionRegMove(
                 source, target, bits, src_ofs=action.source_bit, dst_ofs=action.target_bit
@@ -286,6 +298,16 @@ def _encode_action(action: Action) -> Any:
             return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
         case Learn():
             return _encode_learn(action)
+        case Multipath(fields=fields, buckets=buckets, target=target):
+            return parser.NXActionMultipath(
+                fields=HASH_FIELDS[fields],
+                basis=0,
+                algorithm=NX_MP_ALG_MODULO_N,
+                max_link=buckets - 1,
+                arg=0,
+                ofs_nbits=WHOLE_REGISTER,
+                dst=target,
+            )
 
 
 def _encode_learn(action: Learn) -> Any:
@@ -345,7 +367,8 @@ class Replies:
                 return PortStatsRead(bridge, port_counters(self._take(Asked.PORTS)))
             case Asked.FROM_VM:
                 counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
-                return UnitCountersRead(bridge, counters)
+                buckets = bucket_counters(self._take(Asked.BUCKETS))
+                return UnitCountersRead(bridge, counters, buckets)
             case Asked.LEARNED:
                 learned = self._take(Asked.LEARNED)
                 return LearnedRead(bridge, learned_addresses(learned), learned_beneath(learned))
@@ -444,6 +467,21 @@ def unit_counters(to_vm: Iterable[Any], from_vm: Iterable[Any]) -> tuple[tuple[i
             ),
         )
         for flow in from_vm
+    )
+
+
+def bucket_counters(stats: Iterable[Any]) -> tuple[tuple[tuple[int, int], Sample], ...]:
+    """What each bucket of a hash sent, by (hash, bucket); nothing comes in by one."""
+    return tuple(
+        (
+            cookie_bucket(flow.cookie),
+            Sample(
+                clock_s=flow.duration_sec + flow.duration_nsec / 1e9,
+                tx_bytes=flow.byte_count,
+                rx_bytes=0,
+            ),
+        )
+        for flow in stats
     )
 
 
@@ -604,6 +642,14 @@ def _decode_load(action: Any) -> LoadBits:
     return LoadBits(action.dst, action.ofs_nbits >> 6, bits, action.value)
 
 
+def _decode_multipath(action: Any) -> Multipath:
+    how = (action.basis, action.algorithm, action.arg, action.ofs_nbits)
+    if how != (0, NX_MP_ALG_MODULO_N, 0, WHOLE_REGISTER) or action.fields not in HASH_FIELD_NAMES:
+        raise Unknown(repr(action))
+    target = action.dst.removesuffix("_nxm")
+    return Multipath(HASH_FIELD_NAMES[action.fields], action.max_link + 1, target)
+
+
 _DECODERS: dict[type, Callable[[Any], Action]] = {
     parser.OFPActionOutput: lambda a: Output(a.port),
     parser.OFPActionGroup: lambda a: ToGroup(a.group_id),
@@ -614,6 +660,7 @@ _DECODERS: dict[type, Callable[[Any], Action]] = {
     parser.OFPActionPopVlan: lambda _: PopVlan(),
     parser.NXActionResubmitTable: lambda a: Resubmit(a.table_id),
     parser.NXActionLearn: _decode_learn,
+    parser.NXActionMultipath: _decode_multipath,
     parser.NXActionUnknown: _decode_unknown,
 }
 

@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from controller import hashing
 from controller.config import MAX_UPLINKS
+from controller.exits import leave_by, masked, out_by, register_values
 from controller.specs import (
     Action,
     Bucket,
@@ -84,6 +86,7 @@ def build(team: Team) -> Pipeline:
         flows += _vm_port_flows(port)
     flows += _destination_flows(team)
     flows += _unknown_port_flows(team)
+    flows += hashing.flows(team)
     groups = [_binding_group(port, team) for port in team.vm_ports]
     groups += [_local_group(heard) for heard in _heard(team)]
     groups += [
@@ -91,6 +94,7 @@ def build(team: Team) -> Pipeline:
     ]
     if team.floods_beneath and team.normal_takes_any:
         groups += [_beneath_group(uplink, team) for uplink in team.uplinks]
+    groups += hashing.groups(team)
     return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
 
 
@@ -225,7 +229,7 @@ def _classify(
             tagged |= VlanSet.of(0)
     by_tag = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
     for value, mask in blocks(tagged):
-        vid = _masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, VLAN_PRESENT | VLAN_ID_MASK)
+        vid = masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, VLAN_PRESENT | VLAN_ID_MASK)
         yield FlowSpec(
             Table.CLASSIFY, 100, match(in_port=port, vlan_vid=vid), (came_in, by_tag), goto
         )
@@ -244,7 +248,7 @@ def _port_out_flows(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
         yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
     if bare and not vlans.takes_tagged:
         carried = VlanSet()
-    for value in _register_values(carried):
+    for value in register_values(carried):
         in_vlan = target if value is None else {**target, Register.VLAN.field: value}
         yield FlowSpec(Table.PORT_OUT, 10, match(**in_vlan), (out,))
 
@@ -552,11 +556,15 @@ def _unknown_port_flows(team: Team) -> Iterator[FlowSpec]:
 
 
 def _binding_group(port: VmPort, team: Team) -> GroupSpec:
-    """To the first live uplink of the port's order; the switch itself fails over."""
+    """To the first live uplink of the port's order; the switch itself fails over.
+
+    Where the port is hashed that one is its home, and the hash says where to go.
+    """
 
     def leave(uplink: OfPort) -> tuple[Action, ...]:
-        carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
-        return (Output(openflow_port(uplink)),) if carries_everything else _out_by(uplink)
+        if port.hashed is None:
+            return leave_by(uplink, team)
+        return hashing.spread(port.hashed, home=uplink)
 
     buckets = tuple(
         Bucket(leave(uplink), watch_port=openflow_port(uplink)) for uplink in port.order
@@ -576,7 +584,7 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
         if uplink in before:
             before = before[: before.index(uplink)]
         buckets = [Bucket((), watch_port=openflow_port(u)) for u in before]
-        buckets.append(Bucket(_out_by(port.ofport), watch_port=openflow_port(uplink)))
+        buckets.append(Bucket(out_by(port.ofport), watch_port=openflow_port(uplink)))
     group_id = delivery_group_id(port.ofport, team.uplinks.index(uplink))
     return GroupSpec(group_id, "ff", tuple(buckets))
 
@@ -603,11 +611,7 @@ def _given_beneath(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], t
 
 def _local_group(heard: _Heard) -> GroupSpec:
     """Every local VM port of some VLANs; the switch leaves out the port a frame came in by."""
-    return GroupSpec(heard.group_id, "all", tuple(Bucket(_out_by(p.ofport)) for p in heard.ports))
-
-
-def _out_by(ofport: OfPort) -> tuple[Action, ...]:
-    return SetField(Register.TARGET.field, ofport), Resubmit(Table.PORT_OUT)
+    return GroupSpec(heard.group_id, "all", tuple(Bucket(out_by(p.ofport)) for p in heard.ports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -627,7 +631,7 @@ class _Heard:
         if self.elsewhere:
             yield match(**fields)
             return
-        for value in _register_values(self.vlans):
+        for value in register_values(self.vlans):
             assert value is not None
             yield match(**fields, **{Register.VLAN.field: value})
 
@@ -637,17 +641,6 @@ def _heard(team: Team) -> Iterator[_Heard]:
     for vlans in largest_first:
         ports = tuple(port for port in team.vm_ports if vlans <= port.vlans.carried)
         yield _Heard(vlans, ports, elsewhere=vlans is largest_first[0])
-
-
-def _register_values(vlans: VlanSet) -> Iterator[MatchValue | None]:
-    """Values of the VLAN register that cover these VLANs; None: any."""
-    for value, mask in blocks(vlans):
-        yield _masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF) if mask else None
-
-
-def _masked(value: int, mask: int, all_ones: int) -> MatchValue:
-    """As the switch says it: without a mask where every bit counts."""
-    return value if mask == all_ones else (value, mask)
 
 
 _TO_NORMAL = Output(OFPP_NORMAL)

@@ -27,7 +27,7 @@ class ToGroup:
 @dataclass(frozen=True, slots=True)
 class SetField:
     field: str
-    value: int
+    value: int | str
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Register(IntEnum):
     HOME = 10  # uplink that the sender's broadcasts use now
     HASHED = 11  # number of the hash that the sender's frames are spread by
     BUCKET = 12  # what that hash makes of the frame
-    IP_HASH = 13  # bits 0-3 and 4-7 are nibbles of two addresses; from bit 8 on, their remainder
+    IP_HASH = 13  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
 
     @property
     def field(self) -> str:
@@ -114,6 +114,7 @@ ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
 IGMP, ICMPV6 = 2, 58
 ND_ADVERTISEMENT = 136
+ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 MLD_REPORTS = (131, 132, 143)
 ALL_HOSTS = "224.0.0.1"
 
@@ -146,6 +147,11 @@ def bucket_group_id(number: int, bucket: int) -> int:
 def bucket_cookie(number: int, bucket: int) -> int:
     """The cookie of the flow that counts a bucket (from 0 to 255) of a hash."""
     return cookie(Kind.BUCKET, number << 8 | bucket)
+
+
+def cookie_bucket(value: int) -> tuple[int, int]:
+    """The hash and the bucket that a flow of kind BUCKET counts."""
+    return value >> 8 & 0xFF, value & 0xFF
 
 
 def cookie(kind: Kind, ofport: int) -> int:

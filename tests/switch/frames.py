@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 RESERVED_MULTICAST = "01:80:c2:00:00:00"
@@ -18,7 +18,7 @@ ALL_NODES = "33:33:00:00:00:01"
 
 ETH_ARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x0800, 0x86DD
 ETH_VLAN, ETH_RARP, ETH_EXPERIMENT = 0x8100, 0x8035, 0x88B5
-UDP, ICMPV6 = 17, 58
+TCP, UDP, ICMPV6 = 6, 17, 58
 UDP_PORT = 47600
 
 MAGIC = b"lbt!"
@@ -78,6 +78,31 @@ def udp(
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(datagram), 0, 0x4000, 64, UDP, 0)
     head = head[:10] + _checksum(head + addresses) + addresses
     return ethernet(source, destination, ETH_IPV4, head + datagram, vlan, frame_id)
+
+
+def segment(
+    source: str,
+    destination: str,
+    *,
+    source_ip: str,
+    destination_ip: str,
+    ports: tuple[int, int],
+    protocol: int = TCP,
+    vlan: int = 0,
+    frame_id: int = 0,
+) -> bytes:
+    """A frame of a TCP or UDP connection over IPv4 or IPv6, without checksums behind IP's."""
+    if protocol == TCP:
+        data = struct.pack("!HHIIHHHH", *ports, 1, 1, 0x5010, 8192, 0, 0)
+    else:
+        data = struct.pack("!HHHH", *ports, 8, 0)
+    addresses = ip_address(source_ip).packed + ip_address(destination_ip).packed
+    if ip_address(source_ip).version == 6:
+        head = struct.pack("!IHBB", 6 << 28, len(data), protocol, 64) + addresses
+        return ethernet(source, destination, ETH_IPV6, head + data, vlan, frame_id)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(data), 0, 0x4000, 64, protocol, 0)
+    head = head[:10] + _checksum(head + addresses) + addresses
+    return ethernet(source, destination, ETH_IPV4, head + data, vlan, frame_id)
 
 
 # What floods, each kind as (source MAC, VLAN, id) -> frame.

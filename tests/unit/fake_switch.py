@@ -145,7 +145,7 @@ class FakeSwitch:
                 first = bucket.actions[0]
                 # An uplink that does not carry every VLAN is left by the table that checks.
                 assert isinstance(first, Output | SetField)
-                return int(first.port if isinstance(first, Output) else first.value)
+                return first.port if isinstance(first, Output) else int(first.value)
         return None
 
     def forward_until(self, now_s: float) -> None:

@@ -40,6 +40,7 @@ from controller.specs import (
     LearnLoad,
     LearnMatch,
     LoadBits,
+    Multipath,
     Output,
     PopVlan,
     PushVlan,
@@ -48,8 +49,9 @@ from controller.specs import (
     ToGroup,
 )
 from controller.tables import Kind, Register, Table, cookie
-from controller.team import Team, VmPort
+from controller.team import Hash, Team, VmPort
 from controller.vlans import access, port_vlans
+from policies.classifiers import Classifier
 from policies.model import OfPort
 
 DATAPATH: Any = ProtocolDesc(version=4)
@@ -68,9 +70,17 @@ TEAM = Team(
         VmPort(OfPort(13), UPLINKS, access(4094)),
         VmPort(OfPort(14), UPLINKS, port_vlans("native-untagged", 7, range(100, 200))),
         VmPort(OfPort(15), UPLINKS, port_vlans("native-tagged", 7, ())),
+        VmPort(OfPort(16), UPLINKS, hashed=0),
         VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_mac=MAC),
     ),
     uplink_vlans={UPLINKS[1]: port_vlans("native-untagged", 7, range(64))},
+    hashes=(
+        Hash(0, Classifier.TRANSPORT, (UPLINKS, ())),
+        Hash(1, Classifier.SOURCE_MAC, (UPLINKS,)),
+        Hash(2, Classifier.IP_PAIR, (UPLINKS, UPLINKS)),
+        Hash(15, Classifier.IP_PAIR, (UPLINKS, UPLINKS, UPLINKS)),
+    ),
+    off_home_macs={UPLINKS[0]: "0a:00:00:00:00:01", UPLINKS[1]: "0a:00:00:00:00:02"},
 )
 PIPELINE = pipeline.build(TEAM)
 
@@ -197,6 +207,10 @@ ACTIONS: tuple[Action, ...] = (
         limit=0xFFFFFFFF,
         success="reg8",
     ),
+    SetField("eth_src", MAC),
+    CopyBits("ipv6_src", 30, "reg13", 0, 2),
+    Multipath("eth_src", 256, "reg12"),
+    Multipath("symmetric_l3l4+udp", 1, "reg12"),
 )
 
 
@@ -204,6 +218,26 @@ ACTIONS: tuple[Action, ...] = (
 def test_an_action_read_back_equals_the_one_installed(action: Action) -> None:
     flow = FlowSpec(3, 10, (), (action,), goto=4)
     assert read_back_flow(flow) == flow
+
+
+@pytest.mark.parametrize(
+    ("fields", "basis", "algorithm", "arg", "ofs_nbits"),
+    [(0, 1, 0, 0, 31), (0, 0, 1, 0, 31), (0, 0, 0, 1, 31), (0, 0, 0, 0, 7), (9, 0, 0, 0, 31)],
+)
+def test_hashing_in_another_way_is_not_ours(
+    fields: int, basis: int, algorithm: int, arg: int, ofs_nbits: int
+) -> None:
+    strange = parser.NXActionMultipath(fields, basis, algorithm, 255, arg, ofs_nbits, "reg12")
+    mod = parser.OFPFlowMod(
+        DATAPATH,
+        cookie=specs.COOKIE_PREFIX,
+        match=parser.OFPMatch(),
+        instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, [strange])],
+    )
+    mod.set_xid(1)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([mod]))]).body
+    ((found,), _, _) = openflow.installed_flows(body)
+    assert found.actions == openflow.NOT_OURS
 
 
 def test_learning_with_a_limit_is_what_the_switch_calls_learn2() -> None:
@@ -371,6 +405,21 @@ def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
     )
 
 
+def test_what_buckets_sent_comes_with_what_units_exchanged() -> None:
+    def stats(number: int, bucket: int, count: int) -> bytes:
+        flow = FlowSpec(Table.BUCKET, 10, (), cookie=tables.bucket_cookie(number, bucket))
+        return as_stats(flow, count=count, age_s=2.25)
+
+    replies = Replies()
+    buckets = [stats(0, 0, 111), stats(15, 255, 222)]
+    assert replies.event("br0", reply(Asked.BUCKETS, ofproto.OFPMP_FLOW, buckets)) is None
+    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    counted = (((0, 0), Sample(2.25, 111, 0)), ((15, 255), Sample(2.25, 222, 0)))
+    assert read == UnitCountersRead("br0", (), counted)
+    again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    assert again == UnitCountersRead("br0", ())
+
+
 def learned(
     ofport: int, mac: str, vlan: int | tuple[int, int] | None, taught_by: int | None = None
 ) -> bytes:
@@ -491,6 +540,12 @@ def test_what_is_asked_is_asked_by_the_xids_that_answers_are_known_by() -> None:
         Asked.FROM_VM,
         Asked.LEARNED,
     ]
+
+
+def test_buckets_are_asked_for_before_what_completes_the_answer() -> None:
+    messages = openflow.read_stats(DATAPATH, ReadStats("br0", buckets=True))
+    xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
+    assert xids == [Asked.PORTS, Asked.BUCKETS, Asked.TO_VM, Asked.FROM_VM]
 
 
 def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:

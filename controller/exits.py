@@ -1,0 +1,33 @@
+"""Ways out of the pipeline, as groups and flows of several tables take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.specs import Action, MatchValue, Output, Resubmit, SetField
+from controller.tables import VLAN_ID_MASK, Register, Table, openflow_port
+from controller.team import Team
+from controller.vlans import TRUNK, VlanSet, blocks
+from policies.model import OfPort
+
+
+def out_by(ofport: OfPort) -> tuple[Action, ...]:
+    """By a port, as it wants the VLANs that it carries; frames of others are dropped."""
+    return SetField(Register.TARGET.field, ofport), Resubmit(Table.PORT_OUT)
+
+
+def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:
+    """The same by an uplink, for which little is to be done if it carries every VLAN."""
+    carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
+    return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
+
+
+def register_values(vlans: VlanSet) -> Iterator[MatchValue | None]:
+    """Values of the VLAN register that cover these VLANs; None: any."""
+    for value, mask in blocks(vlans):
+        yield masked(value, ~VLAN_ID_MASK & 0xFFFFFFFF | mask, 0xFFFFFFFF) if mask else None
+
+
+def masked(value: int, mask: int, all_ones: int) -> MatchValue:
+    """As the switch says it: without a mask where every bit counts."""
+    return value if mask == all_ones else (value, mask)

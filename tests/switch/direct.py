@@ -1,0 +1,112 @@
+"""A pipeline on a real bridge without the service: its encoder and decoder, and a socket."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Any
+
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+from controller import openflow, reconcile
+from controller.events import (
+    Apply,
+    Event,
+    InstalledRead,
+    ReadInstalled,
+    ReadStats,
+    UnitCountersRead,
+)
+from controller.framework import ofproto, parser, serialized
+from controller.specs import EMPTY, Pipeline
+from tests.switch.bench import Bed
+
+DATAPATH: Any = ProtocolDesc(version=4)
+HEADER = struct.Struct("!BBHI")
+ANSWERS_WITHIN_S = 10.0
+
+
+class Direct:
+    """A connection to a bed's bridge, on which pipelines are installed and read back."""
+
+    def __init__(self, bed: Bed) -> None:
+        self._replies = openflow.Replies()
+        self._bundles = 0
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(ANSWERS_WITHIN_S)
+        self._socket.connect(str(bed.ovs.rundir / f"{bed.bridge}.mgmt"))
+        self._socket.sendall(HEADER.pack(4, ofproto.OFPT_HELLO, HEADER.size, 1))
+
+    def __enter__(self) -> Direct:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def install(self, desired: Pipeline) -> tuple[int, float]:
+        """Make the bridge's pipeline this one; bytes sent, and seconds until it was done."""
+        changes = reconcile.changes(desired, self.installed())
+        if not changes:
+            return 0, 0.0
+        self._bundles += 1
+        sent = serialized(openflow.apply_changes(DATAPATH, Apply("", self._bundles, changes)))
+        started_s = time.monotonic()
+        self._socket.sendall(sent)
+        committed = False
+        while not committed:
+            message = self._receive()
+            assert message.msg_type != ofproto.OFPT_ERROR, openflow.error_text(message)
+            committed = openflow.bundle_outcome(message) == self._bundles
+        return len(sent), time.monotonic() - started_s
+
+    def remove(self) -> None:
+        self.install(EMPTY)
+
+    def installed(self) -> Pipeline:
+        """What the bridge has of ours."""
+        read = self._ask(openflow.read_installed(DATAPATH, ReadInstalled("")), InstalledRead)
+        assert isinstance(read, InstalledRead)
+        flows, groups = read.flows, read.groups
+        return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
+
+    def counters(self) -> UnitCountersRead:
+        """What VM ports and buckets have counted."""
+        asked = openflow.read_stats(DATAPATH, ReadStats("", buckets=True))
+        read = self._ask(asked, UnitCountersRead)
+        assert isinstance(read, UnitCountersRead)
+        return read
+
+    def _ask(self, messages: list[Any], answer: type[Event]) -> Event:
+        self._socket.sendall(serialized(messages))
+        while True:
+            message = self._receive()
+            assert message.msg_type == ofproto.OFPT_MULTIPART_REPLY, message
+            event = self._replies.event("", message)
+            if isinstance(event, answer):
+                return event
+
+    def _receive(self) -> Any:
+        """The next message, but for what keeps the connection up."""
+        while True:
+            header = self._exactly(HEADER.size)
+            version, kind, length, xid = HEADER.unpack(header)
+            data = header + self._exactly(length - HEADER.size)
+            if kind == ofproto.OFPT_ECHO_REQUEST:
+                self._socket.sendall(HEADER.pack(4, ofproto.OFPT_ECHO_REPLY, length, xid))
+            elif kind != ofproto.OFPT_HELLO:
+                return parser.msg_parser(DATAPATH, version, kind, length, xid, data)
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self._socket.recv(count - len(data))
+            assert part, "the switch has hung up"
+            data += part
+        return data

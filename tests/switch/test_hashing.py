@@ -1,0 +1,412 @@
+"""What hashed VM ports send, on a real switch: once, by its bucket's uplink, and recognizable.
+
+The pipeline is installed as the service would, without it; packets and `ofproto/trace` say what
+the switch makes of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Address
+
+import pytest
+
+from controller import reconcile
+from controller.pipeline import build
+from controller.specs import EMPTY
+from controller.team import Hash, Team, VmPort
+from controller.vlans import TRUNK, PortVlans, access, port_vlans
+from policies.classifiers import BUCKETS, Classifier, ip_hash
+from policies.model import OfPort
+from tests.switch import frames
+from tests.switch.bench import PLAIN, Bed, BedSpec, Shot, Station, wait_until
+from tests.switch.direct import Direct
+from tests.switch.trace import outputs
+
+VLAN = 10
+OFF_HOME_MAC = "0a:1b:00:00:00:{:02x}"
+OUTSIDER = "02:ee:00:00:00:02"
+CONNECTIONS = 32
+PAIRS = 6
+BEDS = [BedSpec(PLAIN, 4, (None, VLAN, None))]
+WIDE_BEDS = [BedSpec(PLAIN, 8, (None,))]
+ADDRESSES = {4: ("192.0.2.1", "198.51.100.1"), 6: ("2001:db8::1", "2001:db8:1::1")}
+ETH_TYPES = {4: frames.ETH_IPV4, 6: frames.ETH_IPV6}
+Fields = dict[str, str | int]
+TO_ONE_ADDRESS: dict[str, Fields] = {
+    "ARP": {"eth_type": 0x0806},
+    **{
+        f"neighbour discovery, type {kind}": {
+            "eth_type": 0x86DD,
+            "nw_proto": 58,
+            "icmpv6_type": kind,
+        }
+        for kind in range(133, 138)
+    },
+}
+on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_a_wide_bed = pytest.mark.parametrize("bed", WIDE_BEDS, ids=str, indirect=True)
+
+
+@pytest.fixture
+def direct(bed: Bed) -> Iterator[Direct]:
+    """A connection to the bed's bridge, on which nothing is left afterwards."""
+    with Direct(bed) as made:
+        yield made
+        made.install(EMPTY)
+
+
+# ---- teams -----------------------------------------------------------------------------
+
+
+def number(bed: Bed, port: str) -> OfPort:
+    return OfPort(int(bed.ovs.vsctl("get", "interface", port, "ofport")))
+
+
+def in_turn(uplinks: tuple[OfPort, ...], count: int) -> tuple[tuple[OfPort, ...], ...]:
+    """Failover orders of so many buckets: bucket i's starts at uplink i, and round again."""
+    n = len(uplinks)
+    return tuple(uplinks[i % n :] + uplinks[: i % n] for i in range(count))
+
+
+def team_of(
+    bed: Bed,
+    classifier: Classifier,
+    *,
+    uplinks: int | None = None,
+    on_a_lag: bool = False,
+    uplink_vlans: Mapping[int, PortVlans] | None = None,
+) -> Team:
+    """All stations of a bed under one hash; the first VM's home is the first uplink, and so on."""
+    numbers = tuple(number(bed, u.name) for u in bed.uplinks)[:uplinks]
+    homes = in_turn(numbers, len(bed.stations))
+    ports = tuple(
+        VmPort(number(bed, s.port), order, access(s.vlan) if s.vlan else TRUNK, hashed=1)
+        for s, order in zip(bed.stations, homes, strict=True)
+    )
+    made = Hash(1, classifier, in_turn(numbers, classifier.buckets(len(numbers))))
+    macs = {} if on_a_lag else {u: OFF_HOME_MAC.format(u) for u in numbers}
+    carried = {numbers[i]: vlans for i, vlans in (uplink_vlans or {}).items()}
+    return Team(
+        numbers,
+        ports,
+        hears_everywhere=on_a_lag,
+        hashes=(made,),
+        off_home_macs=macs if classifier is Classifier.TRANSPORT else {},
+        uplink_vlans=carried,
+    )
+
+
+def install(bed: Bed, direct: Direct, team: Team) -> None:
+    direct.install(build(team))
+    bed.introduce()
+    bed.revalidated()
+
+
+# ---- what is installed -----------------------------------------------------------------
+
+
+@on_a_wide_bed
+@pytest.mark.parametrize("classifier", [c for c in Classifier if c.hashed])
+@pytest.mark.parametrize("on_a_lag", [False, True])
+def test_what_is_read_back_is_what_was_installed(
+    bed: Bed, direct: Direct, classifier: Classifier, on_a_lag: bool
+) -> None:
+    restricted = {1: port_vlans("trunk", None, (0, 7, 8))}
+    team = team_of(bed, classifier, uplinks=5, on_a_lag=on_a_lag, uplink_vlans=restricted)
+    sent_bytes, took_s = direct.install(build(team))
+    print(f"{classifier}: {sent_bytes} bytes in {took_s * 1e3:.0f} ms")
+    assert not reconcile.changes(build(team), direct.installed())
+
+
+# ---- VMware's IP hash ------------------------------------------------------------------
+
+
+def by_trace(bed: Bed, source: int, destination: int, version: int = 4) -> list[str]:
+    """The uplinks by which the first VM's frames between two addresses leave."""
+    if version == 4:
+        addresses = {"nw_src": str(IPv4Address(source)), "nw_dst": str(IPv4Address(destination))}
+    else:
+        pair = (f"2001:db8::{a >> 16:x}:{a & 0xFFFF:x}" for a in (source, destination))
+        addresses = dict(zip(("ipv6_src", "ipv6_dst"), pair, strict=True))
+    vm = bed.vms[0]
+    known: Fields = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "eth_type": ETH_TYPES[version]}
+    return outputs(bed.ovs, bed.bridge, str(number(bed, vm.port)), **known, **addresses)
+
+
+@on_a_wide_bed
+def test_ip_hash_as_vmware_published_it(bed: Bed, direct: Direct) -> None:
+    install(bed, direct, team_of(bed, Classifier.IP_PAIR, uplinks=2, on_a_lag=True))
+    for destination, bucket in ((0x412001A0, 0), (0x412001C3, 1)):
+        assert by_trace(bed, 0x41200154, destination) == [bed.uplinks[bucket].name]
+
+
+@on_a_wide_bed
+@pytest.mark.parametrize("uplinks", [2, 3, 4, 5, 8])
+def test_ip_hash_of_any_addresses(bed: Bed, direct: Direct, uplinks: int) -> None:
+    install(bed, direct, team_of(bed, Classifier.IP_PAIR, uplinks=uplinks, on_a_lag=True))
+    drawn = random.Random(uplinks)
+    for _ in range(PAIRS):
+        source, destination = drawn.getrandbits(32), drawn.getrandbits(32)
+        bucket = ip_hash(IPv4Address(source), IPv4Address(destination), uplinks)
+        for version in (4, 6):
+            left_by = by_trace(bed, source, destination, version)
+            assert left_by == [bed.uplinks[bucket].name], f"{source:x} to {destination:x}"
+
+
+# ---- packets ---------------------------------------------------------------------------
+
+Left = tuple[str, str, int]
+
+
+def left_by(bed: Bed, shots: Iterable[Shot]) -> dict[int, list[Left]]:
+    """(uplink, source address, tag) of every copy that left by an uplink, by the frame's id.
+
+    Nothing of it came to a VM, neither directly nor reflected, unless it was for all of them.
+    """
+    shots = list(shots)
+    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
+    seen: dict[int, list[Left]] = {shot.frame_id: [] for shot in shots}
+    with bed.ears(*(u.upstream_end for u in bed.uplinks)) as ears:
+        copies = bed.fire(shots)
+        for end, ear in ears.by_name.items():
+            for heard in ear.frames():
+                if heard.frame_id in seen and not heard.outgoing:
+                    seen[heard.frame_id].append((ends[end], heard.source, heard.vlan))
+    for shot in shots:
+        for_all = shot.frame[0] & 1
+        assert for_all or set(copies[shot.frame_id].points) <= ends.keys(), shot.story
+    return seen
+
+
+def connections(bed: Bed, vm: Station, vlan: int) -> list[list[Shot]]:
+    """Two frames of each of many connections of a VM with an outsider."""
+    made: list[list[Shot]] = []
+    kinds = itertools.cycle(itertools.product((4, 6), (frames.TCP, frames.UDP)))
+    for i, (version, protocol) in enumerate(itertools.islice(kinds, CONNECTIONS)):
+        build = functools.partial(segment, version, protocol, 40000 + i)
+        story = f"IPv{version}, protocol {protocol}, port {40000 + i}"
+        tag = vm.sends(vlan)
+        made.append([bed.shot(vm.point, build, vm.mac, vlan, tag, story) for _ in range(2)])
+    return made
+
+
+def segment(version: int, protocol: int, port: int, source: str, tag: int, frame_id: int) -> bytes:
+    source_ip, destination_ip = ADDRESSES[version]
+    return frames.segment(
+        source,
+        OUTSIDER,
+        source_ip=source_ip,
+        destination_ip=destination_ip,
+        ports=(port, 443),
+        protocol=protocol,
+        vlan=tag,
+        frame_id=frame_id,
+    )
+
+
+def uplinks_of(bed: Bed, made: list[list[Shot]], *expected: Left) -> list[str]:
+    """The uplink of each connection, whose frames left once and as one of those expected."""
+    seen = left_by(bed, [shot for connection in made for shot in connection])
+    used = []
+    for connection in made:
+        story = connection[0].story
+        found = [seen[shot.frame_id] for shot in connection]
+        assert [len(copies) for copies in found] == [1, 1], f"{story}: {found}"
+        (first,), (second,) = found
+        assert first == second, f"{story} does not stay on one uplink: {found}"
+        assert first in expected, f"{story}: {first}"
+        used.append(first[0])
+    return used
+
+
+def recognizable(
+    bed: Bed, team: Team, vm: Station, home: str, tags: Mapping[str, int]
+) -> list[Left]:
+    """How a VM's connections may leave by each uplink: from their home under their own name."""
+    return [
+        (u.name, vm.mac if u.name == home else team.off_home_macs[n], tags[u.name])
+        for u, n in zip(bed.uplinks, team.uplinks, strict=True)
+        if u.name in tags
+    ]
+
+
+VMS_AND_VLANS = [(0, 0), (0, VLAN), (1, VLAN)]
+
+
+@on_a_bed
+@pytest.mark.parametrize(("vm_number", "vlan"), VMS_AND_VLANS)
+def test_connections_use_all_uplinks_and_show_their_own_address_at_home_only(
+    bed: Bed, direct: Direct, vm_number: int, vlan: int
+) -> None:
+    team = team_of(bed, Classifier.TRANSPORT)
+    install(bed, direct, team)
+    vm, home = bed.vms[vm_number], bed.uplinks[vm_number].name
+    tags = {u.name: vlan for u in bed.uplinks}
+    used = uplinks_of(bed, connections(bed, vm, vlan), *recognizable(bed, team, vm, home, tags))
+    assert set(used) == tags.keys()
+
+
+@on_a_bed
+def test_on_a_lag_connections_use_all_uplinks_under_their_own_address(
+    bed: Bed, direct: Direct
+) -> None:
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT, on_a_lag=True))
+    vm = bed.vms[0]
+    as_sent = [(u.name, vm.mac, VLAN) for u in bed.uplinks]
+    used = uplinks_of(bed, connections(bed, vm, VLAN), *as_sent)
+    assert set(used) == {u.name for u in bed.uplinks}
+
+
+@on_a_bed
+def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
+    bed: Bed, direct: Direct
+) -> None:
+    team = team_of(bed, Classifier.TRANSPORT)
+    install(bed, direct, team)
+    vm, tags = bed.vms[0], {u.name: VLAN for u in bed.uplinks}
+    home, second = (u.name for u in bed.uplinks[:2])
+    before = uplinks_of(bed, connections(bed, vm, VLAN), *recognizable(bed, team, vm, home, tags))
+    for down in bed.uplinks:
+        with bed.cable_pulled(down):
+            bed.revalidated()
+            living = {name: tag for name, tag in tags.items() if name != down.name}
+            now_home = second if home == down.name else home
+            expected = recognizable(bed, team, vm, now_home, living)
+            after = uplinks_of(bed, connections(bed, vm, VLAN), *expected)
+            moved = {a for a, b in zip(before, after, strict=True) if a != b}
+            assert moved == {down.name}
+            (broadcast,) = left_by(
+                bed, [bed.shot(vm.point, frames.broadcast, vm.mac, VLAN, VLAN, "broadcast")]
+            ).values()
+            assert broadcast == [(now_home, vm.mac, VLAN)]
+
+
+@on_a_bed
+def test_uplinks_that_do_not_carry_a_vlan_leave_its_frames_to_the_home(
+    bed: Bed, direct: Direct
+) -> None:
+    carried = {1: port_vlans("trunk", None, (0, 99)), 3: port_vlans("native-untagged", VLAN, (0,))}
+    team = team_of(bed, Classifier.TRANSPORT, uplink_vlans=carried)
+    install(bed, direct, team)
+    vm = bed.vms[0]
+    names = [u.name for u in bed.uplinks]
+    for vlan, tags in (
+        (VLAN, {names[0]: VLAN, names[2]: VLAN, names[3]: 0}),
+        (0, {names[0]: 0, names[1]: 0, names[2]: 0}),
+    ):
+        expected = recognizable(bed, team, vm, names[0], tags)
+        used = uplinks_of(bed, connections(bed, vm, vlan), *expected)
+        assert set(used) == tags.keys()
+
+
+@on_a_bed
+def test_what_tells_where_a_vm_is_leaves_by_its_home_as_it_is(bed: Bed, direct: Direct) -> None:
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT))
+    for vm, home in zip(bed.vms, bed.uplinks, strict=False):
+        vlan = vm.vlan or 0
+        shots = [
+            bed.shot(vm.point, build, vm.mac, vlan, 0, kind)
+            for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items()
+        ]
+        seen = left_by(bed, shots)
+        for shot in shots:
+            assert seen[shot.frame_id] == [(home.name, vm.mac, vlan)], shot.story
+        for story, fields in TO_ONE_ADDRESS.items():
+            sent: Fields = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "vlan_tci": 0, **fields}
+            traced = outputs(bed.ovs, bed.bridge, str(number(bed, vm.port)), **sent)
+            assert traced == [home.name], f"{story} of {vm}"
+
+
+@on_a_bed
+def test_fragments_leave_with_the_first_of_their_datagram(bed: Bed, direct: Direct) -> None:
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT))
+    vm = bed.vms[0]
+    used = set()
+    for host, port in itertools.product(range(1, 7), (1, 2)):
+        datagram: Fields = {
+            "dl_src": vm.mac,
+            "dl_dst": OUTSIDER,
+            "eth_type": 0x0800,
+            "nw_src": "192.0.2.1",
+            "nw_dst": f"198.51.100.{host}",
+            "nw_proto": frames.UDP,
+        }
+        of_vm = str(number(bed, vm.port))
+        ports = {"udp_src": port, "udp_dst": 2049}
+        first = outputs(bed.ovs, bed.bridge, of_vm, **datagram, nw_frag="first", **ports)
+        later = outputs(bed.ovs, bed.bridge, of_vm, **datagram, nw_frag="later")
+        assert len(first) == 1
+        assert first == later, f"port {port} to host {host}"
+        used |= {*first}
+    assert len(used) > 1
+
+
+@on_a_bed
+def test_a_source_address_keeps_to_one_uplink(bed: Bed, direct: Direct) -> None:
+    install(bed, direct, team_of(bed, Classifier.SOURCE_MAC))
+    vm = bed.vms[0]
+    kinds = [*frames.FLOODED.values(), *frames.ANNOUNCEMENTS.values()]
+    shots = {
+        mac: [bed.shot(vm.point, build, mac, 0, 0, f"{build.__name__} of {mac}") for build in kinds]
+        for mac in (f"02:cc:00:00:00:{n:02x}" for n in range(16))
+    }
+    seen = left_by(bed, [shot for of_one in shots.values() for shot in of_one])
+    used = set()
+    for mac, of_one in shots.items():
+        (first, *_), *_ = (seen[shot.frame_id] for shot in of_one)
+        assert first[1:] == (mac, 0)
+        assert all(seen[shot.frame_id] == [first] for shot in of_one), f"{mac}: {seen}"
+        used.add(first[0])
+    assert used == {u.name for u in bed.uplinks}
+
+
+@on_a_bed
+def test_our_own_frames_that_come_back_reach_nobody(bed: Bed, direct: Direct) -> None:
+    team = team_of(bed, Classifier.TRANSPORT)
+    install(bed, direct, team)
+    vm = bed.vms[0]
+
+    def heard_of(source: str) -> dict[str, set[str]]:
+        """Who hears frames of that source, by whom they are for, whatever uplink they come by."""
+        shots = {
+            name: [
+                bed.shot(u.upstream_end, functools.partial(to, mac), source, VLAN, VLAN, source)
+                for u in bed.uplinks
+            ]
+            for name, mac in (("a VM", vm.mac), ("all", frames.BROADCAST), ("nobody", OUTSIDER))
+        }
+        copies = bed.fire([shot for of_one in shots.values() for shot in of_one])
+        return {
+            name: {at for shot in of_one for at in copies[shot.frame_id].points}
+            for name, of_one in shots.items()
+        }
+
+    for source in team.off_home_macs.values():
+        assert heard_of(source) == {"a VM": set(), "all": set(), "nobody": set()}
+    everybody = {str(station) for station in bed.stations}
+    others = {"a VM": {"vm0"}, "all": everybody, "nobody": everybody}
+    assert heard_of("02:ee:00:00:00:03") == others
+
+
+def to(destination: str, source: str, tag: int, frame_id: int) -> bytes:
+    return frames.udp(source, destination, vlan=tag, frame_id=frame_id)
+
+
+@on_a_bed
+def test_buckets_count_what_they_send(bed: Bed, direct: Direct) -> None:
+    team = team_of(bed, Classifier.TRANSPORT)
+    install(bed, direct, team)
+    assert {key for key, _ in direct.counters().buckets} == {(1, b) for b in range(BUCKETS)}
+    shots = [shot for made in connections(bed, bed.vms[0], 0) for shot in made]
+    expected = sum(len(shot.frame) for shot in shots)
+    before = counted(direct)
+    left_by(bed, shots)
+    wait_until(lambda: counted(direct) - before == expected, f"{expected} bytes are counted")
+
+
+def counted(direct: Direct) -> int:
+    return sum(sample.tx_bytes or 0 for _, sample in direct.counters().buckets)

@@ -1,0 +1,364 @@
+"""What hashed VM ports send: once, by the uplink of its bucket, and as switches upstream want it.
+
+Flows and groups are carried out here frame by frame; tests/switch/test_hashing.py asks a switch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller import reconcile, tables
+from controller.pipeline import build
+from controller.specs import FlowSpec
+from controller.tables import VLAN_PRESENT, Kind, Register, Table
+from controller.team import Hash, Team, VmPort
+from controller.vlans import TRUNK, PortVlans, access, port_vlans
+from policies.classifiers import BUCKETS, Classifier, ip_hash
+from policies.model import OfPort
+from tests.unit.forwarding import Copy, as_number, frame, through_group, through_table
+
+UPLINKS = tuple(OfPort(n) for n in (1, 2, 3, 4))
+OFF_HOME_MACS = {uplink: f"0a:00:00:00:00:{uplink:02x}" for uplink in UPLINKS}
+VM_MAC = "52:54:00:00:00:01"
+PEER_MAC = "52:54:00:00:00:99"
+ANY_MULTICAST = "01:00:5e:01:02:03"
+HASH_TABLES = {Table.HASH, Table.BUCKET, Table.OFF_HOME, Table.IP_NIBBLE}
+SPREADING = (Classifier.SOURCE_MAC, Classifier.TRANSPORT)
+Addresses = tuple[int, int]
+
+TCP4 = frame(
+    eth_src=VM_MAC,
+    eth_dst=PEER_MAC,
+    eth_type=0x0800,
+    ip_proto=6,
+    ipv4_src="192.0.2.1",
+    ipv4_dst="198.51.100.3",
+    tcp_src=40001,
+    tcp_dst=80,
+)
+UDP6 = frame(
+    eth_src=VM_MAC,
+    eth_dst=PEER_MAC,
+    eth_type=0x86DD,
+    ip_proto=17,
+    ipv6_src="2001:db8::1",
+    ipv6_dst="2001:db8::9",
+    udp_src=40001,
+    udp_dst=53,
+)
+CONNECTIONS = {"TCP over IPv4": TCP4, "UDP over IPv6": UDP6}
+ND_MESSAGE = {**UDP6, "ip_proto": 58, "icmpv6_type": 136}
+# What no switch upstream may see from anywhere but the sender's home.
+HOME_ONLY = {
+    "ARP": {**frame(eth_src=VM_MAC, eth_dst=tables.BROADCAST, eth_type=0x0806)},
+    "ARP to one address": {**frame(eth_src=VM_MAC, eth_dst=PEER_MAC, eth_type=0x0806)},
+    "IPv4 multicast": {**TCP4, "eth_dst": as_number("eth_dst", ANY_MULTICAST)},
+    "IPv4 broadcast": {**TCP4, "eth_dst": as_number("eth_dst", tables.BROADCAST)},
+    "ND advertisement to one address": ND_MESSAGE,
+    "ND solicitation": {**ND_MESSAGE, "icmpv6_type": 135},
+    "redirect": {**ND_MESSAGE, "icmpv6_type": 137},
+    "not IP": {**frame(eth_src=VM_MAC, eth_dst=PEER_MAC, eth_type=0x88B5)},
+    "two tags": {**frame(eth_src=VM_MAC, eth_dst=PEER_MAC, eth_type=0x8100)},
+}
+FRAMES = {**CONNECTIONS, **HOME_ONLY}
+
+
+def spread(
+    classifier: Classifier,
+    buckets: tuple[tuple[OfPort, ...], ...],
+    order: tuple[OfPort, ...] = UPLINKS[:2],
+    vlans: PortVlans = TRUNK,
+    **others: Any,
+) -> Team:
+    """A team of one hashed VM port, number 10, by hash 3."""
+    made = Hash(3, classifier, buckets)
+    team = Team(UPLINKS, (VmPort(OfPort(10), order, vlans, hashed=3),), hashes=(made,))
+    return replace(team, **others)
+
+
+def sent_by(team: Team, what: dict[str, int], alive: set[OfPort] | None = None) -> list[Copy]:
+    """The copies of what VM port 10, whose sources are learned, sends by uplinks."""
+    known = {**what, Register.VM_PORT.field: 10, Register.LEARNED.field: 1}
+    group_id = tables.binding_group_id(10)
+    return through_group(build(team), group_id, known, alive or set(UPLINKS))
+
+
+def hash_flows(team: Team) -> list[FlowSpec]:
+    return [f for f in build(team).flows.values() if f.table in HASH_TABLES]
+
+
+# ---- VMware's IP hash ------------------------------------------------------------------
+
+
+def ip_pair_team(uplinks: int) -> Team:
+    """As many uplinks, each of them with a bucket of its own: uplink 1 has bucket 0."""
+    numbers = tuple(OfPort(n + 1) for n in range(uplinks))
+    made = Hash(3, Classifier.IP_PAIR, tuple((n,) for n in numbers))
+    port = VmPort(OfPort(10), numbers, hashed=3)
+    return Team(numbers, (port,), hears_everywhere=True, hashes=(made,))
+
+
+TEAMS_OF = {n: ip_pair_team(n) for n in (*range(1, 10), 12, 16, 32, 33, 64)}
+INSTALLED = {n: build(team) for n, team in TEAMS_OF.items()}
+
+
+def bucket_of(uplinks: int, what: dict[str, int]) -> int:
+    alive = set(TEAMS_OF[uplinks].uplinks)
+    (copy,) = through_group(INSTALLED[uplinks], tables.binding_group_id(10), what, alive)
+    return copy.port - 1
+
+
+@pytest.mark.parametrize(("destination", "bucket"), [(0x412001A0, 0), (0x412001C3, 1)])
+def test_ip_hash_as_vmware_computes_it(destination: int, bucket: int) -> None:
+    assert bucket_of(2, {**TCP4, "ipv4_src": 0x41200154, "ipv4_dst": destination}) == bucket
+
+
+ADDRESS = st.integers(0, 2**32 - 1)
+
+
+@given(st.sampled_from(sorted(TEAMS_OF)), ADDRESS, ADDRESS)
+def test_ip_hash_for_any_number_of_uplinks(uplinks: int, source: int, destination: int) -> None:
+    expected = ip_hash(IPv4Address(source), IPv4Address(destination), uplinks)
+    assert bucket_of(uplinks, {**TCP4, "ipv4_src": source, "ipv4_dst": destination}) == expected
+    high = 0x20010DB8 << 96
+    over_ipv6 = {**UDP6, "ipv6_src": high | source, "ipv6_dst": destination}
+    assert bucket_of(uplinks, over_ipv6) == expected
+
+
+@pytest.mark.parametrize(
+    ("uplinks", "looking_up"),
+    [(1, 2), (2, 2 * 4), (4, 2 * 16), (8, 2 * 64), (3, 2 + 48), (5, 2 + 80), (64, 2 + 1024)],
+)
+def test_how_many_flows_an_ip_hash_takes(uplinks: int, looking_up: int) -> None:
+    flows = hash_flows(TEAMS_OF[uplinks])
+    others = 1 + 2 * uplinks + uplinks  # the rest of frames; in and out of buckets
+    assert len(flows) == looking_up + others
+
+
+def test_what_is_not_ip_leaves_by_the_home_under_an_ip_hash() -> None:
+    team = TEAMS_OF[4]
+    for what in (HOME_ONLY["ARP"], HOME_ONLY["not IP"]):
+        (copy,) = sent_by(team, what)
+        assert copy.port == team.vm_ports[0].order[0]
+
+
+# ---- every frame, whatever lives ------------------------------------------------------
+
+CARRIED = (TRUNK, access(7), port_vlans("trunk", None, (0, 7)), port_vlans("trunk", None, (8,)))
+
+
+@st.composite
+def spread_teams(draw: st.DrawFn) -> Team:
+    uplink_vlans = {u: draw(st.sampled_from(CARRIED)) for u in UPLINKS}
+    vlan = draw(st.sampled_from((0, 7)))
+    usable = [u for u in UPLINKS if vlan in uplink_vlans[u].carried]
+    order = draw(st.permutations(usable))
+    classifier = draw(st.sampled_from([c for c in Classifier if c.hashed]))
+    buckets = tuple(
+        tuple(draw(st.permutations(UPLINKS))[: draw(st.integers(1, len(UPLINKS)))])
+        for _ in range(draw(st.integers(0, 4)))
+    )
+    on_a_lag = draw(st.booleans())
+    return spread(
+        classifier,
+        buckets,
+        tuple(order),
+        access(vlan),
+        uplink_vlans=uplink_vlans,
+        hears_everywhere=on_a_lag,
+        off_home_macs={} if on_a_lag else draw(st.sampled_from(({}, OFF_HOME_MACS))),
+    )
+
+
+# The inner tag of a frame with two does not leave alone, whoever sends it.
+WITH_ONE_TAG = sorted(FRAMES.keys() - {"two tags"})
+
+
+@given(spread_teams(), st.sampled_from(WITH_ONE_TAG), st.booleans(), st.data())
+def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
+    team: Team, kind: str, learned: bool, data: st.DataObject
+) -> None:
+    (port,) = team.vm_ports
+    (vlan,) = port.vlans.carried
+    alive = data.draw(st.sets(st.sampled_from(UPLINKS)))
+    what = {**FRAMES[kind], Register.VLAN.field: vlan, Register.LEARNED.field: int(learned)}
+    what["vlan_vid"] = VLAN_PRESENT | vlan if vlan else 0
+    copies = through_group(build(team), tables.binding_group_id(10), what, alive)
+    if not alive & set(port.order):
+        assert copies == []
+        return
+    (made,) = team.hashes
+    if not copies:
+        dead = [order for order in made.buckets if not alive & set(order)]
+        assert dead, "a bucket that could be carried"
+        return
+    (copy,) = copies
+    assert copy.port in alive
+    way = team.uplink_vlans[OfPort(copy.port)]
+    assert vlan in way.carried
+    assert copy.frame["vlan_vid"] & ~VLAN_PRESENT == way.tag_out(vlan)
+    home = next(u for u in port.order if u in alive)
+    if kind in HOME_ONLY and made.classifier is Classifier.TRANSPORT and not team.hears_everywhere:
+        assert copy.port == home
+    at_home = copy.port == home or made.classifier is not Classifier.TRANSPORT
+    address = VM_MAC if at_home else team.off_home_macs.get(OfPort(copy.port), VM_MAC)
+    assert copy.frame["eth_src"] == as_number("eth_src", address)
+    left_alone = ("eth_dst", "eth_type", "ipv4_src", "ipv6_dst", "tcp_dst")
+    assert all(copy.frame.get(f) == what.get(f) for f in left_alone)
+
+
+@pytest.mark.parametrize("what", CONNECTIONS.values(), ids=CONNECTIONS.keys())
+def test_a_connection_off_its_home_has_the_address_of_the_uplink_it_uses(
+    what: dict[str, int],
+) -> None:
+    buckets = tuple((u,) for u in UPLINKS)
+    seen = {}
+    for source in range(len(buckets)):
+        name = "tcp_src" if "tcp_src" in what else "udp_src"
+        team = spread(Classifier.TRANSPORT, buckets, off_home_macs=OFF_HOME_MACS)
+        (copy,) = sent_by(team, {**what, name: source})
+        seen[copy.port] = copy.frame["eth_src"]
+    home = team.vm_ports[0].order[0]
+    assert seen == {
+        u: as_number("eth_src", VM_MAC if u == home else OFF_HOME_MACS[u]) for u in UPLINKS
+    }
+
+
+@pytest.mark.parametrize("what", HOME_ONLY.values(), ids=HOME_ONLY.keys())
+def test_what_tells_where_the_sender_is_leaves_by_its_home(what: dict[str, int]) -> None:
+    away = ((UPLINKS[3],),) * 4
+    team = spread(Classifier.TRANSPORT, away, off_home_macs=OFF_HOME_MACS)
+    (copy,) = sent_by(team, what)
+    assert copy.port == team.vm_ports[0].order[0]
+    assert copy.frame["eth_src"] == what["eth_src"]
+
+
+@pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
+def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> None:
+    away = ((UPLINKS[3],),) * 4
+    (copy,) = sent_by(spread(Classifier.TRANSPORT, away, hears_everywhere=True), what)
+    assert copy.port == UPLINKS[3]
+    assert copy.frame["eth_src"] == what["eth_src"]
+
+
+@pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
+def test_a_source_address_stays_on_one_uplink(what: dict[str, int]) -> None:
+    buckets = tuple((u,) for u in UPLINKS)
+    (copy,) = sent_by(spread(Classifier.SOURCE_MAC, buckets), what)
+    assert copy.port == buckets[as_number("eth_src", VM_MAC) % len(buckets)][0]
+    assert copy.frame["eth_src"] == what["eth_src"]
+
+
+@pytest.mark.parametrize(("on_a_lag", "port"), [(False, UPLINKS[0]), (True, UPLINKS[3])])
+def test_a_source_address_that_was_not_learned_leaves_where_its_reflection_is_not_heard(
+    on_a_lag: bool, port: OfPort
+) -> None:
+    team = spread(Classifier.SOURCE_MAC, ((UPLINKS[3],),), hears_everywhere=on_a_lag)
+    what = {**HOME_ONLY["ARP"], Register.LEARNED.field: 0}
+    (copy,) = through_group(build(team), tables.binding_group_id(10), what, set(UPLINKS))
+    assert copy.port == port
+
+
+@pytest.mark.parametrize("classifier", [c for c in Classifier if c.hashed])
+def test_a_hash_without_buckets_leaves_everything_to_the_home(classifier: Classifier) -> None:
+    for what in FRAMES.values():
+        (copy,) = sent_by(spread(classifier, ()), what)
+        assert copy.port == UPLINKS[0]
+
+
+def test_a_bucket_without_uplinks_drops() -> None:
+    team = spread(Classifier.SOURCE_MAC, ((),))
+    assert build(team).groups[tables.bucket_group_id(3, 0)].buckets == ()
+    assert sent_by(team, TCP4) == []
+
+
+@pytest.mark.parametrize("eth_dst", [VM_MAC, "52:54:00:00:00:77", tables.BROADCAST])
+def test_our_own_frames_that_come_back_are_dropped(eth_dst: str) -> None:
+    team = spread(Classifier.TRANSPORT, ((UPLINKS[1],),), off_home_macs=OFF_HOME_MACS)
+    came = frame(eth_src=OFF_HOME_MACS[UPLINKS[1]], eth_dst=eth_dst, reg1=int(UPLINKS[0]))
+    assert through_table(build(team), Table.FROM_UPLINK, came, set(UPLINKS)) == []
+    others = {**came, "eth_src": as_number("eth_src", PEER_MAC)}
+    assert through_table(build(team), Table.FROM_UPLINK, others, set(UPLINKS))
+
+
+# ---- what is installed -----------------------------------------------------------------
+
+
+def test_without_hashes_there_is_nothing_of_them() -> None:
+    ports = (VmPort(OfPort(10), UPLINKS), VmPort(OfPort(11), UPLINKS))
+    plain = build(Team(UPLINKS, ports, off_home_macs=OFF_HOME_MACS))
+    assert not [f for f in plain.flows.values() if f.table in HASH_TABLES]
+    assert plain == build(Team(UPLINKS, ports))
+
+
+@given(spread_teams())
+def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team: Team) -> None:
+    other = VmPort(OfPort(11), UPLINKS)
+    with_hash = replace(team, vm_ports=(*team.vm_ports, other))
+    ports = (replace(team.vm_ports[0], hashed=None), other)
+    made = reconcile.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
+    assert not made.delete_flows and not made.delete_groups
+    assert {g.group_id for g in made.modify_groups} <= {tables.binding_group_id(10)}
+    ours = {tables.bucket_group_id(3, b) for b in range(len(team.hashes[0].buckets))}
+    assert {g.group_id for g in made.add_groups} == ours
+    for flow in made.add_flows:
+        drops_ours = flow.table == Table.FROM_UPLINK and not flow.actions
+        assert flow.table in HASH_TABLES or drops_ours
+
+
+@given(spread_teams(), st.data())
+def test_a_bucket_moves_by_one_group(team: Team, data: st.DataObject) -> None:
+    (made,) = team.hashes
+    if not made.buckets:
+        return
+    index = data.draw(st.integers(0, len(made.buckets) - 1))
+    buckets = list(made.buckets)
+    buckets[index] = tuple(data.draw(st.permutations(buckets[index])))
+    moved = replace(team, hashes=(replace(made, buckets=tuple(buckets)),))
+    changes = reconcile.changes(build(moved), build(team))
+    assert len(changes) == len(changes.modify_groups) <= 1
+
+
+def test_a_home_moves_by_groups_alone() -> None:
+    team = spread(Classifier.TRANSPORT, (UPLINKS,) * BUCKETS, off_home_macs=OFF_HOME_MACS)
+    (port,) = team.vm_ports
+    moved = replace(team, vm_ports=(replace(port, order=port.order[::-1]),))
+    changes = reconcile.changes(build(moved), build(team))
+    assert len(changes) == len(changes.modify_groups) <= 1 + len(UPLINKS)
+
+
+def test_every_bucket_is_counted_by_a_flow_of_its_own() -> None:
+    hashes = tuple(Hash(n, c, (UPLINKS,) * BUCKETS) for n, c in enumerate(SPREADING))
+    installed = build(Team(UPLINKS, (), hashes=hashes))
+    counted = [
+        tables.cookie_bucket(f.cookie)
+        for f in installed.flows.values()
+        if tables.cookie_kind(f.cookie) is Kind.BUCKET
+    ]
+    assert sorted(counted) == [(n, b) for n in range(2) for b in range(BUCKETS)]
+    assert len(installed.groups) == 2 * BUCKETS + 1
+
+
+def test_two_hashes_keep_out_of_each_other() -> None:
+    made = (
+        Hash(0, Classifier.TRANSPORT, ((UPLINKS[2],),)),
+        Hash(15, Classifier.SOURCE_MAC, ((UPLINKS[3],),)),
+    )
+    ports = (
+        VmPort(OfPort(10), UPLINKS, hashed=0),
+        VmPort(OfPort(11), UPLINKS, hashed=15),
+        VmPort(OfPort(12), UPLINKS),
+    )
+    installed = build(Team(UPLINKS, ports, hashes=made, off_home_macs=OFF_HOME_MACS))
+    left = {}
+    for port in ports:
+        group_id = tables.binding_group_id(port.ofport)
+        (copy,) = through_group(installed, group_id, {**TCP4, "reg8": 1}, set(UPLINKS))
+        left[port.ofport] = copy.port, copy.frame["eth_src"] == TCP4["eth_src"]
+    assert left == {10: (UPLINKS[2], False), 11: (UPLINKS[3], True), 12: (UPLINKS[0], True)}
