@@ -38,6 +38,9 @@ T = TypeVar("T")
 # switch, too, or members of one link there.
 PLAIN, ACTIVE_BACKUP, BALANCE_SLB, LACP = "plain", "active-backup", "balance-slb", "lacp"
 STATIC_LAG = "static-lag"
+# Of its own accord Open vSwitch takes a member's number for the key of all, and another one
+# when that member goes, which costs the other end all of them for some seconds.
+LACP_KEY = "other_config:lacp-aggregation-key=77"
 LACP_BOND = ["lacp=active", "other_config:lacp-time=fast", "bond_mode=balance-slb"]
 # By what the upstream switch spreads frames over the members of a static LAG.
 LAG_HASH_FIELDS = (
@@ -282,6 +285,33 @@ class Bed:
             self.plug_cable(uplink)
             wait_until(lambda: self.carrier(uplink), f"{uplink} shown with carrier")
 
+    @contextlib.contextmanager
+    def lacp_withdrawn(self, uplink: Uplink) -> Iterator[None]:
+        """The switch upstream has taken the uplink out of its bond in this block.
+
+        Its link stays up. Nothing is connected to it there.
+        """
+        end, port = uplink.upstream_end.interface, ["port", self.bond, "interfaces"]
+        uuid = self.tor.ovs.vsctl("get", "interface", end, "_uuid")
+        self.tor.ovs.vsctl("remove", *port, uuid)
+        try:
+            yield
+        finally:
+            created = ["--id=@member", "create", "interface", f"name={end}", LACP_KEY]
+            self.tor.ovs.vsctl("--", *created, "--", "add", *port, "@member")
+
+    @contextlib.contextmanager
+    def lacp_unknown_upstream(self) -> Iterator[None]:
+        """The switch upstream takes the uplinks for ports of their own in this block."""
+        ends = [u.upstream_end.interface for u in self.uplinks]
+        apart = [w for end in ends for w in ("--", "add-port", self.upstream, end)]
+        self.tor.ovs.vsctl("del-port", self.upstream, self.bond, *apart)
+        try:
+            yield
+        finally:
+            gone = [w for end in ends for w in ("--", "del-port", self.upstream, end)]
+            self.tor.ovs.vsctl(*gone[1:], "--", *self._upstream_lacp(ends))
+
     def restart_switch(self) -> None:
         """ovs-vswitchd is started, or started again; LOCAL is then a new interface."""
         self.ovs.stop("ovs-vswitchd")
@@ -491,7 +521,7 @@ class Bed:
         names = [u.name for u in self.uplinks]
         upstream: list[str] = []
         if self.spec.team == LACP:
-            upstream += ["--", "add-bond", self.upstream, self.bond, *ends, *LACP_BOND]
+            upstream += ["--", *self._upstream_lacp(ends)]
         elif self.spec.team != STATIC_LAG:
             for end in ends:
                 upstream += ["--", "add-port", self.upstream, end]
@@ -517,6 +547,10 @@ class Bed:
             self._make_static_lag(ends)
         self._silence(self.bridge)
         run("ip", "link", "set", self.bridge, "up")
+
+    def _upstream_lacp(self, ends: Sequence[str]) -> list[str]:
+        keys = [word for end in ends for word in ("--", "set", "interface", end, LACP_KEY)]
+        return ["add-bond", self.upstream, self.bond, *ends, *LACP_BOND, *keys]
 
     def _make_static_lag(self, ends: Sequence[str]) -> None:
         """Make the upstream switch take the uplinks for one link, without LACP.
