@@ -204,7 +204,8 @@ class Adoption:
             return []
         del self.attaching[name]
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
-        lines = [f"{name}: {bridge.config.policy} over {uplinks}, {len(bridge.bound)} VM ports"]
+        policy = bridge.config.asked.policy
+        lines = [f"{name}: {policy} over {uplinks}, {len(bridge.bound)} VM ports"]
         lines += [f"warning: {text}" for text in bridge.config.not_done]
         # What the database said meanwhile was not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)

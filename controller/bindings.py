@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies import failover, rules
@@ -40,6 +40,7 @@ class Bindings:
     bound: dict[str, Bound] = field(default_factory=dict)
     held: bool = False
     _asked: dict[str, Reason] = field(default_factory=dict)
+    _aside: dict[str, str] = field(default_factory=dict)
     _returning: bool = False
     _next_return_s: float = 0.0
 
@@ -52,6 +53,22 @@ class Bindings:
         present = set(names)
         self.homes = {name: home for name, home in self.homes.items() if name in present}
         self.bound = {name: bound for name, bound in self.bound.items() if name in present}
+
+    def place_anew(self, unit: str) -> None:
+        """Forget where a unit belongs; its policy says it anew."""
+        self.homes.pop(unit, None)
+        self._aside.pop(unit, None)
+
+    def set_aside(self, stored: Mapping[str, str]) -> None:
+        """Place units anew for a time, and note their homes for when that is over.
+
+        `stored`: those of units that are not known here yet.
+        """
+        self._aside, self.homes = {**stored, **self.homes}, {}
+
+    def take_up(self) -> None:
+        """That time is over."""
+        self.homes, self._aside = self._aside, {}
 
     def place(self, unit: str, uplink: str, reason: Reason) -> None:
         """Make an uplink a unit's home; `follow` moves it there."""

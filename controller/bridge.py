@@ -105,6 +105,8 @@ class Bridge:
     last_decision_s: float | None = None
     _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
     _announcing: frozenset[int] = frozenset()
+    # To be announced when it is known that LACP is not negotiated.
+    _unsaid: frozenset[int] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
     # The buckets' uplinks that the switch had when it was read first.
     _found: dict[str, str] = field(default_factory=dict)
@@ -119,17 +121,48 @@ class Bridge:
 
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a new configuration; the switch follows where it differs."""
+        config = config.in_force(self.links.lacp_known(config.uplinks))
         old, self.config = self.config, config
         self.links.follow_team(old.uplinks, config.uplinks)
         self.addresses.keep(config.vm_ports)
-        self._place_anew(old)
         commands = _errors_reported(old, config)
+        if config.fallen_back and not old.fallen_back:
+            commands += self._fall_back()
+        self._place_anew(old)
+        if old.fallen_back and not config.fallen_back:
+            commands += self._end_fallback()
         if old.mode != config.mode:
             # Loads from before are not those of the bindings that are judged from here on.
             self._moved_s = dict.fromkeys(PRESETS, now_s)
             commands += self._leave_to_normal(now_s)
             commands += self._learn_from_normal()
-        return [*commands, *self.settle(now_s)]
+        commands += self.settle(now_s)
+        if config.fallen_back and not old.fallen_back and self._any_up:
+            commands += self._announce_all(now_s)
+        return commands
+
+    def _fall_back(self) -> Commands:
+        """LACP is not negotiated: to the switch upstream, members are ports of their own."""
+        asked = self.config.asked.vm_ports
+        self.bindings.set_aside({port.name: port.binding for port in asked if port.binding})
+        return [Report("warning", f"{self.config.name}: LACP is not negotiated -> one uplink")]
+
+    def _end_fallback(self) -> Commands:
+        """Members are one link again, where nothing is to be announced."""
+        self.bindings.take_up()
+        self._announce, self._announcing, self._unsaid = [], frozenset(), frozenset()
+        return [Report("info", f"{self.config.name}: LACP is negotiated")]
+
+    @property
+    def _any_up(self) -> bool:
+        return any(map(self.links.up, self.config.uplinks))
+
+    @property
+    def _lacp_in_doubt(self) -> bool:
+        """Whether a member is up and was said to hear its partner, maybe too long ago."""
+        config = self.config
+        current = (u for u in config.uplinks if u.name in config.lacp_current)
+        return config.fallen_back and any(map(self.links.up, current))
 
     def _place_anew(self, old: BridgeConfig) -> None:
         """Forget units that are gone, and the homes that another policy or team asks for.
@@ -140,13 +173,13 @@ class Bridge:
         for bindings in (self.bindings, self.held):
             if bindings is not None:
                 bindings.keep(unit.name for unit in units)
-        if other_team := _placed_anew(old, self.config):
+        if other_team := _placed_anew(old.asked, self.config.asked):
             self._found.clear()
-        before = {port.name: port.policy for port in old.vm_ports}
-        for port in self.config.vm_ports:
+        before = {port.name: port.policy for port in old.asked.vm_ports}
+        for port in self.config.asked.vm_ports:
             anew = other_team or before.get(port.name) != port.policy
             if anew and not PRESETS[port.policy].keeps_bindings:
-                self.bindings.homes.pop(port.name, None)
+                self.bindings.place_anew(port.name)
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
@@ -205,10 +238,15 @@ class Bridge:
     def change_port(self, port: PortState, now_s: float) -> Commands:
         if port.ofport not in self.links.ports:
             self._flooding.came(port.ofport)
+        was_cut_off = not self._any_up
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up:
             self.installation.pause(now_s)
-        return self.settle(now_s)
+        commands = self.settle(now_s)
+        if was_cut_off and self._any_up:
+            # The switches upstream may have forgotten all VMs meanwhile.
+            commands += self._announce_all(now_s)
+        return commands
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         self.links.remove(ofport, self.config.uplinks, now_s)
@@ -276,8 +314,10 @@ class Bridge:
                     addresses.add((port.ofport, port.attached_mac, 0))
         queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
         self._announcing = frozenset()
+        # On a LAG only our switch is to learn from it.
+        quiet = self.config.teaming != "switch-independent"
         commands: Commands = [
-            SendFrame(self.config.name, ofport, frames.rarp(mac, vlan))
+            SendFrame(self.config.name, ofport, frames.rarp(mac, vlan, to_itself=quiet))
             for ofport, mac, vlan in sorted(addresses)
         ]
         commands += [
@@ -341,7 +381,7 @@ class Bridge:
             self.gathered_s = None
             commands += self._introduce_to_normal()
             commands += self.settle(now_s)
-        if self.links.end_delays(now_s) or now_s >= self._returns_s:
+        if self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s:
             commands += self.settle(now_s)
         if not self.connected:
             return commands
@@ -462,6 +502,12 @@ class Bridge:
             return []
         if not self.enabled:
             return self._reconcile(now_s)
+        in_force = self.config.in_force(self.links.lacp_known(self.config.uplinks))
+        if in_force.fallen_back is not self.config.fallen_back:
+            return self.configure(in_force, now_s)
+        if self._unsaid and not self._lacp_in_doubt:
+            ofports, self._unsaid = self._unsaid, frozenset()
+            return [*self._announce_ports(ofports, now_s), *self.settle(now_s)]
         self._hold_or_release()
         team = (self.units(), self.uplinks(), now_s)
         moves = self.bindings.follow(*team)
@@ -740,26 +786,35 @@ class Bridge:
         return [Report("error", f"{self.config.name}: {refusal}"), *replies]
 
     def _announce_moves(self, moved: set[str], now_s: float) -> Commands:
-        """Learning packets for what has moved; never on a LAG, which needs none.
+        """Learning packets for what has moved.
 
         That are VM ports, and those that may have an address in a bucket which moved: the switch
         alone knows which address is in which. What is under an address of ours needs none.
         """
-        if not moved or self.config.teaming != "switch-independent":
-            return []
         by_address = {u.policy for u in self.units() if u.is_bucket and u.name in moved}
         by_address = {p for p in by_address if PRESETS[p].classifier is Classifier.SOURCE_MAC}
         ofports = frozenset(
             p.ofport for p in self.config.vm_ports if p.name in moved or hashed_by(p) in by_address
         )
-        if not ofports:
+        return self._announce_ports(ofports, now_s)
+
+    def _announce_all(self, now_s: float) -> Commands:
+        return self._announce_ports(frozenset(p.ofport for p in self.config.vm_ports), now_s)
+
+    def _announce_ports(self, ofports: frozenset[int], now_s: float) -> Commands:
+        """Learning packets for VM ports; never on a LAG, which needs none."""
+        teaming = self.config.teaming
+        if not ofports or teaming != "switch-independent" or not (self._polled and self._serves):
+            return []
+        if self._lacp_in_doubt:
+            self._unsaid |= ofports
             return []
         self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S]
         return self.tick(now_s)
 
     def _remember_bindings(self) -> Commands:
         """Write bindings to the database, so that a restart moves nothing."""
-        if not self._polled:
+        if not self._polled or self.config.fallen_back:
             return []
         settings = tuple(
             Setting("Interface", port.name, PREFIX + "binding", self.bound[port.name].uplink)
@@ -803,14 +858,14 @@ class Bridge:
         decided_s = self.last_decision_s
         return BridgeStatus(
             name=self.config.name,
-            policy=self.config.policy,
-            teaming=self.config.teaming,
+            policy=self.config.asked.policy,
+            teaming=self.config.asked.teaming,
             mode=self.config.mode,
             connected=self.connected,
             threshold_ratio=self.config.threshold_ratio,
             imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
             uplinks=uplinks,
-            ports=tuple(self._port_status(port, epoch_s) for port in self.config.vm_ports),
+            ports=tuple(self._port_status(port, epoch_s) for port in self.config.asked.vm_ports),
             config_errors=tuple(str(error) for error in self.config.errors),
             not_done=self.config.not_done,
             moves_planned=_by_reason(self.planned),
@@ -820,6 +875,7 @@ class Bridge:
             last_decision_at=None if decided_s is None else epoch_s + decided_s,
             buckets=self._bucket_counts(),
             on_normal=self.on_normal,
+            fallen_back=self.config.fallen_back,
         )
 
     def _bucket_counts(self) -> dict[str, dict[str, int]]:

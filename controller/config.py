@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller import normal
@@ -14,6 +14,8 @@ from policies.presets import DEFAULT_PRESET, PRESETS
 
 TEAMINGS = tuple(teaming.value for teaming in Teaming)
 MODES = ("enforce", "observe")
+# While LACP is not negotiated.
+FALLBACK_POLICY = "explicit"
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 OFPORT_MAX = 0xFF00
 # What the ids of delivery groups have room for.
@@ -89,11 +91,46 @@ class BridgeConfig:
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The only member of an active-backup bond from which NORMAL takes anything.
     active_member: str | None = None
+    # The members that have heard of their LACP partner, and whether the bond goes on without.
+    lacp_current: frozenset[str] = frozenset()
+    falls_back: bool = False
+    # What the operator asked for, while LACP is not negotiated and this is in force instead.
+    instead_of: BridgeConfig | None = None
     # VM ports that NORMAL did not flood to before we came.
     no_flood_before: frozenset[str] = frozenset()
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def asked(self) -> BridgeConfig:
+        """What the operator asked for."""
+        return self.instead_of or self
+
+    @property
+    def fallen_back(self) -> bool:
+        """Whether something else is in force, as LACP is not negotiated."""
+        return self.instead_of is not None
+
+    def in_force(self, up: frozenset[str]) -> BridgeConfig:
+        """What is done now, given the uplinks that carry traffic.
+
+        Where a bond goes on without LACP, the switch upstream takes its members for ports of
+        their own and floods each frame by each. None of them carries anything while LACP
+        gives its partner up: what is needed then is ready before they do again. (A member
+        that is down may be called current; it still hopes for its partner.)
+        """
+        asked = self.asked
+        if not asked.falls_back or not asked.lacp_current.isdisjoint(up):
+            return asked
+        ports = tuple(replace(p, policy=FALLBACK_POLICY, binding=None) for p in asked.vm_ports)
+        return replace(
+            asked,
+            policy=FALLBACK_POLICY,
+            teaming="switch-independent",
+            vm_ports=ports,
+            instead_of=asked,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +231,24 @@ def bond_of(row: BridgeRow) -> PortRow | None:
     return bonds[0] if len(bonds) == 1 else None
 
 
+def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
+    """Why uplinks cannot be teamed like this, each as what was found and what is expected.
+
+    `bond`: the one that the uplinks are members of; None on plain uplinks.
+    """
+    where = "plain uplinks" if bond is None else f"bond {bond.name} with lacp {bond.lacp or 'off'}"
+    if teaming == "lacp" and not _negotiates(bond):
+        expected = "a bond with lacp active or passive; without LACP switch-independent or static"
+        yield f"lacp on {where}", expected
+    if teaming != "lacp" and _negotiates(bond):
+        expected = "lacp, as the switch upstream takes the members for one link"
+        yield f"{teaming} on {where}", expected
+
+
+def _negotiates(bond: PortRow | None) -> bool:
+    return bond is not None and bond.lacp in ("active", "passive")
+
+
 def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfig:
     """The configuration of an attached bridge.
 
@@ -208,6 +263,7 @@ class _Reader:
 
     def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
         self.row = row
+        last = last.asked if last else None
         self.last_settings = last.settings if last else {}
         self.last_policy = last.policy if last else DEFAULT_PRESET
         self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
@@ -222,8 +278,8 @@ class _Reader:
         uplink_names = {uplink.name for uplink in uplinks}
         bond = bond_of(self.row)
         on_bond = bond is not None and uplink_names <= {i.name for i in bond.interfaces}
-        negotiates = on_bond and bond is not None and bond.lacp in ("active", "passive")
-        teaming = bridge["teaming"] or ("lacp" if negotiates else "switch-independent")
+        bond = bond if on_bond else None
+        teaming = self._teaming(bridge["teaming"], bond)
         policy = self._policy(
             f"Bridge {name}", bridge["policy"], self.last_policy, teaming, uplinks
         )
@@ -242,15 +298,35 @@ class _Reader:
             poll_interval_s=bridge["poll-interval-ms"] / 1000,
             failback_delay_s=bridge["failback-delay-s"],
             on_bond=on_bond,
-            bond_mode=bond.bond_mode if bond is not None and on_bond else None,
+            bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
             vm_ports=vm_ports,
-            active_member=_active_member(bond) if on_bond else None,
+            active_member=_active_member(bond),
+            lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
+            falls_back=bool(bond and bond.lacp_fallback)
+            and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             no_flood_before=bridge["no-flood-before"],
             not_done=normal.not_done(self.row),
             errors=tuple(self.errors),
             settings=self.settings,
         )
+
+    def _teaming(self, wanted: str | None, bond: PortRow | None) -> str:
+        """The teaming that is wanted, unless it is none for these uplinks.
+
+        Then the last one stays, if it is one for them; else the default.
+        """
+        default = "lacp" if _negotiates(bond) else "switch-independent"
+        if wanted is None:
+            return default
+        record, key = f"Bridge {self.row.name}", PREFIX + "teaming"
+        violations = list(teaming_violations(wanted, bond))
+        for found, expected in violations:
+            self._report(BadValue(record, key, found, expected))
+        last = self.last_settings.get((record, key), default)
+        fitting = [t for t in (wanted, last, default) if not any(teaming_violations(t, bond))]
+        self.settings[record, key] = fitting[0]
+        return fitting[0]
 
     def _interfaces(self) -> Iterator[tuple[PortRow, InterfaceRow]]:
         for port in self.row.ports:

@@ -17,6 +17,8 @@ class InterfaceRow:
     link_speed_bps: float | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
     mac: str | None = None
+    # Whether it has heard of its partner lately; None where it does not speak LACP.
+    lacp_current: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class PortRow:
     protected: bool = False
     # The member of an active-backup bond in use, by its MAC address.
     active_mac: str | None = None
+    # Whether a bond goes on without LACP where its partner speaks none.
+    lacp_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)

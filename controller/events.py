@@ -21,7 +21,10 @@ class DatabaseRead:
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """A port as the switch reports it. `speed_bps` is zero where it does not know."""
+    """A port as the switch reports it. `speed_bps` is zero where it does not know.
+
+    `up`: it carries traffic. A member of a bond that has lost LACP does not.
+    """
 
     ofport: int
     name: str

@@ -24,16 +24,17 @@ ICMPV6, MLD_QUERY, ALL_NODES = 58, 130, IPv6Address("ff02::1")
 LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
 
 
-def rarp(mac: str, vlan: int | None = None) -> bytes:
+def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes:
     """A learning packet: a broadcast RARP request (RFC 903) by which switches learn `mac`.
 
     It asks nothing of anybody; hypervisors send the same after a VM's arrival. `vlan` tags
-    the frame; None or 0 leaves it untagged.
+    the frame; None or 0 leaves it untagged. `to_itself`: addressed to `mac`, so that a switch
+    which learns from it sends it nowhere.
     """
     source = bytes.fromhex(mac.replace(":", ""))
     body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST)
     body += source + bytes(4) + source + bytes(4)
-    return _ethernet(BROADCAST, source, vlan, ETH_RARP, body)
+    return _ethernet(source if to_itself else BROADCAST, source, vlan, ETH_RARP, body)
 
 
 def igmp_query(vlan: int | None = None) -> bytes:

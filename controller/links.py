@@ -11,6 +11,8 @@ from policies.model import Role
 
 NEVER_S = float("inf")
 PORT_NAME_CHARACTERS = 15
+# The database says some 0.1 s after the switch what LACP does on a member that is up again.
+LACP_KNOWN_AFTER_S = 1.0
 
 
 @dataclass(slots=True)
@@ -23,6 +25,7 @@ class Links:
     connected: bool = False
     ports: dict[int, PortState] = field(default_factory=dict)
     _usable_from_s: dict[str, float] = field(default_factory=dict)
+    _lacp_known_s: dict[str, float] = field(default_factory=dict)
 
     def connect(
         self,
@@ -36,6 +39,7 @@ class Links:
         self.ports = {}
         for port in ports:
             self.see(port, uplinks, delay_s, now_s)
+        self._lacp_known_s = {}
         for uplink in uplinks:
             if uplink.ofport not in self.ports:
                 self._usable_from_s[uplink.name] = NEVER_S
@@ -44,10 +48,13 @@ class Links:
         self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
     ) -> None:
         """Note a link; one that returns carries nothing before the failback delay is over."""
+        was_up = port.ofport in self.ports and self.ports[port.ofport].up
         self.ports[port.ofport] = port
         uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
+        if port.up and not was_up:
+            self._lacp_known_s[uplink.name] = now_s + LACP_KNOWN_AFTER_S
         if not port.up:
             self._usable_from_s[uplink.name] = NEVER_S
         elif self._usable_from_s.get(uplink.name) == NEVER_S:
@@ -70,20 +77,36 @@ class Links:
             elif uplink.name not in stayed and not self.up(uplink):
                 self._usable_from_s[uplink.name] = NEVER_S
 
-    def end_delays(self, now_s: float) -> bool:
-        """Whether a failback delay is over since the last call."""
-        due = [uplink for uplink, at_s in self._usable_from_s.items() if at_s <= now_s]
-        for uplink in due:
-            del self._usable_from_s[uplink]
-        return bool(due)
+    def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
+        """Whether a delay is over since the last call.
+
+        Uplinks that are in use while they wait, for want of others, are not left when one of
+        them has waited long enough.
+        """
+        waiting = {name: at_s for name, at_s in self._usable_from_s.items() if at_s != NEVER_S}
+        due = [name for name, at_s in waiting.items() if at_s <= now_s]
+        if due and not self._suffice(self._settled(uplinks)):
+            due = list(waiting)
+        for name in due:
+            del self._usable_from_s[name]
+        known = [name for name, at_s in self._lacp_known_s.items() if at_s <= now_s]
+        for name in known:
+            del self._lacp_known_s[name]
+        return bool(due or known)
 
     def deadline_s(self) -> float:
-        """When the next failback delay ends; infinity when none runs."""
-        return min(self._usable_from_s.values(), default=NEVER_S)
+        """When the next delay ends; infinity when none runs."""
+        times = (*self._usable_from_s.values(), *self._lacp_known_s.values())
+        return min(times, default=NEVER_S)
 
     def up(self, uplink: UplinkConfig) -> bool:
         port = self.ports.get(uplink.ofport)
         return port.up if port else not self.connected
+
+    def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
+        """The uplinks that are up, and of whose LACP the database says how it is."""
+        up = (uplink.name for uplink in uplinks if self.up(uplink))
+        return frozenset(name for name in up if name not in self._lacp_known_s)
 
     def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
         """The uplinks that carry traffic now.
@@ -91,10 +114,17 @@ class Links:
         One that waits out its failback delay is still better than none, and than one that
         is being drained.
         """
+        settled = self._settled(uplinks)
         up = [uplink for uplink in uplinks if self.up(uplink)]
-        settled = [uplink for uplink in up if uplink.name not in self._usable_from_s]
-        enough = any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in settled)
-        return {uplink.name for uplink in (settled if enough else up)}
+        return {uplink.name for uplink in (settled if self._suffice(settled) else up)}
+
+    def _settled(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
+        """The uplinks that are up and wait for nothing."""
+        return [u for u in uplinks if self.up(u) and u.name not in self._usable_from_s]
+
+    def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
+        """Whether one of them serves."""
+        return any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in uplinks)
 
     def waits_s(self, uplink: str, now_s: float) -> float:
         """How much is left of an uplink's failback delay; zero where none runs."""

@@ -54,8 +54,9 @@ COLUMNS = {
         "protected",
         "bond_mode",
         "bond_active_slave",
+        "other_config",
     ],
-    "Interface": ["name", "ofport", "link_speed", "external_ids", "mac_in_use"],
+    "Interface": ["name", "ofport", "link_speed", "external_ids", "mac_in_use", "lacp_current"],
     "QoS": ["other_config"],
     "Mirror": ["name"],
 }
@@ -268,6 +269,7 @@ def _port(row: Any) -> PortRow:
         trunks=tuple(sorted(row.trunks)),
         protected=row.protected,
         active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
+        lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
     )
 
 
@@ -279,6 +281,7 @@ def _interface(row: Any) -> InterfaceRow:
         link_speed_bps=float(link_speed) if link_speed else None,
         external_ids=dict(row.external_ids),
         mac=_first(row.mac_in_use),
+        lacp_current=_first(row.lacp_current),
     )
 
 

@@ -9,6 +9,7 @@ from controller.status import BridgeStatus, PortStatus, UplinkStatus
 
 BAR_CELLS = 20
 OBSERVING_BOND = "observing: the bond forwards as without us; ports are shown where they would be"
+FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
 OBSERVING_UPLINKS = "observing: nothing is moved; (in parentheses) where a port would be"
 
 
@@ -26,6 +27,7 @@ def as_json(statuses: Sequence[BridgeStatus]) -> str:
             "buckets": bridge.buckets,
             "config_errors": list(bridge.config_errors),
             "not_done": list(bridge.not_done),
+            **({"fallen_back": True} if bridge.fallen_back else {}),
         }
         for bridge in statuses
     ]
@@ -44,6 +46,8 @@ def _block(bridge: BridgeStatus) -> str:
     lines = [f"{bridge.name}  {bridge.policy}  {bridge.teaming}  {bridge.mode}  {state}"]
     if bridge.mode == "observe":
         lines.append(f"  {OBSERVING_BOND if bridge.on_normal else OBSERVING_UPLINKS}")
+    if bridge.fallen_back:
+        lines.append(f"  {FALLEN_BACK}")
     lines.append(f"  {'UPLINK':<16}{'STATE':<10}{'Mbit/s':>8} {'MbTX/s':>9} {'MbRX/s':>9}  LOAD")
     for uplink in bridge.uplinks:
         state = uplink.role if uplink.up else "down"

@@ -51,7 +51,8 @@ class BridgeStatus:
     """A bridge now. Moves are counted by reason since the service started.
 
     `on_normal`: it is a bond that is only observed, and NORMAL forwards; the uplinks of
-    ports are the planned ones. `buckets`: how many of a hashed policy's each uplink has.
+    ports are the planned ones. `fallen_back`: LACP is not negotiated, and until it is, one
+    uplink serves all VM ports. `buckets`: how many of a hashed policy's each uplink has.
     """
 
     name: str
@@ -72,3 +73,4 @@ class BridgeStatus:
     last_decision_at: float | None
     buckets: dict[str, dict[str, int]] = field(default_factory=dict)
     on_normal: bool = False
+    fallen_back: bool = False

@@ -34,8 +34,19 @@ from topologies.private_ovs import PrivateOvs
 
 T = TypeVar("T")
 
-# Bond modes of Open vSwitch, "lacp", or uplinks that are ports of their own.
+# Bond modes of Open vSwitch, "lacp", or uplinks that are ports of their own: to the upstream
+# switch, too, or members of one link there.
 PLAIN, ACTIVE_BACKUP, BALANCE_SLB, LACP = "plain", "active-backup", "balance-slb", "lacp"
+STATIC_LAG = "static-lag"
+# Of its own accord Open vSwitch takes a member's number for the key of all, and another one
+# when that member goes, which costs the other end all of them for some seconds.
+LACP_KEY = "other_config:lacp-aggregation-key=77"
+LACP_BOND = ["lacp=active", "other_config:lacp-time=fast", "bond_mode=balance-slb"]
+# By what the upstream switch spreads frames over the members of a static LAG.
+LAG_HASH_FIELDS = (
+    *("eth_src", "eth_dst", "ip_src", "ip_dst", "ipv6_src", "ipv6_dst"),
+    *("tcp_src", "tcp_dst", "udp_src", "udp_dst"),
+)
 LOG_TAIL_LINES = 20
 _bed_numbers = itertools.count()
 _uplink_indexes = itertools.count(100_000)
@@ -79,6 +90,16 @@ class BedSpec:
     host_vlans: tuple[int | None, ...] = (None,)
     mtu_bytes: int = 1500
     addresses: bool = False
+
+    @property
+    def on_bond(self) -> bool:
+        """Whether the uplinks are a bond of the bridge under test."""
+        return self.team not in (PLAIN, STATIC_LAG)
+
+    @property
+    def is_lag(self) -> bool:
+        """Whether the upstream switch takes the uplinks for one link."""
+        return self.team in (LACP, STATIC_LAG)
 
     def __str__(self) -> str:
         vlans = "vlans" if any(self.vm_vlans) else "untagged"
@@ -181,6 +202,7 @@ class Bed:
         self._mac_prefix = f"02:1b:{number & 0xFF:02x}"
         self.bridge = f"{self.prefix}br"
         self.upstream = f"{self.prefix}up"
+        self.lag = f"{self.prefix}lg"
         self.bond = f"{self.prefix}bo"
         self._ids = itertools.count(1)
         self._sockets: dict[str, socket.socket] = {}
@@ -262,6 +284,33 @@ class Bed:
         finally:
             self.plug_cable(uplink)
             wait_until(lambda: self.carrier(uplink), f"{uplink} shown with carrier")
+
+    @contextlib.contextmanager
+    def lacp_withdrawn(self, uplink: Uplink) -> Iterator[None]:
+        """The switch upstream has taken the uplink out of its bond in this block.
+
+        Its link stays up. Nothing is connected to it there.
+        """
+        end, port = uplink.upstream_end.interface, ["port", self.bond, "interfaces"]
+        uuid = self.tor.ovs.vsctl("get", "interface", end, "_uuid")
+        self.tor.ovs.vsctl("remove", *port, uuid)
+        try:
+            yield
+        finally:
+            created = ["--id=@member", "create", "interface", f"name={end}", LACP_KEY]
+            self.tor.ovs.vsctl("--", *created, "--", "add", *port, "@member")
+
+    @contextlib.contextmanager
+    def lacp_unknown_upstream(self) -> Iterator[None]:
+        """The switch upstream takes the uplinks for ports of their own in this block."""
+        ends = [u.upstream_end.interface for u in self.uplinks]
+        apart = [w for end in ends for w in ("--", "add-port", self.upstream, end)]
+        self.tor.ovs.vsctl("del-port", self.upstream, self.bond, *apart)
+        try:
+            yield
+        finally:
+            gone = [w for end in ends for w in ("--", "del-port", self.upstream, end)]
+            self.tor.ovs.vsctl(*gone[1:], "--", *self._upstream_lacp(ends))
 
     def restart_switch(self) -> None:
         """ovs-vswitchd is started, or started again; LOCAL is then a new interface."""
@@ -473,23 +522,22 @@ class Bed:
         run("ethtool", "-K", "eth0", "tx", "off", netns=netns)
 
     def _make_bridges(self) -> None:
-        lacp = ["lacp=active", "other_config:lacp-time=fast", "bond_mode=balance-slb"]
         ends = [u.upstream_end.interface for u in self.uplinks]
         names = [u.name for u in self.uplinks]
         upstream: list[str] = []
         if self.spec.team == LACP:
-            upstream += ["--", "add-bond", self.upstream, self.bond, *ends, *lacp]
-        else:
+            upstream += ["--", *self._upstream_lacp(ends)]
+        elif self.spec.team != STATIC_LAG:
             for end in ends:
                 upstream += ["--", "add-port", self.upstream, end]
         team: list[str] = []
-        if self.spec.team == PLAIN:
+        if not self.spec.on_bond:
             # NORMAL would join plain uplinks into a loop.
             team += ["--", "set-fail-mode", self.bridge, "secure"]
             for name in names:
                 team += ["--", "add-port", self.bridge, name]
         else:
-            mode = lacp if self.spec.team == LACP else [f"bond_mode={self.spec.team}"]
+            mode = LACP_BOND if self.spec.team == LACP else [f"bond_mode={self.spec.team}"]
             team += ["--", "add-bond", self.bridge, self.bond, *names, *mode]
         for switch, bridge, ports, stations in (
             (self.tor.ovs, self.upstream, upstream, self.hosts),
@@ -500,8 +548,50 @@ class Bed:
                 ports += [f"tag={station.vlan}"] if station.vlan else []
             netdev = ["--", "set", "bridge", bridge, "datapath_type=netdev"]
             switch.vsctl("add-br", bridge, *netdev, *ports)
+        if self.spec.team == STATIC_LAG:
+            self._make_static_lag(ends)
         self._silence(self.bridge)
         run("ip", "link", "set", self.bridge, "up")
+
+    def _upstream_lacp(self, ends: Sequence[str]) -> list[str]:
+        keys = [word for end in ends for word in ("--", "set", "interface", end, LACP_KEY)]
+        return ["add-bond", self.upstream, self.bond, *ends, *LACP_BOND, *keys]
+
+    def _make_static_lag(self, ends: Sequence[str]) -> None:
+        """Make the upstream switch take the uplinks for one link, without LACP.
+
+        A bond of Open vSwitch would not do: without LACP it takes multicast from one member
+        only. So the uplinks end on a bridge of their own, which has no NORMAL and one patch
+        port to the upstream switch: what a member brings goes there, never to another
+        member, and the upstream switch learns the LAG and no member. What comes from there
+        leaves by one member, chosen by a hash of addresses and ports among those whose link
+        is up; that is one copy of whatever is flooded.
+        """
+        switch, bridge = self.tor.ovs, self.lag
+        patch, peer = f"{self.prefix}ld", f"{self.prefix}lu"
+        ports = [["add-port", bridge, end] for end in ends]
+        ports += [
+            [
+                "add-port",
+                on,
+                name,
+                "--",
+                "set",
+                "interface",
+                name,
+                "type=patch",
+                f"options:peer={to}",
+            ]
+            for on, name, to in ((bridge, patch, peer), (self.upstream, peer, patch))
+        ]
+        netdev = ["--", "set", "bridge", bridge, "datapath_type=netdev", "fail_mode=secure"]
+        switch.vsctl("add-br", bridge, *netdev, *(w for port in ports for w in ("--", *port)))
+        ofctl = ["ovs-ofctl", "-O", "OpenFlow15"]
+        hashed = f"selection_method=hash,fields({','.join(LAG_HASH_FIELDS)})"
+        buckets = ",".join(f"bucket=watch_port:{end},actions=output:{end}" for end in ends)
+        switch.run(*ofctl, "add-group", bridge, f"group_id=1,type=select,{hashed},{buckets}")
+        switch.run(*ofctl, "add-flow", bridge, f"in_port={patch},actions=group:1")
+        switch.run(*ofctl, "add-flow", bridge, f"priority=1,actions=output:{patch}")
 
     def _upstream_end(self, number: int) -> Point:
         name = f"upstream end of uplink {number}"
@@ -520,7 +610,8 @@ class Bed:
     def close(self) -> None:
         for made in self._sockets.values():
             made.close()
-        for switch, bridge in ((self.ovs, self.bridge), (self.tor.ovs, self.upstream)):
+        upstream = [(self.tor.ovs, bridge) for bridge in (self.upstream, self.lag)]
+        for switch, bridge in ((self.ovs, self.bridge), *upstream):
             with contextlib.suppress(Exception):
                 switch.vsctl("--if-exists", "del-br", bridge)
         for link, netns in self._links:
@@ -641,7 +732,9 @@ class Service:
     def attach(self, bed: Bed, *options: str) -> None:
         """Attach a bed's bridge and wait until its stations can speak."""
         uplinks = [w for u in bed.uplinks for w in ("--uplink", u.name)]
-        self.do("attach", bed.bridge, *(uplinks if bed.spec.team == PLAIN else []), *options)
+        team = [] if bed.spec.on_bond else uplinks
+        team += ["--teaming", "static"] if bed.spec.team == STATIC_LAG else []
+        self.do("attach", bed.bridge, *team, *options)
         self.wait_ready(bed)
         bed.introduce()
 

@@ -1,8 +1,8 @@
 """Every frame that floods reaches each VM at most once, exactly once where it should.
 
 And none goes back to the network. Where it should: a VM hears broadcast, multicast and
-unknown unicast only from the uplink by which its own frames leave; in an LACP bond, of
-which the upstream switch uses one member, from any.
+unknown unicast only from the uplink by which its own frames leave; in an LACP bond or a
+static LAG, of which the upstream switch uses one member, from any.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.switch.bench import (
     BALANCE_SLB,
     LACP,
     PLAIN,
+    STATIC_LAG,
     Bed,
     BedSpec,
     Service,
@@ -38,6 +39,7 @@ BEDS = [
     BedSpec(BALANCE_SLB, 2, VLANS),
     BedSpec(ACTIVE_BACKUP, 2, UNTAGGED),
     BedSpec(LACP, 2, VLANS),
+    BedSpec(STATIC_LAG, 3, UNTAGGED),
 ]
 OUTSIDER = "02:ee:00:00:00:01"
 BROADCAST_PPS = 1000
@@ -201,13 +203,19 @@ def settled_homes(bed: Bed) -> dict[str, list[str]]:
 
 def check_everything(bed: Bed, homes: dict[str, list[str]]) -> None:
     """Send every kind of frame by every way in, and compare where copies came out."""
-    wrong = []
-    for shots in (
+    check(
+        bed,
         from_network(bed, homes),
         through_upstream(bed),
         from_stations(bed, homes),
         reflected(bed),
-    ):
+    )
+
+
+def check(bed: Bed, *ways: Expected) -> None:
+    """Send the frames of each way in, and compare where copies came out."""
+    wrong = []
+    for shots in ways:
         expected = {shot.frame_id: (shot, where) for shot, where in shots}
         copies = bed.fire([shot for shot, _ in expected.values()])
         for frame_id, (shot, where) in expected.items():
@@ -226,9 +234,7 @@ def from_network(bed: Bed, homes: dict[str, list[str]]) -> Expected:
         if not bed.carrier(uplink):
             continue
         for vlan in bed.vlans:
-            hearing = [
-                s for s in bed.stations if bed.spec.team == LACP or homes[str(s)] == [uplink.name]
-            ]
+            hearing = [s for s in bed.stations if bed.spec.is_lag or homes[str(s)] == [uplink.name]]
             for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items():
                 shot = bed.shot(uplink.upstream_end, build, OUTSIDER, vlan, vlan, kind)
                 yield shot, _delivered(hearing, vlan)

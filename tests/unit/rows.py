@@ -38,6 +38,18 @@ def bond(*members: InterfaceRow, lacp: str | None = None) -> PortRow:
     return PortRow("bond0", members, lacp=lacp)
 
 
+def with_lacp(row: BridgeRow, *current: str, lacp: str = "active", falls_back: bool) -> BridgeRow:
+    """The same bridge with LACP on its bond, whose members `current` hear their partner."""
+
+    def on(one: PortRow) -> PortRow:
+        if len(one.interfaces) < 2:
+            return one
+        members = tuple(replace(i, lacp_current=i.name in current) for i in one.interfaces)
+        return replace(one, interfaces=members, lacp=lacp, lacp_fallback=falls_back)
+
+    return replace(row, ports=tuple(map(on, row.ports)))
+
+
 def bridge(
     *ports: PortRow, ids: Mapping[str, str] | None = None, fail_mode: str | None = None
 ) -> BridgeRow:

@@ -151,11 +151,8 @@ def test_the_uplinks_of_a_bridge_with_a_bond_are_its_members() -> None:
     ("lacp", "teaming"),
     [("active", "lacp"), ("passive", "lacp"), ("off", "switch-independent")],
 )
-def test_a_bond_with_lacp_is_teamed_by_lacp_unless_told_otherwise(lacp: str, teaming: str) -> None:
-    row = bridge(bond(ETH1, ETH2, lacp=lacp))
-    assert read_bridge(row).teaming == teaming
-    told = replace(row, external_ids=ours(policy="explicit", teaming="static"))
-    assert read_bridge(told).teaming == "static"
+def test_a_bond_with_lacp_is_teamed_by_lacp(lacp: str, teaming: str) -> None:
+    assert read_bridge(bridge(bond(ETH1, ETH2, lacp=lacp))).teaming == teaming
 
 
 def test_plain_uplinks_are_named_in_failover_order() -> None:

@@ -321,6 +321,19 @@ def test_a_move_during_a_staged_return_goes_ahead() -> None:
     assert moves(here)["manual"] == 1
 
 
+def test_of_uplinks_that_are_used_while_they_wait_none_is_left_when_one_has_waited() -> None:
+    """As after LACP was lost on all of them: nothing else is there meanwhile."""
+    here = team("active", "active", failback_delay_s="10")
+    home = here.bindings()
+    here.set_link(1, up=False).set_link(2, up=False).run_for(1)
+    here.set_link(1, up=True).run_for(0.5)
+    here.set_link(2, up=True).run_for(2)
+    assert here.bindings() == home
+    before = moves(here)
+    here.run_for(20)
+    assert (here.bindings(), moves(here)) == (home, before)
+
+
 def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     here = team("active", "active", failback_delay_s="45").set_link(2, up=False)
     text = "uplink eth2: link down -> one of eth1"

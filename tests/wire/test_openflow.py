@@ -508,13 +508,14 @@ def test_groups_of_others_are_none_of_our_business() -> None:
 @pytest.mark.parametrize(
     ("state", "config", "up"),
     [
-        (0, 0, True),
         (ofproto.OFPPS_LIVE, 0, True),
+        (0, 0, False),
         (ofproto.OFPPS_LINK_DOWN, 0, False),
+        (ofproto.OFPPS_LIVE | ofproto.OFPPS_LINK_DOWN, 0, False),
         (0, ofproto.OFPPC_PORT_DOWN, False),
     ],
 )
-def test_a_port_is_up_if_its_link_is_and_nobody_took_it_down(
+def test_a_port_is_up_if_it_is_live_and_nobody_took_it_down(
     state: int, config: int, up: bool
 ) -> None:
     port = parser.OFPPort(0xFFFFFFFE, MAC, b"br0", config, state, 0, 0, 0, 0, 10_000_000, 0)

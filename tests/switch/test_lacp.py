@@ -1,0 +1,211 @@
+"""LACP: a member that loses it is left, and a bond that goes on without it delivers once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import LACP, Bed, BedSpec, Service, Shot, Station, Uplink, wait_until
+from tests.switch.test_delivery import (
+    OUTSIDER,
+    Expected,
+    broadcast_from_upstream,
+    check,
+    check_everything,
+    from_stations,
+    next_frame,
+    reflected,
+    settled_homes,
+    shown,
+    through_upstream,
+)
+from tests.switch.wire import Ears, Stream
+
+BED = BedSpec(LACP, 2, (None, None))
+FAILBACK_DELAY_S = 2
+# LACP gives a silent partner up after 3 s; a bond that goes on without it does 3 s later
+# (IEEE 802.1AX, short timeout).
+GIVEN_UP_S, GONE_ON_S = 6.0, 12.0
+SILENT_S = 1.0
+TWICE_AFTER_FALLBACK_MAX = 2
+# For how long a link that is one again brings broadcasts by the other member than ours.
+LOST_AFTER_LACP_MAX_S = 2.0
+NOT_NEGOTIATED = "LACP is not negotiated"
+
+pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+
+
+def test_a_member_that_loses_lacp_is_left_until_it_is_back(attached: Bed, service: Service) -> None:
+    bed, (first, second) = attached, attached.uplinks
+    service.do("set", "bridge", bed.bridge, f"failback-delay-s={FAILBACK_DELAY_S}")
+    service.place(bed, 0, 1, 0)
+    before = settled_homes(bed)
+    failovers = service.metric("ovslbt_failovers_total", bridge=bed.bridge)
+    with bed.lacp_withdrawn(first):
+        wait_until(lambda: not up(service, bed, first), f"{first} is shown down", GIVEN_UP_S)
+        assert bed.carrier(first), "its link is still there"
+        everyone = {str(s): [second.name] for s in bed.stations}
+        wait_until(lambda: bed.homes() == everyone == shown(bed, service), "all leave it")
+        failed_over = service.metric("ovslbt_failovers_total", bridge=bed.bridge) - failovers
+        assert failed_over == 2
+        check(bed, *both_ways(bed, everyone), from_left_member(bed, first))
+    wait_until(lambda: up(service, bed, first), f"{first} is shown up", GIVEN_UP_S)
+    back_s = time.monotonic()
+    wait_until(lambda: bed.homes() == before == shown(bed, service), f"back to {before}")
+    assert time.monotonic() - back_s > FAILBACK_DELAY_S / 2
+    check_everything(bed, before)
+
+
+def test_without_lacp_nothing_is_delivered_twice_and_everybody_is_reached(
+    attached: Bed, service: Service
+) -> None:
+    bed, (first, _) = attached, attached.uplinks
+    bed.ovs.vsctl("set", "port", bed.bond, "other_config:lacp-fallback-ab=true")
+    service.do("set", "bridge", bed.bridge, "failback-delay-s=0")
+    service.place(bed, 0, 1, 0)
+    before = settled_homes(bed)
+    with broadcast_from_upstream(bed) as (stream, ears):
+        with bed.lacp_unknown_upstream():
+            changed_s = time.time()
+            wait_until(lambda: silence_ends(bed, stream, ears, changed_s), "goes on", GONE_ON_S)
+            gone_on_s = silence_ends(bed, stream, ears, changed_s)
+            on_one = {str(s): [first.name] for s in bed.stations}
+            wait_until(lambda: shown(bed, service) == on_one, "all share the first uplink")
+            next_frame(bed, stream, ears)
+            said = service.do("show", bed.bridge)
+            assert NOT_NEGOTIATED in said and f"originating-port  {LACP}" in said
+            wait_until(lambda: bed.homes() == on_one, f"frames leave by {first}")
+            check(bed, *both_ways(bed, on_one), reflected(bed), known_unicast(bed, on_one))
+            with bed.cable_pulled(first):
+                on_other = {str(s): [bed.uplinks[1].name] for s in bed.stations}
+                wait_until(lambda: bed.homes() == on_other == shown(bed, service), "fails over")
+                check(bed, *both_ways(bed, on_other), known_unicast(bed, on_other))
+            wait_until(lambda: bed.homes() == on_one == shown(bed, service), "fails back")
+            lacp_again_s = time.time()
+        wait_until(
+            lambda: NOT_NEGOTIATED not in service.do("show", bed.bridge), "LACP is negotiated"
+        )
+        wait_until(lambda: bed.homes() == before == shown(bed, service), f"back to {before}")
+        next_frame(bed, stream, ears)
+        check(bed, *both_ways(bed, before), known_unicast(bed, before))
+    for station in bed.stations:
+        twice = sorted(copies(stream, ears, station, 2))
+        late = [at_s - gone_on_s for at_s in twice if at_s > gone_on_s]
+        early_s = max((at_s - changed_s for at_s in twice if at_s < gone_on_s), default=0.0)
+        print(
+            f"{station}: twice for {early_s:.2f} s, until LACP gave its partner up; {len(late)}"
+            f" times after members went on without it: {[round(at_s, 3) for at_s in late[:9]]}"
+        )
+        assert len(late) <= TWICE_AFTER_FALLBACK_MAX, f"{station}: {late}"
+        gap_s = longest_gap(stream, ears, station, lacp_again_s)
+        print(f"{station}: heard nothing for {gap_s:.2f} s when LACP came back")
+        assert gap_s < LOST_AFTER_LACP_MAX_S
+    check_everything(bed, before)
+    bed.ovs.vsctl("remove", "port", bed.bond, "other_config", "lacp-fallback-ab")
+
+
+def test_no_learning_packet_leaves_by_a_lag(attached: Bed, service: Service) -> None:
+    """Neither at a move nor at a failover, nor when VMs are taken over or given back."""
+    bed = attached
+    service.do("set", "bridge", bed.bridge, "failback-delay-s=0")
+    bed.introduce()
+    with bed.ears(*[u.upstream_end for u in bed.uplinks]) as ears:
+        service.place(bed, 1, 0, 1)
+        with bed.cable_pulled(bed.uplinks[0]):
+            everyone = {str(s): [bed.uplinks[1].name] for s in bed.stations}
+            wait_until(lambda: shown(bed, service) == everyone, "a failover")
+        service.kill()
+        with bed.another_vm() as vm:
+            bed.introduce()
+            service.start()
+            service.wait_ready(bed)
+            wait_until(lambda: vm.port in bed.not_flooded(), f"{vm} is not left to NORMAL")
+            service.do("set", "bridge", bed.bridge, "mode=observe")
+            wait_until(lambda: bed.not_flooded() == set(), "on NORMAL")
+            service.do("set", "bridge", bed.bridge, "mode=enforce")
+            wait_until(lambda: bed.not_flooded() != set(), "by our pipeline again")
+        # The last are sent 3 s after what calls for them.
+        ends_s = time.monotonic() + 3.5
+        wait_until(lambda: time.monotonic() > ends_s, "", 5.0)
+        heard = [h for u in bed.uplinks for h in ears[u.upstream_end].frames() if not h.outgoing]
+    assert heard, "the ears hear what leaves"
+    packets = Counter((h.source, h.destination) for h in heard if h.ethertype == frames.ETH_RARP)
+    assert not packets, f"learning packets on a LAG: {packets}"
+
+
+# ---- what is sent, and where it should come out -----------------------------------------
+
+
+def both_ways(bed: Bed, homes: dict[str, list[str]]) -> tuple[Expected, Expected]:
+    """What the network floods, and what stations send, come out once each."""
+    return through_upstream(bed), from_stations(bed, homes)
+
+
+def from_left_member(bed: Bed, uplink: Uplink) -> Expected:
+    """What is flooded by a member that is not part of the LAG comes by the others, too."""
+    for kind, build in frames.FLOODED.items():
+        yield bed.shot(uplink.upstream_end, build, OUTSIDER, 0, 0, kind), Counter()
+
+
+def known_unicast(bed: Bed, homes: dict[str, list[str]]) -> Expected:
+    """Between a host and each VM, either way."""
+    host, ends = bed.hosts[0], {u.name: str(u.upstream_end) for u in bed.uplinks}
+    for vm in bed.stations:
+        yield unicast(bed, host, vm), Counter({(str(vm), 0): 1})
+        (home,) = homes[str(vm)]
+        yield unicast(bed, vm, host), Counter({(ends[home], 0): 1})
+
+
+def unicast(bed: Bed, sender: Station, receiver: Station) -> Shot:
+    def build(source: str, vlan: int, frame_id: int) -> bytes:
+        return frames.plain(source, receiver.mac, vlan, frame_id)
+
+    return bed.shot(sender.point, build, sender.mac, 0, 0, f"unicast to {receiver}")
+
+
+# ---- what is shown, and what was heard when ---------------------------------------------
+
+
+def up(service: Service, bed: Bed, uplink: Uplink) -> bool:
+    uplinks = service.show_json(bed.bridge)["uplinks"]
+    return any(u["up"] for u in uplinks if u["name"] == uplink.name)
+
+
+def times(stream: Stream, ears: Ears, station: Station) -> Iterator[tuple[int, float]]:
+    """When copies of the stream's frames came to a station, by their number."""
+    for heard in ears[station.point].frames():
+        if heard.frame_id is not None and heard.frame_id >= stream.first_id(0):
+            yield heard.frame_id - stream.first_id(0), heard.at_s
+
+
+def copies(stream: Stream, ears: Ears, station: Station, which: int) -> Iterator[float]:
+    """When the second (third…) copy of a frame came to a station."""
+    seen: Counter[int] = Counter()
+    for number, at_s in times(stream, ears, station):
+        seen[number] += 1
+        if seen[number] == which:
+            yield at_s
+
+
+def gaps(
+    stream: Stream, ears: Ears, station: Station, since_s: float
+) -> Iterator[tuple[float, float]]:
+    """From when to when nothing of the stream came to a station, one by one."""
+    at = [at_s for _, at_s in times(stream, ears, station) if at_s >= since_s]
+    return itertools.pairwise(at)
+
+
+def silence_ends(bed: Bed, stream: Stream, ears: Ears, since_s: float) -> float:
+    """When members went on, after LACP had given its partner up; 0: not yet."""
+    station = bed.stations[0]
+    ends = [b for a, b in gaps(stream, ears, station, since_s) if b - a > SILENT_S]
+    return ends[0] if ends else 0.0
+
+
+def longest_gap(stream: Stream, ears: Ears, station: Station, since_s: float) -> float:
+    return max(b - a for a, b in gaps(stream, ears, station, since_s))

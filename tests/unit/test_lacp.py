@@ -1,0 +1,307 @@
+"""LACP: which member is left, what is done while it is not negotiated, what goes with what."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from controller.config import BridgeConfig, read_bridge
+from controller.database import BridgeRow
+from controller.events import SendFrame
+from controller.frames import rarp
+from controller.tables import delivery_group_id
+from tests.unit.fake_switch import World, moves, refusal, reports, world
+from tests.unit.rows import (
+    bond,
+    bridge,
+    host,
+    interface,
+    ours,
+    port,
+    two_uplinks,
+    with_ids,
+    with_lacp,
+    without_us,
+)
+
+MAC = "52:54:00:00:00:01"
+VM_PORTS = range(10, 14)
+SPREAD = {"vnet0": "eth1", "vnet1": "eth2", "vnet2": "eth1", "vnet3": "eth2"}
+ON_ONE = dict.fromkeys(SPREAD, "eth1")
+
+
+def negotiated(policy: str = "originating-port", **keys: str) -> BridgeRow:
+    row = with_ids(host(policy, failback_delay_s="1"), **keys)
+    return with_lacp(row, "eth1", "eth2", falls_back=True)
+
+
+def started(row: BridgeRow | None = None) -> World:
+    here = world(row or negotiated()).start()
+    here.switches["br0"].learned = ((10, MAC, 0), (11, MAC, 0))
+    here.run_for(10)
+    here.log.clear()
+    return here
+
+
+def gives_up(here: World, seconds: float = 3.0) -> World:
+    """No member hears its partner any more: they are left, and used again without LACP."""
+    for ofport in (1, 2):
+        here.set_link(ofport, up=False)
+    here.run_for(seconds)
+    here.write(with_lacp(here.rows["br0"], falls_back=True))
+    for ofport in (1, 2):
+        here.set_link(ofport, up=True)
+    return here
+
+
+def hears_again(here: World) -> World:
+    here.write(with_lacp(here.rows["br0"], "eth1", "eth2", falls_back=True))
+    for up in (False, True):
+        for ofport in (1, 2):
+            here.set_link(ofport, up=up)
+    return here
+
+
+def status(here: World) -> tuple[str, str, bool]:
+    (bridge_status,) = here.engine.status()
+    return bridge_status.policy, bridge_status.teaming, bridge_status.fallen_back
+
+
+def heard_from(here: World, uplink_index: int) -> set[int]:
+    """The VM ports that hear broadcasts by an uplink while both are up."""
+    groups = here.switches["br0"].groups
+    first = {port: groups[delivery_group_id(port, uplink_index)].buckets[0] for port in VM_PORTS}
+    return {port for port, bucket in first.items() if bucket.actions}
+
+
+# ---- fallback --------------------------------------------------------------------------
+
+
+def test_a_negotiated_lag_is_heard_by_every_member() -> None:
+    here = started()
+    assert here.bindings() == SPREAD
+    assert heard_from(here, 0) == heard_from(here, 1) == {10, 11, 12, 13}
+    assert status(here) == ("originating-port", "lacp", False)
+
+
+def test_what_is_needed_without_lacp_is_there_before_members_are_used_again() -> None:
+    here = started()
+    here.set_link(1, up=False).set_link(2, up=False).run_for(0.1)
+    assert heard_from(here, 0) == {10, 11, 12, 13}
+    assert heard_from(here, 1) == set(), "they would hear each broadcast twice"
+
+
+def test_a_member_that_is_up_is_not_believed_before_the_database_can_know() -> None:
+    """It is up again as it goes on without its partner, and is still said to hear it."""
+    here = started()
+    here.set_link(1, up=False).set_link(2, up=False).run_for(3)
+    here.set_link(1, up=True).set_link(2, up=True).run_for(0.5)
+    assert (heard_from(here, 0), heard_from(here, 1)) == ({10, 11, 12, 13}, set())
+    here.run_for(1)
+    assert heard_from(here, 1) == {10, 11, 12, 13}, "it did hear its partner"
+
+
+def test_a_member_that_is_down_and_hopes_for_its_partner_is_none_that_hears_it() -> None:
+    here = gives_up(started()).run_for(10)
+    here.set_link(1, up=False)
+    here.write(with_lacp(here.rows["br0"], "eth1", falls_back=True)).run_for(10)
+    assert status(here)[2]
+    assert set(here.bindings().values()) == {"eth2"}
+
+
+@pytest.mark.parametrize("policy", ["originating-port", "load-based"])
+def test_without_lacp_all_vm_ports_share_the_first_uplink_and_go_home_afterwards(
+    policy: str,
+) -> None:
+    here = gives_up(started(negotiated(policy)))
+    assert here.bindings() == ON_ONE
+    assert (heard_from(here, 0), heard_from(here, 1)) == ({10, 11, 12, 13}, set())
+    assert status(here) == (policy, "lacp", True)
+
+    hears_again(here).run_for(10)
+    assert here.bindings() == SPREAD
+    assert heard_from(here, 0) == heard_from(here, 1) == {10, 11, 12, 13}
+    assert status(here) == (policy, "lacp", False)
+
+
+def test_without_lacp_the_next_uplink_takes_over_when_the_first_fails() -> None:
+    here = gives_up(started())
+    here.set_link(1, up=False).run_for(1)
+    assert set(here.bindings().values()) == {"eth2"}
+
+
+def test_a_restart_of_the_service_meanwhile_loses_no_home() -> None:
+    here = gives_up(started(negotiated("load-based", threshold="100")))
+    here.run_for(10)
+    stored = {name: home for name, home in here.stored_bindings().items() if home}
+    assert stored == SPREAD
+    here.restart_service().run_for(2)
+    assert here.bindings() == ON_ONE
+    hears_again(here).run_for(10)
+    assert here.bindings() == SPREAD
+
+
+def test_a_policy_set_meanwhile_counts_as_soon_as_lacp_is_back() -> None:
+    here = gives_up(started(negotiated("explicit")))
+    here.write(with_ids(here.rows["br0"], policy="originating-port")).run_for(1)
+    assert here.bindings() == ON_ONE
+    assert status(here)[0] == "originating-port"
+    hears_again(here).run_for(10)
+    assert here.bindings() == SPREAD
+
+
+def test_a_bond_that_does_not_go_on_without_lacp_changes_nothing() -> None:
+    here = started(with_lacp(host("originating-port"), "eth1", "eth2", falls_back=False))
+    here.write(with_lacp(here.rows["br0"], falls_back=False))
+    here.set_link(1, up=False).set_link(2, up=False).run_for(10)
+    assert status(here) == ("originating-port", "lacp", False)
+
+
+def test_an_observed_bond_is_left_alone() -> None:
+    here = started(negotiated(mode="observe"))
+    gives_up(here).run_for(10)
+    assert here.applied() == [] and here.bindings() == SPREAD
+
+
+def test_show_says_that_lacp_has_fallen_back() -> None:
+    here = gives_up(started())
+    said = here.ask("show", "br0")
+    assert said and "LACP is not negotiated" in said.text
+    assert "originating-port  lacp" in said.text
+    as_json = here.ask("show", "br0", "--json")
+    assert as_json
+    (shown,) = json.loads(as_json.text)["bridges"]
+    asked = (shown["policy"], shown["teaming"], shown["fallen_back"])
+    assert asked == ("originating-port", "lacp", True)
+    assert reports(here, "warning") == ["br0: LACP is not negotiated -> one uplink"]
+
+
+# ---- a member that loses it ------------------------------------------------------------
+
+
+def test_a_member_that_loses_lacp_is_left_and_waits_when_it_is_back() -> None:
+    here = started(negotiated(failback_delay_s="10"))
+    here.set_link(2, up=False).run_for(5)
+    assert here.bindings() == ON_ONE
+    assert moves(here) == {"failover": 2}
+    assert [u.up for u in here.engine.status()[0].uplinks] == [True, False]
+    here.set_link(2, up=True).run_for(9)
+    assert here.bindings() == ON_ONE
+    here.run_for(2)
+    assert here.bindings() == SPREAD
+
+
+# ---- learning packets ------------------------------------------------------------------
+
+
+def test_learning_packets_end_when_lacp_is_back_and_all_vms_are_told_of_when_it_goes() -> None:
+    here = gives_up(started()).run_for(10)
+    assert {ofport for _, ofport in here.frames()} == {10, 11}
+    here.set_link(1, up=False)
+    here.log.clear()
+    hears_again(here).run_for(10)
+    assert here.frames() == []
+
+
+@pytest.mark.parametrize("teaming", ["static", "lacp"])
+def test_no_learning_packet_leaves_by_a_lag(teaming: str) -> None:
+    """Neither at a move nor at a failover, nor when a VM is taken over or given back."""
+    row = host("originating-port", teaming=teaming, failback_delay_s="1")
+    lag = with_lacp(row, "eth1", "eth2", falls_back=False) if teaming == "lacp" else row
+    here = started(lag)
+    here.ask("move", "vnet0", "eth2")
+    here.set_link(2, up=False).run_for(5).set_link(2, up=True).run_for(10)
+    assert here.frames() == []
+
+    here.switches["br0"].beneath = ((14, MAC, 0),)
+    here.add_port(port("vnet4", 14)).run_for(5)
+    here.ask("set", "bridge", "br0", "mode=observe")
+    here.run_for(5)
+    sent = {c.frame for c in here.commands(SendFrame) if isinstance(c, SendFrame)}
+    assert sent == {rarp(MAC, to_itself=True)}, "by these only our own switch learns"
+
+
+# ---- what goes with what ---------------------------------------------------------------
+
+ETH1, ETH2 = interface("eth1", 1), interface("eth2", 2)
+PLAIN_UPLINKS = bridge(*two_uplinks(), ids=ours(policy="explicit", uplinks="eth1,eth2"))
+BOND = bridge(bond(ETH1, ETH2), ids=ours(policy="explicit"))
+LACP_OFF = bridge(bond(ETH1, ETH2, lacp="off"), ids=ours(policy="explicit"))
+LACP_ACTIVE = bridge(bond(ETH1, ETH2, lacp="active"), ids=ours(policy="explicit"))
+LACP_PASSIVE = bridge(bond(ETH1, ETH2, lacp="passive"), ids=ours(policy="explicit"))
+GOES = [
+    (PLAIN_UPLINKS, "switch-independent"),
+    (PLAIN_UPLINKS, "static"),
+    (BOND, "switch-independent"),
+    (BOND, "static"),
+    (LACP_OFF, "static"),
+    (LACP_ACTIVE, "lacp"),
+    (LACP_PASSIVE, "lacp"),
+]
+NEEDS_LACP = "a bond with lacp active or passive; without LACP switch-independent or static"
+IS_ONE_LINK = "lacp, as the switch upstream takes the members for one link"
+GOES_NOT = [
+    (PLAIN_UPLINKS, "lacp", "lacp on plain uplinks", NEEDS_LACP),
+    (BOND, "lacp", "lacp on bond bond0 with lacp off", NEEDS_LACP),
+    (LACP_OFF, "lacp", "lacp on bond bond0 with lacp off", NEEDS_LACP),
+    (LACP_ACTIVE, "static", "static on bond bond0 with lacp active", IS_ONE_LINK),
+    (
+        LACP_PASSIVE,
+        "switch-independent",
+        "switch-independent on bond bond0 with lacp passive",
+        IS_ONE_LINK,
+    ),
+]
+
+
+def with_teaming(row: BridgeRow, teaming: str) -> BridgeConfig:
+    return read_bridge(with_ids(row, teaming=teaming))
+
+
+@pytest.mark.parametrize(("row", "teaming"), GOES)
+def test_a_teaming_that_works(row: BridgeRow, teaming: str) -> None:
+    config = with_teaming(row, teaming)
+    assert (config.teaming, config.errors) == (teaming, ())
+
+
+@pytest.mark.parametrize(("row", "teaming", "found", "expected"), GOES_NOT)
+def test_a_teaming_that_cannot_work_is_an_error_and_the_last_good_one_stays(
+    row: BridgeRow, teaming: str, found: str, expected: str
+) -> None:
+    config = with_teaming(row, teaming)
+    assert [str(e) for e in config.errors] == [f"Bridge br0 ovs-lbt-teaming: {found} -> {expected}"]
+    assert config.teaming == read_bridge(row).teaming
+
+    for good in ("static", "switch-independent"):
+        before = with_teaming(row, good)
+        if not before.errors:
+            after = read_bridge(with_ids(row, teaming=teaming), before)
+            assert after.teaming == good
+            assert read_bridge(with_ids(row, teaming=teaming), after).teaming == good
+
+
+def test_a_teaming_that_does_not_fit_the_bond_any_more_is_no_last_good_one() -> None:
+    before = with_teaming(LACP_ACTIVE, "lacp")
+    after = read_bridge(with_ids(LACP_OFF, teaming="lacp"), before)
+    assert after.teaming == "switch-independent"
+    assert len(after.errors) == 1
+
+
+@pytest.mark.parametrize(("row", "teaming", "found", "expected"), GOES_NOT)
+def test_attach_and_set_refuse_it_with_the_reason(
+    row: BridgeRow, teaming: str, found: str, expected: str
+) -> None:
+    vms = tuple(port(f"vnet{i}", 10 + i) for i in range(2))
+    row = replace(row, ports=(*row.ports, *vms))
+    uplinks = {"uplinks=eth1,eth2"} if len(row.ports) == 4 else set()
+    text = f"Bridge br0 ovs-lbt-teaming: {found} -> {expected}"
+
+    there = world(without_us(row))
+    assert refusal(there.start().ask("attach", "br0", f"teaming={teaming}", *uplinks)) == text
+    assert not there.rows["br0"].attached
+
+    here = world(row).start()
+    assert refusal(here.ask("set", "bridge", "br0", f"teaming={teaming}")) == text
+    assert "ovs-lbt-teaming" not in here.rows["br0"].external_ids
