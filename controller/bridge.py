@@ -12,22 +12,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import addresses, buckets, frames, pipeline, specs
+from controller import addresses, buckets, desired, pipeline, specs
 from controller.addresses import Addresses
+from controller.announcing import Announcing, beneath
 from controller.bindings import Bindings, Bound
 from controller.buckets import hashed_by
-from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config import BridgeConfig, UplinkConfig
 from controller.database import PREFIX
 from controller.events import (
     Apply,
     BundleDone,
     Command,
-    DeliverFrame,
     ForgetForwarding,
     ForwardingRead,
     InstalledRead,
     LearnedRead,
-    PortCounters,
     PortFlagsSet,
     PortState,
     PortStatsRead,
@@ -39,7 +38,6 @@ from controller.events import (
     Renew,
     Reply,
     Report,
-    SendFrame,
     Setting,
     UnitCountersRead,
     Write,
@@ -48,9 +46,6 @@ from controller.flooding import Flooding
 from controller.installation import Bundle, Installation
 from controller.links import Links
 from controller.loads import Loads
-from controller.rates import UNSUPPORTED
-from controller.status import BridgeStatus, PortStatus, UplinkStatus
-from controller.team import Team, VmPort
 from policies.classifiers import Classifier
 from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
@@ -59,9 +54,6 @@ Commands = list[Command]
 
 # Assumed for an uplink of which nobody knows the speed.
 UNKNOWN_CAPACITY_BPS = 1e9
-# A learning packet can be overtaken by a megaflow that is not revalidated yet (about 1 s
-# at worst), so it is repeated after that, and once more for switches that lost it.
-ANNOUNCE_AFTER_S = (0.0, 1.0, 3.0)
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
 GATHERED_AFTER_S = 1.2
@@ -103,8 +95,7 @@ class Bridge:
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     last_decision_s: float | None = None
-    _announce: list[tuple[float, frozenset[int]]] = field(default_factory=list)
-    _announcing: frozenset[int] = frozenset()
+    _announcing: Announcing = field(default_factory=Announcing)
     # To be announced when it is known that LACP is not negotiated.
     _unsaid: frozenset[int] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
@@ -150,7 +141,8 @@ class Bridge:
     def _end_fallback(self) -> Commands:
         """Members are one link again, where nothing is to be announced."""
         self.bindings.take_up()
-        self._announce, self._announcing, self._unsaid = [], frozenset(), frozenset()
+        self._announcing.forget()
+        self._unsaid = frozenset()
         return [Report("info", f"{self.config.name}: LACP is negotiated")]
 
     @property
@@ -274,8 +266,7 @@ class Bridge:
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
         """Remember the addresses; send the frames that a move called for.
 
-        And learning packets for a VM port whose frames NORMAL has carried until now. They
-        teach our pipeline before it forgets what it has learned from an unknown port.
+        And those for VM ports whose frames NORMAL has carried until now.
         """
         commands: Commands = []
         if self.installation.settled and self._polled:
@@ -284,58 +275,14 @@ class Bridge:
             flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
             if flows:
                 commands.append(Renew(self.config.name, flows))
-        commands += self._introduce(read, now_s)
+        adopted = beneath(read, self.config)
+        if not self._flooding.changing:
+            adopted -= set(read.addresses)
+        commands += self._announcing.take(read, self.config, adopted, now_s)
         if self._flooding.changing:
             self._flooding.settle()
             commands += self.settle(now_s)
         return commands
-
-    def _introduce(self, read: LearnedRead, now_s: float) -> Commands:
-        """Learning packets and multicast queries, for moved VM ports and those from NORMAL."""
-        ports = {int(port.ofport): port for port in self.config.vm_ports}
-        adopted = self._adopted(read)
-        if adopted and self.config.teaming == "switch-independent":
-            ofports = frozenset(ofport for ofport, _, _ in adopted)
-            self._announcing |= ofports
-            self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S[1:]]
-        located = adopted | {
-            (ofport, mac, vlan)
-            for ofport, mac, vlan in read.addresses
-            if ofport in self._announcing
-            and ofport in ports
-            and vlan in ports[ofport].vlans.carried
-        }
-        addresses = {(o, mac, ports[o].vlans.tag_in(vlan)) for o, mac, vlan in located}
-        heard = {(o, vlan) for o, _, vlan in located if o in self._announcing}
-        for port in self.config.vm_ports:
-            if port.ofport in self._announcing and port.vlans.native is not None:
-                heard.add((port.ofport, port.vlans.native))
-                if port.attached_mac:
-                    addresses.add((port.ofport, port.attached_mac, 0))
-        queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
-        self._announcing = frozenset()
-        # On a LAG only our switch is to learn from it.
-        quiet = self.config.teaming != "switch-independent"
-        commands: Commands = [
-            SendFrame(self.config.name, ofport, frames.rarp(mac, vlan, to_itself=quiet))
-            for ofport, mac, vlan in sorted(addresses)
-        ]
-        commands += [
-            DeliverFrame(self.config.name, ofport, query(vlan))
-            for ofport, vlan in sorted(queried)
-            for query in (frames.igmp_query, frames.mld_query)
-        ]
-        return commands
-
-    def _adopted(self, read: LearnedRead) -> set[tuple[int, str, int]]:
-        """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
-        ports = {int(port.ofport): port.vlans for port in self.config.vm_ports}
-        adopted = {
-            (ofport, mac, vlan)
-            for ofport, mac, tag in read.beneath
-            if ofport in ports and (vlan := ports[ofport].vlan_of(tag or 0)) is not None
-        }
-        return adopted if self._flooding.changing else adopted - set(read.addresses)
 
     def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
         """The switch floods by itself where our pipeline does not deliver, or will not."""
@@ -392,10 +339,7 @@ class Bridge:
         if now_s >= self._audit_due_s:
             self._audit_due_s = now_s + AUDIT_INTERVAL_S
             commands.append(ReadInstalled(self.config.name))
-        announced = [entry for entry in self._announce if entry[0] <= now_s]
-        if announced:
-            self._announce = [entry for entry in self._announce if entry[0] > now_s]
-            self._announcing |= frozenset().union(*(ofports for _, ofports in announced))
+        if self._announcing.due(now_s):
             commands.append(ReadLearned(self.config.name))
         return commands
 
@@ -405,7 +349,7 @@ class Bridge:
         if self.gathered_s is not None and self.observing:
             times.append(self.gathered_s)
         if self.connected:
-            times += [self._audit_due_s, *(at_s for at_s, _ in self._announce)]
+            times += [self._audit_due_s, self._announcing.deadline_s()]
             times.append(self.installation.deadline_s())
             if self._polled:
                 times.append(self._stats_due_s)
@@ -424,7 +368,7 @@ class Bridge:
     @property
     def at_rest(self) -> bool:
         """Whether the switch has all that is desired, and nothing is left to announce."""
-        return self.settled and not self._announce and self.installed == self.desired()
+        return self.settled and self._announcing.idle and self.installed == self.desired()
 
     @property
     def _returns_s(self) -> float:
@@ -570,7 +514,7 @@ class Bridge:
 
     def _introduce_to_normal(self) -> Commands:
         """Tell NORMAL and the switches upstream of the VMs, before what was learned is gone."""
-        self._announcing |= frozenset(port.ofport for port in self.config.vm_ports)
+        self._announcing.plan_once(frozenset(port.ofport for port in self.config.vm_ports))
         return [ReadLearned(self.config.name)] if self.connected else []
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
@@ -618,39 +562,19 @@ class Bridge:
 
         It is taken away when NORMAL floods to all ports again.
         """
-        config, no_flood = self.config, self._flooding.ports
         if not self._serves and (self._flags_given_back or not self.installed_anything):
             return specs.EMPTY
-        if not config.uplinks:
+        if not self.config.uplinks:
             return specs.EMPTY
-        uplinks, units = self.uplinks(), self.units()
+        uplinks = self.uplinks()
+        no_flood = self._flooding.ports if self._serves else None
 
         def order(unit: Unit) -> tuple[Uplink, ...]:
             return self.in_force.order(unit, uplinks)
 
-        orders = {u.name: tuple(up.ofport for up in order(u)) for u in units if not u.is_bucket}
-        independent = config.teaming == "switch-independent"
-        team = Team(
-            uplinks=tuple(uplink.ofport for uplink in uplinks),
-            vm_ports=tuple(
-                VmPort(
-                    ofport=port.ofport,
-                    order=orders[port.name],
-                    vlans=port.vlans,
-                    attached_mac=port.attached_mac,
-                    hashed=buckets.number_of(policy) if (policy := hashed_by(port)) else None,
-                )
-                for port in config.vm_ports
-            ),
-            hears_everywhere=not independent,
-            over_normal=config.on_bond,
-            uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
-            normal_takes_any=config.bond_mode == "balance-slb" and independent,
-            no_flood=no_flood if no_flood and self._serves else frozenset(),
-            hashes=buckets.hashes(config, units, order),
-            off_home_macs=buckets.off_home_macs(config) if independent else {},
+        return pipeline.build(
+            desired.team(self.config, self.units(), order, no_flood or frozenset())
         )
-        return pipeline.build(team)
 
     @property
     def _serves(self) -> bool:
@@ -809,7 +733,7 @@ class Bridge:
         if self._lacp_in_doubt:
             self._unsaid |= ofports
             return []
-        self._announce += [(now_s + after_s, ofports) for after_s in ANNOUNCE_AFTER_S]
+        self._announcing.plan(ofports, now_s)
         return self.tick(now_s)
 
     def _remember_bindings(self) -> Commands:
@@ -844,77 +768,6 @@ class Bridge:
             or self.links.speed_bps(uplink.ofport)
             or uplink.link_speed_bps
             or UNKNOWN_CAPACITY_BPS
-        )
-
-    # ---- what it says of itself --------------------------------------------------------
-
-    def status(self, epoch_s: float) -> BridgeStatus:
-        """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
-        uplinks = tuple(
-            self._uplink_status(uplink, config)
-            for uplink, config in zip(self.uplinks(), self.config.uplinks, strict=True)
-        )
-        utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
-        decided_s = self.last_decision_s
-        return BridgeStatus(
-            name=self.config.name,
-            policy=self.config.asked.policy,
-            teaming=self.config.asked.teaming,
-            mode=self.config.mode,
-            connected=self.connected,
-            threshold_ratio=self.config.threshold_ratio,
-            imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
-            uplinks=uplinks,
-            ports=tuple(self._port_status(port, epoch_s) for port in self.config.asked.vm_ports),
-            config_errors=tuple(str(error) for error in self.config.errors),
-            not_done=self.config.not_done,
-            moves_planned=_by_reason(self.planned),
-            moves_applied=_by_reason(self.applied),
-            moves_refused=_by_reason(self.refused),
-            failovers=self.applied[Reason.FAILOVER],
-            last_decision_at=None if decided_s is None else epoch_s + decided_s,
-            buckets=self._bucket_counts(),
-            on_normal=self.on_normal,
-            fallen_back=self.config.fallen_back,
-        )
-
-    def _bucket_counts(self) -> dict[str, dict[str, int]]:
-        bound, found = self.in_force.bound, Counter[tuple[str, str]]()
-        for unit in self.units():
-            if unit.is_bucket and unit.name in bound:
-                found[unit.policy, bound[unit.name].uplink] += 1
-        names = [uplink.name for uplink in self.config.uplinks]
-        return {p: {n: found[p, n] for n in names} for p in buckets.in_use(self.config)}
-
-    def _uplink_status(self, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
-        counters = self.loads.counters.get(uplink.ofport)
-        return UplinkStatus(
-            name=uplink.name,
-            up=uplink.ofport in self.links.ports and self.links.up(config),
-            role=uplink.role.value,
-            capacity_bps=uplink.capacity_bps,
-            load=uplink.load,
-            tx_bytes=_counted(counters.tx_bytes if counters else None),
-            rx_bytes=_counted(counters.rx_bytes if counters else None),
-            drops=_sum(counters),
-        )
-
-    def _port_status(self, port: VmPortConfig, epoch_s: float) -> PortStatus:
-        bound = self.bound.get(port.name)
-        planned = self.bindings.bound.get(port.name) if self.observing else None
-        counters = self.loads.counters.get(port.ofport)
-        return PortStatus(
-            name=port.name,
-            vm=port.vm,
-            policy=port.policy,
-            uplink=bound.uplink if bound else None,
-            load=self.loads.port(port.ofport, None),
-            reason=bound.reason if bound else None,
-            bound_at=epoch_s + bound.since_s if bound else None,
-            tx_bytes=_counted(counters.rx_bytes if counters else None),
-            rx_bytes=_counted(counters.tx_bytes if counters else None),
-            drops=_sum(counters),
-            planned_uplink=planned.uplink if planned else None,
         )
 
 
@@ -967,18 +820,3 @@ def _names(config: BridgeConfig) -> list[str]:
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:
     """One line for each value that has become bad."""
     return [Report("warning", str(error)) for error in new.errors if error not in old.errors]
-
-
-def _by_reason(counter: Counter[str]) -> dict[str, int]:
-    return {reason.value: counter[reason.value] for reason in Reason}
-
-
-def _counted(counter: int | None) -> int | None:
-    return None if counter == UNSUPPORTED else counter
-
-
-def _sum(counters: PortCounters | None) -> int | None:
-    if counters is None:
-        return None
-    drops = [_counted(counters.tx_dropped), _counted(counters.rx_dropped)]
-    return sum(d for d in drops if d is not None) if any(d is not None for d in drops) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from controller import picture
 from controller.bridge import Bridge, Commands
 from controller.config import BridgeConfig, read_bridge
 from controller.database import BridgeRow
@@ -63,7 +64,7 @@ class Fleet:
     def status(self) -> tuple[BridgeStatus, ...]:
         """Every attached bridge, by name; not those that come or go at this moment."""
         return tuple(
-            bridge.status(self.epoch_s)
+            picture.status(bridge, self.epoch_s)
             for _, bridge in sorted(self.bridges.items())
             if bridge.enabled and not bridge.candidate
         )

@@ -1,0 +1,106 @@
+"""Learning packets, and multicast queries: which VM ports are due for them, and the frames.
+
+The switch is asked first which addresses it has learned on those ports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from controller import frames
+from controller.config import BridgeConfig
+from controller.events import Command, DeliverFrame, LearnedRead, SendFrame
+
+# A learning packet can be overtaken by a megaflow that is not revalidated yet (about 1 s
+# at worst), so it is repeated after that, and once more for switches that lost it.
+AFTER_S = (0.0, 1.0, 3.0)
+
+# An address of a VM port: its ofport, the MAC, and the VLAN.
+Located = tuple[int, str, int]
+
+
+@dataclass(slots=True)
+class Announcing:
+    """The VM ports of one bridge that are to be announced, by ofport.
+
+    `_asked`: those for which a reading of what was learned is under way.
+    """
+
+    _due: list[tuple[float, frozenset[int]]] = field(default_factory=list)
+    _asked: frozenset[int] = frozenset()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to announce."""
+        return not self._due
+
+    def plan(self, ofports: frozenset[int], now_s: float) -> None:
+        """Announce VM ports now, and repeat it."""
+        self._due += [(now_s + after_s, ofports) for after_s in AFTER_S]
+
+    def plan_once(self, ofports: frozenset[int]) -> None:
+        """Announce VM ports with the next reading."""
+        self._asked |= ofports
+
+    def forget(self) -> None:
+        self._due, self._asked = [], frozenset()
+
+    def due(self, now_s: float) -> bool:
+        """Whether a reading is called for."""
+        due = [entry for entry in self._due if entry[0] <= now_s]
+        self._due = [entry for entry in self._due if entry[0] > now_s]
+        self._asked = self._asked.union(*(ofports for _, ofports in due))
+        return bool(due)
+
+    def deadline_s(self) -> float:
+        """When the next are due; infinity when none are."""
+        return min((at_s for at_s, _ in self._due), default=float("inf"))
+
+    def take(
+        self, read: LearnedRead, config: BridgeConfig, adopted: set[Located], now_s: float
+    ) -> list[Command]:
+        """The frames for the VM ports that are due.
+
+        `adopted`: addresses whose frames NORMAL has carried until now. Their learning packets
+        teach our pipeline before it forgets what it has learned from an unknown port.
+        """
+        # On a LAG only our switch is to learn from it.
+        quiet = config.teaming != "switch-independent"
+        if adopted and not quiet:
+            ofports = frozenset(ofport for ofport, _, _ in adopted)
+            self._asked |= ofports
+            self._due += [(now_s + after_s, ofports) for after_s in AFTER_S[1:]]
+        asked, self._asked = self._asked, frozenset()
+        ports = {int(port.ofport): port for port in config.vm_ports}
+        located = adopted | {
+            (ofport, mac, vlan)
+            for ofport, mac, vlan in read.addresses
+            if ofport in asked and ofport in ports and vlan in ports[ofport].vlans.carried
+        }
+        addresses = {(o, mac, ports[o].vlans.tag_in(vlan)) for o, mac, vlan in located}
+        heard = {(o, vlan) for o, _, vlan in located if o in asked}
+        for port in config.vm_ports:
+            if port.ofport in asked and port.vlans.native is not None:
+                heard.add((port.ofport, port.vlans.native))
+                if port.attached_mac:
+                    addresses.add((port.ofport, port.attached_mac, 0))
+        queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
+        commands: list[Command] = [
+            SendFrame(config.name, ofport, frames.rarp(mac, vlan, to_itself=quiet))
+            for ofport, mac, vlan in sorted(addresses)
+        ]
+        return commands + [
+            DeliverFrame(config.name, ofport, query(vlan))
+            for ofport, vlan in sorted(queried)
+            for query in (frames.igmp_query, frames.mld_query)
+        ]
+
+
+def beneath(read: LearnedRead, config: BridgeConfig) -> set[Located]:
+    """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
+    ports = {int(port.ofport): port.vlans for port in config.vm_ports}
+    return {
+        (ofport, mac, vlan)
+        for ofport, mac, tag in read.beneath
+        if ofport in ports and (vlan := ports[ofport].vlan_of(tag or 0)) is not None
+    }

@@ -1,0 +1,47 @@
+"""The team that a bridge shall be on its switch, from its configuration and bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from controller import buckets
+from controller.config import BridgeConfig
+from controller.team import Team, VmPort
+from policies.model import Unit, Uplink
+
+
+def team(
+    config: BridgeConfig,
+    units: Iterable[Unit],
+    order: Callable[[Unit], Iterable[Uplink]],
+    no_flood: frozenset[int],
+) -> Team:
+    """`order`: the uplinks of a unit, the one in force first."""
+    units = list(units)
+    orders = {
+        unit.name: tuple(uplink.ofport for uplink in order(unit))
+        for unit in units
+        if not unit.is_bucket
+    }
+    independent = config.teaming == "switch-independent"
+    vm_ports = tuple(
+        VmPort(
+            ofport=port.ofport,
+            order=orders[port.name],
+            vlans=port.vlans,
+            attached_mac=port.attached_mac,
+            hashed=buckets.number_of(policy) if (policy := buckets.hashed_by(port)) else None,
+        )
+        for port in config.vm_ports
+    )
+    return Team(
+        uplinks=tuple(uplink.ofport for uplink in config.uplinks),
+        vm_ports=vm_ports,
+        hears_everywhere=not independent,
+        over_normal=config.on_bond,
+        uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
+        normal_takes_any=config.bond_mode == "balance-slb" and independent,
+        no_flood=no_flood,
+        hashes=buckets.hashes(config, units, order),
+        off_home_macs=buckets.off_home_macs(config) if independent else {},
+    )

@@ -1,0 +1,103 @@
+"""What a bridge says of itself: its state as a `BridgeStatus`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from controller import buckets
+from controller.bridge import Bridge
+from controller.config import UplinkConfig, VmPortConfig
+from controller.events import PortCounters
+from controller.rates import UNSUPPORTED
+from controller.status import BridgeStatus, PortStatus, UplinkStatus
+from policies.model import Reason, Uplink
+
+
+def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
+    """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
+    config, decided_s = bridge.config, bridge.last_decision_s
+    uplinks = tuple(
+        _uplink(bridge, uplink, of_record)
+        for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
+    )
+    utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
+    return BridgeStatus(
+        name=config.name,
+        policy=config.asked.policy,
+        teaming=config.asked.teaming,
+        mode=config.mode,
+        connected=bridge.connected,
+        threshold_ratio=config.threshold_ratio,
+        imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
+        uplinks=uplinks,
+        ports=tuple(_port(bridge, port, epoch_s) for port in config.asked.vm_ports),
+        config_errors=tuple(str(error) for error in config.errors),
+        not_done=config.not_done,
+        moves_planned=_by_reason(bridge.planned),
+        moves_applied=_by_reason(bridge.applied),
+        moves_refused=_by_reason(bridge.refused),
+        failovers=bridge.applied[Reason.FAILOVER],
+        last_decision_at=None if decided_s is None else epoch_s + decided_s,
+        buckets=_bucket_counts(bridge),
+        on_normal=bridge.on_normal,
+        fallen_back=config.fallen_back,
+    )
+
+
+def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
+    """How many buckets of each hashed policy each uplink has."""
+    bound, found = bridge.in_force.bound, Counter[tuple[str, str]]()
+    for unit in bridge.units():
+        if unit.is_bucket and unit.name in bound:
+            found[unit.policy, bound[unit.name].uplink] += 1
+    names = [uplink.name for uplink in bridge.config.uplinks]
+    return {p: {n: found[p, n] for n in names} for p in buckets.in_use(bridge.config)}
+
+
+def _uplink(bridge: Bridge, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
+    counters = bridge.loads.counters.get(uplink.ofport)
+    return UplinkStatus(
+        name=uplink.name,
+        up=uplink.ofport in bridge.links.ports and bridge.links.up(config),
+        role=uplink.role.value,
+        capacity_bps=uplink.capacity_bps,
+        load=uplink.load,
+        tx_bytes=_counted(counters.tx_bytes if counters else None),
+        rx_bytes=_counted(counters.rx_bytes if counters else None),
+        drops=_drops(counters),
+    )
+
+
+def _port(bridge: Bridge, port: VmPortConfig, epoch_s: float) -> PortStatus:
+    bound = bridge.bound.get(port.name)
+    planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
+    counters = bridge.loads.counters.get(port.ofport)
+    return PortStatus(
+        name=port.name,
+        vm=port.vm,
+        policy=port.policy,
+        uplink=bound.uplink if bound else None,
+        load=bridge.loads.port(port.ofport, None),
+        reason=bound.reason if bound else None,
+        bound_at=epoch_s + bound.since_s if bound else None,
+        tx_bytes=_counted(counters.rx_bytes if counters else None),
+        rx_bytes=_counted(counters.tx_bytes if counters else None),
+        drops=_drops(counters),
+        planned_uplink=planned.uplink if planned else None,
+    )
+
+
+def _by_reason(counter: Counter[str]) -> dict[str, int]:
+    return {reason.value: counter[reason.value] for reason in Reason}
+
+
+def _counted(counter: int | None) -> int | None:
+    return None if counter == UNSUPPORTED else counter
+
+
+def _drops(counters: PortCounters | None) -> int | None:
+    if counters is None:
+        return None
+    drops = [_counted(counters.tx_dropped), _counted(counters.rx_dropped)]
+    known = [drop for drop in drops if drop is not None]
+    return sum(known) if known else None
