@@ -58,7 +58,7 @@ _IP = (
     (ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
     (ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
 )
-_BY_HOME = (Resubmit(Table.OFF_HOME),)
+_BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
 
 

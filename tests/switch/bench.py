@@ -414,12 +414,17 @@ class Bed:
         self._fence()
 
     def introduce_to_normal(self) -> None:
-        """Every VM and host has spoken, and NORMAL knows where the VMs are."""
+        """Every VM and host has spoken, and NORMAL knows where the VMs are.
+
+        It may take a VM to be upstream when what comes back of its frame overtakes it.
+        """
+        ofports = [self.ovs.vsctl("get", "interface", vm.port, "ofport") for vm in self.vms]
 
         def known() -> bool:
             self.introduce()
-            shown = self.ovs.run("ovs-appctl", "fdb/show", self.bridge)
-            return all(vm.mac in shown for vm in self.vms)
+            shown = self.ovs.run("ovs-appctl", "fdb/show", self.bridge).splitlines()
+            found = {(words[0], words[2]) for line in shown if len(words := line.split()) == 4}
+            return all(at in found for at in zip(ofports, [vm.mac for vm in self.vms], strict=True))
 
         wait_until(known, "NORMAL knows where the VMs are")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,12 @@ from controller.specs import (
     Action,
     CopyBits,
     FlowSpec,
+    GroupSpec,
     Learn,
     LearnLoad,
     LoadBits,
     MatchValue,
+    Multipath,
     Output,
     Pipeline,
     PopVlan,
@@ -29,9 +32,11 @@ from controller.specs import (
     ToGroup,
 )
 from controller.tables import BROADCAST, OFPP_NORMAL, VLAN_PRESENT, Register, Table, openflow_port
-from controller.team import Team, VmPort
+from controller.team import Hash, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
+from policies.classifiers import Classifier
 from policies.model import OfPort
+from tests.unit.forwarding import as_number
 
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
 WAYS = (
@@ -49,6 +54,7 @@ WAYS = (
 )
 # VLANs that differ for some of these, as a frame may say them.
 VLANS = (0, 7, 8, 20, 4094, 4095)
+HASHED_BY = st.sampled_from([c for c in Classifier if c.hashed])
 TAGS = (0, *(VLAN_PRESENT | vlan for vlan in VLANS))
 
 
@@ -56,12 +62,18 @@ TAGS = (0, *(VLAN_PRESENT | vlan for vlan in VLANS))
 def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
     uplinks = UPLINKS[: draw(st.integers(2, 3))]
     numbers = draw(st.lists(st.sampled_from((10, 11, 12, OFPORT_LOCAL)), unique=True))
+    hashes = tuple(
+        Hash(number, draw(HASHED_BY), tuple(map(tuple, draw(buckets))))
+        for buckets in [st.lists(st.lists(st.sampled_from(uplinks), unique=True), max_size=2)]
+        for number in range(draw(st.integers(0, 2)))
+    )
     vm_ports = tuple(
         VmPort(
             OfPort(number),
             tuple(draw(st.permutations(uplinks))[: draw(st.integers(0, len(uplinks)))]),
             draw(st.sampled_from(ways)),
             draw(st.none() | st.just(f"52:54:00:00:00:{number & 0xFF:02x}")),
+            draw(st.sampled_from((None, *(made.number for made in hashes)))),
         )
         for number in numbers
     )
@@ -74,6 +86,8 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         normal_takes_any=draw(st.booleans()),
         no_flood=frozenset(numbers) if draw(st.booleans()) else frozenset(),
         uplink_vlans=uplink_vlans,
+        hashes=hashes,
+        off_home_macs=draw(st.sampled_from(({}, {u: f"0a:00:00:00:00:0{u}" for u in uplinks}))),
     )
 
 
@@ -83,9 +97,25 @@ Known = dict[str, MatchValue]
 Copy = tuple[int, int]
 
 
-def number(value: MatchValue) -> int:
+@dataclass(frozen=True)
+class Walk:
+    """A pipeline by tables, highest priority first, and what is known wherever one has been."""
+
+    tables: Mapping[int, list[FlowSpec]]
+    groups: Mapping[int, GroupSpec]
+    been: set[tuple[int, frozenset[tuple[str, MatchValue]]]] = field(default_factory=set)
+    set_in: dict[int, set[str]] = field(default_factory=dict)
+
+
+def walk(installed: Pipeline) -> Walk:
+    flows = sorted(installed.flows.values(), key=lambda f: (f.table, -f.priority))
+    by_table = itertools.groupby(flows, key=lambda f: f.table)
+    return Walk({table: list(found) for table, found in by_table}, installed.groups)
+
+
+def number(name: str, value: MatchValue) -> int:
     assert not isinstance(value, tuple)
-    return value if isinstance(value, int) else int(value.replace(":", ""), 16)
+    return as_number(name, value)
 
 
 def contradicts(flow: FlowSpec, known: Known) -> bool:
@@ -95,22 +125,27 @@ def contradicts(flow: FlowSpec, known: Known) -> bool:
             continue
         if isinstance(wanted, tuple):
             value, mask = wanted
-            if number(known[name]) & number(mask) != number(value):
+            if number(name, known[name]) & number(name, mask) != number(name, value):
                 return True
         elif known[name] != wanted:
             return True
     return False
 
 
-def outputs(installed: Pipeline, table: int, known: Known) -> Iterator[Copy]:
+def outputs(installed: Walk, table: int, known: Known) -> Iterator[Copy]:
     """Every port that a frame may leave by, and the tag it then has; 0: none.
 
     It takes each flow that it might match, down to one that it must match. Of the frame
     only its tag, its way in and perhaps its destination are known, and after a look-up
     nothing is known of the registers that it may have set.
     """
-    flows = [f for f in installed.flows.values() if f.table == table and not contradicts(f, known)]
-    for flow in sorted(flows, key=lambda f: -f.priority):
+    here = (table, frozenset(known.items()))
+    if here in installed.been:
+        return
+    installed.been.add(here)
+    for flow in installed.tables.get(table, ()):
+        if contradicts(flow, known):
+            continue
         exactly = {name: v for name, v in flow.match if not isinstance(v, tuple)}
         after = {**known, **exactly}
         for action in flow.actions:
@@ -122,8 +157,8 @@ def outputs(installed: Pipeline, table: int, known: Known) -> Iterator[Copy]:
             return
 
 
-def _acted(installed: Pipeline, action: Action, known: Known) -> Iterator[Copy]:
-    tag = number(known["vlan_vid"])
+def _acted(installed: Walk, action: Action, known: Known) -> Iterator[Copy]:
+    tag = number("vlan_vid", known["vlan_vid"])
     match action:
         case Output(port=port):
             yield port, tag & ~VLAN_PRESENT
@@ -143,7 +178,7 @@ def _acted(installed: Pipeline, action: Action, known: Known) -> Iterator[Copy]:
             known["vlan_vid"] = 0
         case CopyBits(source="vlan_tci", target=target):
             known[target] = tag & ~VLAN_PRESENT
-        case CopyBits(target=target) | LoadBits(target=target):
+        case CopyBits(target=target) | LoadBits(target=target) | Multipath(target=target):
             known.pop(target, None)
         case Resubmit(table=table):
             yield from outputs(installed, table, dict(known))
@@ -153,10 +188,12 @@ def _acted(installed: Pipeline, action: Action, known: Known) -> Iterator[Copy]:
             assert table in (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK), "only look-ups learn"
 
 
-def _set_in(installed: Pipeline, table: int) -> set[str]:
+def _set_in(installed: Walk, table: int) -> set[str]:
     """The fields that flows of a table, or those learned into it, may set."""
-    fields: set[str] = set()
-    for flow in installed.flows.values():
+    if table in installed.set_in:
+        return installed.set_in[table]
+    fields = installed.set_in[table] = set()
+    for flow in itertools.chain.from_iterable(installed.tables.values()):
         for action in flow.actions:
             if isinstance(action, Learn) and action.table == table:
                 fields |= {s.target for s in action.specs if isinstance(s, LearnLoad)}
@@ -172,7 +209,7 @@ def _set_in(installed: Pipeline, table: int) -> set[str]:
 def from_port(installed: Pipeline, ofport: int, tag: int, **frame: str) -> set[Copy]:
     registers = {register.field: 0 for register in Register}
     known: Known = {"in_port": openflow_port(ofport), "vlan_vid": tag, **registers, **frame}
-    return set(outputs(installed, Table.CLASSIFY, known))
+    return set(outputs(walk(installed), Table.CLASSIFY, known))
 
 
 def vlan_meant(vlans: PortVlans, tag: int) -> int | None:
@@ -201,11 +238,25 @@ def beneath(team: Team, uplink: OfPort, vlan: int | None) -> set[Copy]:
     return {(OFPP_NORMAL, vlan if team.uplink_vlans[uplink].takes_tagged else 0)}
 
 
-def leaving(team: Team, port: VmPort, vlan: int | None) -> set[Copy]:
+def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = False) -> set[Copy]:
     """The uplinks by which a VM port's frames of a VLAN may leave, and their tag there."""
-    ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in port.order}
-    if vlan is None:
+    if vlan is None or not port.order:
         return set()
+    by_home, spread = set(port.order), set[OfPort]()
+    if port.hashed is not None:
+        made = next(made for made in team.hashes if made.number == port.hashed)
+        spread = {uplink for order in made.buckets for uplink in order}
+        by_transport = made.classifier is Classifier.TRANSPORT and not team.hears_everywhere
+        if made.buckets and by_transport and is_broadcast:
+            spread = set()
+        elif (
+            made.buckets
+            and not by_transport
+            and made.classifier is not Classifier.IP_PAIR
+            and all(vlan in team.uplink_vlans[u].carried for u in spread)
+        ):
+            by_home = set()
+    ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in by_home | spread}
     return {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
 
 
@@ -245,7 +296,7 @@ def test_a_broadcast_goes_to_all_vm_ports_of_its_vlan_that_hear_that_uplink(
         assert from_port(installed, uplink, tag, eth_dst=BROADCAST) == heard, index
     for port in team.vm_ports:
         vlan = vlan_meant(port.vlans, tag)
-        expected = carrying(team, vlan) | leaving(team, port, vlan)
+        expected = carrying(team, vlan) | leaving(team, port, vlan, is_broadcast=True)
         assert from_port(installed, port.ofport, tag, eth_dst=BROADCAST) == expected
 
 
@@ -291,6 +342,7 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
         tuple(p.ofport for p in team.vm_ports if vlan in p.vlans.carried) for vlan in range(4096)
     }
     expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
+    expected += sum(len(made.buckets) for made in team.hashes)
     if team.floods_beneath and team.normal_takes_any:
         expected += len(team.uplinks)
     assert len(build(team).groups) == expected
