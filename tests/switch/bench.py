@@ -477,7 +477,7 @@ class Bed:
         self._make_links()
         self._make_bridges()
         if self.spec.team == LACP:
-            wait_until(self._lacp_is_negotiated, "LACP negotiated on all uplinks", 20.0)
+            wait_until(self.lacp_is_negotiated, "LACP negotiated on all uplinks", 20.0)
 
     def _make_links(self) -> None:
         """Cables and namespaces, before the switches see any of them."""
@@ -603,7 +603,8 @@ class Bed:
         if path.exists():
             path.write_text("1")
 
-    def _lacp_is_negotiated(self) -> bool:
+    def lacp_is_negotiated(self) -> bool:
+        """Whether every uplink hears its partner."""
         shown = self.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "lacp/show", self.bond)
         return len(re.findall(r"current attached", shown)) == len(self.uplinks)
 

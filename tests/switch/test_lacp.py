@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -32,12 +32,68 @@ FAILBACK_DELAY_S = 2
 # (IEEE 802.1AX, short timeout).
 GIVEN_UP_S, GONE_ON_S = 6.0, 12.0
 SILENT_S = 1.0
+LACP_PERIOD_S = 1
+FLOW_PPS = 100
+LOST_MORE_MAX = 20
 TWICE_AFTER_FALLBACK_MAX = 2
 # For how long a link that is one again brings broadcasts by the other member than ours.
 LOST_AFTER_LACP_MAX_S = 2.0
 NOT_NEGOTIATED = "LACP is not negotiated"
 
 pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+
+
+def test_loses_no_more_than_balance_tcp_when_lacp_is_withdrawn(
+    bed: Bed, service: Service, record_property: Callable[[str, object], None]
+) -> None:
+    """Both notice by LACP's timer, which ends 2 to 3 s after the member was taken out.
+
+    It is the first test here, as it wants the bond as it was before us.
+    """
+    bed.ovs.vsctl("set", "port", bed.bond, "bond_mode=balance-tcp")
+    lost = {"balance-tcp": lost_when_withdrawn(bed)}
+    bed.ovs.vsctl("set", "port", bed.bond, "bond_mode=balance-slb")
+    bed.set("bridge", bed.bridge, failback_delay_s=0)
+    service.attach(bed, "--policy", "originating-port")
+    service.place(bed, 0, 1)
+    lost["service alive"] = lost_when_withdrawn(bed)
+    with service.dead():
+        lost["service dead"] = lost_when_withdrawn(bed)
+    service.do("detach", bed.bridge)
+    for who, frames_lost in lost.items():
+        record_property(f"most frames lost of a flow, {who}", frames_lost)
+    print(f"most frames lost of a flow at {FLOW_PPS} pps: {lost}")
+    limit = lost["balance-tcp"] + FLOW_PPS * LACP_PERIOD_S + LOST_MORE_MAX
+    assert max(lost["service alive"], lost["service dead"]) <= limit, lost
+
+
+def lost_when_withdrawn(bed: Bed) -> int:
+    """The frames lost of the flow that loses most, of some over each member."""
+    host = bed.hosts[0]
+    flows = [
+        (vm.point, frames.udp(vm.mac, host.mac, source_ip=f"192.0.2.{number}"))
+        for vm in bed.vms
+        for number in range(1, 5)
+    ]
+    bed.introduce()
+    bed.revalidated()
+    with bed.ears(host.point) as ears, Stream(flows, FLOW_PPS) as stream:
+        ear = ears[host.point]
+
+        def newest() -> int:
+            """The number of which, or of a later one, a frame of each flow has arrived."""
+            return min(max(stream.received(ear, i), default=0) for i in range(len(flows)))
+
+        wait_until(lambda: newest() >= FLOW_PPS // 2, "all flows arrive")
+        with bed.lacp_withdrawn(bed.uplinks[0]):
+            wait_until(lambda: not bed.lacp_is_negotiated(), "LACP is given up", GIVEN_UP_S)
+            given_up = newest()
+            wait_until(lambda: newest() >= given_up + FLOW_PPS // 4, "all flows arrive", GIVEN_UP_S)
+        stream.stop()
+        ears.until_quiet()
+        lost = max(stream.lost(ear, i) for i in range(len(flows)))
+    wait_until(bed.lacp_is_negotiated, "LACP is negotiated again", GIVEN_UP_S)
+    return lost
 
 
 def test_a_member_that_loses_lacp_is_left_until_it_is_back(attached: Bed, service: Service) -> None:

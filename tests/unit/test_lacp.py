@@ -22,6 +22,7 @@ from tests.unit.rows import (
     port,
     two_uplinks,
     with_ids,
+    with_interface,
     with_lacp,
     without_us,
 )
@@ -76,6 +77,11 @@ def heard_from(here: World, uplink_index: int) -> set[int]:
     return {port for port, bucket in first.items() if bucket.actions}
 
 
+def bucket_homes(here: World) -> dict[str, str]:
+    homes = here.engine.fleet.bridges["br0"].bindings.by_unit()
+    return {unit: uplink for unit, uplink in homes.items() if "/" in unit}
+
+
 # ---- fallback --------------------------------------------------------------------------
 
 
@@ -124,6 +130,20 @@ def test_without_lacp_all_vm_ports_share_the_first_uplink_and_go_home_afterwards
     assert here.bindings() == SPREAD
     assert heard_from(here, 0) == heard_from(here, 1) == {10, 11, 12, 13}
     assert status(here) == (policy, "lacp", False)
+
+
+def test_hashed_vm_ports_and_port_groups_share_it_too_and_their_buckets_are_as_before() -> None:
+    row = with_interface(negotiated("ip-hash"), "vnet1", policy="source-mac")
+    here = started(row)
+    before = bucket_homes(here)
+    assert len(set(before.values())) == 2
+    gives_up(here)
+    assert here.bindings() == ON_ONE
+    assert bucket_homes(here) == {}
+    policies = {p.name: p.policy for p in here.engine.status()[0].ports}
+    assert (policies["vnet0"], policies["vnet1"]) == ("ip-hash", "source-mac")
+    hears_again(here).run_for(10)
+    assert bucket_homes(here) == before
 
 
 def test_without_lacp_the_next_uplink_takes_over_when_the_first_fails() -> None:
