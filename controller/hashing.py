@@ -26,6 +26,7 @@ from controller.specs import (
 from controller.tables import (
     ETH_IPV4,
     ETH_IPV6,
+    GROUP_REPORTS,
     ICMPV6,
     ND_MESSAGES,
     UNICAST,
@@ -85,7 +86,6 @@ def flows(team: Team) -> Iterator[FlowSpec]:
             )
     if team.hashes:
         yield from _off_home_flows(team)
-    if any(map(_rewrites, team.hashes)):
         # Ours coming back: nobody else has these addresses.
         for mac in sorted(set(team.off_home_macs.values())):
             yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
@@ -114,15 +114,28 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
         case Classifier.SOURCE_MAC:
             yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
             if not team.hears_everywhere:
-                # Its broadcasts come back to it, as nothing tells what they are, unless they
-                # leave by the uplink whose broadcasts it hears.
-                yield _flow(made, 20, {Register.LEARNED.field: 0}, _BY_HOME)
+                yield from _for_the_home_to_hear(made, team)
         case Classifier.TRANSPORT:
             yield from _transport_flows(made, team)
         case Classifier.IP_PAIR:
             yield from _ip_pair_flows(made)
         case Classifier.VM_PORT:
             raise ValueError("vm-port -> a classifier with buckets")
+
+
+def _for_the_home_to_hear(made: Hash, team: Team) -> Iterator[FlowSpec]:
+    """A VM port hears multicast and broadcast by its home, wherever its address is sent from."""
+    # Groups come to where they were reported, so that is the home; under an address of ours, as
+    # the sender's is known elsewhere.
+    for report in GROUP_REPORTS:
+        for uplink in team.uplinks:
+            at_home = {**report, Register.HOME.field: uplink}
+            mac = team.off_home_macs.get(uplink)
+            ours = (SetField("eth_src", mac),) if mac else ()
+            yield _flow(made, 30, at_home, (*ours, *leave_by(uplink, team)))
+    # Nothing tells what is reflected of an address that is not learned. Its own broadcasts
+    # would be delivered to it, if they did not leave by the uplink that it hears.
+    yield _flow(made, 20, {Register.LEARNED.field: 0}, _BY_HOME)
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -221,7 +234,7 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
     them that it had moved. Those get a source address of ours, which belongs to that uplink.
     """
     chosen = {uplink for made in team.hashes for order in made.buckets for uplink in order}
-    rewriting = [made for made in team.hashes if _rewrites(made)]
+    rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
     for uplink in team.uplinks:
         # Where to, if the bucket's uplink does not carry the frame's VLAN, or nobody asked.
         home = {Register.HOME.field: uplink}
@@ -238,7 +251,3 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
                 ours = SetField("eth_src", team.off_home_macs[uplink])
                 for made in rewriting:
                     yield FlowSpec(Table.OFF_HOME, 20, match(**here, **_hashed(made)), (ours, *out))
-
-
-def _rewrites(made: Hash) -> bool:
-    return made.classifier is Classifier.TRANSPORT

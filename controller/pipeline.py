@@ -43,11 +43,11 @@ from controller.tables import (
     ETH_TAGS,
     FROM_BENEATH,
     GROUP_IDS,
+    GROUP_REPORTS,
     ICMPV6,
     IGMP,
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
-    MLD_REPORTS,
     MULTICAST,
     ND_ADVERTISEMENT,
     OFPP_NORMAL,
@@ -353,10 +353,8 @@ def _destination_flows(team: Team) -> Iterator[FlowSpec]:
             )
     # A report overheard silences other members (RFC 2236 §3, RFC 2710 §4), which would
     # cost them their group at another uplink's snooping switch: reports only go upstream.
-    reports = [match(eth_type=ETH_IPV4, ip_proto=IGMP)]
-    reports += [match(eth_type=ETH_IPV6, ip_proto=ICMPV6, icmpv6_type=t) for t in MLD_REPORTS]
-    for report in reports:
-        yield FlowSpec(Table.DESTINATION, 40, report, goto=Table.UPLINK_OUT)
+    for report in GROUP_REPORTS:
+        yield FlowSpec(Table.DESTINATION, 40, match(**report), goto=Table.UPLINK_OUT)
     general_query: dict[str, MatchValue] = {
         "eth_type": ETH_IPV4,
         "ip_proto": IGMP,

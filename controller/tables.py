@@ -6,6 +6,7 @@ nothing else on the bridge is ours.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from controller.config import OFPORT_LOCAL
@@ -116,6 +117,11 @@ IGMP, ICMPV6 = 2, 58
 ND_ADVERTISEMENT = 136
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 MLD_REPORTS = (131, 132, 143)
+# What has snooping switches send a group to where it comes from.
+GROUP_REPORTS: tuple[Mapping[str, int], ...] = (
+    {"eth_type": ETH_IPV4, "ip_proto": IGMP},
+    *({"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": t} for t in MLD_REPORTS),
+)
 ALL_HOSTS = "224.0.0.1"
 
 

@@ -53,6 +53,9 @@ class Team:
     NORMAL is given what uplinks flood, for ports that came while the service was dead; else
     it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
     uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
+
+    `off_home_macs`: for each uplink a source address of ours, for what hashed VM ports send by
+    another one than switches upstream know their address at; those not named there have none.
     """
 
     uplinks: tuple[OfPort, ...]

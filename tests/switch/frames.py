@@ -18,7 +18,7 @@ ALL_NODES = "33:33:00:00:00:01"
 
 ETH_ARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x0800, 0x86DD
 ETH_VLAN, ETH_RARP, ETH_EXPERIMENT = 0x8100, 0x8035, 0x88B5
-TCP, UDP, ICMPV6 = 6, 17, 58
+IGMP, TCP, UDP, ICMPV6 = 2, 6, 17, 58
 UDP_PORT = 47600
 
 MAGIC = b"lbt!"
@@ -103,6 +103,17 @@ def segment(
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(data), 0, 0x4000, 64, protocol, 0)
     head = head[:10] + _checksum(head + addresses) + addresses
     return ethernet(source, destination, ETH_IPV4, head + data, vlan, frame_id)
+
+
+def igmp_report(source: str, vlan: int, frame_id: int) -> bytes:
+    """An IGMPv3 report that joins 239.1.2.3."""
+    group = IPv4Address("239.1.2.3").packed
+    body = struct.pack("!BxHxxH", 0x22, 0, 1) + struct.pack("!BBH4s", 4, 0, 0, group)
+    body = body[:2] + _checksum(body) + body[4:]
+    addresses = IPv4Address("192.0.2.1").packed + IPv4Address("224.0.0.22").packed
+    head = struct.pack("!BBHHHBBH", 0x45, 0xC0, 20 + len(body), 0, 0x4000, 1, IGMP, 0)
+    head = head[:10] + _checksum(head + addresses) + addresses
+    return ethernet(source, "01:00:5e:00:00:16", ETH_IPV4, head + body, vlan, frame_id)
 
 
 # What floods, each kind as (source MAC, VLAN, id) -> frame.

@@ -95,7 +95,7 @@ def team_of(
         ports,
         hears_everywhere=on_a_lag,
         hashes=(made,),
-        off_home_macs=macs if classifier is Classifier.TRANSPORT else {},
+        off_home_macs=macs,
         uplink_vlans=carried,
     )
 
@@ -362,6 +362,19 @@ def test_a_source_address_keeps_to_one_uplink(bed: Bed, direct: Direct) -> None:
         assert all(seen[shot.frame_id] == [first] for shot in of_one), f"{mac}: {seen}"
         used.add(first[0])
     assert used == {u.name for u in bed.uplinks}
+
+
+@on_a_bed
+def test_groups_are_reported_where_they_are_heard_by_nobody_in_particular(
+    bed: Bed, direct: Direct
+) -> None:
+    """A source address is known to switches upstream at its own uplink, which may be another."""
+    team = team_of(bed, Classifier.SOURCE_MAC)
+    install(bed, direct, team)
+    for vm, uplink, ofport in zip(bed.vms, bed.uplinks, team.uplinks, strict=False):
+        report = bed.shot(vm.point, frames.igmp_report, vm.mac, vm.vlan or 0, 0, "a report")
+        (left,) = left_by(bed, [report]).values()
+        assert left == [(uplink.name, team.off_home_macs[ofport], vm.vlan or 0)], str(vm)
 
 
 @on_a_bed

@@ -53,12 +53,17 @@ UDP6 = frame(
     udp_dst=53,
 )
 CONNECTIONS = {"TCP over IPv4": TCP4, "UDP over IPv6": UDP6}
+TO_A_GROUP = as_number("eth_dst", ANY_MULTICAST)
+REPORTS = {
+    "IGMP report": {**TCP4, "eth_dst": TO_A_GROUP, "ip_proto": 2},
+    "MLD report": {**UDP6, "eth_dst": TO_A_GROUP, "ip_proto": 58, "icmpv6_type": 143},
+}
 ND_MESSAGE = {**UDP6, "ip_proto": 58, "icmpv6_type": 136}
 # What no switch upstream may see from anywhere but the sender's home.
 HOME_ONLY = {
     "ARP": {**frame(eth_src=VM_MAC, eth_dst=tables.BROADCAST, eth_type=0x0806)},
     "ARP to one address": {**frame(eth_src=VM_MAC, eth_dst=PEER_MAC, eth_type=0x0806)},
-    "IPv4 multicast": {**TCP4, "eth_dst": as_number("eth_dst", ANY_MULTICAST)},
+    "IPv4 multicast": {**TCP4, "eth_dst": TO_A_GROUP},
     "IPv4 broadcast": {**TCP4, "eth_dst": as_number("eth_dst", tables.BROADCAST)},
     "ND advertisement to one address": ND_MESSAGE,
     "ND solicitation": {**ND_MESSAGE, "icmpv6_type": 135},
@@ -66,7 +71,7 @@ HOME_ONLY = {
     "not IP": {**frame(eth_src=VM_MAC, eth_dst=PEER_MAC, eth_type=0x88B5)},
     "two tags": {**frame(eth_src=VM_MAC, eth_dst=PEER_MAC, eth_type=0x8100)},
 }
-FRAMES = {**CONNECTIONS, **HOME_ONLY}
+FRAMES = {**CONNECTIONS, **HOME_ONLY, **REPORTS}
 
 
 def spread(
@@ -206,8 +211,12 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     home = next(u for u in port.order if u in alive)
     if kind in HOME_ONLY and made.classifier is Classifier.TRANSPORT and not team.hears_everywhere:
         assert copy.port == home
-    at_home = copy.port == home or made.classifier is not Classifier.TRANSPORT
-    address = VM_MAC if at_home else team.off_home_macs.get(OfPort(copy.port), VM_MAC)
+    by_address = made.classifier is Classifier.SOURCE_MAC and not team.hears_everywhere
+    under_ours = made.classifier is Classifier.TRANSPORT and copy.port != home
+    if by_address and made.buckets and kind in REPORTS:
+        assert copy.port == home
+        under_ours = True
+    address = team.off_home_macs.get(OfPort(copy.port), VM_MAC) if under_ours else VM_MAC
     assert copy.frame["eth_src"] == as_number("eth_src", address)
     left_alone = ("eth_dst", "eth_type", "ipv4_src", "ipv6_dst", "tcp_dst")
     assert all(copy.frame.get(f) == what.get(f) for f in left_alone)
@@ -247,12 +256,20 @@ def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> Non
     assert copy.frame["eth_src"] == what["eth_src"]
 
 
-@pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
-def test_a_source_address_stays_on_one_uplink(what: dict[str, int]) -> None:
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("on_a_lag", [False, True])
+def test_a_source_address_stays_on_one_uplink(kind: str, on_a_lag: bool) -> None:
+    """But for reports of groups, which come to where the VM port hears them."""
     buckets = tuple((u,) for u in UPLINKS)
-    (copy,) = sent_by(spread(Classifier.SOURCE_MAC, buckets), what)
+    macs = {} if on_a_lag else OFF_HOME_MACS
+    team = spread(Classifier.SOURCE_MAC, buckets, hears_everywhere=on_a_lag, off_home_macs=macs)
+    (copy,) = sent_by(team, FRAMES[kind])
+    if kind in REPORTS and not on_a_lag:
+        home = team.vm_ports[0].order[0]
+        assert (copy.port, copy.frame["eth_src"]) == (home, as_number("eth_src", macs[home]))
+        return
     assert copy.port == buckets[as_number("eth_src", VM_MAC) % len(buckets)][0]
-    assert copy.frame["eth_src"] == what["eth_src"]
+    assert copy.frame["eth_src"] == FRAMES[kind]["eth_src"]
 
 
 @pytest.mark.parametrize(("on_a_lag", "port"), [(False, UPLINKS[0]), (True, UPLINKS[3])])

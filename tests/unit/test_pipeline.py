@@ -251,7 +251,7 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
             spread = set()
         elif (
             made.buckets
-            and not by_transport
+            and team.hears_everywhere
             and made.classifier is not Classifier.IP_PAIR
             and all(vlan in team.uplink_vlans[u].carried for u in spread)
         ):
