@@ -9,7 +9,7 @@ from controller.config import BridgeConfig, VmPortConfig
 from controller.specs import Pipeline, SetField
 from controller.tables import bucket_group_id
 from controller.team import Hash
-from policies.classifiers import BUCKETS, Classifier
+from policies.classifiers import BUCKETS
 from policies.model import OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
 
@@ -65,13 +65,13 @@ def hashes(
 
 
 def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
-    """The source address of ours for connections that leave by an uplink away from home.
+    """The source address of ours for what leaves where its sender is not known.
 
     Locally administered, one for each bridge and uplink, and the same on every start. Never
     the uplink's own, which LOCAL often has: the switch upstream would learn the host's
     management there.
     """
-    if not any(PRESETS[p].classifier is Classifier.TRANSPORT for p in in_use(config)):
+    if not in_use(config):
         return {}
     macs = {}
     for uplink in config.uplinks:

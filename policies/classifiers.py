@@ -14,8 +14,8 @@ class Classifier(StrEnum):
 
     `VM_PORT`: all of a VM port. `SOURCE_MAC`: those with one source address. `IP_PAIR`:
     those between two IP addresses, VMware's way. `TRANSPORT`: those of one connection; where
-    there are no ports to look at, between two IP addresses; without those, of one source
-    address.
+    there are no ports to look at, between two IP addresses; without those, between two MAC
+    addresses.
     """
 
     VM_PORT = "vm-port"
