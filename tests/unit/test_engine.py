@@ -221,6 +221,17 @@ def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> No
     assert asked == {10, 11, 13}, "those whose uplink failed"
 
 
+def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None:
+    """The switches upstream forget what was behind a link that fails."""
+    here = world(host(failback_delay_s="0")).start().run_for(10)
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
+    here.set_link(2, up=False).run_for(10)
+    here.set_link(1, up=False).run_for(10)
+    here.log.clear()
+    here.set_link(1, up=True).run_for(10)
+    assert {ofport for _, ofport in here.frames()} == {10, 11}
+
+
 def test_a_static_lag_needs_no_announcements() -> None:
     here = world(host(teaming="static")).start()
     here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
