@@ -230,9 +230,10 @@ class Bridge:
     def change_port(self, port: PortState, now_s: float) -> Commands:
         if port.ofport not in self.links.ports:
             self._flooding.came(port.ofport)
-        was_cut_off = not self._any_up
+        was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
-        if not port.up:
+        if not port.up and (before is None or before.up):
+            # One that returns is reported as present first, and as live a moment later.
             self.installation.pause(now_s)
         commands = self.settle(now_s)
         if was_cut_off and self._any_up:

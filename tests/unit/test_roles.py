@@ -321,6 +321,15 @@ def test_a_move_during_a_staged_return_goes_ahead() -> None:
     assert moves(here)["manual"] == 1
 
 
+def test_a_link_that_is_present_and_not_live_yet_delays_no_return() -> None:
+    here = team("active", "active", failback_delay_s="0")
+    home = here.bindings()
+    here.set_link(1, up=False).run_for(1)
+    here.set_link(1, up=False).set_link(1, up=True).run_for(0)
+    assert here.switches["br0"].uplink_of(10) == int(home["vnet0"].removeprefix("eth"))
+    assert here.bindings() == home
+
+
 def test_of_uplinks_that_are_used_while_they_wait_none_is_left_when_one_has_waited() -> None:
     """As after LACP was lost on all of them: nothing else is there meanwhile."""
     here = team("active", "active", failback_delay_s="10")
