@@ -96,6 +96,8 @@ class Bridge:
     refused: Counter[str] = field(default_factory=Counter)
     last_decision_s: float | None = None
     _announcing: Announcing = field(default_factory=Announcing)
+    # Frames for NORMAL, once it has taken over.
+    _introductions: Commands = field(default_factory=list)
     # To be announced when it is known that LACP is not negotiated.
     _unsaid: frozenset[int] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
@@ -279,7 +281,11 @@ class Bridge:
         adopted = beneath(read, self.config)
         if not self._flooding.changing:
             adopted -= set(read.addresses)
-        commands += self._announcing.take(read, self.config, adopted, now_s)
+        told = self._announcing.take(read, self.config, adopted, now_s)
+        if self.on_normal and self.installed_anything:
+            self._introductions += told
+        else:
+            commands += told
         if self._flooding.changing:
             self._flooding.settle()
             commands += self.settle(now_s)
@@ -317,6 +323,9 @@ class Bridge:
         for move in bundle.moves:
             self.applied[move.reason] += 1
         commands += [Report("info", text) for text in _told(self.config, bundle.moves)]
+        if not self.installed_anything:
+            commands += self._introductions
+            self._introductions = []
         moved = {move.unit for move in bundle.moves}
         commands += self._announce_moves(moved, now_s)
         commands += self._remember_bindings()
@@ -514,7 +523,7 @@ class Bridge:
         return [] if self.gather(now_s) else self._introduce_to_normal()
 
     def _introduce_to_normal(self) -> Commands:
-        """Tell NORMAL and the switches upstream of the VMs, before what was learned is gone."""
+        """Ask for what was learned, before it is gone, to tell NORMAL and the switches upstream."""
         self._announcing.plan_once(frozenset(port.ofport for port in self.config.vm_ports))
         return [ReadLearned(self.config.name)] if self.connected else []
 
@@ -757,6 +766,7 @@ class Bridge:
         return [ReadStats(self.config.name, buckets=bool(buckets.in_use(self.config)))]
 
     def _forget_switch(self) -> None:
+        self._introductions = []
         self.installation.forget()
         self._flooding.forget()
         self.loads.forget_rates()

@@ -418,15 +418,18 @@ class Bed:
 
         It may take a VM to be upstream when what comes back of its frame overtakes it.
         """
-        ofports = [self.ovs.vsctl("get", "interface", vm.port, "ofport") for vm in self.vms]
 
         def known() -> bool:
             self.introduce()
-            shown = self.ovs.run("ovs-appctl", "fdb/show", self.bridge).splitlines()
-            found = {(words[0], words[2]) for line in shown if len(words := line.split()) == 4}
-            return all(at in found for at in zip(ofports, [vm.mac for vm in self.vms], strict=True))
+            return self.normal_knows_vms()
 
         wait_until(known, "NORMAL knows where the VMs are")
+
+    def normal_knows_vms(self) -> bool:
+        shown = self.ovs.run("ovs-appctl", "fdb/show", self.bridge).splitlines()
+        found = {(words[0], words[2]) for line in shown if len(words := line.split()) == 4}
+        ofports = (self.ovs.vsctl("get", "interface", vm.port, "ofport") for vm in self.vms)
+        return all(at in found for at in zip(ofports, [vm.mac for vm in self.vms], strict=True))
 
     def homes(self) -> dict[str, list[str]]:
         """The uplinks by which a broadcast of each station leaves, by the station's name."""

@@ -106,6 +106,17 @@ def test_from_observe_to_enforce_and_back(observed: Bed, service: Service) -> No
         assert max(by_flow.values(), default=0) == 0, f"{mode}: {by_flow}"
 
 
+@on_bonds
+def test_normal_knows_the_vms_when_it_takes_over(observed: Bed, service: Service) -> None:
+    bed = observed
+    service.do("set", "bridge", bed.bridge, "mode=enforce")
+    service.wait_ready(bed)
+    bed.introduce()
+    assert not bed.normal_knows_vms(), "the test does not show who has told it"
+    service.do("set", "bridge", bed.bridge, "mode=observe")
+    wait_until(bed.normal_knows_vms, "NORMAL knows where the VMs are")
+
+
 def flows_and_groups(bed: Bed) -> tuple[list[str], list[str]]:
     """All there is on the bridge, without statistics, and without what the switch learned."""
     flows = bed.ofctl("dump-flows", "--no-stats").splitlines()

@@ -163,8 +163,8 @@ def test_from_enforce_to_observe_a_bond_is_given_back_to_normal_with_its_vms_int
     done(here.ask("set", "bridge", "br0", "mode=observe"))
     assert switch.installed == EMPTY
     assert would_be(here) == before
-    kinds = [type(c) for _, c in here.log if isinstance(c, Apply | ReadLearned)]
-    assert kinds == [ReadLearned, Apply, Apply], "what was learned goes with the flows"
+    kinds = [type(c) for _, c in here.log if isinstance(c, Apply | ReadLearned | SendFrame)]
+    assert kinds == [ReadLearned, Apply, Apply, SendFrame], "what was learned goes with the flows"
     assert [ofport for _, ofport in here.frames()] == [10]
 
 
