@@ -234,8 +234,8 @@ class Bridge:
             self._flooding.came(port.ofport)
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
-        if not port.up and (before is None or before.up):
-            # One that returns is reported as present first, and as live a moment later.
+        if not port.up and before is not None and before.up:
+            # One that comes or returns is reported as present first, as live a moment later.
             self.installation.pause(now_s)
         commands = self.settle(now_s)
         if was_cut_off and self._any_up:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller import frames, reconcile
+from controller import frames, reconcile, tables
 from controller.database import BridgeRow, PortRow
 from controller.events import (
     Apply,
@@ -770,3 +770,15 @@ def test_a_port_the_configuration_does_not_know_yet_is_harmless() -> None:
     here.log.clear()
     here.say(PortChanged("br0", PortState(99, "vnet9", up=True, speed_bps=0)))
     assert here.applied() == []
+
+
+def test_a_new_vm_port_is_served_at_once_though_not_live_yet() -> None:
+    """The switch reports a new port as present first, and as live a moment later."""
+    here = world(host()).start()
+    state = PortState(14, "vnet4", up=False, speed_bps=0)
+    here.switches["br0"].ports[14] = state
+    here.say(PortChanged("br0", state))
+    row = here.rows["br0"]
+    ports = tuple(sorted((*row.ports, port("vnet4", 14)), key=lambda p: p.name))
+    here.write(replace(row, ports=ports))
+    assert tables.binding_group_id(14) in here.switches["br0"].groups
