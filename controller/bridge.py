@@ -99,7 +99,7 @@ class Bridge:
     # To be announced when it is known that LACP is not negotiated.
     _unsaid: frozenset[int] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
-    # The buckets' uplinks that the switch had when it was read first.
+    # The buckets' homes, as the switch had them when it was read first.
     _found: dict[str, str] = field(default_factory=dict)
     # When a move last changed the loads that a policy judges.
     _moved_s: dict[str, float] = field(default_factory=dict)
@@ -573,7 +573,9 @@ class Bridge:
             return self.in_force.order(unit, uplinks)
 
         return pipeline.build(
-            desired.team(self.config, self.units(), order, no_flood or frozenset())
+            desired.team(
+                self.config, self.units(), order, self.in_force.homes, no_flood or frozenset()
+            )
         )
 
     @property
