@@ -63,6 +63,27 @@ def test_an_uplink_that_fails_concerns_its_own_buckets_and_gets_them_back(policy
 
 
 @pytest.mark.parametrize("policy", HASHED)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_share_changes_with_the_speed_of_a_link_that_is_down(
+    policy: str, restarts: bool
+) -> None:
+    """Most interfaces have no speed then."""
+    here = world(team(policy, uplinks=3, failback_delay_s="5")).start()
+    before = homes(here, policy)
+    here.set_link(1, up=False, speed_bps=0).run_for(1)
+    if restarts:
+        here.restart_service().connect().run_for(1)
+    during = homes(here, policy)
+    assert {bucket for bucket in before if before[bucket] != during[bucket]} == {
+        bucket for bucket, uplink in before.items() if uplink == 1
+    }
+    here.set_link(1, up=True, speed_bps=0).set_link(1, up=True, speed_bps=10e9).run_for(4)
+    assert restarts or homes(here, policy) == during, "not before the delay is over"
+    here.run_for(30)
+    assert homes(here, policy) == before
+
+
+@pytest.mark.parametrize("policy", HASHED)
 @pytest.mark.parametrize("is_down", [False, True])
 def test_a_restart_moves_nothing(policy: str, is_down: bool) -> None:
     here = world(team(policy, uplinks=3, failback_delay_s="5")).start()
