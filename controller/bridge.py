@@ -52,7 +52,7 @@ from policies.presets import PRESETS
 
 Commands = list[Command]
 
-# Assumed for an uplink of which nobody knows the speed.
+# Assumed where nobody knows the speed of any uplink.
 UNKNOWN_CAPACITY_BPS = 1e9
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
@@ -101,7 +101,7 @@ class Bridge:
     # To be announced when it is known that LACP is not negotiated.
     _unsaid: frozenset[int] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
-    # The buckets' uplinks that the switch had when it was read first.
+    # The buckets' homes, as the switch had them when it was read first.
     _found: dict[str, str] = field(default_factory=dict)
     # When a move last changed the loads that a policy judges.
     _moved_s: dict[str, float] = field(default_factory=dict)
@@ -583,7 +583,9 @@ class Bridge:
             return self.in_force.order(unit, uplinks)
 
         return pipeline.build(
-            desired.team(self.config, self.units(), order, no_flood or frozenset())
+            desired.team(
+                self.config, self.units(), order, self.in_force.homes, no_flood or frozenset()
+            )
         )
 
     @property
@@ -774,12 +776,17 @@ class Bridge:
         self._stats_asked_s = None
 
     def _capacity_bps(self, uplink: UplinkConfig) -> float:
-        return (
-            uplink.capacity_bps
-            or self.links.speed_bps(uplink.ofport)
-            or uplink.link_speed_bps
-            or UNKNOWN_CAPACITY_BPS
-        )
+        """Where nobody knows the speed, as much as the slowest of the others has.
+
+        A service that starts while a link is down has never seen its speed.
+        """
+        if known_bps := self._known_capacity_bps(uplink):
+            return known_bps
+        others_bps = filter(None, map(self._known_capacity_bps, self.config.uplinks))
+        return min(others_bps, default=UNKNOWN_CAPACITY_BPS)
+
+    def _known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
+        return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
 
 
 def _told(config: BridgeConfig, moves: Iterable[Move]) -> list[str]:

@@ -42,7 +42,7 @@ def name_of(policy: str, bucket: int) -> str:
 def units(
     config: BridgeConfig, uplinks: Sequence[Uplink], found: Mapping[str, str]
 ) -> Iterable[Unit]:
-    """The buckets of a bridge; `found`: the uplinks they had before the service started."""
+    """The buckets of a bridge; `found`: the homes they had before the service started."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     for policy in in_use(config):
         for bucket in range(PRESETS[policy].classifier.buckets(active or len(uplinks))):
@@ -51,16 +51,25 @@ def units(
 
 
 def hashes(
-    config: BridgeConfig, units: Iterable[Unit], order: Callable[[Unit], Iterable[Uplink]]
+    config: BridgeConfig,
+    units: Iterable[Unit],
+    order: Callable[[Unit], Sequence[Uplink]],
+    homes: Mapping[str, str],
 ) -> tuple[Hash, ...]:
-    """The hashes of a bridge with the uplinks of their buckets, the one in force first."""
-    buckets: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config)}
+    """The hashes of a bridge with the uplinks of their buckets, the one in force first.
+
+    While a bucket is away from home, its home is there once more at the end. To the switch
+    that makes no difference; to a service that starts it says where the bucket belongs.
+    """
+    orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config)}
     for unit in units:
         if unit.is_bucket:
-            buckets[unit.policy].append(tuple(uplink.ofport for uplink in order(unit)))
+            uplinks = order(unit)
+            away_from = [u for u in uplinks[1:] if u.name == homes.get(unit.name)]
+            orders[unit.policy].append(tuple(u.ofport for u in (*uplinks, *away_from)))
     return tuple(
-        Hash(number_of(policy), PRESETS[policy].classifier, tuple(orders))
-        for policy, orders in buckets.items()
+        Hash(number_of(policy), PRESETS[policy].classifier, tuple(of_buckets))
+        for policy, of_buckets in orders.items()
     )
 
 
@@ -83,14 +92,19 @@ def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
 
 
 def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:
-    """The uplink of each bucket that a switch has, as its groups tell."""
+    """The home of each bucket that a switch has, as its groups tell."""
     names = {int(uplink.ofport): uplink.name for uplink in uplinks}
     found = {}
     for number, policy in enumerate(HASHED):
         for bucket in range(BUCKETS):
             group = pipeline.groups.get(bucket_group_id(number, bucket))
-            actions = group.buckets[0].actions if group and group.buckets else ()
-            for action in actions:
-                if isinstance(action, SetField) and action.value in names:
-                    found[name_of(policy, bucket)] = names[action.value]
+            order = [
+                names[action.value]
+                for one in (group.buckets if group else ())
+                for action in one.actions
+                if isinstance(action, SetField) and action.value in names
+            ]
+            if order:
+                is_away = order[-1] in order[:-1]
+                found[name_of(policy, bucket)] = order[-1] if is_away else order[0]
     return found

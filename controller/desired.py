@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller import buckets
 from controller.config import BridgeConfig
@@ -13,10 +13,11 @@ from policies.model import Unit, Uplink
 def team(
     config: BridgeConfig,
     units: Iterable[Unit],
-    order: Callable[[Unit], Iterable[Uplink]],
+    order: Callable[[Unit], Sequence[Uplink]],
+    homes: Mapping[str, str],
     no_flood: frozenset[int],
 ) -> Team:
-    """`order`: the uplinks of a unit, the one in force first."""
+    """`order`: the uplinks of a unit, the one in force first. `homes`: where units belong."""
     units = list(units)
     orders = {
         unit.name: tuple(uplink.ofport for uplink in order(unit))
@@ -42,6 +43,6 @@ def team(
         uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
         normal_takes_any=config.bond_mode == "balance-slb" and independent,
         no_flood=no_flood,
-        hashes=buckets.hashes(config, units, order),
+        hashes=buckets.hashes(config, units, order, homes),
         off_home_macs=buckets.off_home_macs(config) if independent else {},
     )

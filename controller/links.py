@@ -26,6 +26,7 @@ class Links:
     ports: dict[int, PortState] = field(default_factory=dict)
     _usable_from_s: dict[str, float] = field(default_factory=dict)
     _lacp_known_s: dict[str, float] = field(default_factory=dict)
+    _speeds_bps: dict[str, float] = field(default_factory=dict)
 
     def connect(
         self,
@@ -53,6 +54,8 @@ class Links:
         uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
+        if port.speed_bps:
+            self._speeds_bps[uplink.name] = port.speed_bps
         if port.up and not was_up:
             self._lacp_known_s[uplink.name] = now_s + LACP_KNOWN_AFTER_S
         if not port.up:
@@ -138,10 +141,13 @@ class Links:
             for number, name in names.items()
         )
 
-    def speed_bps(self, ofport: int) -> float:
-        """The speed the switch reports; zero where it knows none."""
-        port = self.ports.get(ofport)
-        return port.speed_bps if port else 0.0
+    def speed_bps(self, uplink: UplinkConfig) -> float:
+        """The speed that the switch reports, or reported last; zero where it never knew one.
+
+        Most interfaces have none while their link is down. Shares of capacity that changed
+        with that would move what has nothing to do with a failure.
+        """
+        return self._speeds_bps.get(uplink.name, 0.0)
 
 
 def _is_named(port: PortState, name: str) -> bool:

@@ -6,6 +6,7 @@ kind of frame can be counted by their id.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -105,6 +106,22 @@ def segment(
     return ethernet(source, destination, ETH_IPV4, head + data, vlan, frame_id)
 
 
+def fragments(
+    source: str, destination: str, source_ip: str, destination_ip: str, vlan: int = 0
+) -> tuple[Callable[[int], bytes], Callable[[int], bytes]]:
+    """The first and the last fragment of an IPv4 UDP datagram, each to be given an id."""
+    addresses = IPv4Address(source_ip).packed + IPv4Address(destination_ip).packed
+    first, last = struct.pack("!HHHH", UDP_PORT, UDP_PORT, 72, 0) + bytes(32), bytes(32)
+    more, offset = 0x2000, len(first) // 8
+
+    def fragment(place: int, data: bytes, frame_id: int) -> bytes:
+        head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(data), 1, place, 64, UDP, 0)
+        head = head[:10] + _checksum(head + addresses) + addresses
+        return ethernet(source, destination, ETH_IPV4, head + data, vlan, frame_id)
+
+    return functools.partial(fragment, more, first), functools.partial(fragment, offset, last)
+
+
 def igmp_report(source: str, vlan: int, frame_id: int) -> bytes:
     """An IGMPv3 report that joins 239.1.2.3."""
     group = IPv4Address("239.1.2.3").packed
@@ -132,6 +149,10 @@ def unknown_unicast(source: str, vlan: int, frame_id: int) -> bytes:
     return plain(source, f"02:dd:{frame_id.to_bytes(4, 'big').hex(':')}", vlan, frame_id)
 
 
+def arp_reply(source: str, destination: str, vlan: int, frame_id: int) -> bytes:
+    return _arp(source, "192.0.2.1", "192.0.2.2", vlan, frame_id, destination)
+
+
 def arp_request(source: str, vlan: int, frame_id: int) -> bytes:
     return _arp(source, "192.0.2.1", "192.0.2.99", vlan, frame_id)
 
@@ -151,6 +172,12 @@ def neighbour_solicitation(source: str, vlan: int, frame_id: int) -> bytes:
     target = IPv6Address("fe80::63").packed
     body = struct.pack("!BBHI", 135, 0, 0, 0) + target + b"\x01\x01" + mac_bytes(source)
     return _icmpv6(source, ND_MULTICAST, "ff02::1:ff00:63", body, vlan, frame_id)
+
+
+def solicited_advertisement(source: str, destination: str, vlan: int, frame_id: int) -> bytes:
+    own = IPv6Address("fe80::1").packed
+    body = struct.pack("!BBHI", 136, 0, 0, 0x60000000) + own + b"\x02\x01" + mac_bytes(source)
+    return _icmpv6(source, destination, "fe80::2", body, vlan, frame_id)
 
 
 def unsolicited_advertisement(source: str, vlan: int, frame_id: int) -> bytes:
@@ -173,11 +200,14 @@ ANNOUNCEMENTS: dict[str, Builder] = {
 }
 
 
-def _arp(source: str, sender_ip: str, target_ip: str, vlan: int, frame_id: int) -> bytes:
-    body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, 1)
+def _arp(
+    source: str, sender_ip: str, target_ip: str, vlan: int, frame_id: int, answered: str = ""
+) -> bytes:
+    """A request to everybody, or the answer to the address `answered`."""
+    body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, 2 if answered else 1)
     body += mac_bytes(source) + IPv4Address(sender_ip).packed
-    body += bytes(6) + IPv4Address(target_ip).packed
-    return ethernet(source, BROADCAST, ETH_ARP, body, vlan, frame_id)
+    body += (mac_bytes(answered) or bytes(6)) + IPv4Address(target_ip).packed
+    return ethernet(source, answered or BROADCAST, ETH_ARP, body, vlan, frame_id)
 
 
 def _icmpv6(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.switch import frames
+from tests.switch import frames, iperf
 from tests.switch.bench import (
     BALANCE_SLB,
     PLAIN,
@@ -49,7 +47,7 @@ def test_tcp_runs_across_moves_without_retransmission(
     bed = attached
     service.place(bed, 0)
     retransmissions: list[float] = []
-    with iperf_server(bed.hosts[0]):
+    with iperf.server(bed.hosts[0]):
         while len(retransmissions) < ATTEMPTS and 0 not in retransmissions:
             sent = stream_across_moves(bed, service, direction)
             assert sent["bytes"] * 8 / sent["seconds"] == pytest.approx(TCP_BPS, rel=0.1)
@@ -61,15 +59,13 @@ def test_tcp_runs_across_moves_without_retransmission(
 def stream_across_moves(bed: Bed, service: Service, direction: str) -> dict[str, float]:
     """A TCP stream while its VM moves to and fro; what its sender says of it."""
     vm, host = bed.vms[0], bed.hosts[0]
-    client = iperf_client(vm, host, *(["--reverse"] if direction == "receives" else []))
+    reverse = ["--reverse"] if direction == "receives" else []
+    client = iperf.client(vm, host, TCP_S, "--bitrate", str(TCP_BPS), *reverse)
     for i in range(MOVES):
         wait_until(carried(bed.uplinks[i % 2], direction), "the stream runs by the uplink")
         service.move(vm, bed.uplinks[(i + 1) % 2])
         assert client.poll() is None, "the stream ended before the moves did"
-    answer, _ = client.communicate(timeout=30)
-    report = json.loads(answer)
-    assert "error" not in report, report["error"]
-    sent: dict[str, float] = report["end"]["sum_sent"]
+    sent: dict[str, float] = iperf.end(client, TCP_S)["sum_sent"]
     return sent
 
 
@@ -136,25 +132,3 @@ def carried(uplink: Uplink, direction: str) -> Callable[[], bool]:
 
     start_bytes = total_bytes()
     return lambda: total_bytes() - start_bytes > CARRIED_BYTES
-
-
-@contextlib.contextmanager
-def iperf_server(host: Station) -> Iterator[None]:
-    assert host.point.netns
-    command = ["ip", "netns", "exec", host.point.netns, "iperf3", "--server"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_until(
-            lambda: ":5201" in run("ss", "-ltn", netns=host.point.netns), "iperf3 is listening"
-        )
-        yield
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def iperf_client(vm: Station, host: Station, *options: str) -> subprocess.Popen[str]:
-    assert vm.point.netns
-    command = ["ip", "netns", "exec", vm.point.netns, "iperf3", "--client", host.ip, "--json"]
-    command += ["--bitrate", str(TCP_BPS), "--time", str(TCP_S), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

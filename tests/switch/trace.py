@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tests.switch.appctl import Appctl
 from topologies.private_ovs import PrivateOvs
 
 _PORT_LINE = re.compile(r"^\s+(\S+) \d+/(\d+): ")
@@ -77,3 +78,23 @@ def _split(actions: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts if part.strip()]
+
+
+class Tracer:
+    """Traces whole frames, many of them."""
+
+    def __init__(self, ovs: PrivateOvs, bridge: str) -> None:
+        self._bridge = bridge
+        self._ports = datapath_ports(ovs)
+        self._switch = Appctl(ovs)
+
+    def close(self) -> None:
+        self._switch.close()
+
+    def outputs(self, ofport: int, frame: bytes) -> list[str]:
+        """The interfaces that the frame would leave by, one entry per copy, in order."""
+        answer = self._switch.ask("ofproto/trace", self._bridge, f"in_port={ofport}", frame.hex())
+        lists = _DATAPATH_ACTIONS.findall(answer)
+        if not lists:
+            raise ValueError(f"no datapath actions in the trace of {frame.hex()}:\n{answer}")
+        return [self._ports[number] for actions in lists for number in port_numbers(actions)]

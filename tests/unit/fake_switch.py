@@ -286,9 +286,14 @@ class World:
         self.rows[row.name] = row
         return self.say(DatabaseRead(tuple(self.rows.values())))
 
-    def set_link(self, ofport: int, up: bool, bridge: str = "br0") -> World:
+    def set_link(
+        self, ofport: int, up: bool, bridge: str = "br0", speed_bps: float | None = None
+    ) -> World:
+        """A speed that is not given stays as it was."""
+        port = self.switches[bridge].ports[ofport]
+        speed_bps = port.speed_bps if speed_bps is None else speed_bps
         switch = self.switches[bridge]
-        switch.ports[ofport] = replace(switch.ports[ofport], up=up)
+        switch.ports[ofport] = replace(port, up=up, speed_bps=speed_bps)
         return self.say(PortChanged(bridge, switch.ports[ofport]))
 
     def add_port(self, port: PortRow, bridge: str = "br0") -> World:

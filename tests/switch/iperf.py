@@ -1,0 +1,44 @@
+"""TCP streams between a VM and a host upstream."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from tests.switch.bench import Station, run, wait_until
+
+
+@contextlib.contextmanager
+def server(host: Station) -> Iterator[None]:
+    """iperf3 listens at a host in this block."""
+    assert host.point.netns
+    command = ["ip", "netns", "exec", host.point.netns, "iperf3", "--server"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(
+            lambda: ":5201" in run("ss", "-ltn", netns=host.point.netns), "iperf3 is listening"
+        )
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def client(vm: Station, host: Station, seconds: int, *options: str) -> subprocess.Popen[str]:
+    """Begin to send from a VM to a host."""
+    assert vm.point.netns
+    command = ["ip", "netns", "exec", vm.point.netns, "iperf3", "--client", host.ip, "--json"]
+    command += ["--time", str(seconds), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def end(process: subprocess.Popen[str], seconds: int) -> dict[str, Any]:
+    """Wait for a client's end; the sums of its report: `sum_sent` and `sum_received`."""
+    answer, _ = process.communicate(timeout=seconds + 30)
+    report = json.loads(answer)
+    assert "error" not in report, report["error"]
+    sums: dict[str, Any] = report["end"]
+    return sums

@@ -1,0 +1,139 @@
+"""Learning packets: for each address whose way changes, by its new way, and never on a LAG."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    LACP,
+    PLAIN,
+    STATIC_LAG,
+    Bed,
+    BedSpec,
+    Service,
+    Station,
+    wait_until,
+)
+from tests.switch.wire import Ears, Heard
+
+VM_VLANS = (None, 10, 10)
+SWITCH_INDEPENDENT = BedSpec(PLAIN, 2, VM_VLANS)
+LAGS = [BedSpec(STATIC_LAG, 2, VM_VLANS), BedSpec(LACP, 2, VM_VLANS)]
+NESTED_MACS = 6
+# Cached flows may be up to a second old, so a switch may not see what is sent at once.
+REPEATED_AFTER_S = 0.5
+ANNOUNCED_WITHIN_S = 4.0
+# The first is sent with a move, the second a second later.
+SILENT_S = 1.5
+
+Address = tuple[str, int]
+
+
+@pytest.fixture(scope="module")
+def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
+    session_service.start()
+    bed.set("bridge", bed.bridge, failback_delay_s=0)
+    session_service.attach(bed, "--policy", "originating-port")
+    yield bed
+    session_service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("bed", [SWITCH_INDEPENDENT], ids=str, indirect=True)
+@pytest.mark.parametrize("preset", ["source-mac", "slb", "dynamic"])
+def test_addresses_that_move_are_announced(team: Bed, service: Service, preset: str) -> None:
+    """With their bucket, or, where that is one of connections, with their VM port."""
+    bed, failing = team, team.uplinks[0]
+    service.do("set", "bridge", bed.bridge, f"policy={preset}")
+    wait_until(lambda: service.show_json(bed.bridge)["policy"] == preset, f"policy {preset}")
+    wait_until(lambda: len(set(ways(bed).values())) == 2, "both uplinks are used")
+    usual = ways(bed)
+    moving = {address for address, uplink in usual.items() if uplink == failing.name}
+    with bed.ears(*[u.upstream_end for u in bed.uplinks]) as ears:
+        with bed.cable_pulled(failing):
+            story = f"each address of {failing} is announced elsewhere, and again"
+            wait_until(
+                lambda: repeated(bed, ears, dict.fromkeys(moving, bed.uplinks[1].name)),
+                story,
+                ANNOUNCED_WITHIN_S,
+            )
+            ears.forget()
+        story = "each is announced at home again"
+        wait_until(lambda: repeated(bed, ears, dict.fromkeys(moving, failing.name)), story)
+        assert ways(bed) == usual
+        at_s = announced(bed, ears)
+        for (uplink, address), times_s in at_s.items():
+            home = usual[address]
+            since_s = at_s[home, address][0] if address in moving else 0.0
+            story = f"{address} of {home} is announced by {uplink}"
+            assert uplink == home or times_s[-1] < since_s, story
+
+
+def announced(bed: Bed, ears: Ears) -> dict[tuple[str, Address], list[float]]:
+    """When each address was announced, by the uplink it was announced by."""
+    at_s = defaultdict(list)
+    for uplink in bed.uplinks:
+        for heard in packets(ears[uplink.upstream_end].frames()):
+            at_s[uplink.name, (heard.source, heard.vlan)].append(heard.at_s)
+    return at_s
+
+
+def repeated(bed: Bed, ears: Ears, wanted: Mapping[Address, str]) -> bool:
+    """Whether each address was announced by its uplink, and once more later."""
+    seen = announced(bed, ears)
+    times_s = [seen.get((uplink, address), []) for address, uplink in wanted.items()]
+    return all(t and t[-1] - t[0] > REPEATED_AFTER_S for t in times_s)
+
+
+@pytest.mark.parametrize("bed", LAGS, ids=str, indirect=True)
+def test_nothing_is_announced_on_a_lag(team: Bed, service: Service) -> None:
+    """A VM port that moves whole, and others whose buckets move."""
+    bed, failing, whole = team, team.uplinks[0], team.vms[1]
+    service.do("set", "bridge", bed.bridge, "policy=source-mac")
+    service.do("set", "interface", whole.port, "policy=originating-port")
+    wait_until(lambda: len(set(ways(bed).values())) == 2, "both uplinks are used")
+    service.move(whole, failing)
+    wait_until(lambda: service.bindings(bed)[whole.port] == failing.name, "it is there")
+    usual = ways(bed)
+    with bed.ears(*[u.upstream_end for u in bed.uplinks]) as ears:
+        with bed.cable_pulled(failing):
+            wait_until(lambda: set(ways(bed).values()) == {bed.uplinks[1].name}, "all by one")
+            ears.until_quiet(quiet_s=SILENT_S)
+        wait_until(lambda: ways(bed) == usual, "all are back")
+        ears.until_quiet(quiet_s=SILENT_S)
+        for uplink in bed.uplinks:
+            found = packets(ears[uplink.upstream_end].frames())
+            assert not found, f"{len(found)} learning packets by {uplink}"
+
+
+def packets(heard: Sequence[Heard]) -> list[Heard]:
+    """The learning packets among what came out of the bridge."""
+    return [h for h in heard if h.ethertype == frames.ETH_RARP and not h.outgoing]
+
+
+def ways(bed: Bed) -> dict[Address, str]:
+    """The uplink that each address leaves by, in each of its VLANs."""
+    shots = {}
+    for station in bed.stations:
+        for mac, vlan in addresses(station):
+            shots[mac, vlan] = bed.shot(
+                station.point, frames.broadcast, mac, vlan, station.sends(vlan), "a word"
+            )
+    copies = bed.fire(list(shots.values()))
+    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
+    found = {}
+    for address, shot in shots.items():
+        uplinks = [ends[at] for at in copies[shot.frame_id].points if at in ends]
+        assert len(uplinks) <= 1, f"{address} left by {uplinks}"
+        found[address] = uplinks[0] if uplinks else "none"
+    return found
+
+
+def addresses(station: Station) -> list[Address]:
+    """A station's address and those of VMs nested in it, with the VLANs they are used in."""
+    nested = (f"{station.mac[:-2]}{i:x}{station.mac[-1]}" for i in range(NESTED_MACS))
+    vlans = [station.vlan] if station.vlan is not None else [0, 10, 20]
+    return [(mac, vlan) for mac in sorted({station.mac, *nested}) for vlan in vlans]
