@@ -46,7 +46,6 @@ from controller.flooding import Flooding
 from controller.installation import Bundle, Installation
 from controller.links import Links
 from controller.loads import Loads
-from policies.classifiers import Classifier
 from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
@@ -728,7 +727,7 @@ class Bridge:
         alone knows which address is in which. What is under an address of ours needs none.
         """
         by_address = {u.policy for u in self.units() if u.is_bucket and u.name in moved}
-        by_address = {p for p in by_address if PRESETS[p].classifier is Classifier.SOURCE_MAC}
+        by_address = {p for p in by_address if PRESETS[p].classifier.by_address}
         ofports = frozenset(
             p.ofport for p in self.config.vm_ports if p.name in moved or hashed_by(p) in by_address
         )

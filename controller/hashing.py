@@ -47,6 +47,8 @@ from policies.model import OfPort
 SOURCE_ADDRESS = "eth_src"
 CONNECTION = "symmetric_l3l4+udp"
 
+# How many of a VLAN's last bits make another hash. Most hosts' VLANs are neighbours.
+VLAN_HASH_BITS = 4
 # Up to here "modulo a power of two" is matched on the low bits: N * N flows for each of IPv4
 # and IPv6, and what the switch caches is cached for all addresses with those bits.
 LOW_BITS_MAX_UPLINKS = 8
@@ -111,8 +113,8 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
         yield _flow(made, 0, {}, _BY_HOME)
         return
     match made.classifier:
-        case Classifier.SOURCE_MAC:
-            yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
+        case Classifier.SOURCE_MAC | Classifier.SOURCE_MAC_VLAN:
+            yield from _address_flows(made)
             if not team.hears_everywhere:
                 yield from _for_the_home_to_hear(made, team)
         case Classifier.TRANSPORT:
@@ -121,6 +123,16 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
             yield from _ip_pair_flows(made)
         case Classifier.VM_PORT:
             raise ValueError("vm-port -> a classifier with buckets")
+
+
+def _address_flows(made: Hash) -> Iterator[FlowSpec]:
+    """Addresses; where the VLAN counts, too, those that end in other bits have another hash."""
+    if made.classifier is Classifier.SOURCE_MAC:
+        yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
+        return
+    for bits in range(1 << VLAN_HASH_BITS):
+        vlans = {Register.VLAN.field: (bits, (1 << VLAN_HASH_BITS) - 1)}
+        yield _flow(made, 10, vlans, _into(made, SOURCE_ADDRESS, bits))
 
 
 def _for_the_home_to_hear(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -210,8 +222,8 @@ def _power_of_two(count: int) -> bool:
     return count & (count - 1) == 0
 
 
-def _into(made: Hash, fields: str) -> tuple[Action, ...]:
-    return Multipath(fields, len(made.buckets), Register.BUCKET.field), _TO_BUCKET
+def _into(made: Hash, fields: str, basis: int = 0) -> tuple[Action, ...]:
+    return Multipath(fields, len(made.buckets), Register.BUCKET.field, basis), _TO_BUCKET
 
 
 def _hashed(made: Hash) -> dict[str, MatchValue]:

@@ -298,10 +298,10 @@ def _encode_action(action: Action) -> Any:
             return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
         case Learn():
             return _encode_learn(action)
-        case Multipath(fields=fields, buckets=buckets, target=target):
+        case Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
             return parser.NXActionMultipath(
                 fields=HASH_FIELDS[fields],
-                basis=0,
+                basis=basis,
                 algorithm=NX_MP_ALG_MODULO_N,
                 max_link=buckets - 1,
                 arg=0,
@@ -644,11 +644,12 @@ def _decode_load(action: Any) -> LoadBits:
 
 
 def _decode_multipath(action: Any) -> Multipath:
-    how = (action.basis, action.algorithm, action.arg, action.ofs_nbits)
-    if how != (0, NX_MP_ALG_MODULO_N, 0, WHOLE_REGISTER) or action.fields not in HASH_FIELD_NAMES:
+    how = (action.algorithm, action.arg, action.ofs_nbits)
+    if how != (NX_MP_ALG_MODULO_N, 0, WHOLE_REGISTER) or action.fields not in HASH_FIELD_NAMES:
         raise Unknown(repr(action))
     target = action.dst.removesuffix("_nxm")
-    return Multipath(HASH_FIELD_NAMES[action.fields], action.max_link + 1, target)
+    name = HASH_FIELD_NAMES[action.fields]
+    return Multipath(name, action.max_link + 1, target, action.basis)
 
 
 _DECODERS: dict[type, Callable[[Any], Action]] = {

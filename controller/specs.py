@@ -104,11 +104,15 @@ class Learn:
 
 @dataclass(frozen=True, slots=True)
 class Multipath:
-    """Hash a frame's `fields`, named as Open vSwitch does, to a number below `buckets`."""
+    """Hash a frame's `fields`, named as Open vSwitch does, to a number below `buckets`.
+
+    Another `basis` makes another hash of the same fields.
+    """
 
     fields: str
     buckets: int
     target: str
+    basis: int = 0
 
 
 Action = (

@@ -105,7 +105,7 @@ PRESETS = {
         Classifier.VM_PORT, rebalance=threshold.relieve_saturated, keeps_bindings=True
     ),
     "slb": Preset(
-        Classifier.SOURCE_MAC,
+        Classifier.SOURCE_MAC_VLAN,
         rebalance=rebalance.even_out,
         keeps_buckets=True,
         window_s=SLB_WINDOW_S,

@@ -365,6 +365,20 @@ def test_a_source_address_keeps_to_one_uplink(bed: Bed, direct: Direct) -> None:
 
 
 @on_a_bed
+@pytest.mark.parametrize("classifier", [Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN])
+def test_an_address_in_many_vlans(bed: Bed, direct: Direct, classifier: Classifier) -> None:
+    install(bed, direct, team_of(bed, classifier))
+    vm = next(vm for vm in bed.vms if vm.vlan is None)
+    frame = {"dl_src": vm.mac, "dl_dst": OUTSIDER, "dl_type": "0x1234"}
+    used = set()
+    for vlan in range(1, 17):
+        out = outputs(bed.ovs, bed.bridge, vm.port, **frame, vlan_tci=0x1000 | vlan)
+        assert len(out) == 1
+        used.add(out[0])
+    assert (len(used) > 1) == (classifier is Classifier.SOURCE_MAC_VLAN), used
+
+
+@on_a_bed
 def test_groups_are_reported_where_they_are_heard_by_nobody_in_particular(
     bed: Bed, direct: Direct
 ) -> None:

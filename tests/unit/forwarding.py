@@ -118,8 +118,8 @@ def _act(
             now["vlan_vid"] = 0
         case Resubmit(table=table):
             yield from _look_up(installed, table, now, alive)
-        case Multipath(fields=fields, buckets=buckets, target=target):
-            now[target] = _hashed(fields, now) % buckets
+        case Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
+            now[target] = (_hashed(fields, now) + basis) % buckets
         case Learn():
             pass
 

@@ -29,7 +29,7 @@ VM_MAC = "52:54:00:00:00:01"
 PEER_MAC = "52:54:00:00:00:99"
 ANY_MULTICAST = "01:00:5e:01:02:03"
 HASH_TABLES = {Table.HASH, Table.BUCKET, Table.OFF_HOME, Table.IP_NIBBLE}
-SPREADING = (Classifier.SOURCE_MAC, Classifier.TRANSPORT)
+SPREADING = (Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN, Classifier.TRANSPORT)
 Addresses = tuple[int, int]
 
 TCP4 = frame(
@@ -211,7 +211,7 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     home = next(u for u in port.order if u in alive)
     if kind in HOME_ONLY and made.classifier is Classifier.TRANSPORT and not team.hears_everywhere:
         assert copy.port == home
-    by_address = made.classifier is Classifier.SOURCE_MAC and not team.hears_everywhere
+    by_address = made.classifier.by_address and not team.hears_everywhere
     under_ours = made.classifier is Classifier.TRANSPORT and copy.port != home
     if by_address and made.buckets and kind in REPORTS:
         assert copy.port == home
@@ -358,8 +358,8 @@ def test_every_bucket_is_counted_by_a_flow_of_its_own() -> None:
         for f in installed.flows.values()
         if tables.cookie_kind(f.cookie) is Kind.BUCKET
     ]
-    assert sorted(counted) == [(n, b) for n in range(2) for b in range(BUCKETS)]
-    assert len(installed.groups) == 2 * BUCKETS + 1
+    assert sorted(counted) == [(n, b) for n in range(len(hashes)) for b in range(BUCKETS)]
+    assert len(installed.groups) == len(hashes) * BUCKETS + 1
 
 
 def test_two_hashes_keep_out_of_each_other() -> None:
