@@ -282,7 +282,8 @@ class Bridge:
             adopted -= set(read.addresses)
         told = self._announcing.take(read, self.config, adopted, now_s)
         if self.on_normal and self.installed_anything:
-            self._introductions += told
+            # On a LAG nothing is to leave, and NORMAL would flood what it has not learned yet.
+            self._introductions += told if self._announces else []
         else:
             commands += told
         if self._flooding.changing:
@@ -733,13 +734,17 @@ class Bridge:
         )
         return self._announce_ports(ofports, now_s)
 
+    @property
+    def _announces(self) -> bool:
+        """Whether the switches upstream are to learn where a VM is; on a LAG they need not."""
+        return self.config.teaming == "switch-independent"
+
     def _announce_all(self, now_s: float) -> Commands:
         return self._announce_ports(frozenset(p.ofport for p in self.config.vm_ports), now_s)
 
     def _announce_ports(self, ofports: frozenset[int], now_s: float) -> Commands:
         """Learning packets for VM ports; never on a LAG, which needs none."""
-        teaming = self.config.teaming
-        if not ofports or teaming != "switch-independent" or not (self._polled and self._serves):
+        if not ofports or not self._announces or not (self._polled and self._serves):
             return []
         if self._lacp_in_doubt:
             self._unsaid |= ofports

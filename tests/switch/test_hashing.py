@@ -102,6 +102,8 @@ def team_of(
 
 def install(bed: Bed, direct: Direct, team: Team) -> None:
     direct.install(build(team))
+    # Frames that meet an older cached flow teach the switch nothing.
+    bed.revalidated()
     bed.introduce()
     bed.revalidated()
 
