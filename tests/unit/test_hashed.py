@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from controller import buckets
+from controller.config import read_bridge
 from controller.database import BridgeRow
 from controller.events import Apply
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
@@ -284,3 +286,14 @@ def test_leaving_for_normal_the_buckets_gather_as_well() -> None:
     here = world(with_ids(backed_up(), policy="dynamic")).start()
     here.write(with_ids(here.rows["br0"], policy="dynamic", mode="observe")).run_for(0.5)
     assert shares(here, "dynamic") == {2: 256}
+
+
+def test_every_bridge_and_uplink_has_an_address_of_its_own() -> None:
+    """Locally administered, unicast, and the same after a restart."""
+    rows = [replace(team("dynamic"), name=name) for name in ("br0", "br1")]
+    found = [buckets.off_home_macs(read_bridge(row)) for row in rows]
+    macs = [mac for of_bridge in found for mac in of_bridge.values()]
+    assert len(set(macs)) == len(macs) == 4
+    assert {int(mac[:2], 16) & 0x03 for mac in macs} == {0x02}
+    assert found == [buckets.off_home_macs(read_bridge(row)) for row in rows]
+    assert buckets.off_home_macs(read_bridge(team("load-based"))) == {}
