@@ -264,16 +264,15 @@ class Adoption:
             return [Reply(detach.request_id, "")]
         if detach.writing:
             return []
-        if not detach.removing and bridge.gathered_s is None and bridge.settled:
-            if bridge.gather(now_s):
+        if not detach.removing:
+            looked = bridge.gathered_s is None and bridge.settled
+            if looked and bridge.gather(now_s):
                 detach.deadline_s += GATHERED_AFTER_S
                 bridge.candidate = False
                 return bridge.settle(now_s)
-            detach.removing = True
-            return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
-        if bridge.gathered_s is not None and not detach.removing and now_s >= bridge.gathered_s:
-            detach.removing = True
-            return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
+            if looked or (bridge.gathered_s is not None and now_s >= bridge.gathered_s):
+                detach.removing = True
+                return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
         if not gone and now_s < detach.deadline_s:
             return []

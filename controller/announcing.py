@@ -65,7 +65,7 @@ class Announcing:
         teach our pipeline before it forgets what it has learned from an unknown port.
         """
         # On a LAG only our switch is to learn from it.
-        quiet = config.teaming != "switch-independent"
+        quiet = config.on_a_lag
         if adopted and not quiet:
             ofports = frozenset(ofport for ofport, _, _ in adopted)
             self._asked |= ofports

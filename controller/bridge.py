@@ -283,7 +283,7 @@ class Bridge:
         told = self._announcing.take(read, self.config, adopted, now_s)
         if self.on_normal and self.installed_anything:
             # On a LAG nothing is to leave, and NORMAL would flood what it has not learned yet.
-            self._introductions += told if self._announces else []
+            self._introductions += [] if self.config.on_a_lag else told
         else:
             commands += told
         if self._flooding.changing:
@@ -542,30 +542,21 @@ class Bridge:
             for uplink in self.config.uplinks
         )
 
-    def units(self, window_s: float | None = None) -> tuple[Unit, ...]:
-        """VM ports and buckets as policies see them; loads over a window, or the latest.
-
-        Under NORMAL nobody counts what crosses uplinks.
-        """
-        of = self.loads.port if self.on_normal else self.loads.unit
+    def units(self) -> tuple[Unit, ...]:
+        """VM ports and buckets, as far as the configuration tells."""
         ports = [
             Unit(
                 name=port.name,
                 number=port.ofport,
                 policy=port.policy,
                 uplink=port.binding,
-                load=of(port.ofport, window_s),
                 pin=port.pin,
                 excluded=port.excluded,
                 allowed=port.allowed,
             )
             for port in self.config.vm_ports
         ]
-        shared = [
-            replace(unit, load=self.loads.bucket(unit.name, window_s))
-            for unit in buckets.units(self.config, self.uplinks(), self._found)
-        ]
-        return (*ports, *shared)
+        return (*ports, *buckets.units(self.config, self.uplinks(), self._found))
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
@@ -601,7 +592,7 @@ class Bridge:
         """
         self.last_decision_s = now_s
         moved = False
-        for policy in sorted({port.policy for port in self.config.vm_ports}):
+        for policy in self._rebalancing:
             window_s = PRESETS[policy].window_s or self.config.window_s
             pause_s = window_s + self.config.poll_interval_s + UPLINK_LAG_S
             if now_s - self._moved_s.get(policy, -math.inf) < pause_s:
@@ -611,6 +602,11 @@ class Bridge:
                 self.bindings.place(move.unit, move.target, move.reason)
                 moved = True
         return self.settle(now_s) if moved else []
+
+    @property
+    def _rebalancing(self) -> list[str]:
+        """The policies in use that move something because of load."""
+        return sorted({p.policy for p in self.config.vm_ports if PRESETS[p.policy].rebalances})
 
     def _snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known.
@@ -622,14 +618,26 @@ class Bridge:
         if not self.loads.covers(ofports, window_s, UPLINK_LAG_S):
             return None
         uplinks = self.uplinks(window_s)
-        bound = self.bindings.by_unit()
-        units = [replace(u, uplink=bound.get(u.name)) for u in self.units(window_s)]
+        units = [self._as_judged(unit, window_s) for unit in self.units()]
         hashed = PRESETS[policy].classifier.hashed
         return Snapshot(
             uplinks=_as_bound(uplinks, units) if self.observing else uplinks,
             units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
             threshold_ratio=self.config.threshold_ratio,
         )
+
+    def _as_judged(self, unit: Unit, window_s: float) -> Unit:
+        """A unit where it is bound, with what it carries over uplinks.
+
+        Under NORMAL nobody counts what crosses uplinks.
+        """
+        bound = self.bindings.bound.get(unit.name)
+        if unit.is_bucket:
+            load = self.loads.bucket(unit.name, window_s)
+        else:
+            of = self.loads.port if self.on_normal else self.loads.unit
+            load = of(unit.number, window_s)
+        return replace(unit, uplink=bound.uplink if bound else None, load=load)
 
     # ---- the switch --------------------------------------------------------------------
 
@@ -734,17 +742,12 @@ class Bridge:
         )
         return self._announce_ports(ofports, now_s)
 
-    @property
-    def _announces(self) -> bool:
-        """Whether the switches upstream are to learn where a VM is; on a LAG they need not."""
-        return self.config.teaming == "switch-independent"
-
     def _announce_all(self, now_s: float) -> Commands:
         return self._announce_ports(frozenset(p.ofport for p in self.config.vm_ports), now_s)
 
     def _announce_ports(self, ofports: frozenset[int], now_s: float) -> Commands:
         """Learning packets for VM ports; never on a LAG, which needs none."""
-        if not ofports or not self._announces or not (self._polled and self._serves):
+        if not ofports or self.config.on_a_lag or not (self._polled and self._serves):
             return []
         if self._lacp_in_doubt:
             self._unsaid |= ofports
@@ -769,7 +772,8 @@ class Bridge:
         if 0.0 < unanswered_s < STATS_TIMEOUT_S:
             return []
         self._stats_asked_s = now_s
-        return [ReadStats(self.config.name, buckets=bool(buckets.in_use(self.config)))]
+        hashed = any(PRESETS[policy].classifier.hashed for policy in self._rebalancing)
+        return [ReadStats(self.config.name, buckets=hashed)]
 
     def _forget_switch(self) -> None:
         self._introductions = []

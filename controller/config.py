@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -103,6 +103,11 @@ class BridgeConfig:
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
 
     @property
+    def on_a_lag(self) -> bool:
+        """Whether the switch upstream takes the uplinks for one link."""
+        return self.teaming != Teaming.SWITCH_INDEPENDENT
+
+    @property
     def asked(self) -> BridgeConfig:
         """What the operator asked for."""
         return self.instead_of or self
@@ -172,8 +177,10 @@ def _flag(text: str) -> bool:
     return _choice("true", "false")(text) == "true"
 
 
-def _one_of(words: tuple[str, ...]) -> str:
-    return "one of " + ", ".join(words)
+def one_of(words: Iterable[str]) -> str:
+    """What is expected, in the order given."""
+    listed = ", ".join(words)
+    return f"one of {listed}" if listed else "nothing there is"
 
 
 # The longest window and delay a timer is sensibly given: a day.
@@ -183,10 +190,10 @@ DAY_S = 86400.0
 WRITTEN_BY_US = "written by the service"
 
 BRIDGE_KEYS = {
-    "policy": Key(_choice(*PRESETS), _one_of(tuple(PRESETS)), DEFAULT_PRESET),
+    "policy": Key(_choice(*PRESETS), one_of(PRESETS), DEFAULT_PRESET),
     "uplinks": Key(_names, f"2 to {MAX_UPLINKS} interface names, comma-separated"),
-    "teaming": Key(_choice(*TEAMINGS), _one_of(TEAMINGS)),
-    "mode": Key(_choice(*MODES), _one_of(MODES), "enforce"),
+    "teaming": Key(_choice(*TEAMINGS), one_of(TEAMINGS)),
+    "mode": Key(_choice(*MODES), one_of(MODES), "enforce"),
     "threshold": Key(_number(10, 100), "a percentage from 10 to 100", 75.0),
     "window-s": Key(_number(1, DAY_S), "seconds from 1 to 86400", 30.0),
     "poll-interval-ms": Key(_number(100, 60000), "milliseconds from 100 to 60000", 1000.0),
@@ -195,14 +202,14 @@ BRIDGE_KEYS = {
 }
 UPLINK_KEYS = {
     "capacity-mbps": Key(_number(0.001, 10_000_000), "Mbit/s from 0.001 to 10000000"),
-    "role": Key(_choice(*Role), _one_of(tuple(Role)), Role.ACTIVE.value),
+    "role": Key(_choice(*Role), one_of(Role), Role.ACTIVE.value),
     "role-before": Key(_choice(*Role), WRITTEN_BY_US, Role.ACTIVE.value),
 }
 # What a rule for a VM may say, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = {
     "pin": Key(str, "the name of an uplink"),
     "exclude": Key(_flag, "true or false", False),
-    "policy": Key(_choice(*PRESETS), _one_of(tuple(PRESETS))),
+    "policy": Key(_choice(*PRESETS), one_of(PRESETS)),
 }
 VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, WRITTEN_BY_US)}
 
@@ -391,7 +398,7 @@ class _Reader:
         vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
         vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
         allowed = self._carriers(port, vlans, uplinks)
-        keys = {**VM_KEYS, "pin": Key(_choice(*allowed), _one_of(tuple(sorted(allowed))))}
+        keys = {**VM_KEYS, "pin": Key(_choice(*allowed), one_of(sorted(allowed)))}
         # The Interface's own rules win over those that the Bridge keeps for its VM.
         rules = self._vm_rules(ids, keys) | self._given(f"Interface {interface.name}", ids, keys)
         self._report_unknown(f"Interface {interface.name}", ids, keys)

@@ -24,7 +24,6 @@ def team(
         for unit in units
         if not unit.is_bucket
     }
-    independent = config.teaming == "switch-independent"
     vm_ports = tuple(
         VmPort(
             ofport=port.ofport,
@@ -38,11 +37,11 @@ def team(
     return Team(
         uplinks=tuple(uplink.ofport for uplink in config.uplinks),
         vm_ports=vm_ports,
-        hears_everywhere=not independent,
+        hears_everywhere=config.on_a_lag,
         over_normal=config.on_bond,
         uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
-        normal_takes_any=config.bond_mode == "balance-slb" and independent,
+        normal_takes_any=config.bond_mode == "balance-slb" and not config.on_a_lag,
         no_flood=no_flood,
         hashes=buckets.hashes(config, units, order, homes),
-        off_home_macs=buckets.off_home_macs(config) if independent else {},
+        off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config),
     )

@@ -40,7 +40,7 @@ class Drain:
         if not in_time and not bridge.settled:
             return self._refuse("drained, but the switch has not followed -> a switch that answers")
         text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'} moved"
-        if bridge.config.teaming != "switch-independent":
+        if bridge.config.on_a_lag:
             text += "; the switch upstream sends by it until its link goes down"
         return [Reply(self.request_id, text)]
 

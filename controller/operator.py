@@ -21,6 +21,7 @@ from controller.config import (
     Key,
     UplinkConfig,
     VmPortConfig,
+    one_of,
     parse_value,
     read_bridge,
 )
@@ -177,7 +178,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
     serving = failover.in_service(bridge.uplinks())
     if target not in [u.name for u in serving]:
         state = _why_not(bridge, uplink, now_s)
-        raise Refused(f"uplink {target}: {state} -> {_one_of(u.name for u in serving)}")
+        raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
     return bridge.move(name, target, Reply(request_id, ""), now_s)
 
 
@@ -204,7 +205,9 @@ def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
     uplink = _carrier(bridge, port, target)
     if uplink.role is not Role.ACTIVE:
         active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
-        raise Refused(f"uplink {target}: {uplink.role.value} -> an active one: {_one_of(active)}")
+        raise Refused(
+            f"uplink {target}: {uplink.role.value} -> an active one: {one_of(sorted(active))}"
+        )
 
 
 def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
@@ -262,7 +265,7 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
 
 def _row(operator: Operator, name: str) -> BridgeRow:
     if name not in operator.fleet.rows:
-        raise Refused(f"bridge: {name} -> {_one_of(operator.fleet.rows)}")
+        raise Refused(f"bridge: {name} -> {one_of(sorted(operator.fleet.rows))}")
     return operator.fleet.rows[name]
 
 
@@ -270,7 +273,7 @@ def _attached_row(operator: Operator, name: str) -> BridgeRow:
     row = _row(operator, name)
     if not row.attached or name not in operator.fleet.bridges:
         attached = [name for name, row in operator.fleet.rows.items() if row.attached]
-        expected = _one_of(attached) if attached else "an attached bridge; there is none"
+        expected = one_of(sorted(attached)) if attached else "an attached bridge; there is none"
         raise Refused(f"bridge: {name}, not attached -> {expected}")
     return row
 
@@ -293,14 +296,14 @@ def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | No
 def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
     bridge, port = _interface(operator, name)
     if port is None:
-        raise Refused(f"port: {name}, an uplink -> {_one_of(bridge.bound)}")
+        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
     return bridge, port
 
 
 def _uplink(bridge: Bridge, name: str) -> UplinkConfig:
     by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
     if name not in by_name:
-        raise Refused(f"uplink: {name} -> {_one_of(by_name)}")
+        raise Refused(f"uplink: {name} -> {one_of(sorted(by_name))}")
     return by_name[name]
 
 
@@ -309,7 +312,7 @@ def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
     bridges = [b for b in operator.fleet.bridges.values() if not b.candidate]
     teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
     if name not in teams:
-        raise Refused(f"uplink: {name} -> {_one_of(teams)}")
+        raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")
     return teams[name]
 
 
@@ -333,7 +336,7 @@ def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
     """An uplink of the team that carries the port's VLANs."""
     uplink = _uplink(bridge, name)
     if port.allowed is not None and name not in port.allowed:
-        carriers = _one_of(port.allowed) if port.allowed else "none does"
+        carriers = one_of(sorted(port.allowed)) if port.allowed else "none does"
         raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
     return uplink
 
@@ -344,7 +347,7 @@ def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or key not in keys:
-            raise Refused(f"{word} -> KEY=VALUE with KEY {_one_of(keys)}")
+            raise Refused(f"{word} -> KEY=VALUE with KEY {one_of(sorted(keys))}")
         try:
             parse_value(keys, key, text)
         except ValueError:
@@ -364,8 +367,3 @@ def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:
     """Our bridge keys and their values, as an attach would set them."""
     present = {key.removeprefix(PREFIX): external_ids[key] for key in keys(external_ids)}
     return {key: value for key, value in present.items() if key in BRIDGE_KEYS}
-
-
-def _one_of(names: object) -> str:
-    words = sorted(names)  # type: ignore[call-overload]
-    return "one of " + ", ".join(words) if words else "nothing there is"

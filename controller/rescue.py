@@ -24,7 +24,7 @@ import ovs.unixctl
 import ovs.unixctl.server
 import ovs.util
 
-from controller.config import BridgeConfig, UplinkConfig, read_bridge
+from controller.config import BridgeConfig, UplinkConfig, one_of, read_bridge
 from controller.database import BridgeRow
 from controller.events import DatabaseRead, Event
 from controller.ovsdb import Database
@@ -64,7 +64,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
     rows = {row.name: row for row in _read(remote)}
     if bridge is not None:
         if bridge not in rows:
-            raise Refused(f"bridge: {bridge} -> {_one_of(rows)}")
+            raise Refused(f"bridge: {bridge} -> {one_of(sorted(rows))}")
         yield f"{bridge}: {_rescue(rows[bridge])}"
         return
     failures = []
@@ -201,8 +201,3 @@ def _run(*command: str, stdin: str = "") -> str:
         lines = done.stderr.strip().splitlines() or [os.strerror(done.returncode)]
         raise Refused(f"{' '.join(command)}: {lines[-1]} -> a switch that does it")
     return done.stdout
-
-
-def _one_of(names: object) -> str:
-    words = sorted(names)  # type: ignore[call-overload]
-    return "one of " + ", ".join(words) if words else "nothing there is"

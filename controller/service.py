@@ -192,7 +192,7 @@ class Service:
             case Disconnect(bridge=bridge):
                 self._lines.close(bridge)
             case Prepare(apply=apply):
-                self._prepared = apply, self._encoded(apply)
+                self._prepare(apply)
             case SetPortFlags(bridge=bridge):
                 dial = functools.partial(self._lines.dial, bridge)
                 port_flags.start(dial, command, self._events.put)
@@ -215,22 +215,19 @@ class Service:
 
     def _send(self, command: Any) -> None:
         """One write for all messages of a command; a connection just lost takes none."""
-        if command.bridge not in self._connections:
+        datapath = self._connections.get(command.bridge)
+        if datapath is None:
             return
         if isinstance(command, ReadStats):
             self._asked_s[command.bridge] = time.monotonic()
         prepared, ahead = self._prepared
         if isinstance(command, Apply):
             self._prepared = None, b""
-        encoded = ahead if prepared == command else self._encoded(command)
-        if (datapath := self._connections.get(command.bridge)) is not None:
-            datapath.send(encoded)
+        datapath.send(ahead if prepared == command else _encoded(datapath, command))
 
-    def _encoded(self, command: Any) -> bytes:
-        datapath = self._connections.get(command.bridge)
-        if datapath is None:
-            return b""
-        return framework.serialized(openflow.ENCODERS[type(command)](datapath, command))
+    def _prepare(self, command: Apply) -> None:
+        if (datapath := self._connections.get(command.bridge)) is not None:
+            self._prepared = command, _encoded(datapath, command)
 
     def _status(self) -> tuple[BridgeStatus, ...]:
         """The engine's picture, asked for by another thread."""
@@ -252,6 +249,10 @@ class Service:
         if self._exit_status is None:
             self._exit_status = 0
         self._control.wake()
+
+
+def _encoded(datapath: Any, command: Any) -> bytes:
+    return framework.serialized(openflow.ENCODERS[type(command)](datapath, command))
 
 
 def exit_now(status: int) -> None:

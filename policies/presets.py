@@ -75,6 +75,11 @@ class Preset:
     window_s: float | None = None
     limits: Limits = ANY_TEAM
 
+    @property
+    def rebalances(self) -> bool:
+        """Whether it moves anything because of load."""
+        return self.rebalance is not static.stay
+
 
 # OVS's bond-rebalance-interval.
 SLB_WINDOW_S = 10.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from types import TracebackType
 
 from topologies.private_ovs import PrivateOvs
 
@@ -19,17 +18,6 @@ class Appctl:
     def __init__(self, ovs: PrivateOvs) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(f"{ovs.rundir}/ovs-vswitchd.{ovs.pid('ovs-vswitchd')}.ctl")
-
-    def __enter__(self) -> Appctl:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._socket.close()

@@ -477,7 +477,8 @@ class Bed:
         They answer commands in the same loop in which they forward, and a round of that loop
         takes up to 32 frames from each port.
         """
-        with Appctl(self.ovs) as switch, Appctl(self.tor.ovs) as upstream:
+        closing = contextlib.closing
+        with closing(Appctl(self.ovs)) as switch, closing(Appctl(self.tor.ovs)) as upstream:
             for asked in (switch, upstream) * 3:
                 asked.ask("version")
 

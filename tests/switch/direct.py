@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from types import TracebackType
 from typing import Any
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
@@ -39,15 +38,7 @@ class Direct:
         self._socket.connect(str(bed.ovs.rundir / f"{bed.bridge}.mgmt"))
         self._socket.sendall(HEADER.pack(4, ofproto.OFPT_HELLO, HEADER.size, 1))
 
-    def __enter__(self) -> Direct:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._socket.close()
 
     def install(self, desired: Pipeline) -> tuple[int, float]:

@@ -6,6 +6,7 @@ the switch makes of it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import random
@@ -54,7 +55,7 @@ on_a_wide_bed = pytest.mark.parametrize("bed", WIDE_BEDS, ids=str, indirect=True
 @pytest.fixture
 def direct(bed: Bed) -> Iterator[Direct]:
     """A connection to the bed's bridge, on which nothing is left afterwards."""
-    with Direct(bed) as made:
+    with contextlib.closing(Direct(bed)) as made:
         yield made
         made.install(EMPTY)
 
