@@ -27,6 +27,8 @@ from tests.switch.bench import (
     Shot,
     Station,
     Uplink,
+    judges_time,
+    quick_enough,
     wait_until,
 )
 from tests.switch.wire import STREAM_SHIFT, Ears, Stream
@@ -149,6 +151,7 @@ def test_each_frame_comes_out_once_without_the_service(
         check_everything(attached, settled_homes(attached))
 
 
+@judges_time
 @on_every_bed
 def test_no_copy_twice_while_moves_and_failovers_happen(attached: Bed, service: Service) -> None:
     bed = attached
@@ -167,11 +170,14 @@ def test_no_copy_twice_while_moves_and_failovers_happen(attached: Bed, service: 
     moved_lost = {n: sum(i < at_moves for i in ids) for n, ids in lost.items()}
     print(f"lost of {stream.stop().count}: {counted(lost)}")
     limit = MOVES_PER_VM * LOST_IN_MOVES_MAX
-    assert max(moved_lost.values()) <= limit, f"lost in {MOVES_PER_VM} moves of each: {moved_lost}"
+    story = f"lost in {MOVES_PER_VM} moves of each {moved_lost}, and in all {counted(lost)}"
+    quick_enough(max(moved_lost.values()) <= limit, story)
     # With its failback, a failover is a move, too.
-    assert max(map(len, lost.values())) <= limit + LOST_IN_FAILOVER_MAX + LOST_IN_MOVES_MAX
+    limit += LOST_IN_FAILOVER_MAX + LOST_IN_MOVES_MAX
+    quick_enough(max(map(len, lost.values())) <= limit, story)
 
 
+@judges_time
 @on_every_bed
 def test_no_copy_twice_in_a_failover_without_the_service(attached: Bed, service: Service) -> None:
     bed = attached
@@ -184,12 +190,13 @@ def test_no_copy_twice_in_a_failover_without_the_service(attached: Bed, service:
             returns.append(range(returned_at, next_frame(bed, stream, ears)))
     lost, twice = check_stream(bed, stream, ears)
     print(f"lost of {stream.stop().count}: {counted(lost)}; heard twice: {counted(twice)}")
-    assert max(map(len, lost.values())) <= LOST_IN_FAILOVER_MAX * len(bed.uplinks)
     for station, numbers in twice.items():
         at_failure = [n for n in numbers if not any(n in back for back in returns)]
         story = f"{station} heard twice when a link failed: {at_failure}"
         assert len(at_failure) <= TWICE_AT_FAILURE_MAX * len(bed.uplinks), story
         assert len(numbers) <= TWICE_AT_RETURN_MAX * len(returns), f"{station}: {numbers}"
+    limit = LOST_IN_FAILOVER_MAX * len(bed.uplinks)
+    quick_enough(max(map(len, lost.values())) <= limit, f"lost: {counted(lost)}")
 
 
 # ---- what is sent, and where it should come out -----------------------------------------
