@@ -56,8 +56,8 @@ def test_one_vm_gets_more_than_balance_slb_gives_it(
 def throughput_bps(bed: Bed, seconds: int) -> float:
     """What a VM's streams bring to a host."""
     options = ["--parallel", str(STREAMS), "--window", WINDOW]
-    streams = iperf.client(bed.vms[0], bed.hosts[0], seconds, *options)
-    return float(iperf.end(streams, seconds)["sum_received"]["bits_per_second"])
+    with iperf.client(bed.vms[0], bed.hosts[0], seconds, *options) as streams:
+        return float(iperf.end(streams, seconds)["sum_received"]["bits_per_second"])
 
 
 def address_moves(bed: Bed) -> int:
