@@ -27,12 +27,20 @@ def server(host: Station) -> Iterator[None]:
         process.wait()
 
 
-def client(vm: Station, host: Station, seconds: int, *options: str) -> subprocess.Popen[str]:
-    """Begin to send from a VM to a host."""
+@contextlib.contextmanager
+def client(
+    vm: Station, host: Station, seconds: int, *options: str
+) -> Iterator[subprocess.Popen[str]]:
+    """A VM sends to a host, at most until this block ends."""
     assert vm.point.netns
     command = ["ip", "netns", "exec", vm.point.netns, "iperf3", "--client", host.ip, "--json"]
     command += ["--time", str(seconds), *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            # Where its server is gone it would try for ever, as fast as it can.
+            process.kill()
 
 
 def end(process: subprocess.Popen[str], seconds: int) -> dict[str, Any]:

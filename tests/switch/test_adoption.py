@@ -25,6 +25,8 @@ from tests.switch.bench import (
     Bed,
     BedSpec,
     Service,
+    judges_time,
+    quick_enough,
     wait_until,
 )
 from tests.switch.wire import Ears, Point, Stream
@@ -63,6 +65,7 @@ def in_use(bed: Bed) -> Iterator[Bed]:
 # ---- nothing lost -----------------------------------------------------------------------
 
 
+@judges_time
 @on_every_bed
 def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service) -> None:
     """Of VMs that send and of one that only receives, from the network and from its neighbour."""
@@ -83,9 +86,10 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
     worst = [max(sum(n in phase for n in numbers) for numbers in lost.values()) for phase in phases]
     attaches, detaches = worst[::2], worst[1::2]
     print(f"lost of {bed}, in turn: {attaches} at attach, {detaches} at detach")
-    assert sum(map(len, lost.values())) == 0 or bed.spec.team == PLAIN, lost
+    quick_enough(sum(map(len, lost.values())) == 0 or bed.spec.team == PLAIN, f"lost: {lost}")
     at_most = LOST_ON_PLAIN_UPLINKS_MS * FLOW_PPS // 1000
-    assert min(attaches) <= at_most and min(detaches) <= at_most
+    story = f"lost at attach {attaches}, at detach {detaches}; {at_most} of a flow allowed"
+    quick_enough(min(attaches) <= at_most and min(detaches) <= at_most, story)
 
 
 @pytest.mark.slow

@@ -28,13 +28,16 @@ NO_ANNOUNCEMENTS = {
 pytestmark = [pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)]
 
 
-@pytest.fixture(params=[True, False], ids=["alive", "dead"])
-def service_alive(request: pytest.FixtureRequest, attached: Bed, service: Service) -> Iterator[Bed]:
+@pytest.fixture(scope="module", params=[True, False], ids=["alive", "dead"])
+def service_alive(
+    request: pytest.FixtureRequest, attached: Bed, session_service: Service
+) -> Iterator[Bed]:
     """The attached bed, with the service alive or dead."""
+    session_service.start()
     if request.param:
         yield attached
         return
-    with service.dead():
+    with session_service.dead():
         yield attached
 
 

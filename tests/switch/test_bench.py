@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, wait_until
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    STATIC_LAG,
+    Bed,
+    BedSpec,
+    judges_time,
+    quick_enough,
+    wait_until,
+)
 from tests.switch.wire import Stream
 
 THREE_VMS = BedSpec(PLAIN, uplinks=1, vm_vlans=(10, 10, 20), host_vlans=(None, 10))
@@ -55,12 +64,15 @@ def test_a_static_lag_is_one_link_to_the_upstream_switch(bed: Bed) -> None:
 
     assert members_used() == {1, 2, 3}
     with bed.cable_pulled(bed.uplinks[1]):
+        # The upstream switch, too, has seen it.
+        bed.revalidated()
         assert members_used() == {1, 3}
     shots = [bed.shot(vm.point, b, vm.mac, 0, 0, "up") for b in frames.FLOODED.values()]
     for shot, copies in zip(shots, bed.fire(shots).values(), strict=True):
         assert copies.at == {(str(bed.uplinks[0].upstream_end), 0): 1}, shot.story
 
 
+@judges_time
 @pytest.mark.parametrize("bed", [FOUR_FLOWS], ids=str, indirect=True)
 def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
     host = bed.hosts[0]
@@ -72,5 +84,6 @@ def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
         ears.until_quiet()
         assert [stream.lost(ears[host.point], i) for i in range(4)] == [0, 0, 0, 0]
         assert set(stream.received(ears[host.point], 0).values()) == {1}
-    assert sent.count / sent.elapsed_s == pytest.approx(500, rel=0.02)
-    assert sent.latest_s < 0.1, f"the sender was {sent.latest_s} s late"
+    pps = sent.count / sent.elapsed_s
+    quick_enough(pps == pytest.approx(500, rel=0.02), f"{pps} pps")
+    quick_enough(sent.latest_s < 0.1, f"the sender was {sent.latest_s} s late")

@@ -6,13 +6,22 @@ import statistics
 from collections.abc import Callable, Iterator
 
 from tests.switch import frames
-from tests.switch.bench import BALANCE_SLB, Bed, BedSpec, Service, Upstream, wait_until
+from tests.switch.bench import (
+    BALANCE_SLB,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    judges_time,
+    quick_enough,
+    wait_until,
+)
 from tests.switch.wire import Stream
 from topologies.private_ovs import PrivateOvs
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None,) * 2)
 FLOW_PPS = 500
-RUNS = 9
+RUNS = 5
 # The uplink of each VM.
 PLACES = (0, 1)
 # Frames of each flow before the cable is pulled, and after the failover.
@@ -20,6 +29,7 @@ FRAMES_BEFORE, FRAMES_AFTER = 100, 100
 LOST_MORE_MAX = 5
 
 
+@judges_time
 def test_loses_no_more_than_the_bond(
     ovs: PrivateOvs,
     tor: Upstream,
@@ -42,7 +52,7 @@ def test_loses_no_more_than_the_bond(
         print(f"frames lost, {who}: {runs}, median {statistics.median(runs)}")
     limit = statistics.median(lost["balance-slb"]) + LOST_MORE_MAX
     for who in ("service alive", "service dead"):
-        assert statistics.median(lost[who]) <= limit, f"{who}: {lost[who]}, limit {limit}: {lost}"
+        quick_enough(statistics.median(lost[who]) <= limit, f"{who}: limit {limit} of {lost}")
 
 
 def lost_by_the_bond(ovs: PrivateOvs, tor: Upstream) -> list[int]:
@@ -60,8 +70,9 @@ def lost_by_the_bond(ovs: PrivateOvs, tor: Upstream) -> list[int]:
 
 def lost_by_ours(attached: Bed) -> Iterator[int]:
     for _ in range(RUNS):
-        wait_until(lambda: placed(attached), "failback")
         yield lost_in_failover(attached)
+        # Also the last: a service that dies before leaves the uplink demoted.
+        wait_until(lambda: placed(attached), "failback")
 
 
 def lost_in_failover(bed: Bed) -> int:

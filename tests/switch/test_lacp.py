@@ -10,7 +10,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import LACP, Bed, BedSpec, Service, Shot, Station, Uplink, wait_until
+from tests.switch.bench import (
+    LACP,
+    Bed,
+    BedSpec,
+    Service,
+    Shot,
+    Station,
+    Uplink,
+    judges_time,
+    quick_enough,
+    wait_until,
+)
 from tests.switch.test_delivery import (
     OUTSIDER,
     Expected,
@@ -43,6 +54,7 @@ NOT_NEGOTIATED = "LACP is not negotiated"
 pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
 
 
+@judges_time
 def test_loses_no_more_than_balance_tcp_when_lacp_is_withdrawn(
     bed: Bed, service: Service, record_property: Callable[[str, object], None]
 ) -> None:
@@ -64,7 +76,7 @@ def test_loses_no_more_than_balance_tcp_when_lacp_is_withdrawn(
         record_property(f"most frames lost of a flow, {who}", frames_lost)
     print(f"most frames lost of a flow at {FLOW_PPS} pps: {lost}")
     limit = lost["balance-tcp"] + FLOW_PPS * LACP_PERIOD_S + LOST_MORE_MAX
-    assert max(lost["service alive"], lost["service dead"]) <= limit, lost
+    quick_enough(max(lost["service alive"], lost["service dead"]) <= limit, f"lost: {lost}")
 
 
 def lost_when_withdrawn(bed: Bed) -> int:
@@ -117,6 +129,7 @@ def test_a_member_that_loses_lacp_is_left_until_it_is_back(attached: Bed, servic
     check_everything(bed, before)
 
 
+@judges_time
 def test_without_lacp_nothing_is_delivered_twice_and_everybody_is_reached(
     attached: Bed, service: Service
 ) -> None:
@@ -149,6 +162,7 @@ def test_without_lacp_nothing_is_delivered_twice_and_everybody_is_reached(
         wait_until(lambda: bed.homes() == before == shown(bed, service), f"back to {before}")
         next_frame(bed, stream, ears)
         check(bed, *both_ways(bed, before), known_unicast(bed, before))
+    gaps_s = {}
     for station in bed.stations:
         twice = sorted(copies(stream, ears, station, 2))
         late = [at_s - gone_on_s for at_s in twice if at_s > gone_on_s]
@@ -158,11 +172,11 @@ def test_without_lacp_nothing_is_delivered_twice_and_everybody_is_reached(
             f" times after members went on without it: {[round(at_s, 3) for at_s in late[:9]]}"
         )
         assert len(late) <= TWICE_AFTER_FALLBACK_MAX, f"{station}: {late}"
-        gap_s = longest_gap(stream, ears, station, lacp_again_s)
-        print(f"{station}: heard nothing for {gap_s:.2f} s when LACP came back")
-        assert gap_s < LOST_AFTER_LACP_MAX_S
+        gaps_s[str(station)] = longest_gap(stream, ears, station, lacp_again_s)
     check_everything(bed, before)
     bed.ovs.vsctl("remove", "port", bed.bond, "other_config", "lacp-fallback-ab")
+    print(f"when LACP came back, nothing was heard for {gaps_s} s")
+    quick_enough(max(gaps_s.values()) < LOST_AFTER_LACP_MAX_S, f"nothing heard for {gaps_s} s")
 
 
 def test_no_learning_packet_leaves_by_a_lag(attached: Bed, service: Service) -> None:

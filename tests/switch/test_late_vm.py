@@ -21,6 +21,8 @@ from tests.switch.bench import (
     BedSpec,
     Service,
     Station,
+    judges_time,
+    quick_enough,
     wait_until,
 )
 from tests.switch.trace import copies
@@ -87,13 +89,17 @@ class Traffic:
     def check(self, lost_max: int = 0, twice_max: int = 0) -> None:
         """Each frame arrived once where it should, and nowhere twice, and none came back."""
         sent = self.stream.stop()
-        story = []
+        story: list[str] = []
+        slow: list[str] = []
         for kind in self.kinds:
             arrived = self.arrived(kind, self.ear(kind))
             lost = [n for n in range(sent.count) if n not in arrived]
             print(f"{kind}: lost {len(lost)} of {sent.count}")
             if len(lost) > lost_max:
-                story.append(f"{kind}: lost {len(lost)} of {sent.count}: {lost[:9]}")
+                # What nothing may be lost of is not a matter of time.
+                (slow if lost_max else story).append(
+                    f"{kind}: lost {len(lost)} of {sent.count}: {lost[:9]}"
+                )
             for name, ear in self.ears.by_name.items():
                 twice = [n for n, copies in self.arrived(kind, ear).items() if copies > 1]
                 if len(twice) > twice_max:
@@ -102,8 +108,10 @@ class Traffic:
             if back:
                 story.append(f"{kind}: {len(back)} came back to where they were sent")
         assert not story, "\n".join(story)
+        quick_enough(not slow, "\n".join(slow))
 
 
+@judges_time
 @on_bonds
 def test_a_vm_started_without_the_service(attached: Bed, service: Service) -> None:
     bed = attached
@@ -120,6 +128,7 @@ def test_a_vm_started_without_the_service(attached: Bed, service: Service) -> No
         traffic.check(LOST_IN_ADOPTION_MAX, TWICE_IN_ADOPTION_MAX)
 
 
+@judges_time
 @on_bonds
 def test_a_vm_that_gets_a_new_port_without_the_service(attached: Bed, service: Service) -> None:
     """It is known by its old port. It says one word, and only receives from then on."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -16,22 +19,32 @@ from tests.switch.bench import (
     Service,
     Station,
     Uplink,
+    judges_time,
+    quick_enough,
     run,
     wait_until,
 )
-from tests.switch.wire import Heard, Stream
+from tests.switch.wire import Ear, Heard, Stream
 
 VLAN = 10
 BEDS = [
     BedSpec(team, 2, (VLAN, None), (VLAN, None), addresses=True) for team in (PLAIN, BALANCE_SLB)
 ]
-TCP_BPS = 40_000_000
+TCP_BPS = 10_000_000
 TCP_S = 4
+# Not in bursts: while a switch with a userspace datapath does something else, each of its ports
+# has room for some 90 frames.
+SMOOTHLY = ("--fq-rate", str(TCP_BPS), "--length", "4K")
 MOVES = 4
-# A busy machine delays packets, which TCP takes for a loss, in some runs without any move too.
-# What moves cost is in every run.
-ATTEMPTS = 3
-CARRIED_BYTES = 100_000
+CARRIED_BYTES = 50_000
+# A switch may take up first what came last, by the other link; if it is slow, several at once.
+# TCP takes a segment for lost when three have overtaken it (RFC 5681).
+OVERTAKEN_BY_MAX = 2
+# A pause makes it less.
+SENT_MIN_RATIO = 0.8
+# In an IPv4 frame.
+IP_PROTOCOL_AT = 14 + 9
+PORTS = slice(14 + 20, 14 + 20 + 4)
 FOLLOWS_WITHIN_S = 2.0
 # Cached flows may be up to a second old, so a switch may not see what is sent at once.
 REPEATED_AFTER_S = 0.5
@@ -39,34 +52,78 @@ REPEATED_AFTER_S = 0.5
 on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 
 
+@judges_time
 @on_both_beds
-@pytest.mark.parametrize("direction", ["sends", "receives"])
-def test_tcp_runs_across_moves_without_retransmission(
-    attached: Bed, service: Service, direction: str
+def test_tcp_segments_arrive_once_and_in_order_across_moves(
+    attached: Bed, service: Service
 ) -> None:
+    """Of streams both ways, what left and what arrived.
+
+    Retransmissions would not tell: on a busy machine TCP repeats what is only late. Nor is a
+    segment lost by a move that a switch had no room for because it stood still.
+    """
     bed = attached
-    service.place(bed, 0)
-    retransmissions: list[float] = []
-    with iperf.server(bed.hosts[0]):
-        while len(retransmissions) < ATTEMPTS and 0 not in retransmissions:
-            sent = stream_across_moves(bed, service, direction)
-            assert sent["bytes"] * 8 / sent["seconds"] == pytest.approx(TCP_BPS, rel=0.1)
-            retransmissions.append(sent["retransmits"])
-    print(f"retransmissions in {MOVES} moves: {retransmissions}")
-    assert 0 in retransmissions, f"retransmissions in {MOVES} moves, run by run: {retransmissions}"
-
-
-def stream_across_moves(bed: Bed, service: Service, direction: str) -> dict[str, float]:
-    """A TCP stream while its VM moves to and fro; what its sender says of it."""
     vm, host = bed.vms[0], bed.hosts[0]
-    reverse = ["--reverse"] if direction == "receives" else []
-    client = iperf.client(vm, host, TCP_S, "--bitrate", str(TCP_BPS), *reverse)
-    for i in range(MOVES):
-        wait_until(carried(bed.uplinks[i % 2], direction), "the stream runs by the uplink")
-        service.move(vm, bed.uplinks[(i + 1) % 2])
-        assert client.poll() is None, "the stream ended before the moves did"
-    sent: dict[str, float] = iperf.end(client, TCP_S)["sum_sent"]
-    return sent
+    service.place(bed, 0)
+    turned_away_before = turned_away(bed)
+    with (
+        iperf.server(host),
+        iperf.server(vm),
+        bed.ears(vm.point, host.point) as ears,
+        iperf.client(vm, host, TCP_S, *SMOOTHLY) as outwards,
+        iperf.client(host, vm, TCP_S, *SMOOTHLY) as inwards,
+    ):
+        for i in range(MOVES):
+            wait_until(carried(bed.uplinks[i % 2]), "the streams run by the uplink")
+            service.move(vm, bed.uplinks[(i + 1) % 2])
+            quick_enough(outwards.poll() is None is inwards.poll(), "the moves took too long")
+        sent = [iperf.end(client, TCP_S)["sum_sent"] for client in (outwards, inwards)]
+        # What is still under way arrives before this does.
+        bed.introduce()
+        ears.until_quiet()
+        segments = {at: tcp_segments(ears[at.point]) for at in (vm, host)}
+    no_room = turned_away(bed) - turned_away_before
+    slow = ""
+    for (sender, receiver), stream in zip([(vm, host), (host, vm)], sent, strict=True):
+        (left, _), (_, came) = segments[sender], segments[receiver]
+        way = f"of {len(left)} segments from {sender} to {receiver}"
+        lost = (Counter(left) - Counter(came)).total()
+        twice = (Counter(came) - Counter(left)).total()
+        assert not twice, f"{way} {twice} came twice"
+        assert lost <= no_room, f"{way} {lost} were lost"
+        overtaken = overtaken_by(left, came)
+        bps = stream["bytes"] * 8 / stream["seconds"]
+        story = f"{way} {lost} had no room, one was overtaken by {overtaken}, {bps:.0f} bit/s; "
+        print(story)
+        if lost or overtaken > OVERTAKEN_BY_MAX or bps < SENT_MIN_RATIO * TCP_BPS:
+            slow += story
+    quick_enough(not slow, slow)
+
+
+def turned_away(bed: Bed) -> int:
+    """How many frames had no room where the switches take them up, so far."""
+    shown = [run("ss", "--packet", "--memory", netns=netns) for netns in (None, bed.tor.netns)]
+    return sum(int(count) for text in shown for count in re.findall(r"\bskmem:.*\bd(\d+)", text))
+
+
+def tcp_segments(ear: Ear) -> tuple[list[bytes], list[bytes]]:
+    """What left by an interface, and what came."""
+    heard = [
+        h
+        for h in ear.frames()
+        if h.ethertype == frames.ETH_IPV4 and h.data[IP_PROTOCOL_AT] == socket.IPPROTO_TCP
+    ]
+    return [h.data for h in heard if h.outgoing], [h.data for h in heard if not h.outgoing]
+
+
+def overtaken_by(left: Sequence[bytes], came: Sequence[bytes]) -> int:
+    """How many of its connection that left later came before a segment, at most."""
+    worst = 0
+    for ports in {segment[PORTS] for segment in left}:
+        numbers = {s: number for number, s in enumerate(s for s in left if s[PORTS] == ports)}
+        arrivals = enumerate(s for s in came if s[PORTS] == ports)
+        worst = max(worst, *(arrival - numbers[s] for arrival, s in arrivals))
+    return worst
 
 
 @on_both_beds
@@ -119,16 +176,16 @@ def repeated(heard: list[Heard], vm: Station) -> list[Heard]:
     return packets
 
 
-def carried(uplink: Uplink, direction: str) -> Callable[[], bool]:
-    """Whether an uplink has carried a part of the stream from now on."""
-    # Seen from the upstream end.
-    counter = "rx" if direction == "sends" else "tx"
+def carried(uplink: Uplink) -> Callable[[], bool]:
+    """Whether an uplink has carried a part of both streams from now on."""
 
-    def total_bytes() -> int:
+    def total_bytes() -> list[int]:
         end = uplink.upstream_end
         shown = run("ip", "-j", "-s", "link", "show", end.interface, netns=end.netns)
         (link,) = json.loads(shown)
-        return int(link["stats64"][counter]["bytes"])
+        return [int(link["stats64"][way]["bytes"]) for way in ("rx", "tx")]
 
     start_bytes = total_bytes()
-    return lambda: total_bytes() - start_bytes > CARRIED_BYTES
+    return lambda: all(
+        now - start > CARRIED_BYTES for now, start in zip(total_bytes(), start_bytes, strict=True)
+    )

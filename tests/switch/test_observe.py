@@ -15,6 +15,8 @@ from tests.switch.bench import (
     BedSpec,
     Service,
     holds,
+    judges_time,
+    quick_enough,
     wait_until,
 )
 from tests.switch.traffic import Traffic
@@ -82,6 +84,7 @@ def test_an_observed_bond_is_untouched_and_told_what_would_move(
     bed.ofctl("del-flows", f"cookie={FOREIGN_COOKIE}/-1,table=200")
 
 
+@judges_time
 @on_every_bed
 def test_from_observe_to_enforce_and_back(observed: Bed, service: Service) -> None:
     bed = observed
@@ -102,8 +105,7 @@ def test_from_observe_to_enforce_and_back(observed: Bed, service: Service) -> No
             traffic.go_on()
         lost[mode] = traffic.lost()
     print(f"{bed}: frames lost {lost}")
-    for mode, by_flow in lost.items():
-        assert max(by_flow.values(), default=0) == 0, f"{mode}: {by_flow}"
+    quick_enough(not any(lost.values()), f"lost when the mode was set: {lost}")
 
 
 @on_bonds

@@ -22,6 +22,8 @@ from tests.switch.bench import (
     BedSpec,
     Service,
     Upstream,
+    judges_time,
+    quick_enough,
     run,
     wait_until,
 )
@@ -75,6 +77,7 @@ def service(own: Service) -> Service:
 # ---- the service ------------------------------------------------------------------------
 
 
+@judges_time
 def test_a_service_that_was_killed_is_back_soon_and_new_vms_were_reached_meanwhile(
     bed: Bed, service: Service
 ) -> None:
@@ -97,9 +100,9 @@ def test_a_service_that_was_killed_is_back_soon_and_new_vms_were_reached_meanwhi
     service.wait_ready(bed)
     reconnected_s = time.monotonic() - since_s
     print(f"all bound {reconnected_s:.2f} s after the service answers")
-    assert reconnected_s < RECONNECT_MAX_S
     assert service.bindings(bed) == before
     assert moves(service, bed) == 0
+    quick_enough(reconnected_s < RECONNECT_MAX_S, f"all bound after {reconnected_s:.2f} s")
 
 
 @on_one_bed
@@ -152,6 +155,7 @@ def test_damage_is_repaired_and_what_is_others_stays(
 # ---- the switch -------------------------------------------------------------------------
 
 
+@judges_time
 def test_the_pipeline_is_back_as_soon_as_the_switch(
     bed: Bed, service: Service, record_property: Callable[[str, object], None]
 ) -> None:
@@ -166,11 +170,11 @@ def test_the_pipeline_is_back_as_soon_as_the_switch(
     text = ", ".join(f"{s * 1e3:.0f}" for s in took_s)
     print(f"the pipeline is back {text} ms after the bridge accepts connections")
     record_property("pipeline back, s", took_s)
-    assert sorted(took_s)[1] <= PIPELINE_BACK_MAX_S
     assert service.bindings(bed) == before
     assert moves(service, bed) == 0
     bed.introduce()
     check_everything(bed, settled_homes(bed))
+    quick_enough(sorted(took_s)[1] <= PIPELINE_BACK_MAX_S, f"the pipeline is back after {text} ms")
 
 
 def test_ports_that_a_restart_numbers_anew_are_known_by_their_names(

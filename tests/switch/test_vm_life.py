@@ -17,6 +17,8 @@ from tests.switch.bench import (
     BedSpec,
     Service,
     Station,
+    judges_time,
+    quick_enough,
     run,
     wait_until,
 )
@@ -49,6 +51,7 @@ def life(attached: Bed, service: Service) -> Bed:
 # ---- it leaves, and comes ---------------------------------------------------------------
 
 
+@judges_time
 @pytest.mark.parametrize("kind", frames.ANNOUNCEMENTS)
 def test_a_vm_that_announces_itself_elsewhere_is_found_there(
     life: Bed, service: Service, kind: str
@@ -58,11 +61,12 @@ def test_a_vm_that_announces_itself_elsewhere_is_found_there(
     host, vlan = bed.hosts[0], bed.vlans[0]
     with service.dead(), talk(bed, neighbour, vm) as found_after_s:
         say(bed, host, vm.mac, frames.ANNOUNCEMENTS[kind], host.sends(vlan))
-        assert found_after_s(host) <= FOUND_WITHIN_S, f"after a {kind} from outside"
+        quick_enough(found_after_s(host) <= FOUND_WITHIN_S, f"after a {kind} from outside")
         say(bed, vm, vm.mac, frames.ANNOUNCEMENTS[kind], vm.sends(vlan))
-        assert found_after_s(vm) <= FOUND_WITHIN_S, f"after a {kind} of its own"
+        quick_enough(found_after_s(vm) <= FOUND_WITHIN_S, f"after a {kind} of its own")
 
 
+@judges_time
 def test_a_vm_whose_port_goes_is_found_elsewhere_at_once(life: Bed, service: Service) -> None:
     """It has announced nothing: the network knows where it is, and here nobody was told."""
     bed, (vm, neighbour, _) = life, life.vms
@@ -70,13 +74,16 @@ def test_a_vm_whose_port_goes_is_found_elsewhere_at_once(life: Bed, service: Ser
     with talk(bed, neighbour, vm) as found_after_s:
         say(bed, host, vm.mac, frames.broadcast, host.sends(bed.vlans[0]))
         bed.unplug(vm)
-        assert found_after_s(host) <= FOUND_AT_ONCE_S
+        gone_s = found_after_s(host)
         bed.plug_in(vm)
         wait_until(lambda: bound(bed, service, vm), "the VM's new port is bound")
         say(bed, vm, vm.mac, frames.broadcast, vm.sends(bed.vlans[0]))
-        assert found_after_s(vm) <= FOUND_WITHIN_S, "it came back and spoke"
+        back_s = found_after_s(vm)
+    quick_enough(gone_s <= FOUND_AT_ONCE_S, f"found elsewhere after {gone_s:.3f} s")
+    quick_enough(back_s <= FOUND_WITHIN_S, f"it came back and spoke: found after {back_s:.3f} s")
 
 
+@judges_time
 def test_a_vm_that_was_remote_comes_in(life: Bed, service: Service) -> None:
     """Known outside until now, and announced there: its first word here counts."""
     bed, (_, neighbour, _) = life, life.vms
@@ -86,7 +93,7 @@ def test_a_vm_that_was_remote_comes_in(life: Bed, service: Service) -> None:
         wait_until(lambda: bound(bed, service, vm), "the VM's port is bound")
         with talk(bed, neighbour, vm, host) as found_after_s:
             say(bed, vm, vm.mac, frames.broadcast, vm.sends(vlan))
-            assert found_after_s(vm) <= FOUND_WITHIN_S
+            quick_enough(found_after_s(vm) <= FOUND_WITHIN_S, "it spoke here")
 
 
 # ---- its port ---------------------------------------------------------------------------
@@ -103,6 +110,8 @@ def test_a_vm_whose_port_is_renamed(life: Bed, service: Service) -> None:
         wait_until(lambda: bound(bed, service, renamed), "the new name is shown and bound")
         assert vm.port not in service.bindings(bed)
         say(bed, vm, vm.mac, frames.broadcast, vm.sends(bed.vlans[0]))
+        # A neighbour's frame could be taken up before it.
+        bed.revalidated()
         assert delivered(bed, neighbour, vm) == [str(vm)]
         assert delivered(bed, bed.hosts[0], vm) == [str(vm)]
     finally:
