@@ -20,6 +20,9 @@ when its port is at the second:
 
     ovs-vsctl del-port mig-server1 mig-vm1-1 -- add-port mig-server2 mig-vm1-1
 
+and it has said so, as a hypervisor does for it (`vm1 ping -c 1 10.100.1.1` will do).
+With `team=split` the bridges are mig-server11, mig-server12, mig-server21…
+
 The client, upstream, is who notices. VMs and clients are in the access VLAN `vlan`.
 """
 

@@ -121,3 +121,14 @@ def test_a_member_that_is_set_up_differently_loses_what_it_should(
     small, large = (f"vm1 ping -c 1 -W 1 -M do -s {size} 10.3.2.1" for size in (56, 8972))
     said = _mn(ovs, tmp_path, f"converged,{fault}", small, large)
     assert _passes(said) == passing, said[-2000:]
+
+
+def test_a_vm_migrates_with_its_port(ovs: PrivateOvs, tmp_path: Path) -> None:
+    to_vm, from_vm = "client1 ping -c 1 -w 5 10.100.0.1", "vm1 ping -c 1 -w 5 10.100.1.1"
+    move = "sh ovs-vsctl del-port mig-server1 mig-vm1-1 -- add-port mig-server2 mig-vm1-1"
+    listed = "sh ovs-vsctl iface-to-br mig-vm1-1"
+    commands = [to_vm, listed, move, from_vm, to_vm, listed]
+    said = _mn(ovs, tmp_path, "live_migration,vms=1", *commands)
+    assert _passes(said) == [True, True, True], said[-2000:]
+    places = [line for line in said.splitlines() if line in ("mig-server1", "mig-server2")]
+    assert places == ["mig-server1", "mig-server2"]
