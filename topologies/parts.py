@@ -27,8 +27,6 @@ import networkx as nx
 from topologies.graph import Layout, Role
 
 STANDARD_MTU = 1500
-# What drivers call 9014 is this with the Ethernet header.
-JUMBO_MTU = 9000
 
 # How an upstream switch's LAG may spread what it sends (by source MAC, or by flow), and the
 # bond mode of Open vSwitch that does it.
@@ -98,9 +96,8 @@ def add_uplinks(
     name: str = "uplink",
     interface: str = "up",
     mtu: int = STANDARD_MTU,
-) -> list[str]:
-    """Add a server's uplinks, dealt out in turn to the switches; their names."""
-    added = []
+) -> None:
+    """Add a server's uplinks, dealt out in turn to the switches."""
     for number, mbps in enumerate(capacities_mbps, start=1):
         uplink, switch = f"{name}{number}", switches[(number - 1) % len(switches)]
         graph.add_node(
@@ -108,8 +105,6 @@ def add_uplinks(
         )
         graph.add_edge(server, uplink, capacity=mbps * 10**6)
         graph.add_edge(uplink, switch, capacity=mbps * 10**6)
-        added.append(uplink)
-    return added
 
 
 def add_two_servers(
