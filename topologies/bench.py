@@ -105,13 +105,13 @@ def _unfit() -> str:
 
 def _bench(options: argparse.Namespace) -> int:
     # Late, so that a wrong word on the command line is answered at once, and without Mininet.
-    from topologies import console, expectations, figures, pace, report, vmware_lbt
+    from topologies import console, expectations, figures, layouts, pace, report
     from topologies.contenders import THRESHOLD_PERCENT, all_contenders
     from topologies.run import run
     from topologies.samples import move_times_s
     from topologies.web_load import Direction
 
-    layout = {"vmware_lbt": vmware_lbt.layout}[options.layout]()
+    layout = layouts.LAYOUTS[options.layout]()
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
     chosen = paces[options.pace]
     direction = Direction(options.direction)

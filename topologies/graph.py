@@ -18,12 +18,17 @@ import networkx as nx
 class Role(StrEnum):
     """What a node of a layout is."""
 
-    SERVER_BRIDGE = "server bridge"
+    SERVER_BRIDGE = "server bridge"  # has the team
+    VIRTUAL_SWITCH = "virtual switch"  # one more switch, between a server's team and its vNICs
     UPLINK = "uplink"
     UPSTREAM_SWITCH = "upstream switch"
     VM = "vm"
+    HOST = "host"  # a server's own network stack, on vNICs as a VM is
     VNIC = "vnic"
     CLIENT = "client"
+
+
+SWITCHES = (Role.SERVER_BRIDGE, Role.VIRTUAL_SWITCH, Role.UPSTREAM_SWITCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,15 @@ class Layout:
     """A named graph, with what the document that describes it has measured.
 
     `published` holds shares of link speed (and ratios), never absolute rates: the
-    layout is scaled.
+    layout is scaled. `senders` and `receivers` are between whom the load goes, and so
+    the limit; without them it goes from all VMs to all clients.
     """
 
     name: str
     graph: nx.Graph
     published: Mapping[str, Any] = field(default_factory=dict)
+    senders: tuple[str, ...] = ()
+    receivers: tuple[str, ...] = ()
 
     def nodes(self, role: Role) -> list[str]:
         """The names of all nodes with this role, in the order they were added."""
@@ -68,14 +76,40 @@ class Layout:
             raise ValueError(f"{node}: {len(found)} neighbours that are {role} -> exactly one")
         return str(found[0])
 
+    def uplinks_of(self, server: str) -> list[str]:
+        """One server's uplinks, in failover order."""
+        return [uplink for uplink in self.nodes(Role.UPLINK) if self.graph.has_edge(server, uplink)]
+
+    def far_end(self, uplink: str) -> str:
+        """Where an uplink's cable goes: an upstream switch, or another server's uplink."""
+        server = self.neighbour(uplink, Role.SERVER_BRIDGE)
+        (other,) = set(self.graph.adj[uplink]) - {server}
+        return str(other)
+
+    def vnics_of(self, owner: str) -> list[str]:
+        """The vNICs of a VM or of a host's own stack."""
+        role_of = self.graph.nodes
+        return [node for node in self.graph.adj[owner] if role_of[node]["role"] == Role.VNIC]
+
+    def switch_of(self, vnic: str) -> str:
+        """The switch whose port a vNIC is."""
+        role_of = self.graph.nodes
+        (switch,) = (node for node in self.graph.adj[vnic] if role_of[node]["role"] in SWITCHES)
+        return str(switch)
+
     def loaded_vnics(self) -> list[str]:
         """The vNICs that carry the benchmark's load, one for each VM."""
         return [vnic for vnic in self.nodes(Role.VNIC) if self.attributes(vnic)["loaded"]]
 
     @property
     def limit_bps(self) -> int:
-        """The most that all VMs together can send to all clients: the maximum flow."""
-        return maximum_flow_bps(self.graph, self.nodes(Role.VM), self.nodes(Role.CLIENT))
+        """The most that all senders together can send to all receivers: the maximum flow.
+
+        In one direction: links are full duplex.
+        """
+        senders = list(self.senders) or self.nodes(Role.VM)
+        receivers = list(self.receivers) or self.nodes(Role.CLIENT)
+        return maximum_flow_bps(self.graph, senders, receivers)
 
 
 def maximum_flow_bps(graph: nx.Graph, sources: list[str], sinks: list[str]) -> int:

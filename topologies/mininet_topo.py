@@ -5,21 +5,35 @@ from __future__ import annotations
 from mininet.node import Host
 from mininet.topo import Topo
 
-from topologies.graph import Layout, Role
-from topologies.switches import ServerBridge, UpstreamSwitch
+from topologies.graph import SWITCHES, Layout, Role
+from topologies.ports import (
+    fitting,
+    joining_interface,
+    own_interface,
+    ports_of,
+    upstream_interface,
+)
+from topologies.switches import AUTO, TEAMS, LearningSwitch, ServerBridge, usable_datapath
 
-# The kernel's limit (IFNAMSIZ without its terminator).
-LONGEST_INTERFACE_NAME = 15
+# Of the first switch of each role; the next has the next one.
+FIRST_DPID = {Role.SERVER_BRIDGE: 0x1, Role.UPSTREAM_SWITCH: 0x101, Role.VIRTUAL_SWITCH: 0x201}
 
 
 class EndSystem(Host):
-    """A VM or a client: a namespace whose interfaces work through a userspace switch."""
+    """A VM, a host's stack or a client: a namespace that works through a userspace switch."""
 
-    def config(self, addresses: dict[str, str] | None = None, **params: object) -> object:
-        """Set the addresses (interface -> address/prefix) beside Mininet's own settings."""
+    def config(
+        self,
+        addresses: dict[str, str] | None = None,
+        mtus: dict[str, int] | None = None,
+        **params: object,
+    ) -> object:
+        """Set addresses (interface -> address/prefix) and MTUs beside Mininet's own settings."""
         result = super().config(**params)
         for interface, address in (addresses or {}).items():
             self.cmd(f"ip addr replace {address} dev {interface}")
+        for interface, mtu in (mtus or {}).items():
+            self.cmd(f"ip link set {interface} mtu {mtu}")
         for interface in self.intfNames():
             # The userspace datapath passes frames on as they are: a checksum left to
             # the "hardware" would never be filled in, and TCP would fail where ping works.
@@ -33,66 +47,125 @@ class EndSystem(Host):
 class LayoutTopo(Topo):
     """A Mininet topology made from a layout; a layout file derives its own from it."""
 
-    def build_from(self, layout: Layout, prefix: str, server_class: type[ServerBridge]) -> None:
+    def build_named(self, layout: Layout, prefix: str, team: str, datapath: str) -> None:
+        """Add the layout's nodes and links, with a team and a datapath as `mn` names them.
+
+        Raises:
+            ValueError: as `build_from`, or there is no such team.
+        """
+        if team not in TEAMS:
+            raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
+        self.build_from(layout, prefix, TEAMS[team], datapath)
+
+    def build_from(
+        self,
+        layout: Layout,
+        prefix: str,
+        server_class: type[ServerBridge],
+        datapath: str = AUTO,
+    ) -> None:
         """Add the layout's nodes and links.
 
         Bridges and the switches' interfaces live in one namespace with everything else
         of that machine, so `prefix` goes before all their names.
 
         Raises:
-            ValueError: a name would be longer than an interface's name can be.
+            ValueError: a name would be longer than an interface's name can be; there is
+                no such datapath; the uplinks of a team that needs a LAG end at several
+                switches.
         """
-        graph = layout.graph
-        uplinks = layout.nodes(Role.UPLINK)
-        rates_bps = {uplink: layout.capacity_bps(uplink) for uplink in uplinks}
+        if server_class.lag:
+            _require_one_peer(layout)
+        usable = usable_datapath(datapath)
+        for role in SWITCHES:
+            switch_class = server_class if role == Role.SERVER_BRIDGE else LearningSwitch
+            for dpid, switch in enumerate(layout.nodes(role), start=FIRST_DPID[role]):
+                lag_hash = layout.attributes(switch).get("lag_hash")
+                self.addSwitch(
+                    # A server that is split has bridges with a digit behind its name.
+                    fitting(prefix + switch, spare=1),
+                    cls=switch_class,
+                    dpid=f"{dpid:x}",
+                    layout_ports=ports_of(layout, prefix, switch, lags=server_class.lag),
+                    datapath=usable,
+                    **({"lag_hash": lag_hash} if lag_hash else {}),
+                )
+        self._add_uplinks(layout, prefix)
+        self._join_switches(layout, prefix)
+        self._add_end_systems(layout, prefix)
 
-        def interface(node: str, infix: str = "") -> str:
-            name = f"{prefix}{infix}{graph.nodes[node]['interface']}"
-            if len(name) > LONGEST_INTERFACE_NAME:
-                raise ValueError(f"{name}: {len(name)} characters -> {LONGEST_INTERFACE_NAME}")
-            return name
+    def _add_uplinks(self, layout: Layout, prefix: str) -> None:
+        done = set()
+        for uplink in layout.nodes(Role.UPLINK):
+            far = layout.far_end(uplink)
+            server = layout.neighbour(uplink, Role.SERVER_BRIDGE)
+            ofport = layout.attributes(uplink)["ofport"]
+            if layout.attributes(far)["role"] == Role.UPSTREAM_SWITCH:
+                self.addLink(
+                    prefix + server,
+                    prefix + far,
+                    port1=ofport,
+                    intfName1=own_interface(layout, prefix, uplink),
+                    intfName2=upstream_interface(layout, prefix, uplink),
+                )
+            elif far not in done:  # back to back: one cable has two uplinks
+                self.addLink(
+                    prefix + server,
+                    prefix + layout.neighbour(far, Role.SERVER_BRIDGE),
+                    port1=ofport,
+                    port2=layout.attributes(far)["ofport"],
+                    intfName1=own_interface(layout, prefix, uplink),
+                    intfName2=own_interface(layout, prefix, far),
+                )
+            done.add(uplink)
 
-        for number, server in enumerate(layout.nodes(Role.SERVER_BRIDGE), start=1):
-            own = [uplink for uplink in uplinks if graph.has_edge(server, uplink)]
-            self.addSwitch(
-                f"{prefix}{server}",
-                cls=server_class,
-                dpid=f"{number:x}",
-                uplink_rates_bps={interface(uplink): rates_bps[uplink] for uplink in own},
-            )
-        for number, switch in enumerate(layout.nodes(Role.UPSTREAM_SWITCH), start=1):
-            own = [uplink for uplink in uplinks if graph.has_edge(switch, uplink)]
-            self.addSwitch(
-                f"{prefix}{switch}",
-                cls=UpstreamSwitch,
-                dpid=f"{0x100 + number:x}",
-                uplink_rates_bps={interface(uplink, "sw-"): rates_bps[uplink] for uplink in own},
-            )
-        for uplink in uplinks:
-            self.addLink(
-                prefix + layout.neighbour(uplink, Role.SERVER_BRIDGE),
-                prefix + layout.neighbour(uplink, Role.UPSTREAM_SWITCH),
-                port1=graph.nodes[uplink]["ofport"],
-                intfName1=interface(uplink),
-                intfName2=interface(uplink, "sw-"),
-            )
-        for vm in layout.nodes(Role.VM):
-            vnics = [node for node in graph.adj[vm] if graph.nodes[node]["role"] == Role.VNIC]
-            addresses = {f"{vm}-eth{i}": graph.nodes[v]["address"] for i, v in enumerate(vnics)}
-            self.addHost(
-                vm, cls=EndSystem, ip=graph.nodes[vnics[0]]["address"], addresses=addresses
-            )
+    def _join_switches(self, layout: Layout, prefix: str) -> None:
+        for switch, other, edge in layout.graph.edges(data=True):
+            if "interfaces" in edge:
+                self.addLink(
+                    prefix + switch,
+                    prefix + other,
+                    port1=edge["ofports"].get(switch),
+                    port2=edge["ofports"].get(other),
+                    intfName1=joining_interface(layout, prefix, switch, other),
+                    intfName2=joining_interface(layout, prefix, other, switch),
+                )
+
+    def _add_end_systems(self, layout: Layout, prefix: str) -> None:
+        for name in (*layout.nodes(Role.VM), *layout.nodes(Role.HOST)):
+            vnics = layout.vnics_of(name)
+            self._add_end_system(layout, name, vnics)
             for vnic in vnics:
                 self.addLink(
-                    prefix + layout.neighbour(vnic, Role.SERVER_BRIDGE),
-                    vm,
-                    port1=graph.nodes[vnic]["ofport"],
-                    intfName1=interface(vnic),
+                    prefix + layout.switch_of(vnic),
+                    name,
+                    port1=layout.attributes(vnic).get("ofport"),
+                    intfName1=own_interface(layout, prefix, vnic),
                 )
         for client in layout.nodes(Role.CLIENT):
-            self.addHost(client, cls=EndSystem, ip=graph.nodes[client]["address"])
+            self._add_end_system(layout, client, [client])
             self.addLink(
                 prefix + layout.neighbour(client, Role.UPSTREAM_SWITCH),
                 client,
-                intfName1=interface(client, "sw-"),
+                intfName1=upstream_interface(layout, prefix, client),
             )
+
+    def _add_end_system(self, layout: Layout, name: str, nics: list[str]) -> None:
+        """A namespace with the interfaces `NAME-eth0`, `NAME-eth1`… for these nodes."""
+        interfaces = {f"{name}-eth{i}": layout.attributes(nic) for i, nic in enumerate(nics)}
+        self.addHost(
+            name,
+            cls=EndSystem,
+            ip=layout.attributes(nics[0])["address"],
+            addresses={interface: about["address"] for interface, about in interfaces.items()},
+            mtus={interface: about["mtu"] for interface, about in interfaces.items()},
+        )
+
+
+def _require_one_peer(layout: Layout) -> None:
+    """Refuse a LAG over several switches, which would need them to act as one."""
+    for server in layout.nodes(Role.SERVER_BRIDGE):
+        ends = [layout.far_end(uplink) for uplink in layout.uplinks_of(server)]
+        switches = sorted(end for end in set(ends) if layout.attributes(end)["role"] != Role.UPLINK)
+        if len(switches) > 1:
+            raise ValueError(f"{server}: a LAG to {', '.join(switches)} -> to one switch")

@@ -56,7 +56,7 @@ class _Topo(LayoutTopo):
     """A layout as it stands, with the server's bridge in a contender's form."""
 
     def build(self, layout: Layout, contender: Contender) -> None:
-        self.build_from(layout, PREFIX, contender.server_class)
+        self.build_from(layout, PREFIX, contender.server_class, datapath="userspace")
 
 
 def run(
@@ -113,6 +113,8 @@ def run(
         time.sleep(QUEUES_EMPTY_S)
         entered, delivered = _packets(counters_before, interface_counters(), access)
         for uplink in layout.nodes(Role.UPLINK):
+            if not shaping.is_shaped(layout.capacity_bps(uplink)):
+                continue
             shaping.require_shaped(PREFIX + layout.attributes(uplink)["interface"])
             shaping.require_shaped(_upstream_end(layout, uplink))
         return Observed(

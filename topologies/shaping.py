@@ -11,6 +11,13 @@ import subprocess
 QUEUE_BYTES = 300_000
 # Enough for the timer's resolution at 1 Gbit/s; small against the queue.
 BURST_BYTES = 15_000
+# A virtual link's nominal speed, far above what a machine forwards over it.
+UNSHAPED_BPS = 10 * 10**9
+
+
+def is_shaped(rate_bps: int) -> bool:
+    """Whether a link of this speed is one that has to be held back."""
+    return rate_bps < UNSHAPED_BPS
 
 
 def shape(interface: str, rate_bps: int) -> None:

@@ -9,14 +9,33 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from mininet.moduledeps import pathCheck
 from mininet.node import Switch
 
-from topologies.shaping import shape
+from topologies.parts import LAG_HASHES
+from topologies.ports import Port
+from topologies.shaping import is_shaped, shape
 
-# On the userspace datapath, which needs no kernel module.
-DATAPATH_TYPE = "netdev"
+# What a layout's parameter `datapath` may be, and Open vSwitch's own words for them.
+DATAPATHS = {"userspace": "netdev", "kernel": "system"}
+AUTO = "auto"
+KERNEL_MODULE = Path("/sys/module/openvswitch")
+
+
+def usable_datapath(wanted: str = AUTO) -> str:
+    """The datapath to use: the one that is wanted, else the kernel's if its module is loaded.
+
+    Raises:
+        ValueError: there is no such datapath.
+    """
+    if wanted == AUTO:
+        return "kernel" if KERNEL_MODULE.exists() else "userspace"
+    if wanted not in DATAPATHS:
+        raise ValueError(f"datapath: {wanted} -> {' | '.join((AUTO, *DATAPATHS))}")
+    return wanted
 
 
 def vsctl(*arguments: str) -> None:
@@ -31,15 +50,21 @@ def vsctl(*arguments: str) -> None:
 
 
 class LayoutSwitch(Switch):
-    """An OVS bridge whose uplinks are shaped to their capacity.
+    """An OVS bridge whose links have the layout's speed and MTU.
 
-    Shaping comes after the ports are added, since OVS removes a port's qdisc then.
+    Shaping comes after the ports are added, since OVS removes a port's qdisc then; the
+    MTU before, since OVS takes its own port's from the others.
     """
 
     def __init__(
-        self, name: str, uplink_rates_bps: Mapping[str, int] | None = None, **params: object
+        self,
+        name: str,
+        layout_ports: Mapping[str, Port] | None = None,
+        datapath: str = "userspace",
+        **params: object,
     ) -> None:
-        self.uplink_rates_bps = dict(uplink_rates_bps or {})
+        self.layout_ports = dict(layout_ports or {})
+        self.datapath_type = DATAPATHS[datapath]
         super().__init__(name, **params)
 
     @classmethod
@@ -52,17 +77,26 @@ class LayoutSwitch(Switch):
         return [str(self.name)]
 
     @property
+    def teams(self) -> dict[str, list[str]]:
+        """Each team's interfaces, in failover order."""
+        found: dict[str, list[str]] = {}
+        for interface, port in self.layout_ports.items():
+            if port.team:
+                found.setdefault(port.team, []).append(interface)
+        return found
+
+    @property
     def other_interfaces(self) -> list[str]:
-        """Every interface that is not an uplink: VM ports, clients' ports."""
-        names = [str(i) for i in self.intfNames() if str(i) != "lo"]
-        return [name for name in names if name not in self.uplink_rates_bps]
+        """Every interface that is in no team: VM ports, clients' ports, other switches'."""
+        return [interface for interface, port in self.layout_ports.items() if not port.team]
 
     def start(self, _controllers: Sequence[object]) -> None:
-        for interface in (*self.uplink_rates_bps, *self.other_interfaces):
-            subprocess.run(["ip", "link", "set", interface, "up"], check=True)
+        for interface, port in self.layout_ports.items():
+            subprocess.run(["ip", "link", "set", interface, "mtu", str(port.mtu), "up"], check=True)
         vsctl(*self.transaction())
-        for interface, rate_bps in self.uplink_rates_bps.items():
-            shape(interface, rate_bps)
+        for interface, port in self.layout_ports.items():
+            if port.rate_bps is not None and is_shaped(port.rate_bps):
+                shape(interface, port.rate_bps)
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
         for bridge in self.bridges:
@@ -77,43 +111,96 @@ class LayoutSwitch(Switch):
         return [
             *("--", "add-br", bridge),
             *("--", "set", "bridge", bridge),
-            *(f"datapath_type={DATAPATH_TYPE}", f"fail_mode={fail_mode}"),
+            *(f"datapath_type={self.datapath_type}", f"fail_mode={fail_mode}"),
         ]
 
     def _port(self, bridge: str, interface: str) -> list[str]:
-        return ["--", "add-port", bridge, interface, *self._number(interface)]
+        vlan = self.layout_ports[interface].vlan
+        access = [] if vlan is None else [f"tag={vlan}"]
+        return ["--", "add-port", bridge, interface, *access, *self._number(interface)]
+
+    def _bond(self, bond: str, interfaces: Sequence[str], settings: Sequence[str]) -> list[str]:
+        """A bond; of a single interface, which `add-bond` refuses, a port with its settings."""
+        if len(interfaces) == 1:
+            (only,) = interfaces
+            return [*self._port(self.name, only), "--", "set", "port", only, *settings]
+        arguments = ["--", "add-bond", self.name, bond, *interfaces, *settings]
+        for interface in interfaces:
+            arguments += self._number(interface)
+        return arguments
 
     def _number(self, interface: str) -> list[str]:
         number = self.ports[self.nameToIntf[interface]]
         return ["--", "set", "interface", interface, f"ofport_request={number}"]
 
 
-class UpstreamSwitch(LayoutSwitch):
-    """The network's switch: learns addresses, knows nothing of a team."""
+# A LAG comes up in a second or two, and not in a minute.
+LACP = ("lacp=active", "other_config:lacp-time=fast")
+
+
+class LearningSwitch(LayoutSwitch):
+    """A switch that learns addresses; cables of one team are a LAG."""
+
+    def __init__(self, name: str, lag_hash: str = "flow", **params: Any) -> None:
+        self.bond_mode = LAG_HASHES[lag_hash]
+        super().__init__(name, **params)
 
     def transaction(self) -> list[str]:
         arguments = self._bridge(self.name, "standalone")
-        for interface in (*self.uplink_rates_bps, *self.other_interfaces):
+        # A switch's LAG hashes and does not rebalance.
+        settings = [f"bond_mode={self.bond_mode}", "other_config:bond-rebalance-interval=0", *LACP]
+        for team, interfaces in self.teams.items():
+            arguments += self._bond(f"{self.name}-{team}", interfaces, settings)
+        for interface in self.other_interfaces:
             arguments += self._port(self.name, interface)
         return arguments
 
 
 class ServerBridge(LayoutSwitch):
-    """The server's bridge; how its uplinks are teamed is what subclasses differ in."""
+    """The server's bridge; how its uplinks are teamed is what subclasses differ in.
+
+    Attributes:
+        lag: whether the other ends of the uplinks must be a LAG.
+    """
+
+    lag = False
+
+    @property
+    def uplinks(self) -> list[str]:
+        """The uplinks' interfaces, in failover order."""
+        return [uplink for interfaces in self.teams.values() for uplink in interfaces]
 
 
 class BondedServer(ServerBridge):
     """The team as an OVS active-backup bond: works without anybody's help, cannot loop."""
 
+    def settings(self) -> list[str]:
+        """The bond's, as `ovs-vsctl add-bond` takes them."""
+        # Servers that are cabled back to back must use the same cable.
+        return ["bond_mode=active-backup", f"other_config:bond-primary={self.uplinks[0]}"]
+
     def transaction(self) -> list[str]:
         arguments = self._bridge(self.name, "standalone")
-        arguments += ["--", "add-bond", self.name, f"{self.name}-team", *self.uplink_rates_bps]
-        arguments += ["bond_mode=active-backup"]
-        for interface in self.uplink_rates_bps:
-            arguments += self._number(interface)
+        arguments += self._bond(f"{self.name}-team", self.uplinks, self.settings())
         for interface in self.other_interfaces:
             arguments += self._port(self.name, interface)
         return arguments
+
+
+class BalanceSlbServer(BondedServer):
+    """The team as an OVS balance-slb bond: each source MAC and VLAN on one uplink, by load."""
+
+    def settings(self) -> list[str]:
+        return ["bond_mode=balance-slb"]
+
+
+class LacpServer(BondedServer):
+    """The team as an OVS balance-tcp bond: each flow on one uplink, by load; needs a LAG."""
+
+    lag = True
+
+    def settings(self) -> list[str]:
+        return ["bond_mode=balance-tcp", *LACP]
 
 
 class PlainUplinksServer(ServerBridge):
@@ -124,7 +211,7 @@ class PlainUplinksServer(ServerBridge):
 
     def transaction(self) -> list[str]:
         arguments = self._bridge(self.name, "secure")
-        for interface in (*self.uplink_rates_bps, *self.other_interfaces):
+        for interface in self.layout_ports:
             arguments += self._port(self.name, interface)
         return arguments
 
@@ -133,22 +220,23 @@ class SplitServer(ServerBridge):
     """One ordinary bridge for each uplink, the VMs' ports dealt out in equal blocks.
 
     This is placement by hand: each VM fixed to one uplink, as a port group with a
-    single uplink does it.
+    single uplink does it. Ports with a home are there.
     """
 
     @property
     def bridges(self) -> list[str]:
-        return [f"{self.name}{index}" for index in range(1, len(self.uplink_rates_bps) + 1)]
+        return [f"{self.name}{index}" for index in range(1, len(self.uplinks) + 1)]
 
     def placement(self) -> dict[str, str]:
         """Which uplink each VM port is fixed to."""
-        uplinks = list(self.uplink_rates_bps)
-        ports = self.other_interfaces
-        return {port: uplinks[i * len(uplinks) // len(ports)] for i, port in enumerate(ports)}
+        uplinks, homes = self.uplinks, {p: self.layout_ports[p].home for p in self.other_interfaces}
+        ports = [port for port, home in homes.items() if not home]
+        dealt = {port: uplinks[i * len(uplinks) // len(ports)] for i, port in enumerate(ports)}
+        return {port: home or dealt[port] for port, home in homes.items()}
 
     def transaction(self) -> list[str]:
         arguments: list[str] = []
-        bridge_of = dict(zip(self.uplink_rates_bps, self.bridges, strict=True))
+        bridge_of = dict(zip(self.uplinks, self.bridges, strict=True))
         for uplink, bridge in bridge_of.items():
             arguments += [*self._bridge(bridge, "standalone"), *self._port(bridge, uplink)]
         for port, uplink in self.placement().items():
@@ -159,6 +247,8 @@ class SplitServer(ServerBridge):
 # The forms a team can have, by the names that layouts' parameters use.
 TEAMS: dict[str, type[ServerBridge]] = {
     "bond": BondedServer,
+    "balance-slb": BalanceSlbServer,
+    "lacp": LacpServer,
     "plain": PlainUplinksServer,
     "split": SplitServer,
 }

@@ -11,9 +11,13 @@ vmware_lbt` runs the benchmark on it. Parameters of the topology, all optional:
 
     --topo vmware_lbt,uplinks=3,vms=6,vnics_per_vm=1,clients=4,uplink_mbps=50,prefix=other-
 
+`mtu` is everybody's, `vlan` the VMs' and clients' access VLAN, `datapath` is `userspace`
+or `kernel` (without it, the kernel's is used where its module is loaded).
+
 With `team=plain` the uplinks are ordinary ports and nothing is forwarded before
 `ovs-lbt attach lbt-server --uplink lbt-up1 --uplink lbt-up2`; with `team=split` each
-uplink has a bridge of its own.
+uplink has a bridge of its own. `team=balance-slb` and `team=lacp`, with a LAG upstream,
+are Open vSwitch's other bonds.
 """
 
 from __future__ import annotations
@@ -30,10 +34,10 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
+from topologies import parts as layout_parts  # noqa: E402
 from topologies.graph import Layout as LayoutGraph  # noqa: E402
 from topologies.graph import Role as LayoutRole  # noqa: E402
 from topologies.mininet_topo import LayoutTopo  # noqa: E402
-from topologies.switches import TEAMS  # noqa: E402
 
 NAME = "vmware_lbt"
 
@@ -55,8 +59,15 @@ PUBLISHED = {
 }
 
 
+@layout_parts.with_checked_parameters
 def layout(
-    uplinks: int = 2, vms: int = 4, vnics_per_vm: int = 2, uplink_mbps: int = 100, clients: int = 2
+    uplinks: int = 2,
+    vms: int = 4,
+    vnics_per_vm: int = 2,
+    uplink_mbps: int = 100,
+    clients: int = 2,
+    mtu: int = layout_parts.STANDARD_MTU,
+    vlan: int = 0,
 ) -> LayoutGraph:
     """The layout's graph.
 
@@ -66,34 +77,22 @@ def layout(
     graph = networkx.Graph()
     graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
     graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
-    for number in range(1, uplinks + 1):
-        name = f"uplink{number}"
-        graph.add_node(name, role=LayoutRole.UPLINK, interface=f"up{number}", ofport=number)
-        graph.add_edge("server", name, capacity=uplink_mbps * 10**6)
-        graph.add_edge(name, "upstream", capacity=uplink_mbps * 10**6)
+    layout_parts.add_uplinks(graph, "server", ["upstream"], [uplink_mbps] * uplinks, mtu=mtu)
     stride = uplinks * max(1, -(-vnics_per_vm // uplinks))
     for number in range(1, vms + 1):
-        graph.add_node(f"vm{number}", role=LayoutRole.VM)
         for index in range(1, vnics_per_vm + 1):
-            vnic = f"vm{number}-vnic{index}"
-            graph.add_node(
-                vnic,
-                role=LayoutRole.VNIC,
-                interface=f"vm{number}-{index}",
-                ofport=10 * uplinks + stride * (number - 1) + index - 1,
+            layout_parts.add_vnic(
+                graph,
+                f"vm{number}",
+                "server",
+                index=index,
                 address=f"10.{index}.0.{number}/16",
+                ofport=10 * uplinks + stride * (number - 1) + index - 1,
+                mtu=mtu,
+                vlan=vlan,
                 loaded=index == 1,
             )
-            graph.add_edge(f"vm{number}", vnic)
-            graph.add_edge(vnic, "server")
-    for number in range(1, clients + 1):
-        graph.add_node(
-            f"client{number}",
-            role=LayoutRole.CLIENT,
-            interface=f"client{number}",
-            address=f"10.1.1.{number}/16",
-        )
-        graph.add_edge(f"client{number}", "upstream")
+    layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
     return LayoutGraph(NAME, graph, PUBLISHED)
 
 
@@ -101,14 +100,9 @@ class VmwareLbtTopo(LayoutTopo):
     """The layout for `mn --topo vmware_lbt`."""
 
     def build(
-        self,
-        prefix: str = "lbt-",
-        team: str = "bond",
-        **parameters: int,
+        self, prefix: str = "lbt-", team: str = "bond", datapath: str = "auto", **parameters: int
     ) -> None:
-        if team not in TEAMS:
-            raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
-        self.build_from(layout(**parameters), prefix, TEAMS[team])
+        self.build_named(layout(**parameters), prefix, team, datapath)
 
 
 topos = {NAME: VmwareLbtTopo}

@@ -7,7 +7,7 @@ import pytest
 
 from topologies import vmware_lbt
 from topologies.graph import Layout, Role, maximum_flow_bps
-from topologies.mininet_topo import LONGEST_INTERFACE_NAME
+from topologies.ports import LONGEST_INTERFACE_NAME
 
 
 def test_the_layout_is_what_the_document_describes() -> None:
@@ -59,13 +59,14 @@ def test_the_topology_has_the_layout_s_links() -> None:
 
 
 def test_a_prefix_that_makes_names_too_long_is_refused() -> None:
-    with pytest.raises(ValueError, match="characters -> 15"):
+    with pytest.raises(ValueError, match="a-long-prefix-server: 20 characters -> 14"):
         vmware_lbt.VmwareLbtTopo(prefix="a-long-prefix-")
 
 
 def test_an_unknown_team_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"team: lacp -> bond \| plain \| split"):
-        vmware_lbt.VmwareLbtTopo(team="lacp")
+    expected = r"team: nic -> bond \| balance-slb \| lacp \| plain \| split"
+    with pytest.raises(ValueError, match=expected):
+        vmware_lbt.VmwareLbtTopo(team="nic")
 
 
 def test_a_neighbour_must_be_unique() -> None:

@@ -1,0 +1,134 @@
+"""Every layout under `mn`, started from a directory of its own, on a real Open vSwitch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from topologies.graph import Layout, Role
+from topologies.layouts import LAYOUTS
+from topologies.private_network import private_network
+from topologies.private_ovs import PrivateOvs
+
+TOPOLOGIES = Path(__file__).resolve().parents[2] / "topologies"
+MARK = "LAYOUT_TEST_MARK"
+FEW_VMS = {"vmware_lbt": 2, "live_migration": 2, "two_switches": 2, "mixed_speed": 2}
+
+pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+
+
+@pytest.fixture
+def ovs() -> Iterator[PrivateOvs]:
+    """An Open vSwitch that is nobody else's, in a network that is nobody else's."""
+    assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: namespaces and Open vSwitch"
+    with private_network(), PrivateOvs() as private:
+        yield private
+
+
+def _mn(ovs: PrivateOvs, directory: Path, topo: str, *commands: str) -> str:
+    """What `mn` prints of a layout after the commands, or after a ping between all."""
+    name, mark = topo.partition(",")[0], uuid.uuid4().hex
+    script = directory / "commands"
+    script.write_text("".join(f"{command}\n" for command in commands))
+    test = ["--post", str(script), "--test", "none"] if commands else ["--test", "pingall"]
+    done = subprocess.run(
+        ["mn", "--custom", str(TOPOLOGIES / f"{name}.py"), "--topo", topo, *test],
+        cwd=directory,
+        env={**ovs.env, MARK: mark},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 and "Error:" not in said, said[-2000:]
+    assert _remains(ovs, mark) == []
+    return said
+
+
+def _remains(ovs: PrivateOvs, mark: str) -> list[str]:
+    """Everything of a run that is still there."""
+    found = [f"bridge {name}" for name in ovs.vsctl("list-br").split()]
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    interfaces = {line.split(":")[1].strip() for line in links.splitlines()}
+    # What Open vSwitch makes for its userspace datapath, and what is in every namespace.
+    found += [f"interface {one}" for one in interfaces - {"lo", "ovs-netdev"}]
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in environ.read_bytes():
+                found.append(f"process {environ.with_name('cmdline').read_bytes()!r}")
+        except OSError:
+            continue
+    return found
+
+
+def _pings(layout: Layout) -> int:
+    """How many pings are answered if everybody reaches those on the same network."""
+    owners = [*layout.nodes(Role.VM), *layout.nodes(Role.HOST)]
+    first = [layout.address(layout.vnics_of(owner)[0]) for owner in owners]
+    first += [layout.address(client) for client in layout.nodes(Role.CLIENT)]
+    return sum(one.split(".")[:2] == other.split(".")[:2] for one, other in permutations(first, 2))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_mn_runs_every_layout_and_leaves_nothing(
+    name: str, ovs: PrivateOvs, tmp_path: Path
+) -> None:
+    few = {"vms": FEW_VMS[name]} if name in FEW_VMS else {}
+    expected = _pings(LAYOUTS[name](**few))
+    assert expected >= 2
+    topo = ",".join([name, "team=bond", *(f"{key}={value}" for key, value in few.items())])
+    begun_s = time.monotonic()
+    said = _mn(ovs, tmp_path, topo)
+    assert f"({expected}/" in said, said[-2000:]
+    assert time.monotonic() - begun_s < 20, "a layout of a few nodes takes seconds"
+
+
+@pytest.mark.parametrize(
+    ("topo", "lags"), [("set_vs_lbfo", 4), ("quad_gbe_team,virtual_switches=2", 2)]
+)
+def test_a_lag_is_negotiated_at_both_ends_and_carries_traffic(
+    topo: str, lags: int, ovs: PrivateOvs, tmp_path: Path
+) -> None:
+    ping = "vm1 ping -c 1 -w 10 10.1.1.1"
+    said = _mn(ovs, tmp_path, f"{topo},team=lacp", ping, "sh ovs-appctl lacp/show")
+    assert _passes(said) == [True], said[-2000:]
+    assert said.count("status: active negotiated") == lags, said[-3000:]
+
+
+def _passes(said: str) -> list[bool]:
+    return ["1 received" in line for line in said.splitlines() if "packets transmitted" in line]
+
+
+@pytest.mark.parametrize(
+    ("fault", "passing"),
+    [
+        ("mtu=9000", [True, True]),
+        ("mtu=9000,odd_mtu=1500", [True, False]),
+        ("odd_vlan=99", [False, False]),
+    ],
+)
+def test_a_member_that_is_set_up_differently_loses_what_it_should(
+    fault: str, passing: list[bool], ovs: PrivateOvs, tmp_path: Path
+) -> None:
+    small, large = (f"vm1 ping -c 1 -W 1 -M do -s {size} 10.3.2.1" for size in (56, 8972))
+    said = _mn(ovs, tmp_path, f"converged,{fault}", small, large)
+    assert _passes(said) == passing, said[-2000:]
+
+
+def test_a_vm_migrates_with_its_port(ovs: PrivateOvs, tmp_path: Path) -> None:
+    to_vm, from_vm = "client1 ping -c 1 -w 5 10.100.0.1", "vm1 ping -c 1 -w 5 10.100.1.1"
+    move = "sh ovs-vsctl del-port mig-server1 mig-vm1-1 -- add-port mig-server2 mig-vm1-1"
+    listed = "sh ovs-vsctl iface-to-br mig-vm1-1"
+    commands = [to_vm, listed, move, from_vm, to_vm, listed]
+    said = _mn(ovs, tmp_path, "live_migration,vms=1", *commands)
+    assert _passes(said) == [True, True, True], said[-2000:]
+    places = [line for line in said.splitlines() if line in ("mig-server1", "mig-server2")]
+    assert places == ["mig-server1", "mig-server2"]

@@ -1,0 +1,317 @@
+"""Every layout: its limit, its names and numbers, its published shares, what it refuses."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies import converged, live_migration, parts, quad_gbe_team, set_vs_lbfo, switches
+from topologies.graph import SWITCHES, Layout, Role
+from topologies.layouts import LAYOUTS
+from topologies.mininet_topo import LayoutTopo
+from topologies.ports import LONGEST_INTERFACE_NAME, ports_of
+
+MN = Path("/usr/bin/mn")
+MODULES: dict[str, ModuleType] = {
+    name: importlib.import_module(f"topologies.{name}") for name in LAYOUTS
+}
+every_layout = pytest.mark.parametrize("name", LAYOUTS)
+
+
+def _parameters(name: str) -> dict[str, int | str]:
+    """A layout's parameters, with their defaults."""
+    declared = inspect.signature(LAYOUTS[name]).parameters
+    return {parameter: one.default for parameter, one in declared.items()}
+
+
+def _topo(name: str, **parameters: Any) -> LayoutTopo:
+    return MODULES[name].topos[name](**parameters)
+
+
+def _rack_shares(uplinks: int, switches: int) -> list[int]:
+    return [len(range(switch, uplinks, switches)) for switch in range(switches)]
+
+
+# What each layout's links can carry at most, worked out by hand, in Mbit/s.
+LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
+    "vmware_lbt": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "set_vs_lbfo": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "quad_gbe_team": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "live_migration": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "converged": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "two_switches": lambda switches, uplinks, uplink_mbps, trunk_mbps, **_: sum(
+        min(count * uplink_mbps, trunk_mbps) for count in _rack_shares(uplinks, switches)
+    ),
+    "mixed_speed": lambda fast_uplinks, slow_uplinks, uplink_mbps, slow_mbps, **_: (
+        fast_uplinks * uplink_mbps + slow_uplinks * slow_mbps
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "mbps"),
+    [
+        ("vmware_lbt", 2 * 100),
+        ("set_vs_lbfo", 2 * 100),
+        ("quad_gbe_team", 4 * 100),
+        ("live_migration", 2 * 100),
+        ("converged", 2 * 10_000),
+        ("two_switches", 2 * 100),
+        ("mixed_speed", 100 + 10),
+    ],
+)
+def test_the_limit_of_a_layout_as_it_stands(name: str, mbps: int) -> None:
+    assert LAYOUTS[name]().limit_bps == mbps * 10**6
+
+
+@every_layout
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_the_limit_is_what_was_worked_out_by_hand(name: str, data: st.DataObject) -> None:
+    chosen = {
+        parameter: data.draw(st.integers(parts.RANGES[parameter][0], most), label=parameter)
+        for parameter in _parameters(name)
+        if parameter in parts.RANGES
+        for most in [
+            min(parts.RANGES[parameter][1], 12 if parameter in ("vms", "clients") else 10**4)
+        ]
+    }
+    if "odd_uplink" in chosen:
+        chosen["odd_uplink"] = min(chosen["odd_uplink"], chosen["uplinks"])
+    assert LAYOUTS[name](**chosen).limit_bps == LIMITS_MBPS[name](**chosen) * 10**6
+
+
+def test_a_trunk_can_be_the_narrowest_place() -> None:
+    layout = LAYOUTS["two_switches"](uplinks=3, uplink_mbps=100, trunk_mbps=150)
+    assert layout.limit_bps == (150 + 100) * 10**6
+
+
+@every_layout
+def test_names_and_numbers_fit_and_are_each_used_once(name: str) -> None:
+    most = {p: parts.RANGES[p][1] for p in _parameters(name) if p in parts.RANGES}
+    most |= {p: 1 for p in most if p in ("odd_uplink", "odd_mtu", "odd_vlan")}
+    topo = _topo(name, team="bond", **most)
+    links = [info for _, _, info in topo.links(withInfo=True)]
+    named = [info[key] for info in links for key in ("intfName1", "intfName2") if key in info]
+    bridges = [f"{switch}8" for switch in topo.switches()]  # as a server that is split has them
+    assert all(len(one) <= LONGEST_INTERFACE_NAME for one in (*named, *bridges))
+    assert len(set(named)) == len(named)
+    ports = [(info[f"node{end}"], info[f"port{end}"]) for info in links for end in (1, 2)]
+    assert len(set(ports)) == len(ports), "an OpenFlow port number is used twice"
+    hosts = [topo.nodeInfo(host) for host in topo.hosts()]
+    addresses = [address for host in hosts for address in host["addresses"].values()]
+    assert len(set(addresses)) == len(addresses)
+    dpids = [topo.nodeInfo(switch)["dpid"] for switch in topo.switches()]
+    assert len(set(dpids)) == len(dpids)
+
+
+@every_layout
+def test_every_link_of_a_switch_is_a_port_of_its(name: str) -> None:
+    topo = _topo(name)
+    for switch in topo.switches():
+        ends = {
+            info[f"intfName{end}"]
+            for _, _, info in topo.links(withInfo=True)
+            for end in (1, 2)
+            if info[f"node{end}"] == switch
+        }
+        assert ends == set(topo.nodeInfo(switch)["layout_ports"])
+
+
+@every_layout
+def test_what_is_out_of_range_is_refused(name: str) -> None:
+    for parameter in _parameters(name):
+        if parameter not in parts.RANGES:
+            continue
+        least, most = parts.RANGES[parameter]
+        for wrong in (least - 1, most + 1, 1.5, "many"):
+            with pytest.raises(ValueError, match=f"{parameter}: {wrong} -> .* {least} to {most}"):
+                LAYOUTS[name](**{parameter: wrong})
+
+
+def test_an_uplink_that_is_not_there_cannot_be_odd() -> None:
+    with pytest.raises(ValueError, match="odd_uplink: 3 -> one of 2 uplinks"):
+        converged.layout(odd_uplink=3, odd_mtu=1500)
+
+
+def test_words_that_are_unknown_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"parameter: uplink -> uplinks \| vms \| "):
+        _topo("set_vs_lbfo", uplink=2)
+    with pytest.raises(ValueError, match=r"lag_hash: port -> mac \| flow"):
+        set_vs_lbfo.layout(lag_hash="port")
+    with pytest.raises(ValueError, match=r"datapath: dpdk -> auto \| userspace \| kernel"):
+        _topo("set_vs_lbfo", datapath="dpdk")
+    with pytest.raises(ValueError, match="server: a LAG to tor1, tor2 -> to one switch"):
+        _topo("two_switches", team="lacp")
+
+
+def test_the_kernel_s_datapath_is_used_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(switches, "KERNEL_MODULE", tmp_path)
+    assert switches.usable_datapath() == "kernel"
+    assert switches.usable_datapath("userspace") == "userspace"
+    monkeypatch.setattr(switches, "KERNEL_MODULE", tmp_path / "missing")
+    assert switches.usable_datapath() == "userspace"
+    assert switches.usable_datapath("kernel") == "kernel"
+
+
+@every_layout
+def test_a_layout_s_file_takes_no_name_from_mn(name: str) -> None:
+    """`mn` copies every global of a custom file over its own."""
+    body = ast.parse(MN.read_text())
+    taken = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
+    taken |= {
+        a.asname or a.name
+        for n in ast.walk(body)
+        if isinstance(n, ast.ImportFrom | ast.Import)
+        for a in n.names
+    }
+    own = {one for one in vars(MODULES[name]) if not one.startswith("__")}
+    assert own & taken <= {"os", "sys"}
+
+
+@every_layout
+def test_mtu_and_vlans_reach_every_port(name: str) -> None:
+    chosen = {"vlan": 7} if "vlan" in _parameters(name) else {}
+    layout = LAYOUTS[name](mtu=9000, **chosen)
+    for role in SWITCHES:
+        for switch in layout.nodes(role):
+            for interface, port in ports_of(layout, "", switch, lags=False).items():
+                assert port.mtu == 9000, interface
+                of_vms = bool(chosen) and interface.startswith(("vm", "sw-client"))
+                assert (port.vlan == 7) == of_vms, interface
+
+
+def test_the_vnics_of_converged_hosts_are_in_their_vlans() -> None:
+    layout = converged.layout(management_vlan=11, migration_vlan=12, vm_vlan=0)
+    vlans = {
+        interface: port.vlan
+        for interface, port in ports_of(layout, "c-", "server1", lags=False).items()
+        if not port.team
+    }
+    assert vlans == {"c-host1-1": 11, "c-host1-2": 12, "c-vm1-1": None}
+
+
+def test_one_member_can_be_set_up_differently() -> None:
+    layout = converged.layout(mtu=9000, odd_uplink=2, odd_mtu=1500, odd_vlan=99)
+    ports = ports_of(layout, "", "upstream", lags=True)
+    odd = ports.pop("sw-s2-up2")
+    assert (odd.mtu, odd.vlan, odd.team) == (1500, 99, ""), "still in the LAG with another VLAN"
+    assert {port.mtu for port in ports.values()} == {9000}
+    assert {port.vlan for port in ports.values()} == {None}
+    assert [port.team for port in ports.values()] == ["server1", "server1", "server2"]
+    assert {port.mtu for port in ports_of(layout, "", "server2", lags=True).values()} == {9000}
+
+
+def test_servers_are_cabled_back_to_back() -> None:
+    layout = quad_gbe_team.layout()
+    assert not layout.nodes(Role.UPSTREAM_SWITCH)
+    assert [layout.far_end(uplink) for uplink in layout.uplinks_of("server1")] == [
+        f"server2-uplink{number}" for number in (1, 2, 3, 4)
+    ]
+    assert len(_topo("quad_gbe_team").links()) == 4 + 2
+
+
+@pytest.mark.parametrize(
+    ("sides", "senders_switch", "receivers_switch"),
+    [(0, "server1", "server2"), (1, "vswitch1", "server2"), (2, "vswitch1", "vswitch2")],
+)
+def test_a_virtual_switch_is_on_no_one_or_both_sides(
+    sides: int, senders_switch: str, receivers_switch: str
+) -> None:
+    layout = quad_gbe_team.layout(virtual_switches=sides)
+    (sender,), (receiver,) = layout.senders, layout.receivers
+    assert layout.switch_of(layout.vnics_of(sender)[0]) == senders_switch
+    assert layout.switch_of(layout.vnics_of(receiver)[0]) == receivers_switch
+
+
+def test_separate_nics_have_a_vnic_each() -> None:
+    layout = live_migration.layout()
+    ports = ports_of(layout, "", "server2", lags=False)
+    homes = {interface: port.home for interface, port in ports.items() if port.home}
+    assert homes == {"host2-1": "s2-up1", "host2-2": "s2-up2"}
+    networks = [layout.address(vnic).rsplit(".", 2)[0] for vnic in layout.vnics_of("host2")]
+    assert len(set(networks)) == 2, "connections could not be told to use both"
+    assert {layout.switch_of(v) for vm in layout.nodes(Role.VM) for v in layout.vnics_of(vm)} == {
+        "server1"
+    }
+
+
+def test_placement_by_hand_keeps_homes_and_deals_out_the_rest() -> None:
+    split = object.__new__(switches.SplitServer)
+    split.layout_ports = ports_of(live_migration.layout(vms=3), "", "server1", lags=False)
+    assert split.placement() == {
+        "host1-1": "s1-up1",
+        "host1-2": "s1-up2",
+        "vm1-1": "s1-up1",
+        "vm2-1": "s1-up1",
+        "vm3-1": "s1-up2",
+    }
+
+
+# As the documents print them.
+LINK_1G_BPS, MIB = 1e9, 2**20
+NTTTCP = {
+    "LACP": (108.919, 435.3 / 13941.7, 5.986),
+    "switch independent": (111.809, 323.9 / 14311.5, 5.257),
+    "SET": (109.098, 1031.0 / 13964.5, 6.140),
+}
+
+
+def _modes(layout: Layout) -> dict[str, dict[str, Any]]:
+    return {mode["name"]: mode for mode in layout.published["modes"]}
+
+
+def test_published_shares_of_set_vs_lbfo() -> None:
+    modes = _modes(set_vs_lbfo.layout())
+    assert set(modes) == set(NTTTCP)
+    for name, (mib_per_s, stream_cv, cpu_percent) in NTTTCP.items():
+        share = mib_per_s * MIB * 8 / LINK_1G_BPS
+        assert modes[name]["total_share"] == pytest.approx(share, abs=0.0005)
+        assert modes[name]["stream_cv"] == pytest.approx(stream_cv, abs=0.0001)
+        assert modes[name]["cpu_ratio"] == pytest.approx(cpu_percent / 100)
+
+
+def test_published_shares_of_quad_gbe_team() -> None:
+    published = quad_gbe_team.layout().published
+    assert published["one_stream_share"] == pytest.approx(113e6 * 8 / LINK_1G_BPS, abs=0.005)
+    assert published["ten_streams_share"] == pytest.approx(410 / (4 * 113), abs=0.0005)
+
+
+def test_published_shares_of_live_migration() -> None:
+    both_gbps = 2 * 10
+    shares = {name: mode["total_share"] for name, mode in _modes(live_migration.layout()).items()}
+    assert shares == {
+        "LACP, TCP": 17 / both_gbps,
+        "LACP, TCP, two VMs": 9 / both_gbps,
+        "LACP, SMB": 19 / both_gbps,
+        "LACP, SMB, one large VM": 19 / both_gbps,
+        "switch independent": 10 / both_gbps,
+        "no team, SMB Multichannel": 20 / both_gbps,
+        "no team, SMB Direct": 20 / both_gbps,
+    }
+    one_vm = live_migration.PUBLISHED["one_vm_tcp_share"]
+    assert one_vm == [4.5 / both_gbps, 5 / both_gbps]
+
+
+def test_published_shares_of_converged() -> None:
+    published = converged.layout().published
+    assert (published["standard_share"], published["jumbo_share"]) == (4.8 / 10, 9 / 10)
+    assert published["jumbo_ratio"] == pytest.approx(9 / 4.8, abs=0.03)
+
+
+def test_only_what_was_published_is_said_to_be() -> None:
+    assert {name for name, layout in LAYOUTS.items() if not layout().published} == {
+        "two_switches",
+        "mixed_speed",
+    }

@@ -1,0 +1,109 @@
+"""Parallel streams: what each carried in the measured part, and how evenly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies import set_vs_lbfo
+from topologies.streams import StreamPlan, spread, stream_rates_bps
+
+# NTttcp's eight threads in KB/s, and what the document's own table says of them.
+THREADS_KB_PER_S = {
+    "LACP": (
+        [13863.831, 13970.471, 14077.026, 13240.795, 13612.419, 13842.136, 14735.002, 14191.684],
+        (108.919, 13941.7, 435.3, 0.0312),
+    ),
+    "switch independent": (
+        [13964.411, 14174.338, 14403.259, 14510.257, 14087.658, 13909.704, 14727.481, 14714.799],
+        (111.809, 14311.5, 323.9, 0.0226),
+    ),
+    "SET": (
+        [15370.047, 13750.277, 14764.579, 13051.114, 14867.409, 14304.486, 12403.626, 13204.651],
+        (109.098, 13964.5, 1031.0, 0.0738),
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", THREADS_KB_PER_S)
+def test_the_published_threads_give_the_published_figures(mode: str) -> None:
+    rates, (mb_per_s, mean, stdev, cv) = THREADS_KB_PER_S[mode]
+    found = spread(rates)
+    assert found.total / 1024 == pytest.approx(mb_per_s, abs=0.001)
+    assert found.mean == pytest.approx(mean, abs=0.05)
+    assert found.stdev == pytest.approx(stdev, abs=0.05)
+    assert found.cv == pytest.approx(cv, abs=0.00005)
+    modes = set_vs_lbfo.layout().published["modes"]
+    (published,) = (one for one in modes if one["name"] == mode)
+    assert published["stream_cv"] == cv
+
+
+@given(
+    st.lists(st.floats(1e3, 1e10), min_size=2, max_size=20),
+    st.floats(0.001, 1000),
+)
+def test_the_variation_does_not_depend_on_the_unit(rates: list[float], factor: float) -> None:
+    scaled = spread([rate * factor for rate in rates])
+    assert scaled.cv == pytest.approx(spread(rates).cv, rel=1e-6, abs=1e-9)
+
+
+def test_equal_streams_and_a_single_one_are_even() -> None:
+    assert spread([5.0, 5.0, 5.0]).cv == 0.0
+    assert spread([5.0]).cv == 0.0
+    assert spread([0.0, 0.0]).cv == 0.0
+
+
+PLAN = StreamPlan(streams=2, warm_up_s=2, measured_s=4, cool_down_s=1)
+
+
+def _report(rates_bps: list[list[float]], step_s: float = 1.0) -> dict[str, Any]:
+    """A report as iperf3 gives it: the rate of every stream in every interval."""
+    return {
+        "intervals": [
+            {
+                "streams": [
+                    {
+                        "socket": 5 + 2 * stream,
+                        "start": number * step_s,
+                        "end": (number + 1) * step_s,
+                        "bytes": round(rate_bps * step_s / 8),
+                    }
+                    for stream, rate_bps in enumerate(rates)
+                ]
+            }
+            for number, rates in enumerate(rates_bps)
+        ]
+    }
+
+
+def test_warm_up_and_cool_down_are_left_out() -> None:
+    slow, fast = [8e6, 16e6], [80e6, 160e6]
+    report = _report([slow, slow, fast, fast, fast, fast, slow])
+    assert stream_rates_bps(report, PLAN) == pytest.approx(fast)
+
+
+def test_an_interval_across_the_edge_counts_by_its_share() -> None:
+    # Intervals of 1.5 s: the one from 1.5 to 3 s is measured for its last second.
+    report = _report([[0, 0], [6e6, 0], [12e6, 8e6], [12e6, 8e6], [0, 0]], step_s=1.5)
+    assert stream_rates_bps(report, PLAN) == pytest.approx(
+        [(6e6 * 1 + 12e6 * 3) / 4, 8e6 * 3 / 4], rel=1e-6
+    )
+
+
+def test_a_test_that_failed_or_ended_early_is_no_measurement() -> None:
+    with pytest.raises(RuntimeError, match="unable to connect"):
+        stream_rates_bps({"error": "unable to connect", "intervals": []}, PLAN)
+    with pytest.raises(RuntimeError, match="1 streams -> 2"):
+        stream_rates_bps(_report([[8e6]] * 7), PLAN)
+    with pytest.raises(RuntimeError, match=r"3\.0 s measured -> 4 s"):
+        stream_rates_bps(_report([[8e6, 8e6]] * 5), PLAN)
+
+
+def test_the_plan_is_the_document_s() -> None:
+    plan = StreamPlan()
+    assert plan.total_s == 25
+    words = " ".join(plan.sender_command("10.1.1.1", 5001))
+    assert "--parallel 8 --length 131072 --time 25 " in f"{words} "

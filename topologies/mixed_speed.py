@@ -1,0 +1,80 @@
+"""The layout `mixed_speed`: one server with a fast uplink and one a tenth as fast.
+
+A 10 GbE and a 1 GbE uplink in one team, here scaled to 100 and 10 Mbit/s. Hashing, by
+hand or by a bond, sees no difference between them; load as a share of capacity does. No
+figures were published for it.
+
+    mn --custom /path/to/topologies/mixed_speed.py --topo mixed_speed --test pingall
+
+runs it from any directory, with the team as an active-backup bond on the fast uplink.
+Parameters of the topology, all optional:
+
+    --topo mixed_speed,fast_uplinks=1,slow_uplinks=1,uplink_mbps=50,slow_mbps=5,vms=4
+
+By default there are eleven VMs, of which equal loads can fill both uplinks alike: ten on
+the fast one, one on the slow one. `clients`, `mtu` and `vlan` (the VMs' and clients'
+access VLAN) are parameters, too. `team=plain` (for `ovs-lbt attach`, with
+`capacity-mbps` set on the uplinks, since a virtual link does not tell its speed),
+`team=balance-slb`, `team=lacp` and `team=split` are the other forms of the team.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import networkx
+
+# As in vmware_lbt.py, which says why.
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+from topologies import parts as layout_parts  # noqa: E402
+from topologies.graph import Layout as LayoutGraph  # noqa: E402
+from topologies.graph import Role as LayoutRole  # noqa: E402
+from topologies.mininet_topo import LayoutTopo  # noqa: E402
+
+NAME = "mixed_speed"
+
+
+@layout_parts.with_checked_parameters
+def layout(
+    fast_uplinks: int = 1,
+    slow_uplinks: int = 1,
+    vms: int = 11,
+    clients: int = 2,
+    uplink_mbps: int = 100,
+    slow_mbps: int = 10,
+    mtu: int = layout_parts.STANDARD_MTU,
+    vlan: int = 0,
+) -> LayoutGraph:
+    """The layout's graph; the load goes from the VMs to the clients."""
+    graph = networkx.Graph()
+    graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
+    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
+    speeds_mbps = [uplink_mbps] * fast_uplinks + [slow_mbps] * slow_uplinks
+    layout_parts.add_uplinks(graph, "server", ["upstream"], speeds_mbps, mtu=mtu)
+    layout_parts.add_vms(
+        graph,
+        "server",
+        vms,
+        network="10.1.0",
+        first_ofport=10 * len(speeds_mbps),
+        mtu=mtu,
+        vlan=vlan,
+    )
+    layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
+    return LayoutGraph(NAME, graph)
+
+
+class MixedSpeedTopo(LayoutTopo):
+    """The layout for `mn --topo mixed_speed`."""
+
+    def build(
+        self, prefix: str = "mix-", team: str = "bond", datapath: str = "auto", **parameters: int
+    ) -> None:
+        self.build_named(layout(**parameters), prefix, team, datapath)
+
+
+topos = {NAME: MixedSpeedTopo}

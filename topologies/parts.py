@@ -1,0 +1,238 @@
+"""What layouts are put together from: uplinks, cables, vNICs, clients.
+
+Each function adds one kind of thing to a layout's graph, with the attributes that the
+Mininet network is made from:
+
+    interface   its name, without the prefix that a topology puts before all names
+    ofport      its OpenFlow port number at the server's bridge
+    address     IP address and prefix length
+    mtu         of the link, at both ends
+    vlan        the access VLAN of the switch's port; absent: untagged, or all VLANs
+    loaded      whether it carries the benchmark's load
+    home        the uplink that placement by hand gives a vNIC; absent: dealt out
+
+`upstream_mtu` and `upstream_vlan` of an uplink are for a switch port that was set up
+differently from its neighbours.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
+
+import networkx as nx
+
+from topologies.graph import Layout, Role
+
+STANDARD_MTU = 1500
+
+# How an upstream switch's LAG may spread what it sends (by source MAC, or by flow), and the
+# bond mode of Open vSwitch that does it.
+LAG_HASHES = {"mac": "balance-slb", "flow": "balance-tcp"}
+
+# What a layout's parameters may be. 0 stands for "none" where it is allowed.
+RANGES = {
+    "clients": (1, 99),
+    "fast_uplinks": (1, 8),
+    "management_vlan": (0, 4094),
+    "migration_vlan": (0, 4094),
+    "mtu": (576, 9216),
+    "odd_mtu": (0, 9216),
+    "odd_uplink": (1, 8),
+    "odd_vlan": (0, 4094),
+    "slow_mbps": (1, 10_000),
+    "slow_uplinks": (1, 8),
+    "switches": (2, 8),
+    "trunk_mbps": (1, 10_000),
+    "uplink_mbps": (1, 10_000),
+    "uplinks": (1, 8),
+    "virtual_switches": (0, 2),
+    "vlan": (0, 4094),
+    "vm_vlan": (0, 4094),
+    "vms": (1, 200),
+    "vnics_per_vm": (1, 9),
+}
+WORDS = {"lag_hash": LAG_HASHES}
+
+P = ParamSpec("P")
+
+
+def with_checked_parameters(build: Callable[P, Layout]) -> Callable[P, Layout]:
+    """A layout that refuses parameters which it cannot be built with.
+
+    Raises (when it is called):
+        ValueError: it has no such parameter, or a parameter cannot have this value.
+    """
+    names = list(inspect.signature(build).parameters)
+
+    @functools.wraps(build)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Layout:
+        for name, value in (dict(zip(names, args, strict=False)) | kwargs).items():
+            if name not in names:
+                raise ValueError(f"parameter: {name} -> {' | '.join(names)}")
+            _require_possible(name, value)
+        return build(*args, **kwargs)
+
+    return checked
+
+
+def _require_possible(name: str, value: object) -> None:
+    if name in WORDS and value not in WORDS[name]:
+        raise ValueError(f"{name}: {value} -> {' | '.join(WORDS[name])}")
+    if name in RANGES:
+        least, most = RANGES[name]
+        if not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"{name}: {value} -> a whole number from {least} to {most}")
+
+
+def add_uplinks(
+    graph: nx.Graph,
+    server: str,
+    switches: Sequence[str],
+    capacities_mbps: Sequence[int],
+    *,
+    name: str = "uplink",
+    interface: str = "up",
+    mtu: int = STANDARD_MTU,
+) -> None:
+    """Add a server's uplinks, dealt out in turn to the switches."""
+    for number, mbps in enumerate(capacities_mbps, start=1):
+        uplink, switch = f"{name}{number}", switches[(number - 1) % len(switches)]
+        graph.add_node(
+            uplink, role=Role.UPLINK, interface=f"{interface}{number}", ofport=number, mtu=mtu
+        )
+        graph.add_edge(server, uplink, capacity=mbps * 10**6)
+        graph.add_edge(uplink, switch, capacity=mbps * 10**6)
+
+
+def add_two_servers(
+    graph: nx.Graph, switch: str, uplinks: int, mbps: int, *, mtu: int = STANDARD_MTU
+) -> tuple[str, str]:
+    """Add two identical servers with their uplinks at one upstream switch; their names."""
+    for number in (1, 2):
+        server = f"server{number}"
+        graph.add_node(server, role=Role.SERVER_BRIDGE)
+        add_uplinks(
+            graph,
+            server,
+            [switch],
+            [mbps] * uplinks,
+            name=f"{server}-uplink",
+            interface=f"s{number}-up",
+            mtu=mtu,
+        )
+    return "server1", "server2"
+
+
+def add_cables(
+    graph: nx.Graph, servers: tuple[str, str], count: int, mbps: int, *, mtu: int = STANDARD_MTU
+) -> None:
+    """Cable two servers back to back: uplink 1 of one to uplink 1 of the other, and so on."""
+    for number in range(1, count + 1):
+        ends = []
+        for index, server in enumerate(servers, start=1):
+            end, interface = f"{server}-uplink{number}", f"s{index}-up{number}"
+            graph.add_node(end, role=Role.UPLINK, interface=interface, ofport=number, mtu=mtu)
+            graph.add_edge(server, end, capacity=mbps * 10**6)
+            ends.append(end)
+        graph.add_edge(*ends, capacity=mbps * 10**6)
+
+
+def join_switches(
+    graph: nx.Graph,
+    switch: str,
+    other: str,
+    interfaces: tuple[str, str],
+    *,
+    mbps: int = 0,
+    ofport: int | None = None,
+    mtu: int = STANDARD_MTU,
+) -> None:
+    """Join two switches by a link that is no uplink; without `mbps` it limits nothing.
+
+    `ofport` is the first switch's port number.
+    """
+    capacity = {"capacity": mbps * 10**6} if mbps else {}
+    named = dict(zip((switch, other), interfaces, strict=True))
+    ofports = {} if ofport is None else {switch: ofport}
+    graph.add_edge(switch, other, interfaces=named, ofports=ofports, mtu=mtu, **capacity)
+
+
+def add_vnic(
+    graph: nx.Graph,
+    owner: str,
+    switch: str,
+    *,
+    address: str,
+    role: Role = Role.VM,
+    index: int = 1,
+    ofport: int | None = None,
+    mtu: int = STANDARD_MTU,
+    vlan: int = 0,
+    loaded: bool = True,
+    home: str = "",
+) -> None:
+    """Give a VM, or a host's own stack, one more vNIC; the first one adds its owner."""
+    graph.add_node(owner, role=role)
+    vnic = f"{owner}-vnic{index}"
+    given = {"ofport": ofport, "vlan": vlan or None, "home": home or None}
+    graph.add_node(
+        vnic,
+        role=Role.VNIC,
+        interface=f"{owner}-{index}",
+        address=address,
+        mtu=mtu,
+        loaded=loaded,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    graph.add_edge(owner, vnic)
+    graph.add_edge(vnic, switch)
+
+
+def add_vms(
+    graph: nx.Graph,
+    switch: str,
+    count: int,
+    *,
+    network: str,
+    first_ofport: int,
+    first_number: int = 1,
+    mtu: int = STANDARD_MTU,
+    vlan: int = 0,
+    loaded: bool = True,
+) -> tuple[str, ...]:
+    """Add VMs with one vNIC each, `network`.1 the first one's address; their names."""
+    names = tuple(f"vm{first_number + index}" for index in range(count))
+    for index, name in enumerate(names):
+        add_vnic(
+            graph,
+            name,
+            switch,
+            address=f"{network}.{index + 1}/16",
+            ofport=first_ofport + index,
+            mtu=mtu,
+            vlan=vlan,
+            loaded=loaded,
+        )
+    return names
+
+
+def add_clients(
+    graph: nx.Graph,
+    switch: str,
+    count: int,
+    *,
+    network: str,
+    mtu: int = STANDARD_MTU,
+    vlan: int = 0,
+) -> None:
+    """Add clients at an upstream switch, by links that limit nothing."""
+    for number in range(1, count + 1):
+        client, address = f"client{number}", f"{network}.{number}/16"
+        tagged = {"vlan": vlan} if vlan else {}
+        graph.add_node(
+            client, role=Role.CLIENT, interface=client, address=address, mtu=mtu, **tagged
+        )
+        graph.add_edge(client, switch)

@@ -1,0 +1,101 @@
+"""The layout `quad_gbe_team`: two servers with quad-port NICs, cabled back to back.
+
+As in "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3" (hyper-v.nu,
+2013): four ports of 1 GbE in each server, here scaled to 100 Mbit/s, teamed by LACP with
+Address Hash; iperf from one server to the other, streams added one by one up to ten.
+Results compare as shares of link speed.
+
+    mn --custom /path/to/topologies/quad_gbe_team.py --topo quad_gbe_team --test pingall
+
+runs it from any directory. Parameters of the topology, all optional:
+
+    --topo quad_gbe_team,virtual_switches=1,uplinks=2,uplink_mbps=50,mtu=9000,vlan=7,vms=2
+
+`virtual_switches` is 0, 1 (the sending server only) or 2: a switch between the team and
+the vNICs. It is joined to the team's bridge by a link and not by a patch port, so that
+every frame is forwarded once more, as it is on such a server. `vms` is for each server,
+one of them standing for the server's own stack where there is no virtual switch.
+
+Only teams whose ends agree on a cable work back to back: `team=lacp`, the default and
+the document's; `team=bond` (active-backup on the same cable); `team=split`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import networkx
+
+# As in vmware_lbt.py, which says why.
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+from topologies import parts as layout_parts  # noqa: E402
+from topologies.graph import Layout as LayoutGraph  # noqa: E402
+from topologies.graph import Role as LayoutRole  # noqa: E402
+from topologies.mininet_topo import LayoutTopo  # noqa: E402
+
+NAME = "quad_gbe_team"
+
+# One stream: 113 MB/s, as a share of a link. Ten streams: about 410 MB/s, as a share of
+# four times one stream.
+PUBLISHED = {
+    "source": "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3, hyper-v.nu",
+    "one_stream_share": 0.90,
+    "ten_streams_share": 0.907,
+    "ten_streams_members": 4,
+    "virtual_switches": [
+        {"sides": 1, "what": "exactly the same"},
+        {"sides": 2, "what": "less: the receiver is bound by one core"},
+    ],
+}
+
+
+@layout_parts.with_checked_parameters
+def layout(
+    uplinks: int = 4,
+    vms: int = 1,
+    virtual_switches: int = 0,
+    uplink_mbps: int = 100,
+    mtu: int = layout_parts.STANDARD_MTU,
+    vlan: int = 0,
+) -> LayoutGraph:
+    """The layout's graph; the load goes from the first server to the second."""
+    graph = networkx.Graph()
+    servers = ("server1", "server2")
+    graph.add_nodes_from(servers, role=LayoutRole.SERVER_BRIDGE)
+    layout_parts.add_cables(graph, servers, uplinks, uplink_mbps, mtu=mtu)
+    own: list[tuple[str, ...]] = []
+    for index, server in enumerate(servers):
+        switch, first_ofport = server, 10 * uplinks
+        if index < virtual_switches:
+            switch, names = f"vswitch{index + 1}", (f"s{index + 1}-vsw", f"vsw{index + 1}")
+            graph.add_node(switch, role=LayoutRole.VIRTUAL_SWITCH)
+            layout_parts.join_switches(graph, server, switch, names, ofport=first_ofport, mtu=mtu)
+        own.append(
+            layout_parts.add_vms(
+                graph,
+                switch,
+                vms,
+                first_number=1 + index * vms,
+                network=f"10.1.{index}",
+                first_ofport=first_ofport,
+                mtu=mtu,
+                vlan=vlan,
+            )
+        )
+    return LayoutGraph(NAME, graph, PUBLISHED, senders=own[0], receivers=own[1])
+
+
+class QuadGbeTeamTopo(LayoutTopo):
+    """The layout for `mn --topo quad_gbe_team`."""
+
+    def build(
+        self, prefix: str = "quad-", team: str = "lacp", datapath: str = "auto", **parameters: int
+    ) -> None:
+        self.build_named(layout(**parameters), prefix, team, datapath)
+
+
+topos = {NAME: QuadGbeTeamTopo}
