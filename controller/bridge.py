@@ -405,8 +405,9 @@ class Bridge:
 
     @property
     def _keep_s(self) -> float:
-        """For how long counters are remembered."""
-        return self.config.window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        """For how long counters are remembered: as long as any policy in use looks back."""
+        longest_s = max([self.config.window_s, *map(self._window_s, self._rebalancing)])
+        return longest_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
 
     @property
     def known(self) -> bool:
@@ -593,7 +594,7 @@ class Bridge:
         self.last_decision_s = now_s
         moved = False
         for policy in self._rebalancing:
-            window_s = PRESETS[policy].window_s or self.config.window_s
+            window_s = self._window_s(policy)
             pause_s = window_s + self.config.poll_interval_s + UPLINK_LAG_S
             if now_s - self._moved_s.get(policy, -math.inf) < pause_s:
                 continue
@@ -602,6 +603,9 @@ class Bridge:
                 self.bindings.place(move.unit, move.target, move.reason)
                 moved = True
         return self.settle(now_s) if moved else []
+
+    def _window_s(self, policy: str) -> float:
+        return PRESETS[policy].window_s or self.config.window_s
 
     @property
     def _rebalancing(self) -> list[str]:

@@ -13,8 +13,10 @@ from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 # Below that difference between the fullest and the emptiest uplink, as shares of capacity,
 # nothing moves: noise is not worth reordering anybody's packets.
 LEAST_DIFFERENCE_RATIO = 0.03
-# A move must take away this much of the difference (balance-slb asks for a tenth, too).
-LEAST_GAIN_RATIO = 0.1
+# A move must bring this much of what an ideal division between the two uplinks would bring.
+# With equal uplinks it is a tenth of their difference, as balance-slb asks for; measured by
+# that, a slow uplink would stay idle beside a fast one.
+LEAST_GAIN_RATIO = 0.2
 
 
 def even_out(snapshot: Snapshot) -> Plan:
@@ -45,8 +47,7 @@ def _best_move(uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, flo
 
     by_ratio = sorted(uplinks, key=lambda u: (ratio(u), u.name))
     emptiest, fullest = by_ratio[0], by_ratio[-1]
-    difference_ratio = ratio(fullest) - ratio(emptiest)
-    if difference_ratio < LEAST_DIFFERENCE_RATIO:
+    if ratio(fullest) - ratio(emptiest) < LEAST_DIFFERENCE_RATIO:
         return None
 
     def fuller_after(unit: Unit) -> float:
@@ -60,7 +61,9 @@ def _best_move(uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, flo
         if u.uplink == fullest.name and (u.allowed is None or emptiest.name in u.allowed)
     ]
     best = min(candidates, key=lambda u: (fuller_after(u), u.name), default=None)
-    least_gain_ratio = LEAST_GAIN_RATIO * difference_ratio
+    total_bps = sent_bps[fullest.name] + sent_bps[emptiest.name]
+    ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
+    least_gain_ratio = LEAST_GAIN_RATIO * (ratio(fullest) - ideal_ratio)
     if best is None or fuller_after(best) > ratio(fullest) - least_gain_ratio:
         return None
     return Move(best.name, fullest.name, emptiest.name, Reason.REBALANCE)

@@ -136,6 +136,15 @@ def test_buckets_are_moved_until_uplinks_send_the_same(policy: str, within_s: fl
     assert f"br0: {policy}, 4 buckets: eth1 -> eth2 (rebalance)" in reports(here, "info")
 
 
+@pytest.mark.parametrize(("policy", "within_s"), [("dynamic", 6), ("slb", 13)])
+def test_a_policy_s_own_window_may_be_longer_than_the_bridge_s(
+    policy: str, within_s: float
+) -> None:
+    here = loaded(policy, 10)
+    here.write(with_ids(here.rows["br0"], **{"window-s": "1"})).run_for(within_s)
+    assert moves(here) == {"rebalance": 4}
+
+
 def test_the_static_ones_move_nothing() -> None:
     for policy in ("address-hash", "source-mac"):
         assert moves(loaded(policy, 10).run_for(60)) == {}

@@ -53,6 +53,12 @@ def test_shares_count_rather_than_bytes() -> None:
     assert ratios(after(team(units, 300, 100))) == [0.2, 0.2]
 
 
+def test_a_slow_uplink_beside_a_fast_one_is_used() -> None:
+    units = {f"b{i}": ("eth1", 7.3) for i in range(11)}
+    (move,) = even_out(team(units, 100, 10)).moves
+    assert (move.source, move.target) == ("eth1", "eth2")
+
+
 def test_noise_moves_nothing() -> None:
     units = {"a": ("eth1", 30.0), "b": ("eth1", 1.0), "c": ("eth2", 29.0)}
     assert even_out(team(units, 100, 100)).moves == ()
