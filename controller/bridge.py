@@ -64,6 +64,9 @@ STATS_TIMEOUT_S = 10.0
 # was twice that ago, or a VM port would look smaller than its part of an uplink that is
 # filling up, and one too big for any uplink would be moved.
 UPLINK_LAG_S = 1.0
+# At most so often are the counters of 256 buckets read: the switch renews them twice a second,
+# and a policy that moves buckets looks at seconds.
+BUCKETS_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -105,6 +108,7 @@ class Bridge:
     # When a move last changed the loads that a policy judges.
     _moved_s: dict[str, float] = field(default_factory=dict)
     _stats_due_s: float = 0.0
+    _buckets_due_s: float = 0.0
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
     _awaits_forwarding: bool = False
@@ -777,7 +781,10 @@ class Bridge:
             return []
         self._stats_asked_s = now_s
         hashed = any(PRESETS[policy].classifier.hashed for policy in self._rebalancing)
-        return [ReadStats(self.config.name, buckets=hashed)]
+        buckets_too = hashed and now_s >= self._buckets_due_s
+        if buckets_too:
+            self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
+        return [ReadStats(self.config.name, buckets=buckets_too)]
 
     def _forget_switch(self) -> None:
         self._introductions = []
