@@ -1,4 +1,4 @@
-"""`ovs-lbt bench LAYOUT`: run a published benchmark layout and compare the contenders."""
+"""`ovs-lbt bench NAME`: run a benchmark layout and compare the contenders."""
 
 from __future__ import annotations
 
@@ -8,13 +8,30 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-LAYOUTS = ("vmware_lbt",)
-PROGRAMS = ("ovs-vswitchd", "ovsdb-server", "nginx", "mnexec", "tc", "ethtool", "nsenter")
-PHASES_CONTENDER = "load-based"
+if TYPE_CHECKING:
+    from topologies.compare.phases import Phase
+    from topologies.compare.plan import Options
+    from topologies.compare.result import Result
+
+LAYOUTS = (
+    "vmware_lbt",
+    "set_vs_lbfo",
+    "quad_gbe_team",
+    "live_migration",
+    "converged",
+    "two_switches",
+    "mixed_speed",
+)
+PROGRAMS = (
+    *("ovs-vswitchd", "ovsdb-server", "nginx", "iperf3"),
+    *("mnexec", "tc", "ethtool", "nsenter"),
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,15 +45,15 @@ def main(argv: Sequence[str]) -> int:
         options = parser.parse_args(argv)
     except SystemExit as exit_:  # argparse ends the process; our caller may have more to do
         return int(exit_.code or 0)
-    if options.layout not in LAYOUTS:
-        print(f"layout: {options.layout} -> {' | '.join(LAYOUTS)}", file=sys.stderr)
+    if wrong := _wrong(options):
+        print(wrong, file=sys.stderr)
         return 2
     if problem := _unfit():
         print(f"ovs-lbt bench: {problem}", file=sys.stderr)
         return 1
     with _ending_signals():
         try:
-            return _bench(options)
+            return _benches(options)
         except KeyboardInterrupt:
             print("\novs-lbt bench: interrupted; nothing is left behind", file=sys.stderr)
             return 1
@@ -50,7 +67,24 @@ def _parser() -> argparse.ArgumentParser:
         prog="ovs-lbt bench",
         description="Run a benchmark layout on Mininet, on an Open vSwitch of its own.",
     )
-    parser.add_argument("layout", metavar="LAYOUT", help=" | ".join(LAYOUTS))
+    parser.add_argument("layout", metavar="NAME", nargs="?", help=" | ".join(LAYOUTS))
+    parser.add_argument("--all", action="store_true", help="every layout, one after another")
+    parser.add_argument(
+        "--policy",
+        metavar="POLICY",
+        nargs="+",
+        action="extend",
+        help="of ours, only these; POLICY/lacp or POLICY/switch-independent for another teaming"
+        " than a policy's usual one",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="PEER",
+        nargs="+",
+        action="extend",
+        help="only these to compare with: manual, active-backup, balance-slb, balance-tcp; none",
+    )
+    parser.add_argument("--scenario", metavar="TEXT", help="only scenarios whose names have it")
     parser.add_argument(
         "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
     )
@@ -103,70 +137,112 @@ def _unfit() -> str:
     return ""
 
 
-def _bench(options: argparse.Namespace) -> int:
+def _wrong(options: argparse.Namespace) -> str:
+    """What is wrong with the words given; empty if nothing is."""
+    if options.all == bool(options.layout):
+        found = options.layout or "no layout"
+        return f"layout: {found}{' --all' * options.all} -> --all | {' | '.join(LAYOUTS)}"
+    if options.layout and options.layout not in LAYOUTS:
+        return f"layout: {options.layout} -> {' | '.join(LAYOUTS)}"
+    if options.direction != "send" and options.layout != "vmware_lbt":
+        return f"--direction {options.direction} -> vmware_lbt, whose web load has directions"
+    return ""
+
+
+def _benches(options: argparse.Namespace) -> int:
+    from topologies.contenders import chosen
+
+    try:
+        chosen([], options.policy, options.against)
+    except ValueError as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    names = LAYOUTS if options.all else (options.layout,)
+    statuses = []
+    for name in names:
+        print(f"=== {name}", file=sys.stderr)
+        try:
+            statuses.append(_bench(name, options))
+        except RuntimeError as failure:
+            # The others are worth having all the same.
+            print(f"\novs-lbt bench: {name}: {failure}", file=sys.stderr)
+            statuses.append(1)
+    # Where nobody who was chosen fits one of several layouts, that is no wrong usage.
+    return max((status for status in statuses if status != 2), default=2)
+
+
+def _bench(name: str, options: argparse.Namespace) -> int:
     # Late, so that a wrong word on the command line is answered at once, and without Mininet.
-    from topologies import console, expectations, figures, layouts, pace, report
-    from topologies.contenders import THRESHOLD_PERCENT, all_contenders
-    from topologies.run import run
-    from topologies.samples import move_times_s
-    from topologies.web_load import Direction
+    from topologies import contenders, pace
+    from topologies.benches import vmware_lbt
+    from topologies.benches.plans import PLANS
+    from topologies.compare import running
+    from topologies.compare.expectation import Expectation
+    from topologies.compare.plan import Options
+    from topologies.loads.web_load import Direction
+    from topologies.reports import console, page, report
 
-    layout = layouts.LAYOUTS[options.layout]()
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
-    chosen = paces[options.pace]
-    direction = Direction(options.direction)
-    directory = options.out / layout.name
+    how = Options(paces[options.pace], Direction(options.direction))
+    directory = options.out / name
     directory.mkdir(parents=True, exist_ok=True)
-
-    names = [contender.name for contender in all_contenders()]
-    capacities_bps = figures.capacities_bps(layout)
-    progress = console.ProgressLine(capacities_bps, chosen.load_s, names)
-    observed, runs = [], {name: list[figures.Figures]() for name in names}
-    for _ in range(options.repeat):
-        once = {}
-        for contender in all_contenders():
-            seen = run(layout, contender, chosen, direction, progress)
-            progress.finish()
-            observed.append(seen)
-            once[contender.name] = figures.figures(layout, seen, chosen.ramp_s)
-        for name, found in figures.with_cpu_ratio(once, baseline="manual").items():
-            runs[name].append(found)
-
-    # Of several repetitions the first is drawn and cut into phases; figures are medians.
-    shown = {name: next(one for one in observed if one.contender == name) for name in names}
-    moving = shown[PHASES_CONTENDER]
-    phases = figures.phases_of(layout, moving, chosen.ramp_s)
-    medians = {name: figures.medians(found) for name, found in runs.items()}
-    checked = expectations.check(medians, phases, chosen.least_downloads)
-    described = report.environment(chosen, direction)
-    made = report.build(layout, described, runs, phases, checked)
-    report_path = report.write(made, observed, directory)
-    pictures = _draw(
-        lambda draw: draw(
-            runs={name: figures.intervals(layout, one) for name, one in shown.items()},
-            phases=phases,
-            moves_s=move_times_s(moving.samples),
-            threshold_ratio=THRESHOLD_PERCENT / 100,
-            capacity_bps=max(capacities_bps.values()),
-            title=f"{layout.name}: uplinks under a ramping web load, {direction} ({chosen.name})",
-            directory=directory,
-        )
-    )
-    print(console.phase_table(phases, layout.published), end="\n\n")
-    print(console.contender_table(medians, layout.limit_bps), end="\n\n")
+    plan = PLANS[name]
+    results = []
+    for scenario in plan.scenarios(how):
+        if options.scenario and options.scenario not in scenario.name:
+            continue
+        names = contenders.chosen(scenario.contenders, options.policy, options.against)
+        if fitting := running.fit(scenario, names):
+            results.append(running.compare(scenario, fitting, how.pace, options.repeat))
+    if not results:
+        print(f"{name}: nobody left to compare -> other contenders or scenario", file=sys.stderr)
+        return 2
+    failures = [failure for result in results for failure in result.failures]
+    results = [result for result in results if result.figures]
+    if not results:
+        raise RuntimeError("every run failed -> at least one that does not")
+    more = plan.derived(results)
+    results = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
+    checked = [
+        *plan.expectations(how, results),
+        *(Expectation("every run comes to its end", failure, met=False) for failure in failures),
+    ]
+    phases = vmware_lbt.phases(how, results[0]) if name == "vmware_lbt" else []
+    made = report.build(report.environment(how), results, phases, checked)
+    paths = [report.write(made, results, directory), page.write(directory)]
+    if phases:
+        paths += _draw(how, results[0], phases, directory)
+        print(console.phase_table(phases, results[0].scenario.layout.published), end="\n\n")
+    for result in results:
+        print(f"{result.scenario.name}: {result.scenario.what}")
+        print(console.contender_table(result.medians()), end="\n\n")
     print(console.verdicts(checked), end="\n\n")
-    print(*(str(path) for path in (report_path, *pictures)), sep="\n")
+    print(*paths, sep="\n")
     return 0 if all(one.met for one in checked) else 1
 
 
-def _draw(use: Callable[[Callable[..., list[Path]]], list[Path]]) -> list[Path]:
+def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path) -> list[Path]:
     """The pictures; none, with a word on it, where matplotlib is not installed."""
+    from topologies.compare import figures
+    from topologies.contenders import THRESHOLD_PERCENT
+    from topologies.samples import move_times_s
+
     try:
-        from topologies.picture import draw
+        from topologies.reports.picture import draw
     except ImportError as missing:
         print(f"ovs-lbt bench: no picture: {missing} -> pip install matplotlib", file=sys.stderr)
         return []
-    return use(draw)
+    layout = result.scenario.layout
+    first = {name: runs[0] for name, runs in result.observed.items()}
+    return draw(
+        runs={name: figures.intervals(layout, one) for name, one in first.items()},
+        phases=phases,
+        moves_s=move_times_s(first["load-based"].samples),
+        threshold_ratio=THRESHOLD_PERCENT / 100,
+        capacity_bps=max(figures.capacities_bps(layout).values()),
+        title=f"{layout.name}: uplinks under a ramping web load, {how.direction} ({how.pace.name})",
+        directory=directory,
+    )
 
 
 @contextlib.contextmanager

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies.graph import Layout, Role
 from topologies.pace import Pace
 from topologies.private_ovs import PrivateOvs
 from topologies.service import Service
@@ -20,6 +21,7 @@ from topologies.switches import TEAMS, ServerBridge, SplitServer
 
 THRESHOLD_PERCENT = 75
 MANUAL = "manual"
+NOBODY = "none"
 # Open vSwitch's own bonds by its names for them; balance-tcp is nothing without LACP.
 BONDS: dict[str, type[ServerBridge]] = {
     "active-backup": TEAMS["bond"],
@@ -27,6 +29,8 @@ BONDS: dict[str, type[ServerBridge]] = {
     "balance-tcp": TEAMS["lacp"],
 }
 SWITCH_INDEPENDENT, LACP = "switch-independent", "lacp"
+# Forms in which each server chooses by itself by which cable a frame goes.
+TWO_SIDED = (TEAMS["plain"], TEAMS["balance-slb"])
 # The server's bridge as our service takes it over.
 FORMS: dict[str, type[ServerBridge]] = {
     SWITCH_INDEPENDENT: TEAMS["plain"],
@@ -42,7 +46,8 @@ OURS = {
     "load-based": SWITCH_INDEPENDENT,
     "slb": SWITCH_INDEPENDENT,
     "dynamic": SWITCH_INDEPENDENT,
-    "adaptive": SWITCH_INDEPENDENT,
+    "set": SWITCH_INDEPENDENT,
+    "set-port": SWITCH_INDEPENDENT,
 }
 # By default a bond of Open vSwitch rebalances every 10 s, a third of LBT's window; in a
 # run whose window is shorter, as much oftener, down to the least interval that it takes.
@@ -52,11 +57,14 @@ _SHIFT = re.compile(r"\|bond\|INFO\|bond (?P<bond>\S+): shift \d+kB of load")
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
-    """The started server as a contender finds it; names are those of interfaces."""
+class Teams:
+    """The started servers as a contender finds them.
+
+    `capacities_bps` is of every uplink, by its interface.
+    """
 
     ovs: PrivateOvs
-    server: ServerBridge
+    servers: Sequence[ServerBridge]
     capacities_bps: Mapping[str, int]
     pace: Pace
     directory: Path
@@ -77,8 +85,8 @@ class Contender(ABC):
     server_class: type[ServerBridge]
 
     @abstractmethod
-    def take_over(self, team: Team, resources: contextlib.ExitStack) -> None:
-        """Make the team work; what must be undone afterwards goes on the stack."""
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        """Make the teams work; what must be undone afterwards goes on the stack."""
 
     @abstractmethod
     def observe(self) -> Observation:
@@ -110,9 +118,11 @@ class Manual(Contender):
     name = MANUAL
     server_class = SplitServer
 
-    def take_over(self, team: Team, resources: contextlib.ExitStack) -> None:
-        assert isinstance(team.server, SplitServer)
-        self._placement = team.server.placement()
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        self._placement: dict[str, str] = {}
+        for server in teams.servers:
+            assert isinstance(server, SplitServer)
+            self._placement |= server.placement()
 
     def observe(self) -> Observation:
         return Observation(self._placement)
@@ -128,15 +138,16 @@ class OvsBond(Contender):
         self.name = name
         self.server_class = BONDS[name]
 
-    def take_over(self, team: Team, resources: contextlib.ExitStack) -> None:
-        self._log = team.ovs.rundir / "ovs-vswitchd.log"
-        self._bond = f"{team.server.name}-team"
-        if len(team.capacities_bps) > 1:
-            interval = f"bond-rebalance-interval={rebalance_interval_ms(team.pace)}"
-            team.ovs.vsctl("set", "port", self._bond, f"other_config:{interval}")
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        self._log = teams.ovs.rundir / "ovs-vswitchd.log"
+        self._bonds = [f"{one.name}-team" for one in teams.servers if len(one.uplinks) > 1]
+        interval = f"bond-rebalance-interval={rebalance_interval_ms(teams.pace)}"
+        for bond in self._bonds:
+            teams.ovs.vsctl("set", "port", bond, f"other_config:{interval}")
 
     def observe(self) -> Observation:
-        return Observation({}, shifts(self._log.read_text(errors="replace"), self._bond))
+        log = self._log.read_text(errors="replace")
+        return Observation({}, sum(shifts(log, bond) for bond in self._bonds))
 
 
 class Ours(Contender):
@@ -148,28 +159,30 @@ class Ours(Contender):
         self.name = policy if usual else f"{policy}/{teaming}"
         self.server_class = FORMS[teaming]
 
-    def take_over(self, team: Team, resources: contextlib.ExitStack) -> None:
-        self._bridge = str(team.server.name)
-        self._service = resources.enter_context(Service(team.ovs, team.directory / "service.log"))
-        settings = {
-            "window-s": team.pace.window_s,
-            "threshold": THRESHOLD_PERCENT,
-            "poll-interval-ms": team.pace.poll_interval_ms,
-        }
-        for key, value in settings.items():
-            team.ovs.vsctl("set", "bridge", self._bridge, f"external_ids:ovs-lbt-{key}={value}")
-        for uplink, capacity_bps in team.capacities_bps.items():
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        log = teams.directory / "service.log"
+        self._service = resources.enter_context(Service(teams.ovs, log))
+        self._bridges = {str(server.name) for server in teams.servers}
+        for uplink, capacity_bps in teams.capacities_bps.items():
             # A virtual link reports 10 Gbit/s, whatever it is shaped to.
             speed = f"external_ids:ovs-lbt-capacity-mbps={capacity_bps // 10**6}"
-            team.ovs.vsctl("set", "interface", uplink, speed)
-        # Without uplinks named, those are the members of the bridge's bond.
-        uplinks = list(team.capacities_bps) if self._teaming == SWITCH_INDEPENDENT else []
-        self._service.attach(self._bridge, uplinks, self._policy)
+            teams.ovs.vsctl("set", "interface", uplink, speed)
+        settings = {
+            "window-s": teams.pace.window_s,
+            "threshold": THRESHOLD_PERCENT,
+            "poll-interval-ms": teams.pace.poll_interval_ms,
+        }
+        words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in settings.items()]
+        for server in teams.servers:
+            teams.ovs.vsctl("set", "bridge", server.name, *words)
+            # Without uplinks named, those are the members of the bridge's bond.
+            uplinks = server.uplinks if self._teaming == SWITCH_INDEPENDENT else []
+            self._service.attach(server.name, uplinks, self._policy)
 
     def observe(self) -> Observation:
         bindings, moves = {}, 0
         for metric in self._service.metrics():
-            if metric.labels.get("bridge") != self._bridge:
+            if metric.labels.get("bridge") not in self._bridges:
                 continue
             if metric.name == "ovslbt_port_binding" and metric.value == 1:
                 bindings[metric.labels["port"]] = metric.labels["uplink"]
@@ -199,6 +212,39 @@ def by_name(name: str) -> Contender:
     return Ours(policy, teaming or OURS[policy])
 
 
-def all_contenders() -> list[Contender]:
-    """Every contender of the published comparison, the baseline first."""
-    return [by_name(name) for name in (MANUAL, "originating-port", "load-based")]
+def chosen(
+    usual: Sequence[str], policies: Sequence[str] | None, peers: Sequence[str] | None
+) -> list[str]:
+    """Who takes part: of `usual`, with the policies and the peers that a user has chosen.
+
+    None leaves the usual ones. The order is that of `usual`: whoever is not in it, last.
+
+    Raises:
+        ValueError: there is no such contender, or it belongs to the other side.
+    """
+    for name in policies or ():
+        if not isinstance(by_name(name), Ours):
+            raise ValueError(f"--policy {name} -> {' | '.join(OURS)}")
+    for name in peers or ():
+        if name not in (MANUAL, *BONDS, NOBODY):
+            raise ValueError(f"--against {name} -> {' | '.join((MANUAL, *BONDS, NOBODY))}")
+    ours = None if policies is None else [by_name(name).name for name in policies]
+    others = None if peers is None else [name for name in peers if name != NOBODY]
+
+    def stays(name: str) -> bool:
+        wanted = ours if isinstance(by_name(name), Ours) else others
+        return wanted is None or name in wanted
+
+    kept = [name for name in usual if stays(name)]
+    return list(dict.fromkeys([*kept, *(others or ()), *(ours or ())]))
+
+
+def unfit(layout: Layout, contender: Contender) -> str:
+    """Why a contender's teams cannot work in a layout; empty if they can."""
+    ends = [layout.far_end(uplink) for uplink in layout.nodes(Role.UPLINK)]
+    back_to_back = any(layout.attributes(end)["role"] == Role.UPLINK for end in ends)
+    if back_to_back and contender.server_class in TWO_SIDED:
+        return "without a switch between them, both servers' teams must agree on a cable"
+    if contender.server_class.lag and len(set(ends)) > 1 and not back_to_back:
+        return "a LAG must end at one switch"
+    return ""

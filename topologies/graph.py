@@ -65,6 +65,13 @@ class Layout:
         """A node's IP address, without its prefix length."""
         return str(self.attributes(node)["address"]).partition("/")[0]
 
+    def addresses_of(self, owner: str) -> list[str]:
+        """Where an end system takes load: a client's address, or those of its loaded vNICs."""
+        if "address" in self.attributes(owner):
+            return [self.address(owner)]
+        vnics = [vnic for vnic in self.vnics_of(owner) if self.attributes(vnic)["loaded"]]
+        return [self.address(vnic) for vnic in vnics]
+
     def neighbour(self, node: str, role: Role) -> str:
         """The one neighbour of a node that has this role.
 
@@ -96,6 +103,19 @@ class Layout:
         role_of = self.graph.nodes
         (switch,) = (node for node in self.graph.adj[vnic] if role_of[node]["role"] in SWITCHES)
         return str(switch)
+
+    def server_of(self, vnic: str) -> str:
+        """The server whose bridge a vNIC is at, directly or behind a virtual switch."""
+        switch = self.switch_of(vnic)
+        if self.attributes(switch)["role"] == Role.VIRTUAL_SWITCH:
+            return self.neighbour(switch, Role.SERVER_BRIDGE)
+        return switch
+
+    def sending_uplinks(self) -> list[str]:
+        """The uplinks of those servers that the load comes from; all, if they only receive."""
+        senders = self.senders or self.nodes(Role.VM)
+        servers = {self.server_of(vnic) for sender in senders for vnic in self.vnics_of(sender)}
+        return [up for server in sorted(servers) for up in self.uplinks_of(server)]
 
     def loaded_vnics(self) -> list[str]:
         """The vNICs that carry the benchmark's load, one for each VM."""

@@ -20,6 +20,16 @@ class Pace:
     steady_s: float
     # Enough of them to tell a quality of service of 99.9 % from 99.8 %.
     least_downloads: int
+    # Of parallel streams: warm-up, measured part, cool-down.
+    streams_s: tuple[float, float, float] = (5.0, 15.0, 5.0)
+    # The same for streams that are as fast as the machine.
+    bulk_s: tuple[float, float, float] = (2.0, 8.0, 1.0)
+    # Of streams added one by one: a step, then time to settle with all, then the measured part.
+    steps_s: tuple[float, float, float] = (2.0, 8.0, 8.0)
+    # Of steady loads: time to settle, then the measured part.
+    settling_s: tuple[float, float] = (35.0, 15.0)
+    # When a switch fails, when it returns, and the end.
+    outage_s: tuple[float, float, float] = (8.0, 16.0, 26.0)
 
     @property
     def load_s(self) -> float:
@@ -29,6 +39,26 @@ class Pace:
 
 ACCELERATED = Pace("accelerated", 3, 250, ramp_s=40.0, steady_s=22.0, least_downloads=3000)
 # The documented default: a mean over 30 s, at most one move in 30 s.
-FAITHFUL = Pace("faithful", 30, 1000, ramp_s=340.0, steady_s=120.0, least_downloads=3000)
+FAITHFUL = Pace(
+    "faithful",
+    30,
+    1000,
+    ramp_s=340.0,
+    steady_s=120.0,
+    least_downloads=3000,
+    settling_s=(200.0, 30.0),
+)
 # To see that everything works; too short to compare anything.
-QUICK = Pace("quick", 1, 200, ramp_s=14.0, steady_s=6.0, least_downloads=0)
+QUICK = Pace(
+    "quick",
+    1,
+    200,
+    ramp_s=14.0,
+    steady_s=6.0,
+    least_downloads=0,
+    streams_s=(1.0, 3.0, 1.0),
+    bulk_s=(1.0, 2.0, 1.0),
+    steps_s=(1.0, 4.0, 3.0),
+    settling_s=(14.0, 6.0),
+    outage_s=(4.0, 8.0, 14.0),
+)

@@ -1,4 +1,4 @@
-"""One contender under load: build the network, take it over, load it, watch it."""
+"""One contender in one scenario: build the network, take it over, load it, watch it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
-from topologies import processes, shaping
-from topologies.contenders import Contender, Observation, Team
-from topologies.graph import Layout, Role
+from topologies import packet_sockets, processes, shaping
+from topologies.compare.scenario import Scenario
+from topologies.contenders import Contender, Observation, Teams
+from topologies.graph import SWITCHES, Layout, Role
+from topologies.loads.load import Load, Outcome, Stage
 from topologies.mininet_topo import LayoutTopo
 from topologies.pace import Pace
+from topologies.ports import own_interface, ports_of, upstream_interface
 from topologies.private_network import private_network
 from topologies.private_ovs import PrivateOvs
 from topologies.samples import Counters, Sample, interface_counters
-from topologies.web_load import Direction, WebLoad
+from topologies.switches import ServerBridge
 
 # Everything of a run has its own network namespace, so names are short and fixed.
 PREFIX = "lbt-"
 SAMPLE_INTERVAL_S = 0.25
 REACHABLE_TIMEOUT_S = 15.0
+LAG_TIMEOUT_S = 15.0
 # After the load: what is still in a queue is not lost.
 QUEUES_EMPTY_S = 0.3
 
@@ -36,32 +39,35 @@ QUEUES_EMPTY_S = 0.3
 class Observed:
     """Everything that was observed of one contender in one run.
 
-    Packets are those of the VMs and clients: what entered the switches from them, and what
-    the switches delivered to them. CPU times are per program.
+    Packets are those of the end systems: what entered the switches from them, and what
+    the switches delivered to them. CPU times are per program. Spans are in seconds since
+    the start of the load.
     """
 
+    scenario: str
     contender: str
     samples: list[Sample]
-    downloads: list[dict[str, Any]]
+    outcome: Outcome
     load_s: float
+    measured_s: tuple[float, float]
+    steady_s: tuple[float, float]
     cpu_s: Mapping[str, float]
     entered_packets: int
     delivered_packets: int
 
 
-Progress = Callable[[str, Sample], None]
+# Told each sample, and how long the load lasts.
+Progress = Callable[[Sample, float], None]
 
 
 class _Topo(LayoutTopo):
-    """A layout as it stands, with the server's bridge in a contender's form."""
+    """A layout as it stands, with the servers' bridges in a contender's form."""
 
     def build(self, layout: Layout, contender: Contender) -> None:
         self.build_from(layout, PREFIX, contender.server_class, datapath="userspace")
 
 
-def run(
-    layout: Layout, contender: Contender, pace: Pace, direction: Direction, progress: Progress
-) -> Observed:
+def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress) -> Observed:
     """Run one contender in a network and on an Open vSwitch of its own.
 
     Nothing of it is left afterwards, also when it fails or is interrupted.
@@ -72,6 +78,7 @@ def run(
     setLogLevel("error")
     # Mininet would raise limits of the whole machine; we need none of them.
     Mininet.inited = True
+    layout = scenario.layout
     with contextlib.ExitStack() as resources:
         directory = Path(tempfile.mkdtemp(prefix="ovs-lbt-bench-"))
         resources.callback(shutil.rmtree, directory, ignore_errors=True)
@@ -85,62 +92,73 @@ def run(
         for host in network.hosts:
             # One algorithm everywhere: machines differ in their default.
             host.cmd("sysctl -qw net.ipv4.tcp_congestion_control=cubic")
-        interfaces = {
-            PREFIX + layout.attributes(uplink)["interface"]: uplink
+        servers: dict[str, ServerBridge] = {
+            name: network[PREFIX + name] for name in layout.nodes(Role.SERVER_BRIDGE)
+        }
+        capacities_bps = {
+            own_interface(layout, PREFIX, uplink): layout.capacity_bps(uplink)
             for uplink in layout.nodes(Role.UPLINK)
         }
-        capacities_bps = {name: layout.capacity_bps(u) for name, u in interfaces.items()}
-        server = network[PREFIX + layout.nodes(Role.SERVER_BRIDGE)[0]]
-        contender.take_over(Team(ovs, server, capacities_bps, pace, directory), resources)
-        _await_reachable(layout, network)
-        pids_of_hosts = {host.name: host.pid for host in network.hosts}
-        load = WebLoad(layout, pids_of_hosts, direction, directory)
+        teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory)
+        contender.take_over(teams, resources)
+        if contender.server_class.lag:
+            _await_lags(ovs, layout)
+        if scenario.reachable:
+            _await_reachable(layout, network)
+        # Open vSwitch opens the socket it sends by with its first frame, which has passed.
+        packet_sockets.enlarge(ovs.pid("ovs-vswitchd"))
+        shaped = _shaped_interfaces(layout)
+        for interface in shaped:
+            shaping.set_queue(interface, shaping.QUEUE_BYTES)
+        stage = Stage(
+            layout=layout,
+            prefix=PREFIX,
+            host_pids={host.name: host.pid for host in network.hosts},
+            bridges={name: tuple(server.bridges) for name, server in servers.items()},
+            ovs=ovs,
+            directory=directory,
+        )
+        load = scenario.load(stage)
         resources.callback(load.close)
-        load.start(pace)
+        load.start()
         daemons = {name: ovs.pid(name) for name in ("ovs-vswitchd", "ovsdb-server")}
         pids = {**daemons, **contender.pids()}
-        access = [
-            *(PREFIX + layout.attributes(vnic)["interface"] for vnic in layout.nodes(Role.VNIC)),
-            *(_upstream_end(layout, client) for client in layout.nodes(Role.CLIENT)),
-        ]
-        start_s = load.start_s
-        _sleep_until(start_s)
+        access = _access_interfaces(layout)
+        _sleep_until(load.start_s)
         cpu_before_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
         counters_before = interface_counters()
-        samples = _watch(layout, contender, pace, start_s, progress)
+        samples = _watch(layout, contender, load, progress)
         cpu_s = {name: processes.cpu_s(pid) - cpu_before_s[name] for name, pid in pids.items()}
-        downloads = load.finish()
+        outcome = load.finish()
         time.sleep(QUEUES_EMPTY_S)
         entered, delivered = _packets(counters_before, interface_counters(), access)
-        for uplink in layout.nodes(Role.UPLINK):
-            if not shaping.is_shaped(layout.capacity_bps(uplink)):
-                continue
-            shaping.require_shaped(PREFIX + layout.attributes(uplink)["interface"])
-            shaping.require_shaped(_upstream_end(layout, uplink))
+        for interface in shaped:
+            shaping.require_shaped(interface)
         return Observed(
+            scenario=scenario.name,
             contender=contender.name,
             samples=samples,
-            downloads=[_relative(download, start_s) for download in downloads],
-            load_s=pace.load_s,
+            outcome=outcome,
+            load_s=load.load_s,
+            measured_s=load.measured_s,
+            steady_s=load.steady_s,
             cpu_s=cpu_s,
             entered_packets=entered,
             delivered_packets=delivered,
         )
 
 
-def _watch(
-    layout: Layout, contender: Contender, pace: Pace, start_s: float, progress: Progress
-) -> list[Sample]:
+def _watch(layout: Layout, contender: Contender, load: Load, progress: Progress) -> list[Sample]:
     """Sample until the load ends."""
-    names = {PREFIX + layout.attributes(u)["interface"]: u for u in layout.nodes(Role.UPLINK)}
-    vnics = {PREFIX + layout.attributes(v)["interface"]: v for v in layout.loaded_vnics()}
+    names = {own_interface(layout, PREFIX, up): up for up in layout.nodes(Role.UPLINK)}
+    vnics = {own_interface(layout, PREFIX, vnic): vnic for vnic in layout.loaded_vnics()}
     moves_before = contender.observe().moves
     samples: list[Sample] = []
-    for number in range(round(pace.load_s / SAMPLE_INTERVAL_S) + 1):
-        _sleep_until(start_s + number * SAMPLE_INTERVAL_S)
+    while not samples or (samples[-1].at_s < load.load_s - SAMPLE_INTERVAL_S / 2):
+        _sleep_until(load.start_s + len(samples) * SAMPLE_INTERVAL_S)
         observation = contender.observe()
-        samples.append(_sample(start_s, names, vnics, observation, moves_before))
-        progress(contender.name, samples[-1])
+        samples.append(_sample(load.start_s, names, vnics, observation, moves_before))
+        progress(samples[-1], load.load_s)
     return samples
 
 
@@ -166,31 +184,66 @@ def _sample(
     )
 
 
+def _await_lags(ovs: PrivateOvs, layout: Layout) -> None:
+    """Wait until LACP has been negotiated over every cable, at both ends."""
+    ends = 0
+    for uplink in layout.nodes(Role.UPLINK):
+        # A cable between two servers is two uplinks, each of them one end.
+        back_to_back = layout.attributes(layout.far_end(uplink))["role"] == Role.UPLINK
+        in_lag = "upstream_vlan" not in layout.attributes(uplink)
+        ends += (1 if back_to_back else 2) * in_lag
+    deadline_s = time.monotonic() + LAG_TIMEOUT_S
+    while (found := ovs.run("ovs-appctl", "lacp/show").count("current attached")) < ends:
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"LACP: {found} ends attached -> {ends}")
+        time.sleep(0.1)
+
+
 def _await_reachable(layout: Layout, network: Mininet) -> None:
-    """Wait until every loaded vNIC reaches every client.
+    """Wait until every sender reaches every receiver.
 
     It also resolves addresses and teaches the switches, which is no part of the load.
     """
+    senders = layout.senders or [layout.neighbour(vnic, Role.VM) for vnic in layout.loaded_vnics()]
     deadline_s = time.monotonic() + REACHABLE_TIMEOUT_S
-    for vnic in layout.loaded_vnics():
-        vm = network[layout.neighbour(vnic, Role.VM)]
-        for client in layout.nodes(Role.CLIENT):
-            address = layout.address(client)
-            while "1 received" not in vm.cmd(f"ping -c 1 -W 1 {address}"):
-                if time.monotonic() > deadline_s:
-                    raise RuntimeError(f"{vm.name}: no answer from {client} -> an answer to ping")
+    for sender in senders:
+        for receiver in layout.receivers or layout.nodes(Role.CLIENT):
+            for address in layout.addresses_of(receiver):
+                while "1 received" not in network[sender].cmd(f"ping -c 1 -W 1 {address}"):
+                    if time.monotonic() > deadline_s:
+                        raise RuntimeError(
+                            f"{sender}: no answer from {receiver} ({address}) -> an answer to ping"
+                        )
+
+
+def _access_interfaces(layout: Layout) -> list[str]:
+    """The switches' interfaces towards end systems."""
+    vnics = (own_interface(layout, PREFIX, vnic) for vnic in layout.nodes(Role.VNIC))
+    clients = (upstream_interface(layout, PREFIX, one) for one in layout.nodes(Role.CLIENT))
+    return [*vnics, *clients]
 
 
 def _packets(
     before: Mapping[str, Counters], after: Mapping[str, Counters], access: Sequence[str]
 ) -> tuple[int, int]:
-    """Packets that came from VMs and clients meanwhile, and packets delivered to them.
+    """Packets that came from end systems meanwhile, and packets delivered to them.
 
     Read at the switches' ports towards them, since a switch does not count all it drops.
     """
     entered = sum(after[n].received_packets - before[n].received_packets for n in access)
     delivered = sum(after[n].sent_packets - before[n].sent_packets for n in access)
     return entered, delivered
+
+
+def _shaped_interfaces(layout: Layout) -> list[str]:
+    """Every interface whose link is held back."""
+    return [
+        interface
+        for role in SWITCHES
+        for switch in layout.nodes(role)
+        for interface, port in ports_of(layout, PREFIX, switch, lags=False).items()
+        if port.rate_bps is not None and shaping.is_shaped(port.rate_bps)
+    ]
 
 
 def _stop(network: Mininet) -> None:
@@ -200,16 +253,6 @@ def _stop(network: Mininet) -> None:
     for node in (*network.hosts, *network.switches):
         with contextlib.suppress(Exception):
             node.terminate()
-
-
-def _upstream_end(layout: Layout, node: str) -> str:
-    """The upstream switch's interface towards an uplink or a client."""
-    return f"{PREFIX}sw-{layout.attributes(node)['interface']}"
-
-
-def _relative(download: dict[str, Any], start_s: float) -> dict[str, Any]:
-    times = {key: round(download[key] - start_s, 4) for key in ("start_s", "end_s")}
-    return {**download, **times}
 
 
 def _sleep_until(at_s: float) -> None:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
+# What a socket may hold unsent, and what a full frame takes of it: a frame's memory, not
+# its length (2304 bytes for 1514).
+SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
+FOOTPRINT_RATIO = 2304 / 1514
+# 200 full frames, as a switch's port has.
 QUEUE_BYTES = 300_000
 # Enough for the timer's resolution at 1 Gbit/s; small against the queue.
 BURST_BYTES = 15_000
@@ -20,8 +26,19 @@ def is_shaped(rate_bps: int) -> bool:
     return rate_bps < UNSHAPED_BPS
 
 
-def shape(interface: str, rate_bps: int) -> None:
-    """Limit what leaves by an interface.
+def queue_bytes(links: int) -> int:
+    """How long the queue of each of so many links of one switch may be.
+
+    Open vSwitch's userspace datapath sends by one socket for all ports, and what waits in
+    a link's queue still counts as that socket's: were the queues longer than this, frames
+    for a link that is idle would be dropped because another's queue is full.
+    """
+    buffer_bytes = int(SEND_BUFFER.read_text())
+    return min(QUEUE_BYTES, int(buffer_bytes / FOOTPRINT_RATIO / max(1, links)))
+
+
+def shape(interface: str, rate_bps: int, limit_bytes: int) -> None:
+    """Limit what leaves by an interface, with a queue of `limit_bytes`.
 
     Raises:
         RuntimeError: the kernel refused, or the qdisc is not there afterwards.
@@ -33,9 +50,18 @@ def shape(interface: str, rate_bps: int) -> None:
         *("class", "replace", "dev", interface, "parent", "1:", "classid", "1:1"),
         *("htb", "rate", rate, "ceil", rate, "burst", burst, "cburst", burst),
     )
-    limit = str(QUEUE_BYTES)
-    _tc("qdisc", "replace", "dev", interface, "parent", "1:1", "bfifo", "limit", limit)
+    set_queue(interface, limit_bytes)
     require_shaped(interface)
+
+
+def set_queue(interface: str, limit_bytes: int) -> None:
+    """Let a limited interface's queue be this long.
+
+    Raises:
+        RuntimeError: the kernel refused.
+    """
+    limit = str(limit_bytes)
+    _tc("qdisc", "replace", "dev", interface, "parent", "1:1", "bfifo", "limit", limit)
 
 
 def require_shaped(interface: str) -> None:

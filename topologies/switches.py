@@ -17,7 +17,7 @@ from mininet.node import Switch
 
 from topologies.parts import LAG_HASHES
 from topologies.ports import Port
-from topologies.shaping import is_shaped, shape
+from topologies.shaping import is_shaped, queue_bytes, shape
 
 # What a layout's parameter `datapath` may be, and Open vSwitch's own words for them.
 DATAPATHS = {"userspace": "netdev", "kernel": "system"}
@@ -94,9 +94,10 @@ class LayoutSwitch(Switch):
         for interface, port in self.layout_ports.items():
             subprocess.run(["ip", "link", "set", interface, "mtu", str(port.mtu), "up"], check=True)
         vsctl(*self.transaction())
-        for interface, port in self.layout_ports.items():
-            if port.rate_bps is not None and is_shaped(port.rate_bps):
-                shape(interface, port.rate_bps)
+        rates_bps = {name: port.rate_bps for name, port in self.layout_ports.items()}
+        shaped = {name: rate for name, rate in rates_bps.items() if rate and is_shaped(rate)}
+        for interface, rate_bps in shaped.items():
+            shape(interface, rate_bps, queue_bytes(len(shaped)))
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
         for bridge in self.bridges:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
-import sys
-import tempfile
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.mininet.bench import benching, interrupt, report_of
 from topologies.private_network import private_network
 from topologies.private_ovs import PrivateOvs
 
 LAYOUT_FILE = Path(__file__).resolve().parents[2] / "topologies" / "vmware_lbt.py"
-OVS_LBT = Path(sys.executable).with_name("ovs-lbt")
-MARK = "BENCH_TEST_MARK"
 
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]
 
@@ -78,7 +72,7 @@ def test_tcp_gets_an_uplink_s_speed_and_the_team_is_a_bond(ovs: PrivateOvs, tmp_
         "sh tc qdisc show dev lbt-up1\n"
         "sh tc qdisc show dev lbt-sw-up2\n"
         "client1 timeout 20 iperf3 -s -1 > /dev/null 2>&1 &\n"
-        "vm4 sleep 1; timeout 15 iperf3 -c 10.1.1.1 -t 3 -f m\n"
+        "vm4 sleep 1; timeout 15 iperf3 -c 10.1.1.1 -O 1 -t 3 -f m\n"
     )
     said = _mn(ovs, tmp_path, "--topo", "vmware_lbt", "--post", str(script), "--test", "none")
     assert "bond_mode: active-backup" in said
@@ -88,77 +82,20 @@ def test_tcp_gets_an_uplink_s_speed_and_the_team_is_a_bond(ovs: PrivateOvs, tmp_
     assert 80 <= float(rate[1]) <= 101
 
 
-class Bench:
-    """`ovs-lbt bench` as a process of its own, and what it has left behind."""
-
-    def __init__(self, directory: Path) -> None:
-        assert OVS_LBT.exists(), f"{OVS_LBT} is not installed: run make setup"
-        self.mark = uuid.uuid4().hex
-        self.out = directory / "out"
-        self.log = directory / "bench.log"
-        # Not below `directory`: a path must be short enough for the sockets in it.
-        self.temporary = Path(tempfile.mkdtemp(prefix="lb-"))
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [OVS_LBT, "bench", "vmware_lbt", "--quick", "--out", str(self.out)],
-                cwd=directory,
-                env={**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def remains(self) -> list[str]:
-        """Everything of this bench that is still there."""
-        found = [f"directory {path}" for path in self.temporary.glob("*")]
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if self.mark.encode() in environ.read_bytes():
-                    command = environ.with_name("cmdline").read_bytes().replace(b"\0", b" ")
-                    found.append(f"process {command.decode()}")
-            except OSError:
-                continue
-        return found
-
-
-def _interfaces() -> set[str]:
-    listed = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
-    names = (line.split(":")[1].strip() for line in listed.stdout.splitlines())
-    return {name for name in names if name.startswith("lbt-")}
-
-
-def _namespaces() -> set[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
-    return {line for line in listed.stdout.splitlines() if "lbt-" in line}
+THREE = ("--policy", "originating-port", "load-based", "--against", "manual")
 
 
 def test_a_quick_bench_reports_by_the_contract_and_leaves_nothing(tmp_path: Path) -> None:
-    before = _interfaces(), _namespaces()
-    bench = Bench(tmp_path)
-    assert (_interfaces(), _namespaces()) == before
-    status = bench.process.wait(timeout=150)
-    said = bench.said()
-    # 1: an expectation missed, which so short a run on a busy machine may do; not a failure.
-    assert status in (0, 1), said[-2000:]
-    assert ("FAIL  " in said) == (status == 1), said[-2000:]
-    assert bench.remains() == []
-    bench.temporary.rmdir()
-    assert (_interfaces(), _namespaces()) == before
-
-    directory = bench.out / "vmware_lbt"
-    report = json.loads((directory / "report.json").read_text())
-    assert report["layout"] == "vmware_lbt"
+    report = report_of(tmp_path, "vmware_lbt", *THREE, timeout_s=150)
     assert report["limit_bps"] == 200_000_000
     assert report["published"]["uplink_share"] == 0.65
     assert list(report["contenders"]) == ["manual", "originating-port", "load-based"]
     for one in report["contenders"].values():
-        assert 0 < one["throughput_bps"] < report["limit_bps"]
+        assert one["throughput_bps"] < report["limit_bps"]
         assert 0 <= one["qos_ratio"] <= 1
+        assert one["downloads"] > 0
+        assert 0 < one["steady_share_of_limit"] < 1
         assert one["cpu_ratio"] > 0
-        assert len(one["runs"]) == 1
     manual, static, ours = report["contenders"].values()
     assert manual["cpu_ratio"] == 1.0
     assert manual["moves"] == static["moves"] == 0
@@ -167,6 +104,7 @@ def test_a_quick_bench_reports_by_the_contract_and_leaves_nothing(tmp_path: Path
     assert ours["spread_cv"] < 0.1
     assert ours["throughput_bps"] > static["throughput_bps"]
     assert [phase["name"] for phase in report["phases"]] == [f"phase {n}" for n in (1, 2, 3, 4)]
+    directory = tmp_path / "out" / "vmware_lbt"
     assert (directory / "uplinks.png").stat().st_size > 10_000
     assert (directory / "uplinks.svg").read_text().rstrip().endswith("</svg>")
     assert (directory / "samples.jsonl").read_text().count("\n") == 3
@@ -174,14 +112,6 @@ def test_a_quick_bench_reports_by_the_contract_and_leaves_nothing(tmp_path: Path
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_bench_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    bench = Bench(tmp_path)
-    deadline_s = time.monotonic() + 40
-    while "1/3 manual" not in bench.said():  # under load, so everything is up
-        assert bench.process.poll() is None and time.monotonic() < deadline_s, bench.said()
-        time.sleep(0.2)
-    assert bench.remains(), "the bench cannot be told from others"
-    bench.process.send_signal(number)
-    assert bench.process.wait(timeout=20) == 1
-    assert "interrupted" in bench.said()
-    assert bench.remains() == []
-    bench.temporary.rmdir()
+    with benching(tmp_path, "vmware_lbt", *THREE) as bench:
+        # It shows progress once it is under load, when everything is up.
+        interrupt(bench, lambda: "1/3 manual" in bench.said(), number)

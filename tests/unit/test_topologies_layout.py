@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 
-from topologies import vmware_lbt
+from topologies import (
+    converged,
+    live_migration,
+    quad_gbe_team,
+    set_vs_lbfo,
+    two_switches,
+    vmware_lbt,
+)
 from topologies.graph import Layout, Role, maximum_flow_bps
 from topologies.ports import LONGEST_INTERFACE_NAME
 
@@ -77,3 +86,52 @@ def test_a_neighbour_must_be_unique() -> None:
         layout.graph.add_edge("bridge", uplink)
     with pytest.raises(ValueError, match="2 neighbours"):
         layout.neighbour("bridge", Role.UPLINK)
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (vmware_lbt.layout(), ["uplink1", "uplink2"]),
+        (set_vs_lbfo.layout(vms=3), ["server1-uplink1", "server1-uplink2"]),
+        (quad_gbe_team.layout(), [f"server1-uplink{number}" for number in (1, 2, 3, 4)]),
+        # Behind a virtual switch, too.
+        (quad_gbe_team.layout(virtual_switches=2, uplinks=1), ["server1-uplink1"]),
+        (live_migration.layout(), ["server1-uplink1", "server1-uplink2"]),
+        (converged.layout(), ["server1-uplink1", "server1-uplink2"]),
+        (two_switches.layout(uplinks=3), ["uplink1", "uplink2", "uplink3"]),
+    ],
+)
+def test_sending_uplinks_are_those_of_the_load_s_sources(
+    layout: Layout, expected: list[str]
+) -> None:
+    assert layout.sending_uplinks() == expected
+
+
+def test_loads_that_go_both_ways_send_by_all_uplinks() -> None:
+    one_way = set_vs_lbfo.layout()
+    both_ways = replace(one_way, senders=(*one_way.senders, *one_way.receivers))
+    assert both_ways.sending_uplinks() == one_way.nodes(Role.UPLINK)
+
+
+def test_a_vnic_is_at_its_server_directly_or_behind_a_virtual_switch() -> None:
+    layout = quad_gbe_team.layout(virtual_switches=1)
+    assert (layout.switch_of("vm1-vnic1"), layout.server_of("vm1-vnic1")) == ("vswitch1", "server1")
+    assert (layout.switch_of("vm2-vnic1"), layout.server_of("vm2-vnic1")) == ("server2", "server2")
+
+
+def test_load_is_taken_at_a_client_s_address_and_at_those_of_loaded_vnics() -> None:
+    layout = vmware_lbt.layout()
+    assert layout.addresses_of("client2") == ["10.1.1.2"]
+    assert layout.vnics_of("vm3") == ["vm3-vnic1", "vm3-vnic2"]
+    assert layout.addresses_of("vm3") == ["10.1.0.3"], "the other vNIC carries no load"
+    layout = live_migration.layout()
+    assert layout.addresses_of("host2") == ["10.1.0.2", "10.2.0.2"]
+    assert layout.addresses_of("vm1") == [], "VMs that migrate take none"
+    assert converged.layout().addresses_of("host1") == []
+
+
+def test_a_cable_ends_at_a_switch_or_at_the_other_server() -> None:
+    assert two_switches.layout(uplinks=3).far_end("uplink2") == "tor2"
+    assert two_switches.layout(uplinks=3).far_end("uplink3") == "tor1"
+    assert quad_gbe_team.layout().far_end("server1-uplink3") == "server2-uplink3"
+    assert quad_gbe_team.layout().far_end("server2-uplink3") == "server1-uplink3"

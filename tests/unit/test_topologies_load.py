@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from topologies import workload
-from topologies.web_sessions import Download, Session
+from topologies.loads import workload
+from topologies.loads.web_sessions import Download, Session
 
 SERVERS = ["a", "b", "c", "d"]
 

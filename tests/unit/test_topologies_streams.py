@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import set_vs_lbfo
-from topologies.streams import StreamPlan, spread, stream_rates_bps
+from topologies.benches.set_vs_lbfo import STREAMS
+from topologies.compare.plan import Options
+from topologies.loads.streams import (
+    INTERVAL_S,
+    Flow,
+    ports,
+    received_bytes,
+    spread,
+    stream_rates_bps,
+)
+from topologies.pace import ACCELERATED
 
 # NTttcp's eight threads in KB/s, and what the document's own table says of them.
 THREADS_KB_PER_S = {
@@ -56,7 +66,8 @@ def test_equal_streams_and_a_single_one_are_even() -> None:
     assert spread([0.0, 0.0]).cv == 0.0
 
 
-PLAN = StreamPlan(streams=2, warm_up_s=2, measured_s=4, cool_down_s=1)
+# Of 7 s: after 2 s of warm-up, 4 s are measured.
+MEASURED_S = (2.0, 6.0)
 
 
 def _report(rates_bps: list[list[float]], step_s: float = 1.0) -> dict[str, Any]:
@@ -82,28 +93,78 @@ def _report(rates_bps: list[list[float]], step_s: float = 1.0) -> dict[str, Any]
 def test_warm_up_and_cool_down_are_left_out() -> None:
     slow, fast = [8e6, 16e6], [80e6, 160e6]
     report = _report([slow, slow, fast, fast, fast, fast, slow])
-    assert stream_rates_bps(report, PLAN) == pytest.approx(fast)
+    assert stream_rates_bps(report, 2, *MEASURED_S) == pytest.approx(fast)
 
 
 def test_an_interval_across_the_edge_counts_by_its_share() -> None:
     # Intervals of 1.5 s: the one from 1.5 to 3 s is measured for its last second.
     report = _report([[0, 0], [6e6, 0], [12e6, 8e6], [12e6, 8e6], [0, 0]], step_s=1.5)
-    assert stream_rates_bps(report, PLAN) == pytest.approx(
+    assert stream_rates_bps(report, 2, *MEASURED_S) == pytest.approx(
         [(6e6 * 1 + 12e6 * 3) / 4, 8e6 * 3 / 4], rel=1e-6
     )
 
 
 def test_a_test_that_failed_or_ended_early_is_no_measurement() -> None:
     with pytest.raises(RuntimeError, match="unable to connect"):
-        stream_rates_bps({"error": "unable to connect", "intervals": []}, PLAN)
+        stream_rates_bps({"error": "unable to connect", "intervals": []}, 2, *MEASURED_S)
     with pytest.raises(RuntimeError, match="1 streams -> 2"):
-        stream_rates_bps(_report([[8e6]] * 7), PLAN)
+        stream_rates_bps(_report([[8e6]] * 7), 2, *MEASURED_S)
     with pytest.raises(RuntimeError, match=r"3\.0 s measured -> 4 s"):
-        stream_rates_bps(_report([[8e6, 8e6]] * 5), PLAN)
+        stream_rates_bps(_report([[8e6, 8e6]] * 5), 2, *MEASURED_S)
 
 
-def test_the_plan_is_the_document_s() -> None:
-    plan = StreamPlan()
-    assert plan.total_s == 25
-    words = " ".join(plan.sender_command("10.1.1.1", 5001))
+def test_a_few_milliseconds_between_intervals_are_no_gap() -> None:
+    report = _report([[8e6]] * 7)
+    for interval in report["intervals"]:
+        interval["streams"][0]["end"] -= 0.01
+    assert stream_rates_bps(report, 1, *MEASURED_S) == pytest.approx([8e6], rel=0.02)
+
+
+@given(
+    st.lists(st.lists(st.floats(1e3, 1e9), min_size=3, max_size=3), min_size=2, max_size=12),
+    st.data(),
+)
+def test_what_is_carried_in_a_span_is_the_sum_of_what_is_in_its_parts(
+    rates: list[list[float]], data: st.DataObject
+) -> None:
+    report = _report(rates, step_s=INTERVAL_S)
+    end_s = len(rates) * INTERVAL_S
+    middle_s = data.draw(st.floats(0.1 * end_s, 0.9 * end_s))
+    parts = ((0.0, middle_s), (middle_s, end_s), (0.0, end_s))
+    first, second, whole = (stream_rates_bps(report, 3, *part) for part in parts)
+    for before, after, all_of_it in zip(first, second, whole, strict=True):
+        carried = before * middle_s + after * (end_s - middle_s)
+        assert carried == pytest.approx(all_of_it * end_s, rel=1e-6)
+    assert sum(whole) * end_s == pytest.approx(8 * received_bytes(report), rel=1e-6)
+
+
+def test_a_report_without_intervals_has_received_nothing_and_has_no_ports() -> None:
+    assert received_bytes({}) == 0
+    assert ports({}) == []
+
+
+def test_ports_are_the_sender_s_and_the_receiver_s() -> None:
+    connected = [
+        {"socket": 5, "local_port": 5201, "remote_port": 40001},
+        {"socket": 6, "local_port": 5201, "remote_port": 40002},
+    ]
+    assert ports({"start": {"connected": connected}}) == [(40001, 5201), (40002, 5201)]
+
+
+def test_a_flow_s_commands_are_those_of_the_document() -> None:
+    warm_up_s, measured_s, cool_down_s = Options(ACCELERATED).pace.streams_s
+    assert (warm_up_s, measured_s, cool_down_s) == (5, 15, 5)
+    flow = Flow("vm1", "vm2", "10.1.1.1", warm_up_s + measured_s + cool_down_s, streams=STREAMS)
+    words = " ".join(flow.sender_command(5001))
+    assert words.startswith("iperf3 --client 10.1.1.1 --port 5001 --json ")
     assert "--parallel 8 --length 131072 --time 25 " in f"{words} "
+    assert "rate" not in words
+    words = " ".join(flow.receiver_command(5001))
+    assert "--server --one-off --json" in words
+    assert "--port 5001" in words
+
+
+def test_a_flow_may_be_held_back() -> None:
+    flow = Flow("vm1", "vm2", "10.1.1.1", 2.5, rate_bps=7_000_000, buffer_bytes=8192)
+    words = " ".join(flow.sender_command(5002))
+    assert "--parallel 1 --length 8192 --fq-rate 7000000 --time 2.5 " in f"{words} "

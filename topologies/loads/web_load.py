@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from topologies import processes, web_server, web_sessions, workload
-from topologies.graph import Layout, Role
+from topologies import processes
+from topologies.graph import Role
+from topologies.loads import web_figures, web_server, web_sessions, workload
+from topologies.loads.load import Load, Outcome, Stage
 from topologies.pace import Pace
 
 SEED = 1
@@ -28,13 +29,17 @@ class Direction(StrEnum):
     RECEIVE = "receive"
 
 
-class WebLoad:
+class WebLoad(Load):
     """The web servers, and the sessions that download from them."""
 
-    def __init__(
-        self, layout: Layout, host_pids: Mapping[str, int], direction: Direction, directory: Path
-    ) -> None:
-        self._directory = directory
+    def __init__(self, stage: Stage, pace: Pace, direction: Direction) -> None:
+        layout = stage.layout
+        self._directory = stage.directory
+        self._pace = pace
+        self.load_s = pace.load_s
+        # A move's cost would show in the ramp, where moves happen.
+        self.measured_s = (0.0, pace.load_s)
+        self.steady_s = (pace.ramp_s, pace.load_s)
         vms = {
             layout.neighbour(vnic, Role.VM): layout.address(vnic) for vnic in layout.loaded_vnics()
         }
@@ -50,13 +55,13 @@ class WebLoad:
         else:
             self._hosts = sorted(set(peer_of.values()))
             self._pairs = [(vm, clients[peer_of[vm]]) for vm in vms]
-        self._pids = dict(host_pids)
+        self._limit_bps = layout.limit_bps
+        self._pids = stage.host_pids
         self._servers: list[subprocess.Popen[bytes]] = []
         self._users: dict[str, subprocess.Popen[bytes]] = {}
-        self.start_s = 0.0
         self._end_s = 0.0
 
-    def start(self, pace: Pace) -> None:
+    def start(self) -> None:
         """Start the servers and the sessions' processes; the load begins at `start_s`."""
         files = self._directory / "files"
         web_server.make_files(files, workload.FILE_BYTES)
@@ -65,9 +70,9 @@ class WebLoad:
             self._servers.append(web_server.start(self._pids[name], place, files))
         # Time for the processes to start; what begins late would begin all at once.
         self.start_s = time.monotonic() + 1.5
-        self._end_s = self.start_s + pace.load_s
+        self._end_s = self.start_s + self.load_s
         keys = [str(index) for index in range(len(self._pairs))]
-        sessions = workload.plan_sessions(keys, self._total_bps, pace.ramp_s, SEED)
+        sessions = workload.plan_sessions(keys, self._total_bps, self._pace.ramp_s, SEED)
         by_user: dict[str, list[dict[str, Any]]] = {}
         for session in sessions:
             user, server = self._pairs[int(session.server)]
@@ -92,12 +97,8 @@ class WebLoad:
                 self._log(user),
             )
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Wait for the sessions to end; every download of theirs.
-
-        Raises:
-            RuntimeError: a server or a process of sessions did not live to the end.
-        """
+    def finish(self) -> Outcome:
+        """Wait for the sessions to end; `details` is every download of theirs."""
         for host, server in zip(self._hosts, self._servers, strict=True):
             if server.poll() is not None:
                 logs = (self._directory / "web" / host).glob("*.log")
@@ -109,8 +110,15 @@ class WebLoad:
             if status:
                 log = self._log(user).read_text(errors="replace")[-500:]
                 raise RuntimeError(f"web sessions of {user}: exit {status} -> 0; log ends: {log}")
-            downloads += map(json.loads, self._results(user).read_text().splitlines())
-        return downloads
+            results = map(json.loads, self._results(user).read_text().splitlines())
+            downloads += [_since(self.start_s, download) for download in results]
+        received_bytes = sum(one["received_bytes"] for one in downloads)
+        return Outcome(
+            received_bytes=received_bytes,
+            throughput_bps=received_bytes * 8 / self.load_s,
+            figures=web_figures.figures(downloads, self._pace.ramp_s, self.load_s, self._limit_bps),
+            details=downloads,
+        )
 
     def close(self) -> None:
         """End all processes."""
@@ -122,3 +130,8 @@ class WebLoad:
 
     def _log(self, user: str) -> Path:
         return self._directory / f"{user}.log"
+
+
+def _since(start_s: float, download: dict[str, Any]) -> dict[str, Any]:
+    times = {key: round(download[key] - start_s, 4) for key in ("start_s", "end_s")}
+    return {**download, **times}

@@ -1,13 +1,27 @@
-"""What the published figure says must come out, as conditions on a report."""
+"""The bench of `vmware_lbt`: web users of four VMs, ramped up until one uplink is too little."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from topologies.figures import Figures
-from topologies.phases import Phase, in_order
+from topologies import vmware_lbt
+from topologies.compare.expectation import Expectation, against_peers
+from topologies.compare.figures import Figures, phases_of
+from topologies.compare.phases import Phase, in_order
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.loads.web_load import WebLoad
 
+CONTENDERS = (
+    "manual",
+    "originating-port",
+    "load-based",
+    "dynamic",
+    "active-backup",
+    "balance-slb",
+    "balance-tcp",
+)
 LEAST_THROUGHPUT_RATIO = 0.98
 MOST_QOS_DIFFERENCE = 0.001
 MOST_UPLINK_DIFFERENCE = 0.05
@@ -16,13 +30,44 @@ EXPECTED_MOVES = 2
 LEAST_THROUGHPUT_LOST_RATIO = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """A condition, what was found and whether that meets it."""
+def scenarios(options: Options) -> list[Scenario]:
+    """One: the document's."""
+    layout = vmware_lbt.layout()
+    document = layout.published
+    published = {
+        "steady_share_of_limit": document["total_share"],
+        "qos_ratio": document["qos_ratio"],
+    }
+    return [
+        Scenario(
+            name="web users",
+            what=f"Web users of four VMs, their number ramped up ({options.direction}).",
+            layout=layout,
+            load=lambda stage: WebLoad(stage, options.pace, options.direction),
+            contenders=CONTENDERS,
+            published={
+                "manual": published,
+                "load-based": {**published, "moves": document["moves"]},
+            },
+        )
+    ]
 
-    condition: str
-    found: str
-    met: bool
+
+def phases(options: Options, result: Result) -> list[Phase]:
+    """The phases of the first run of `load-based`; none if it did not run."""
+    if "load-based" not in result.observed:
+        return []
+    first = result.observed["load-based"][0]
+    return phases_of(result.scenario.layout, first, options.pace.ramp_s)
+
+
+def expectations(options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """As the document has it, and beside the peers."""
+    contenders = results[0].medians()
+    return [
+        *check(contenders, phases(options, results[0]), options.pace.least_downloads),
+        *against_peers(results[0].scenario.name, contenders),
+    ]
 
 
 def uplink_difference(utilization: Mapping[str, float]) -> float:
@@ -91,3 +136,6 @@ def check(
             )
         )
     return found
+
+
+PLAN = Plan(scenarios, expectations)

@@ -1,0 +1,133 @@
+"""A quick form of every layout's bench but `vmware_lbt`'s, which has a file of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mininet.bench import benching, interrupt, report_of
+from topologies.pace import QUICK
+
+pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+
+
+def _samples(directory: Path, layout: str) -> list[dict[str, Any]]:
+    """The samples of a bench's only run."""
+    (line,) = (directory / "out" / layout / "samples.jsonl").read_text().splitlines()
+    samples: list[dict[str, Any]] = json.loads(line)["samples"]
+    return samples
+
+
+def test_set_vs_lbfo_streams_over_two_teams(tmp_path: Path) -> None:
+    words = ("--policy", "dynamic/lacp", "--against", "manual")
+    report = report_of(tmp_path, "set_vs_lbfo", *words)
+    assert list(report["contenders"]) == ["manual", "dynamic/lacp"]
+    for one in report["contenders"].values():
+        # The switch between the hosts sends by one uplink.
+        assert 0 < one["share_of_link"] <= 1
+        assert one["stream_mean_bps"] == pytest.approx(one["throughput_bps"] / 8, rel=1e-3)
+        assert one["stream_cv"] >= 0
+    manual, ours = report["contenders"].values()
+    assert manual["cpu_ratio"] == 1.0
+    assert manual["spread_cv"] > 0.9, "one VM is on one uplink"
+    assert ours["spread_cv"] < manual["spread_cv"], "eight streams are on both"
+    assert "phases" not in report
+
+
+def test_quad_gbe_team_adds_streams_one_by_one(tmp_path: Path) -> None:
+    words = ("--policy", "address-hash", "--against", "none", "--scenario", "from team")
+    report = report_of(tmp_path, "quad_gbe_team", *words)
+    (scenario,) = report["scenarios"]
+    assert scenario["name"] == "from team to team"
+    assert len(scenario["uplinks"]) == 8
+    ours = report["contenders"]["address-hash"]
+    assert 0 < ours["one_stream_share"] <= 1
+    assert ours["members_hashed"] in (1, 2, 3, 4)
+    assert 0 < ours["ten_streams_share"] <= 1
+    expected = ours["members_hashed"] / 4 * ours["one_stream_share"]
+    assert ours["predicted_share"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_live_migration_moves_every_vm_to_the_other_host(tmp_path: Path) -> None:
+    words = ("--policy", "dynamic/lacp", "--against", "none", "--scenario", "8 at once, SMB")
+    report = report_of(tmp_path, "live_migration", *words)
+    ours = report["contenders"]["dynamic/lacp"]
+    assert ours["probe_duplicated"] == 0
+    assert 0 < ours["blackout_ms"] <= ours["worst_blackout_ms"]
+    assert 0 < ours["migration_s"] <= ours["total_s"]
+    (line,) = (tmp_path / "out" / "live_migration" / "samples.jsonl").read_text().splitlines()
+    migrated = json.loads(line)["outcome"]["details"]
+    assert sorted(one["vm"] for one in migrated) == [f"vm{number}" for number in range(1, 9)]
+
+
+def test_converged_gains_by_jumbo_frames(tmp_path: Path) -> None:
+    words = ("--policy", "load-based", "--against", "none", "--scenario", "one way")
+    report = report_of(tmp_path, "converged", *words)
+    standard, jumbo = (one["contenders"]["load-based"] for one in report["scenarios"])
+    assert report["contenders"]["load-based"] == standard
+    assert "jumbo_ratio" not in standard
+    expected = jumbo["throughput_bps"] / standard["throughput_bps"]
+    assert jumbo["jumbo_ratio"] == pytest.approx(expected, rel=1e-3)
+    assert jumbo["jumbo_ratio"] > 1, "larger frames cost less for each byte"
+
+
+def test_converged_runs_with_a_member_in_another_vlan(tmp_path: Path) -> None:
+    """Nobody reaches anybody by that member, which must be a result and not a failure."""
+    words = ("--policy", "set", "--against", "none", "--scenario", "member's VLAN")
+    with benching(tmp_path, "converged", *words) as bench:
+        assert bench.process.wait(timeout=60) == 0, bench.said()
+        bench.require_nothing_left()
+    report = json.loads((tmp_path / "out" / "converged" / "report.json").read_text())
+    assert report["expectations"] == []
+    assert report["contenders"]["set"]["throughput_bps"] >= 0
+
+
+def test_two_switches_survives_the_loss_of_one(tmp_path: Path) -> None:
+    report = report_of(tmp_path, "two_switches", "--policy", "load-based", "--against", "none")
+    ours = report["contenders"]["load-based"]
+    assert ours["probe_duplicated"] == 0
+    assert 0 < ours["failover_ms"] < 3000
+    assert 0 < ours["failback_ms"] < 3000
+    assert 0 <= ours["reordered_ratio"] < 1
+
+    samples = _samples(tmp_path, "two_switches")
+    fails_s, returns_s, _ = QUICK.outage_s
+
+    def sent(uplink: str, from_s: float, to_s: float) -> list[int]:
+        """What an uplink sent from sample to sample of a span."""
+        counts = [one["sent_bytes"][uplink] for one in samples if from_s <= one["at_s"] <= to_s]
+        return [after - before for before, after in pairwise(counts)]
+
+    assert min(sent("uplink1", fails_s - 0.8, fails_s)) > 0, "it failed before its time"
+    assert sum(sent("uplink1", fails_s + 0.5, returns_s)) == 0, "its switch did not fail"
+    assert sum(sent("uplink2", fails_s + 0.5, returns_s)) > 0
+
+
+def test_mixed_speed_moves_by_load(tmp_path: Path) -> None:
+    report = report_of(tmp_path, "mixed_speed", "--policy", "load-based", "--against", "none")
+    (scenario,) = report["scenarios"]
+    assert scenario["uplinks"] == {"uplink1": 100_000_000, "uplink2": 10_000_000}
+    ours = report["contenders"]["load-based"]
+    assert ours["moves"] > 0
+    assert 0 <= ours["uplink_difference"] <= 1
+    bound = [sample["bindings"] for sample in _samples(tmp_path, "mixed_speed")]
+    assert len(bound[0]) == 11 and set(bound[0].values()) == {"uplink1", "uplink2"}
+    slow = [list(one.values()).count("uplink2") for one in bound]
+    assert slow[-1] < slow[0], "half of the VMs stayed on the slow uplink"
+
+
+def test_streams_interrupted_between_two_servers_leave_nothing(tmp_path: Path) -> None:
+    words = ("set_vs_lbfo", "--policy", "load-based", "--against", "none")
+    wanted = ("iperf3 --server", "iperf3 --client", "ovs-vswitchd ")
+    with benching(tmp_path, *words) as bench:
+
+        def streaming() -> bool:
+            programs = bench.programs()
+            return all(any(one.startswith(name) for one in programs) for name in wanted)
+
+        interrupt(bench, streaming, signal.SIGINT)

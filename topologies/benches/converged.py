@@ -1,0 +1,145 @@
+"""The bench of `converged`: one vNIC to another, standard and jumbo frames, and two faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from topologies import converged
+from topologies.compare.expectation import Expectation, against_peers, at_least
+from topologies.compare.figures import Figures
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.loads.load import Load, Stage
+from topologies.loads.stream_load import StreamLoad
+from topologies.loads.streams import Flow
+from topologies.parts import STANDARD_MTU
+
+CONTENDERS = ("manual", "load-based", "dynamic", "active-backup", "balance-slb", "balance-tcp")
+# What drivers call 9014: the frame with its header.
+JUMBO_MTU = 9000
+# As IOmeter's workers; some of them meet a faulty member, if the team spreads them.
+STREAMS = 4
+LEAST_JUMBO_RATIO = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of the bench's scenarios."""
+
+    name: str
+    what: str
+    mtu: int
+    both_ways: bool = False
+    odd_mtu: int = 0
+    odd_vlan: int = 0
+
+    @property
+    def fault(self) -> bool:
+        """Whether it has a fault that the documents describe."""
+        return bool(self.odd_mtu or self.odd_vlan)
+
+
+STANDARD, JUMBO = "one way, standard frames", "one way, jumbo frames"
+STANDARD_BOTH, JUMBO_BOTH = "both ways, standard frames", "both ways, jumbo frames"
+CASES = (
+    Case(STANDARD, "One VM's vNIC to another's with an MTU of 1500.", STANDARD_MTU),
+    Case(JUMBO, "One VM's vNIC to another's with an MTU of 9000.", JUMBO_MTU),
+    Case(STANDARD_BOTH, "Both VMs send, with an MTU of 1500.", STANDARD_MTU, True),
+    Case(JUMBO_BOTH, "Both VMs send, with an MTU of 9000.", JUMBO_MTU, True),
+    Case(
+        "fault: a member's MTU",
+        "Jumbo frames, but one switch port of the receiving team takes 1500 only.",
+        JUMBO_MTU,
+        odd_mtu=STANDARD_MTU,
+    ),
+    Case(
+        "fault: a member's VLAN",
+        "One switch port of the receiving team is in another VLAN.",
+        STANDARD_MTU,
+        odd_vlan=99,
+    ),
+)
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """One way and both ways with both MTUs, then the two faults."""
+    return [
+        Scenario(
+            name=case.name,
+            what=case.what,
+            layout=converged.layout(mtu=case.mtu, odd_mtu=case.odd_mtu, odd_vlan=case.odd_vlan),
+            load=_load(case, options),
+            contenders=CONTENDERS,
+            published=_published(case),
+            reachable=not case.fault,
+        )
+        for case in CASES
+    ]
+
+
+def _load(case: Case, options: Options) -> Callable[[Stage], Load]:
+    def load(stage: Stage) -> Load:
+        layout = stage.layout
+        (sender,), (receiver,) = layout.senders, layout.receivers
+        ways = [(sender, receiver), (receiver, sender)][: 2 if case.both_ways else 1]
+        warm_up_s, measured_s, cool_down_s = options.pace.bulk_s
+        flows = [
+            Flow(
+                sender=one,
+                receiver=other,
+                address=layout.addresses_of(other)[0],
+                duration_s=warm_up_s + measured_s + cool_down_s,
+                streams=STREAMS,
+            )
+            for one, other in ways
+        ]
+        measured = (warm_up_s, warm_up_s + measured_s)
+        return StreamLoad(stage, flows, measured, may_fail=case.fault)
+
+    return load
+
+
+def _published(case: Case) -> dict[str, dict[str, float]]:
+    if case.name != JUMBO:
+        return {}
+    ratio = converged.layout().published["jumbo_ratio"]
+    return {name: {"jumbo_ratio": ratio} for name in CONTENDERS}
+
+
+def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
+    """Jumbo frames' throughput over standard frames'."""
+    by_name = {result.scenario.name: result for result in results}
+    found: dict[str, dict[str, Figures]] = {}
+    for standard, jumbo in ((STANDARD, JUMBO), (STANDARD_BOTH, JUMBO_BOTH)):
+        if standard in by_name and jumbo in by_name:
+            small = by_name[standard].medians()
+            found[jumbo] = {
+                name: {"jumbo_ratio": one["throughput_bps"] / small[name]["throughput_bps"]}
+                for name, one in by_name[jumbo].medians().items()
+                if name in small
+            }
+    return found
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Larger frames, less work for each byte; and the peers beside ours."""
+    found = []
+    faults = {case.name for case in CASES if case.fault}
+    for result in results:
+        where, contenders = result.scenario.name, result.medians()
+        if where == JUMBO:
+            found += [
+                at_least(
+                    f"{name}: jumbo over standard frames", one["jumbo_ratio"], LEAST_JUMBO_RATIO
+                )
+                for name, one in contenders.items()
+                if "jumbo_ratio" in one
+            ]
+        if where not in faults:
+            found += against_peers(where, contenders)
+    return found
+
+
+PLAN = Plan(scenarios, expectations, derived)

@@ -1,0 +1,106 @@
+"""The bench of `mixed_speed`: equal loads of many VMs on a fast and a slow uplink."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from topologies import mixed_speed
+from topologies.compare.expectation import Expectation, against_peers
+from topologies.compare.figures import intervals
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.graph import Layout, Role
+from topologies.loads.load import Load, Stage
+from topologies.loads.stream_load import StreamLoad
+from topologies.loads.streams import Flow
+from topologies.samples import mean_utilization
+
+CONTENDERS = (
+    "manual",
+    "originating-port",
+    "load-based",
+    "dynamic",
+    "active-backup",
+    "balance-slb",
+    "balance-tcp",
+)
+# Of all uplinks together; each VM offers an equal part.
+OFFERED_RATIO = 0.7
+MOST_DIFFERENCE = 0.10
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """One: every VM sends at the same steady rate."""
+    layout = mixed_speed.layout()
+    return [
+        Scenario(
+            name="equal loads",
+            what=f"Every VM offers the same; together {OFFERED_RATIO:.0%} of both uplinks.",
+            layout=layout,
+            load=lambda stage: _load(stage, options),
+            contenders=CONTENDERS,
+        )
+    ]
+
+
+def _load(stage: Stage, options: Options) -> Load:
+    layout = stage.layout
+    vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
+    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
+    settle_s, measured_s = options.pace.settling_s
+    flows = [
+        Flow(
+            sender=vm,
+            receiver=clients[number % len(clients)],
+            address=layout.address(clients[number % len(clients)]),
+            duration_s=settle_s + measured_s + 1,
+            rate_bps=int(OFFERED_RATIO * capacity_bps / len(vms)),
+            # Short writes: a stream's mean is the same in any second.
+            buffer_bytes=8 * 1024,
+        )
+        for number, vm in enumerate(vms)
+    ]
+    return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
+
+
+def difference(layout: Layout, result: Result, name: str) -> float:
+    """How far apart the uplinks' utilizations are, as a share of the busier; median of runs."""
+    found = []
+    for one in result.observed[name]:
+        ratios = mean_utilization(intervals(layout, one), *one.steady_s).values()
+        found.append(1 - min(ratios) / max(ratios) if max(ratios) else 1.0)
+    return statistics.median(found)
+
+
+def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]:
+    """How far apart the uplinks are."""
+    (result,) = results
+    layout = result.scenario.layout
+    return {
+        result.scenario.name: {
+            name: {"uplink_difference": difference(layout, result, name)}
+            for name in result.observed
+        }
+    }
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Ours use both uplinks alike, where a bond that sees no speeds cannot."""
+    (result,) = results
+    contenders = result.medians()
+    found = []
+    for name in ("load-based", "dynamic"):
+        if name in contenders:
+            apart = contenders[name]["uplink_difference"]
+            condition = f"{name}: utilizations within {MOST_DIFFERENCE:.0%} of each other"
+            found.append(Expectation(condition, f"{apart:.1%}", apart <= MOST_DIFFERENCE))
+    if "balance-slb" in contenders:
+        apart = contenders["balance-slb"]["uplink_difference"]
+        condition = f"balance-slb: utilizations not within {MOST_DIFFERENCE:.0%} of each other"
+        found.append(Expectation(condition, f"{apart:.1%}", apart > MOST_DIFFERENCE))
+    return [*found, *against_peers(result.scenario.name, contenders)]
+
+
+PLAN = Plan(scenarios, expectations, derived)

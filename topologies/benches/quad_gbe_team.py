@@ -1,0 +1,179 @@
+"""The bench of `quad_gbe_team`: streams from server to server, one more and one more."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from topologies import quad_gbe_team
+from topologies.compare.expectation import Expectation, against_peers, at_least, within
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.graph import Layout, Role
+from topologies.loads.load import Load, Stage
+from topologies.loads.stream_load import Report, StreamLoad
+from topologies.loads.streams import Flow, ports, stream_rates_bps
+from topologies.ports import joining_interface, own_interface
+from topologies.trace import datapath_actions
+
+CONTENDERS = (
+    "manual",
+    "dynamic/lacp",
+    "address-hash",
+    "ip-hash",
+    "active-backup",
+    "balance-tcp",
+)
+STREAMS = 10
+# By the switch itself, which is asked where each stream's frames go.
+PREDICTABLE = ("address-hash",)
+ONE_STREAM_SHARE = (0.88, 0.97)
+LEAST_TEN_STREAMS_SHARE = 0.85
+MOST_DEVIATION_RATIO = 0.05
+WHERE = {
+    0: "from team to team",
+    1: "with a virtual switch at the sender",
+    2: "with a virtual switch on both sides",
+}
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """Without virtual switches, with one at the sender, and with one on both sides."""
+    found = []
+    for count, where in WHERE.items():
+        layout = quad_gbe_team.layout(virtual_switches=count)
+        found.append(
+            Scenario(
+                name=where,
+                what=f"TCP streams {where}, added one by one up to {STREAMS}.",
+                layout=layout,
+                load=lambda stage: _load(stage, options),
+                contenders=CONTENDERS,
+                published=_published(layout) if count < 2 else {},
+            )
+        )
+    return found
+
+
+def _load(stage: Stage, options: Options) -> Load:
+    """Streams that begin one step apart; with all of them, some time for the team to settle."""
+    layout = stage.layout
+    (sender,), (receiver,) = layout.senders, layout.receivers
+    step_s, settle_s, measured_s = options.pace.steps_s
+    end_s = STREAMS * step_s + settle_s + measured_s
+    flows = [
+        Flow(
+            sender=sender,
+            receiver=receiver,
+            address=layout.addresses_of(receiver)[0],
+            begin_s=number * step_s,
+            duration_s=end_s - number * step_s,
+        )
+        for number in range(STREAMS)
+    ]
+
+    def derive(
+        flows: Sequence[Flow], reports: Sequence[Report], stage: Stage
+    ) -> Mapping[str, float]:
+        link_bps, links = _links(stage.layout)
+        # The first half of a step is for the new stream to get its share.
+        first_bps = stream_rates_bps(reports[0], 1, step_s / 2, step_s)[0]
+        ten_bps = sum(
+            stream_rates_bps(report, 1, *_span(flow, end_s - measured_s, end_s))[0]
+            for flow, report in zip(flows, reports, strict=True)
+        )
+        used = _members_used(stage, flows, reports)
+        return {
+            "one_stream_share": first_bps / link_bps,
+            "ten_streams_share": ten_bps / (links * link_bps),
+            "ten_streams_ratio": ten_bps / (links * first_bps),
+            "members_hashed": used,
+            "predicted_share": used / links * first_bps / link_bps,
+        }
+
+    # A little less: the last interval of a report may be cut short.
+    return StreamLoad(stage, flows, (end_s - measured_s, end_s - 0.5), derive=derive)
+
+
+def _span(flow: Flow, from_s: float, to_s: float) -> tuple[float, float]:
+    return from_s - flow.begin_s, to_s - flow.begin_s - 0.5
+
+
+def _links(layout: Layout) -> tuple[int, int]:
+    """The speed of one cable, and how many there are."""
+    uplinks = layout.uplinks_of(layout.nodes(Role.SERVER_BRIDGE)[0])
+    return layout.capacity_bps(uplinks[0]), len(uplinks)
+
+
+def _members_used(stage: Stage, flows: Sequence[Flow], reports: Sequence[Report]) -> int:
+    """By how many members the sending server's switch says that the streams leave.
+
+    Asked with the addresses and ports that the streams had. A bond of Open vSwitch hashes
+    in its datapath and answers alike for all: one.
+    """
+    layout = stage.layout
+    (sender,), (receiver,) = layout.senders, layout.receivers
+    (vnic,) = layout.vnics_of(sender)
+    server, switch = layout.server_of(vnic), layout.switch_of(vnic)
+    port = own_interface(layout, stage.prefix, vnic)
+    if switch != server:
+        port = joining_interface(layout, stage.prefix, server, switch)
+    (bridge, *_) = stage.bridges[server]
+    macs = [stage.mac_of(name) for name in (sender, receiver)]
+    addresses = [layout.addresses_of(name)[0] for name in (sender, receiver)]
+    ways = set()
+    for report in reports:
+        for source_port, destination_port in ports(report):
+            ways.add(
+                datapath_actions(
+                    stage.ovs,
+                    bridge,
+                    f"in_port={port},tcp,dl_src={macs[0]},dl_dst={macs[1]},"
+                    f"nw_src={addresses[0]},nw_dst={addresses[1]},"
+                    f"tp_src={source_port},tp_dst={destination_port}",
+                )
+            )
+    return len(ways)
+
+
+def _published(layout: Layout) -> dict[str, dict[str, float]]:
+    document = layout.published
+    figures = {
+        "one_stream_share": document["one_stream_share"],
+        "ten_streams_ratio": document["ten_streams_share"],
+        "ten_streams_share": document["one_stream_share"] * document["ten_streams_share"],
+    }
+    return dict.fromkeys(("address-hash", "balance-tcp"), figures)
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """One stream fills one link, ten fill the team as well as their hash can."""
+    found = []
+    for result in results:
+        where, contenders = result.scenario.name, result.medians()
+        main = result.scenario.name == WHERE[0]
+        for name, one in contenders.items() if main else ():
+            condition = f"{where}: {name}: one stream's share of a link"
+            found.append(within(condition, one["one_stream_share"], *ONE_STREAM_SHARE))
+        if main and "dynamic/lacp" in contenders:
+            condition = f"{where}: dynamic/lacp: ten streams' share of all links"
+            share = contenders["dynamic/lacp"]["ten_streams_share"]
+            found.append(at_least(condition, share, LEAST_TEN_STREAMS_SHARE))
+        for name in PREDICTABLE:
+            if name in contenders and main:
+                found += _as_hashed(result, name)
+        found += against_peers(where, contenders)
+    return found
+
+
+def _as_hashed(result: Result, name: str) -> list[Expectation]:
+    """That ten streams got what the hash of their own ports allows, in the median of runs."""
+    median = statistics.median(
+        one["ten_streams_share"] / one["predicted_share"] for one in result.figures[name]
+    )
+    condition = f"{result.scenario.name}: {name}: ten streams over what their ports' hash allows"
+    return [within(condition, median, 1 - MOST_DEVIATION_RATIO, 1 + MOST_DEVIATION_RATIO)]
+
+
+PLAN = Plan(scenarios, expectations)

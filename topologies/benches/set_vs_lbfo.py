@@ -1,0 +1,108 @@
+"""The bench of `set_vs_lbfo`: eight streams from one host's VM to the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from topologies import set_vs_lbfo
+from topologies.compare.expectation import Expectation, against_peers, within
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.graph import Layout, Role
+from topologies.loads.load import Load, Stage
+from topologies.loads.stream_load import StreamLoad
+from topologies.loads.streams import Flow
+
+CONTENDERS = (
+    "manual",
+    "originating-port",
+    "load-based",
+    "dynamic",
+    "set",
+    "dynamic/lacp",
+    "address-hash",
+    "active-backup",
+    "balance-slb",
+    "balance-tcp",
+)
+# The document's modes, and who reproduces them.
+MODES = {
+    "LACP": ("dynamic/lacp", "balance-tcp"),
+    "switch independent": ("dynamic",),
+    "SET": ("set",),
+}
+STREAMS = 8
+# Of the published share.
+MOST_DEVIATION_RATIO = 0.05
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """One: NTttcp's eight threads."""
+    layout = set_vs_lbfo.layout()
+    return [
+        Scenario(
+            name="eight streams",
+            what="Eight TCP streams of one VM to a VM of the other host, as NTttcp sends them.",
+            layout=layout,
+            load=lambda stage: _load(stage, options),
+            contenders=CONTENDERS,
+            published=_published(layout),
+        )
+    ]
+
+
+def _load(stage: Stage, options: Options) -> Load:
+    layout = stage.layout
+    (sender,), (receiver,) = layout.senders, layout.receivers
+    warm_up_s, measured_s, cool_down_s = options.pace.streams_s
+    flow = Flow(
+        sender=sender,
+        receiver=receiver,
+        address=layout.addresses_of(receiver)[0],
+        duration_s=warm_up_s + measured_s + cool_down_s,
+        streams=STREAMS,
+    )
+    return StreamLoad(stage, [flow], (warm_up_s, warm_up_s + measured_s))
+
+
+def _published(layout: Layout) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for mode in layout.published["modes"]:
+        figures = {"share_of_link": mode["total_share"], "stream_cv": mode["stream_cv"]}
+        found |= dict.fromkeys(MODES[mode["name"]], figures)
+    return found
+
+
+def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]:
+    """Throughput as a share of one link, as the document's totals are."""
+    (result,) = results
+    layout = result.scenario.layout
+    link_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
+    return {
+        result.scenario.name: {
+            name: {"share_of_link": one["throughput_bps"] / link_bps}
+            for name, one in result.medians().items()
+        }
+    }
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """The published totals, and the peers beside ours."""
+    (result,) = results
+    contenders = result.medians()
+    published: Mapping[str, Mapping[str, float]] = result.scenario.published
+    found = [
+        within(
+            f"{name}: total as a share of a link, within 5 % of the published {share:.3f}",
+            contenders[name]["share_of_link"],
+            share * (1 - MOST_DEVIATION_RATIO),
+            share * (1 + MOST_DEVIATION_RATIO),
+        )
+        for name, share in ((n, one["share_of_link"]) for n, one in published.items())
+        if name in contenders
+    ]
+    return [*found, *against_peers(result.scenario.name, contenders)]
+
+
+PLAN = Plan(scenarios, expectations, derived)

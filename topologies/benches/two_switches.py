@@ -1,0 +1,84 @@
+"""The bench of `two_switches`: steady loads, and one of two independent switches fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topologies import two_switches
+from topologies.compare.expectation import Expectation, against_peers, is_ours
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.graph import Role
+from topologies.loads.load import Load, Stage
+from topologies.loads.outage_load import OutageLoad
+from topologies.loads.streams import Flow
+
+CONTENDERS = (
+    "manual",
+    "originating-port",
+    "load-based",
+    "dynamic",
+    "active-backup",
+    "balance-slb",
+)
+# Of both uplinks together: one can carry all of it.
+OFFERED_RATIO = 0.4
+MOST_FAILOVER_MS = 1000
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """One: with a switch that fails and returns."""
+    return [
+        Scenario(
+            name="a switch fails",
+            what="Every VM offers the same, one uplink could carry all; a whole switch fails"
+            " and returns.",
+            layout=two_switches.layout(),
+            load=lambda stage: _load(stage, options),
+            contenders=CONTENDERS,
+        )
+    ]
+
+
+def _load(stage: Stage, options: Options) -> Load:
+    layout = stage.layout
+    vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
+    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
+    fails_s, returns_s, end_s = options.pace.outage_s
+    flows = [
+        Flow(
+            sender=vm,
+            receiver=clients[number % len(clients)],
+            address=layout.address(clients[number % len(clients)]),
+            duration_s=end_s,
+            rate_bps=int(OFFERED_RATIO * capacity_bps / len(vms)),
+            buffer_bytes=8 * 1024,
+        )
+        for number, vm in enumerate(vms)
+    ]
+    failing = layout.far_end(layout.nodes(Role.UPLINK)[0])
+    return OutageLoad(stage, flows, failing, fails_s=fails_s, returns_s=returns_s)
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Nothing arrives twice, nobody is cut off; and the peers beside ours."""
+    (result,) = results
+    contenders = result.medians()
+    found = []
+    for name in filter(is_ours, contenders):
+        # Of every run, and not of the median one.
+        twice = round(sum(run["probe_duplicated"] for run in result.figures[name]))
+        found.append(Expectation(f"{name}: nothing arrives twice", str(twice), twice == 0))
+        failover_ms = max(run["failover_ms"] for run in result.figures[name])
+        found.append(
+            Expectation(
+                f"{name}: a failed switch silences nobody for more than {MOST_FAILOVER_MS} ms",
+                f"{failover_ms:.0f} ms at worst",
+                failover_ms <= MOST_FAILOVER_MS,
+            )
+        )
+    return [*found, *against_peers(result.scenario.name, contenders)]
+
+
+PLAN = Plan(scenarios, expectations)

@@ -1,0 +1,1 @@
+"""How contenders are compared: scenarios, results, figures, expectations."""

@@ -1,0 +1,93 @@
+"""From what was observed of a contender to its figures: the numbers that are compared."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from topologies.compare import phases
+from topologies.graph import Layout, Role
+from topologies.run import Observed
+from topologies.samples import Utilization, mean_utilization, move_times_s, utilizations
+
+Figures = dict[str, float]
+
+
+def capacities_bps(layout: Layout) -> dict[str, int]:
+    """Each uplink's speed."""
+    return {uplink: layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK)}
+
+
+def intervals(layout: Layout, observed: Observed) -> list[Utilization]:
+    """The uplinks' utilization from sample to sample."""
+    return utilizations(observed.samples, capacities_bps(layout))
+
+
+def spread_cv(layout: Layout, observed: Observed) -> float:
+    """How unevenly the sending servers' uplinks are used: standard deviation over mean.
+
+    Over the span that the load says is even. 0 is even; with two uplinks and one of them
+    idle it is 1.
+    """
+    used = mean_utilization(intervals(layout, observed), *observed.steady_s)
+    ratios = [used[uplink] for uplink in layout.sending_uplinks() if uplink in used]
+    mean = statistics.fmean(ratios) if ratios else 0.0
+    return statistics.pstdev(ratios) / mean if mean else 0.0
+
+
+def loss_ratio(observed: Observed) -> float:
+    """The share of the VMs' and clients' packets that the network did not deliver.
+
+    A flooded packet is delivered more than once; there are too few of them to matter,
+    but none may make the ratio negative.
+    """
+    lost = observed.entered_packets - observed.delivered_packets
+    return max(0, lost) / max(1, observed.entered_packets)
+
+
+def figures(layout: Layout, observed: Observed) -> Figures:
+    """One run's figures, except for those that need another contender.
+
+    `throughput_bps` is what the users received in the load's measured part.
+    """
+    outcome = observed.outcome
+    cpu_s = sum(observed.cpu_s.values())
+    found: Figures = {
+        "throughput_bps": outcome.throughput_bps,
+        "share_of_limit": outcome.throughput_bps / layout.limit_bps,
+        "spread_cv": spread_cv(layout, observed),
+        "moves": len(move_times_s(observed.samples)),
+        "loss_ratio": loss_ratio(observed),
+        "cpu_s": cpu_s,
+        **{f"cpu_s_{program}": used_s for program, used_s in observed.cpu_s.items()},
+        **outcome.figures,
+    }
+    if outcome.received_bytes:
+        found["cpu_s_per_gbit"] = cpu_s / (outcome.received_bytes * 8 / 1e9)
+    return found
+
+
+def with_cpu_ratio(runs: Mapping[str, Figures], baseline: str) -> dict[str, Figures]:
+    """Every contender's CPU time per bit as a ratio of the baseline's, where both have one."""
+    base = runs.get(baseline, {}).get("cpu_s_per_gbit")
+    if not base:
+        return dict(runs)
+    return {
+        name: {**found, "cpu_ratio": found["cpu_s_per_gbit"] / base}
+        if "cpu_s_per_gbit" in found
+        else found
+        for name, found in runs.items()
+    }
+
+
+def medians(runs: Sequence[Figures]) -> Figures:
+    """The median of every figure over repetitions."""
+    names = dict.fromkeys(name for one in runs for name in one)
+    return {name: statistics.median([one[name] for one in runs if name in one]) for name in names}
+
+
+def phases_of(layout: Layout, observed: Observed, ramp_s: float) -> list[phases.Phase]:
+    """The phases of a run."""
+    return phases.cut(
+        move_times_s(observed.samples), ramp_s, observed.load_s, intervals(layout, observed)
+    )

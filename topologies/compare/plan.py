@@ -1,0 +1,39 @@
+"""What a layout's bench consists of, and how its user wants it run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from topologies.compare.expectation import Expectation
+from topologies.compare.figures import Figures
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.loads.web_load import Direction
+from topologies.pace import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a bench is run: how fast, and which way web users download."""
+
+    pace: Pace
+    direction: Direction = Direction.SEND
+
+
+def nothing_more(_results: Sequence[Result]) -> Mapping[str, Mapping[str, Figures]]:
+    """No further figures."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A bench: its scenarios, the main one first, and the conditions on what they find.
+
+    Conditions are judged for those contenders that ran. `derived` gives further figures,
+    by scenario and contender, that no run has by itself.
+    """
+
+    scenarios: Callable[[Options], Sequence[Scenario]]
+    expectations: Callable[[Options, Sequence[Result]], Sequence[Expectation]]
+    derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = nothing_more

@@ -1,0 +1,32 @@
+"""What a bench has found: each scenario with its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from topologies.compare.figures import Figures, medians
+from topologies.compare.scenario import Scenario
+from topologies.run import Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A scenario, and each contender's figures and observations, repetition by repetition.
+
+    `derived` are figures that only the medians, or a comparison of scenarios, can tell.
+    `failures` are the runs that did not come to their end, which are in nothing else.
+    """
+
+    scenario: Scenario
+    figures: Mapping[str, Sequence[Figures]]
+    observed: Mapping[str, Sequence[Observed]]
+    derived: Mapping[str, Figures] = field(default_factory=dict)
+    failures: Sequence[str] = ()
+
+    def medians(self) -> dict[str, Figures]:
+        """Every contender's figures, over its repetitions."""
+        return {
+            name: {**medians(found), **self.derived.get(name, {})}
+            for name, found in self.figures.items()
+        }

@@ -1,0 +1,1 @@
+"""What end systems do during a run: web users, streams, probes, live migrations."""

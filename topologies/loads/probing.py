@@ -1,0 +1,185 @@
+"""Probes between end systems of a layout: what was lost, doubled, reordered, and for how long."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from topologies import processes
+from topologies.loads import probe
+
+PORT = 7007
+RATE_PPS = 100.0
+END_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Datagrams from one end system to another's address; both names as in the layout."""
+
+    sender: str
+    receiver: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What became of one flow.
+
+    Attributes:
+        sent: how many datagrams, numbered from 0.
+        start_s: when it began, and `end_s` when it ended, on the monotonic clock.
+        arrivals: number and time of everything that arrived, in that order.
+        latest_s: how late the sender was at worst; a gap is the network's only beyond it.
+    """
+
+    sent: int
+    start_s: float
+    end_s: float
+    arrivals: Sequence[tuple[int, float]]
+    latest_s: float = 0.0
+
+    @property
+    def received(self) -> int:
+        """How many different datagrams arrived."""
+        return len({number for number, _ in self.arrivals})
+
+    @property
+    def lost(self) -> int:
+        return self.sent - self.received
+
+    @property
+    def duplicated(self) -> int:
+        """How many arrived once more than they should, each time counted."""
+        return len(self.arrivals) - self.received
+
+    @property
+    def reordered(self) -> int:
+        """How many datagrams first arrived after one that was sent later (RFC 4737)."""
+        seen: set[int] = set()
+        found, latest = 0, -1
+        for number, _ in self.arrivals:
+            found += number < latest and number not in seen
+            seen.add(number)
+            latest = max(latest, number)
+        return found
+
+    def longest_gap_s(self, from_s: float = -float("inf"), to_s: float = float("inf")) -> float:
+        """The longest time without an arrival, of those that overlap a span.
+
+        A flow that arrives as it was sent has the gap between two datagrams; before the
+        first arrival it counts from the flow's start, after the last to its end.
+        """
+        times_s = [at_s for _, at_s in self.arrivals]
+        edges_s = [self.start_s, *times_s, max([self.end_s, *times_s[-1:]])]
+        gaps_s = [b - a for a, b in pairwise(edges_s) if a < to_s and b > from_s]
+        return max(gaps_s, default=0.0)
+
+
+def figures(heard: Sequence[Heard]) -> dict[str, float]:
+    """All flows together; the longest gap is that of the flow with the longest one."""
+    received = sum(one.received for one in heard)
+    return {
+        "probe_lost": float(sum(one.lost for one in heard)),
+        "probe_duplicated": float(sum(one.duplicated for one in heard)),
+        "reordered_ratio": sum(one.reordered for one in heard) / max(1, received),
+        "longest_gap_ms": max((one.longest_gap_s() for one in heard), default=0.0) * 1000,
+    }
+
+
+class Probing:
+    """A probe in every end system that sends or receives one of the flows; used once."""
+
+    def __init__(
+        self,
+        host_pids: Mapping[str, int],
+        flows: Sequence[Flow],
+        directory: Path,
+        rate_pps: float = RATE_PPS,
+        port: int = PORT,
+    ) -> None:
+        self._host_pids = host_pids
+        self._flows = tuple(flows)
+        self._directory = directory
+        self._interval_s = 1 / rate_pps
+        self._port = port
+        self.start_s = self.end_s = 0.0
+        self._probes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, start_s: float, end_s: float) -> None:
+        """Start the probes; they send from `start_s` (a second ahead) to `end_s` or `stop`."""
+        self.start_s, self.end_s = start_s, end_s
+        script = str(Path(probe.__file__).resolve())
+        for name in dict.fromkeys(end for f in self._flows for end in (f.sender, f.receiver)):
+            own = {i: f.address for i, f in enumerate(self._flows) if f.sender == name}
+            plan = {
+                "port": self._port,
+                "interval_s": self._interval_s,
+                "start_s": start_s,
+                "end_s": end_s,
+                "flows": own,
+            }
+            path = self._directory / f"{name}.probe-plan.json"
+            path.write_text(json.dumps(plan))
+            command = [sys.executable, "-P", script, str(path), str(self._results(name))]
+            pid = self._host_pids[name]
+            self._probes[name] = processes.start_in(pid, command, self._log(name))
+
+    def stop(self) -> None:
+        """Let all of them stop sending; `finish` has what they heard."""
+        self.end_s = time.monotonic()
+        for process in self._probes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+    def finish(self) -> dict[Flow, Heard]:
+        """Wait for the probes to end; what became of each flow.
+
+        Raises:
+            RuntimeError: a probe did not end well; the message says which.
+        """
+        results = {}
+        deadline_s = max(time.monotonic(), self.end_s) + END_TIMEOUT_S
+        for name, process in self._probes.items():
+            try:
+                status: int | None = process.wait(max(0.0, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                status = None
+            if status != 0:
+                found = "still runs" if status is None else f"exit {status}"
+                log = self._log(name).read_text(errors="replace")[-500:]
+                raise RuntimeError(f"probe of {name}: {found} -> exit 0; its log ends: {log}")
+            results[name] = json.loads(self._results(name).read_text())
+        arrivals: list[list[tuple[int, float]]] = [[] for _ in self._flows]
+        for one in results.values():
+            for index, number, at_s in one["arrivals"]:
+                arrivals[index].append((number, at_s))
+        return {
+            flow: Heard(
+                sent=results[flow.sender]["sent"],
+                start_s=self.start_s,
+                end_s=self.start_s + max(0, results[flow.sender]["sent"] - 1) * self._interval_s,
+                arrivals=of_flow,
+                latest_s=results[flow.sender]["latest_s"],
+            )
+            for flow, of_flow in zip(self._flows, arrivals, strict=True)
+        }
+
+    def close(self) -> None:
+        """End all probes."""
+        self.stop()  # all at once: each goes on hearing for a moment
+        for process in self._probes.values():
+            processes.end(process)
+
+    def _results(self, name: str) -> Path:
+        return self._directory / f"{name}.probe.json"
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.probe.log"

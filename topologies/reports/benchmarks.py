@@ -1,0 +1,296 @@
+"""The document of all layouts' results, from the reports that are kept.
+
+    python -m topologies.reports.benchmarks docs/results > docs/benchmarks.md
+
+`docs/results/NAME.json` is the report of the bench NAME. Why we differ is prose, and people
+write it: `docs/results/notes.md` has a section `## NAME` for each layout that needs one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from topologies.compare.expectation import LEAST_THROUGHPUT_RATIO, MOST_CPU_RATIO, UNEVEN_CV
+from topologies.layouts import LAYOUTS
+from topologies.reports import comparison as page_comparison
+from topologies.reports import table as page_table
+from topologies.reports.comparison import MOST_DEVIATION_RATIO, Duel, Published
+from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent
+from topologies.reports.layout_texts import described
+from topologies.reports.settings import setting, setting_name
+from topologies.reports.table import Column, Kind, Row
+
+NOTES = "notes.md"
+# What has a meaning to Markdown in the middle of a line, or in a table.
+_SPECIAL = re.compile(r"([\\`*<|\[\]])")
+
+INTRODUCTION = f"""\
+<!-- Made by `python -m topologies.reports.benchmarks docs/results`; write in results/notes.md. -->
+
+# Benchmarks
+
+The layouts that published documents describe, and two of our own, run on Mininet with the load of
+the document: our policies beside Open vSwitch's bonds and placement by hand (`manual`), the peers.
+`ovs-lbt bench NAME` runs one of them again, and draws the uplinks of each contender over time.
+
+Layouts are scaled to what one machine can do, so what compares with a document is a share of the
+speed of the links, never a rate. The limit is the maximum flow through the layout. Figures are
+medians of the runs. **Bold** is the best figure of ours, and the best of a peer; an empty cell was
+not measured. CV is the standard deviation over the mean: 0 is even. CPU time per bit is that of
+Open vSwitch and our service, and `manual` has 1.
+
+A figure matches a published one within {percent(MOST_DEVIATION_RATIO)} of it. The best of ours and the best peer are each the
+most even of those whose throughput is within {percent(1 - LEAST_THROUGHPUT_RATIO)} of the fastest of their kind. Ours holds if
+our fastest has {LEAST_THROUGHPUT_RATIO} of the fastest peer's throughput, and our best more even uplinks wherever the best
+peer's are uneven (a CV above {UNEVEN_CV}), and {MOST_CPU_RATIO} of its CPU time per bit at most.
+"""
+
+
+def benchmarks(reports: Sequence[Mapping[str, Any]], notes: Mapping[str, str]) -> str:
+    """The document; layouts are in the order in which `LAYOUTS` has them."""
+    order = list(LAYOUTS)
+    known = sorted(reports, key=lambda one: (_place(order, one["layout"]), one["layout"]))
+    missing = [name for name in order if name not in {one["layout"] for one in known}]
+    parts = [INTRODUCTION.strip(), _overview(known)]
+    if missing:
+        parts.append(f"Not measured yet: {', '.join(map(_code, missing))}.")
+    parts += [_layout(report, notes.get(report["layout"], "")) for report in known]
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    return text.replace(BEFORE_UNIT, " ")  # in a text that people search, an ordinary one
+
+
+def read_notes(text: str) -> dict[str, str]:
+    """The prose of each layout by its name; what is before the first section is no layout's."""
+    sections = re.split(r"^## +(\S+) *$", text, flags=re.MULTILINE)
+    return {name: prose.strip() for name, prose in zip(sections[1::2], sections[2::2], strict=True)}
+
+
+def read(directory: Path) -> str:
+    """The document of the reports and notes in a directory.
+
+    Raises:
+        OSError: something cannot be read.
+        ValueError: a report is not JSON.
+    """
+    reports = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
+    notes = directory / NOTES
+    return benchmarks(reports, read_notes(notes.read_text()) if notes.exists() else {})
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the document of the directory that is named."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python -m topologies.reports.benchmarks docs/results", file=sys.stderr)
+        return 2
+    directory = Path(arguments[0])
+    if not directory.is_dir():
+        print(f"benchmarks_page: {directory} -> a directory of reports", file=sys.stderr)
+        return 1
+    try:
+        sys.stdout.write(read(directory))
+    except (OSError, ValueError) as failure:
+        print(f"benchmarks_page: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def _overview(reports: Sequence[Mapping[str, Any]]) -> str:
+    """One line for each layout."""
+    lines = [
+        ["layout", "expectations met", "published figures matched", "held against the best peer"],
+        ["---", "---:", "---:", "---:"],
+    ]
+    for report in reports:
+        expectations = report.get("expectations", [])
+        published = _published(report)
+        duels = [duel for _, duel in _duels(report)]
+        lines.append(
+            [
+                f"[`{report['layout']}`](#{report['layout']})",
+                _of(len(expectations) - len(page_comparison.unmet(report)), len(expectations)),
+                _of(sum(one.matches for _, one in published), len(published)),
+                _of(sum(one.holds for one in duels), len(duels)),
+            ]
+        )
+    return _lines(lines)
+
+
+def _of(some: int, all_: int) -> str:
+    return f"{some} of {all_}" if all_ else ""
+
+
+def _layout(report: Mapping[str, Any], note: str) -> str:
+    name = report["layout"]
+    description = described(name)
+    source = report.get("published", {}).get("source")
+    parts = [f"## {name}", description.headline, description.reproduces]
+    if name in LAYOUTS:
+        parts.append(f"![The layout {name}](images/layout_{name}.svg)")
+    if source:
+        parts.append(f"Published figures: {_plain(source)}.")
+    parts.append(_repetitions(report))
+    scenarios = page_comparison.scenarios(report)
+    for scenario in scenarios:
+        if len(scenarios) > 1:
+            parts.append(f"### {_plain(scenario['name'])}")
+        parts += [scenario.get("what", ""), _table(scenario)]
+    parts += [
+        _phases(report),
+        _list("Expectations", [_expectation(one) for one in report.get("expectations", [])]),
+        _list("Where we match the document", _matches(report)),
+        _list("Where we differ, or a peer beats us", _differs(report)),
+        f"**Why**\n\n{note}" if note else "",
+        _environment(report.get("environment", {})),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _repetitions(report: Mapping[str, Any]) -> str:
+    """How many runs the figures are medians of."""
+    counts = {
+        len(found.get("runs", ()))
+        for scenario in page_comparison.scenarios(report)
+        for found in scenario["contenders"].values()
+    } - {0}
+    runs = "–".join(str(count) for count in sorted({min(counts), max(counts)})) if counts else ""
+    return f"Runs of each contender: {runs}." if runs else ""
+
+
+def _table(scenario: Mapping[str, Any]) -> str:
+    columns = page_table.columns(scenario)
+    head = ["contender"]
+    for column in columns:
+        unit = f", {column.figure.unit}" if column.figure.unit else ""
+        head.append(f"{'published' if column.published else column.figure.label}{unit}")
+    lines = [head, ["---", *("---:" for _ in columns)]]
+    for row in page_table.rows(scenario):
+        name = row.name if row.kind == Kind.LIMIT else _code(row.name)
+        name += " (published only)" if row.kind == Kind.DOCUMENT else ""
+        lines.append([name, *(_cell(row, column) for column in columns)])
+    return _lines(lines)
+
+
+def _cell(row: Row, column: Column) -> str:
+    text = column.figure.text(row.value(column))
+    best = column.figure.name in row.best_in and not column.published
+    return f"**{text}**" if best else text
+
+
+def _phases(report: Mapping[str, Any]) -> str:
+    """The phases of a ramping load, beside those that were published."""
+    phases = page_table.phases(report)
+    if not phases:
+        return ""
+    head = ["phase", "from, s", "to, s", *(f"{uplink}, %" for uplink in phases[0].uplinks)]
+    lines = [
+        [*head, "published, %", "what was published"],
+        ["---", *("---:" for _ in head), "---"],
+    ]
+    for one in phases:
+        numbers = [one.start_s, one.end_s, *one.uplinks.values(), one.published]
+        lines.append([one.name, *numbers, _plain(one.what)])
+    return _lines(lines)
+
+
+def _expectation(one: Mapping[str, Any]) -> str:
+    verdict = "PASS" if one["met"] else "**FAIL**"
+    return f"{verdict} {_plain(one['condition'])}: {_plain(one['found'])}"
+
+
+def _published(report: Mapping[str, Any]) -> list[tuple[str, Published]]:
+    return [
+        (_where(report, scenario), one)
+        for scenario in page_comparison.scenarios(report)
+        for one in page_comparison.against_document(scenario)
+    ]
+
+
+def _duels(report: Mapping[str, Any]) -> list[tuple[str, Duel]]:
+    return [
+        (_where(report, scenario), one)
+        for scenario in page_comparison.scenarios(report)
+        for one in page_comparison.duels(scenario["contenders"])
+    ]
+
+
+def _matches(report: Mapping[str, Any]) -> list[str]:
+    expectations = report.get("expectations", [])
+    met = len(expectations) - len(page_comparison.unmet(report))
+    found = [f"{_of(met, len(expectations))} expectations are met."] if expectations else []
+    return found + _beside_document(report, matches=True)
+
+
+def _differs(report: Mapping[str, Any]) -> list[str]:
+    missed = [
+        f"Not met: {_plain(one['condition'])}: {_plain(one['found'])}."
+        for one in page_comparison.unmet(report)
+    ]
+    beaten = [
+        f"{where}{one.figure.label}: {_best(one, 'peer')} beats {_best(one, 'ours')}."
+        for where, one in _duels(report)
+        if not one.holds
+    ]
+    return missed + _beside_document(report, matches=False) + beaten or [
+        "Nowhere in these figures."
+    ]
+
+
+def _where(report: Mapping[str, Any], scenario: Mapping[str, Any]) -> str:
+    """Which scenario, where there are several."""
+    several = len(page_comparison.scenarios(report)) > 1
+    return f"{_plain(scenario['name'])}: " if several else ""
+
+
+def _beside_document(report: Mapping[str, Any], matches: bool) -> list[str]:
+    """What is near what was published, or is not: a line for each published figure."""
+    found: dict[tuple[str, Figure, float], list[str]] = {}
+    for where, one in _published(report):
+        if one.matches == matches:
+            value = f"{_code(one.contender)} {one.figure.with_unit(one.found)}"
+            found.setdefault((where, one.figure, one.published), []).append(value)
+    return [
+        f"{where}{of.label}, published {of.with_unit(published)}: {', '.join(values)}."
+        for (where, of, published), values in found.items()
+    ]
+
+
+def _best(duel: Duel, side: str) -> str:
+    one = duel.ours if side == "ours" else duel.peer
+    return f"{_code(one.contender)} ({duel.figure.with_unit(one.value)})"
+
+
+def _environment(environment: Mapping[str, Any]) -> str:
+    if not environment:
+        return ""
+    settings = (f"{setting_name(name)} {setting(name, one)}" for name, one in environment.items())
+    return f"Environment: {_plain('; '.join(settings))}."
+
+
+def _list(heading: str, items: Sequence[str]) -> str:
+    return f"**{heading}**\n\n" + "\n".join(f"- {item}" for item in items) if items else ""
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _code(name: str) -> str:
+    return f"`{name}`" if not _SPECIAL.search(name) else _plain(name)
+
+
+def _plain(text: str) -> str:
+    """Words that Markdown leaves as they are."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

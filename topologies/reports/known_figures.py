@@ -1,0 +1,165 @@
+"""How a report's figures are called, ordered and set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from topologies.contenders import OURS
+
+MORE, LESS = 1, -1
+THOUSANDS, BEFORE_UNIT = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One kind of figure.
+
+    Attributes:
+        name: as in the report.
+        label: what people read.
+        unit: of the number as it is shown; empty for a plain number.
+        scale: shown = reported * scale.
+        better: MORE or LESS where one of two values is better; else 0.
+        share: of what was possible: drawn as a bar.
+        minor: for those who want all figures only.
+    """
+
+    name: str
+    label: str
+    unit: str = ""
+    scale: float = 1.0
+    decimals: int = 0
+    better: int = 0
+    share: bool = False
+    minor: bool = False
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it compares with a published one, on another machine and scale."""
+        return self.share or self.name in _COMPARABLE
+
+    def text(self, value: float | None) -> str:
+        """A value without its unit; empty if there is none."""
+        if value is None:
+            return ""
+        shown = round(value * self.scale, self.decimals) + 0.0  # no -0
+        return f"{shown:,.{self.decimals}f}".replace(",", THOUSANDS)
+
+    def with_unit(self, value: float | None) -> str:
+        """A value with its unit; empty if there is none."""
+        text = self.text(value)
+        return f"{text}{BEFORE_UNIT}{self.unit}" if text and self.unit else text
+
+
+_COMPARABLE = ("qos_ratio", "moves", "jumbo_ratio")
+
+
+def _rate(name: str, label: str, better: int = MORE) -> Figure:
+    return Figure(name, label, "Mbit/s", 1e-6, 1, better)
+
+
+def _share(name: str, label: str) -> Figure:
+    return Figure(name, label, "%", 100, 1, MORE, share=True)
+
+
+def _fine_share(name: str, label: str, better: int) -> Figure:
+    return Figure(name, label, "%", 100, 2, better)
+
+
+# In the order of the tables' columns.
+KNOWN = {
+    figure.name: figure
+    for figure in (
+        _rate("throughput_bps", "throughput"),
+        _share("share_of_limit", "share of the limit"),
+        _rate("steady_throughput_bps", "steady throughput"),
+        _share("steady_share_of_limit", "steady share of the limit"),
+        _share("share_of_link", "share of one link"),
+        _share("one_stream_share", "one stream, share of a link"),
+        _share("ten_streams_share", "ten streams, share of the team"),
+        Figure("predicted_share", "by the hash of the ports used", "%", 100, 1),
+        Figure("spread_cv", "uplinks’ CV", "", 1, 3, LESS),
+        _rate("stream_mean_bps", "mean of the streams", 0),
+        Figure("stream_stdev_bps", "stdev of the streams", "Mbit/s", 1e-6, 2, LESS, minor=True),
+        _fine_share("stream_cv", "streams’ CV", LESS),
+        _fine_share("qos_ratio", "at the required rate", MORE),
+        Figure("downloads", "downloads", better=MORE, minor=True),
+        Figure("moves", "moves"),
+        _fine_share("loss_ratio", "packets lost", LESS),
+        _fine_share("reordered_ratio", "packets reordered", LESS),
+        Figure("probe_duplicated", "duplicates", better=LESS),
+        Figure("jumbo_ratio", "jumbo over standard frames", "", 1, 2, MORE),
+        Figure("failover_ms", "failover", "ms", 1, 1, LESS),
+        Figure("blackout_ms", "blackout", "ms", 1, 1, LESS),
+        Figure("cpu_ratio", "CPU time per bit", "× manual", 1, 2, LESS),
+        Figure("cpu_s", "CPU time", "s", 1, 2, 0, minor=True),
+        Figure("cpu_s_per_gbit", "CPU time per Gbit", "s", 1, 2, LESS, minor=True),
+    )
+}
+# Those without an entry come before these.
+_LAST = ("cpu_ratio", "cpu_s", "cpu_s_per_gbit")
+_ORDER = {name: place for place, name in enumerate(KNOWN) if name not in _LAST}
+
+
+def figure(name: str) -> Figure:
+    """The figure of this name; an unknown one is set by the unit in its name."""
+    if name in KNOWN:
+        return KNOWN[name]
+    if name.startswith("cpu_s_"):
+        return Figure(name, f"CPU time, {name.removeprefix('cpu_s_')}", "s", 1, 2, 0, minor=True)
+    label = name.replace("_", " ")
+    for suffix, unit, scale, decimals in (
+        ("_bps", "Mbit/s", 1e-6, 1),
+        ("_ms", "ms", 1, 1),
+        ("_s", "s", 1, 1),
+        ("_bytes", "MB", 1e-6, 1),
+        ("_cv", "", 1, 3),
+        ("_ratio", "", 1, 2),
+    ):
+        if name.endswith(suffix):
+            return Figure(name, label.removesuffix(suffix.replace("_", " ")), unit, scale, decimals)
+    if "share" in name.split("_"):
+        return _share(name, label)
+    return Figure(name, label, decimals=2)
+
+
+def percent(ratio: float) -> str:
+    """A whole percentage in prose."""
+    return f"{ratio * 100:.0f}{BEFORE_UNIT}%"
+
+
+def figures(names: Iterable[str]) -> list[Figure]:
+    """Figures by their names, each once, in the order of the tables' columns."""
+    distinct = sorted(set(names))
+    minor = [name for name in distinct if name.startswith("cpu_s_") and name not in KNOWN]
+    last = [name for name in _LAST if name in distinct]
+    other = [name for name in distinct if name not in KNOWN and name not in minor]
+    known = sorted((name for name in distinct if name in _ORDER), key=_ORDER.__getitem__)
+    return [figure(name) for name in (*known, *other, *last, *minor)]
+
+
+def number(found: Mapping[str, Any], name: str) -> float | None:
+    """A figure's value; None if it was not measured."""
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def measured(found: Mapping[str, Any]) -> list[str]:
+    """The names of the figures that were measured."""
+    return [name for name in found if number(found, name) is not None]
+
+
+def repetitions(found: Mapping[str, Any], name: str) -> list[float]:
+    """A figure in each repetition that measured it."""
+    runs = (number(run, name) for run in found.get("runs", ()))
+    return [value for value in runs if value is not None]
+
+
+def is_ours(contender: str) -> bool:
+    """Whether a contender is our service with some policy; all others are peers."""
+    return contender.partition("/")[0] in OURS

@@ -1,0 +1,103 @@
+"""`report.json` and the samples beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from topologies.compare.expectation import Expectation
+from topologies.compare.figures import Figures, capacities_bps
+from topologies.compare.phases import Phase
+from topologies.compare.plan import Options
+from topologies.compare.result import Result
+
+SIGNIFICANT_DIGITS = 6
+WHOLE = ("moves", "downloads")
+
+
+def environment(options: Options) -> dict[str, Any]:
+    """The machine and the settings that a run's figures depend on."""
+    version = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True)
+    return {
+        "open_vswitch": version.stdout.partition("\n")[0],
+        "datapath": "userspace",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "pace": asdict(options.pace),
+        "direction": str(options.direction),
+    }
+
+
+def build(
+    described: Mapping[str, Any],
+    results: Sequence[Result],
+    phases: Sequence[Phase],
+    expectations: Sequence[Expectation],
+) -> dict[str, Any]:
+    """The report of a bench; a figure that was not measured is absent, never zero.
+
+    `contenders` are those of the main scenario, the first.
+    """
+    main = results[0]
+    layout = main.scenario.layout
+    report: dict[str, Any] = {
+        "layout": layout.name,
+        "limit_bps": layout.limit_bps,
+        "published": dict(layout.published),
+        "environment": dict(described),
+        "contenders": _contenders(main),
+        "scenarios": [_scenario(result) for result in results],
+    }
+    if phases:
+        report["phases"] = [phase.as_json() for phase in phases]
+    report["expectations"] = [asdict(expectation) for expectation in expectations]
+    return report
+
+
+def write(report: Mapping[str, Any], results: Sequence[Result], directory: Path) -> Path:
+    """Write the report, and everything observed as one JSON line for each run beside it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "samples.jsonl").open("w") as lines:
+        for result in results:
+            for runs in result.observed.values():
+                for number, one in enumerate(runs, start=1):
+                    lines.write(json.dumps({"repetition": number, **asdict(one)}) + "\n")
+    path = directory / "report.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    return path
+
+
+def _scenario(result: Result) -> dict[str, Any]:
+    scenario = result.scenario
+    return {
+        "name": scenario.name,
+        "what": scenario.what,
+        "limit_bps": scenario.layout.limit_bps,
+        "uplinks": capacities_bps(scenario.layout),
+        "published": {name: dict(figures) for name, figures in scenario.published.items()},
+        "contenders": _contenders(result),
+    }
+
+
+def _contenders(result: Result) -> dict[str, Any]:
+    medians = result.medians()
+    return {
+        name: {**_rounded(medians[name]), "runs": [_rounded(one) for one in repetitions]}
+        for name, repetitions in result.figures.items()
+    }
+
+
+def _rounded(found: Figures) -> Figures:
+    return {
+        name: int(value)
+        if name in WHOLE and value == int(value)
+        else float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+        for name, value in found.items()
+    }
