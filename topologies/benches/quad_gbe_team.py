@@ -28,6 +28,8 @@ CONTENDERS = (
 STREAMS = 10
 # By the switch itself, which is asked where each stream's frames go.
 PREDICTABLE = ("address-hash",)
+# What a bond's actions have in them.
+HASHED_LATER = "recirc("
 ONE_STREAM_SHARE = (0.88, 0.97)
 LEAST_TEN_STREAMS_SHARE = 0.85
 MOST_DEVIATION_RATIO = 0.05
@@ -83,14 +85,16 @@ def _load(stage: Stage, options: Options) -> Load:
             stream_rates_bps(report, 1, *_span(flow, end_s - measured_s, end_s))[0]
             for flow, report in zip(flows, reports, strict=True)
         )
-        used = _members_used(stage, flows, reports)
-        return {
+        figures = {
             "one_stream_share": first_bps / link_bps,
             "ten_streams_share": ten_bps / (links * link_bps),
             "ten_streams_ratio": ten_bps / (links * first_bps),
-            "members_hashed": used,
-            "predicted_share": used / links * first_bps / link_bps,
         }
+        used = _members_used(stage, flows, reports)
+        if used is not None:
+            figures["members_hashed"] = used
+            figures["predicted_share"] = used / links * first_bps / link_bps
+        return figures
 
     # A little less: the last interval of a report may be cut short.
     return StreamLoad(stage, flows, (end_s - measured_s, end_s - 0.5), derive=derive)
@@ -106,11 +110,11 @@ def _links(layout: Layout) -> tuple[int, int]:
     return layout.capacity_bps(uplinks[0]), len(uplinks)
 
 
-def _members_used(stage: Stage, flows: Sequence[Flow], reports: Sequence[Report]) -> int:
+def _members_used(stage: Stage, flows: Sequence[Flow], reports: Sequence[Report]) -> int | None:
     """By how many members the sending server's switch says that the streams leave.
 
-    Asked with the addresses and ports that the streams had. A bond of Open vSwitch hashes
-    in its datapath and answers alike for all: one.
+    Asked with the addresses and ports that the streams had. None for a bond of Open vSwitch:
+    it hashes in its datapath, and the answer does not say to what.
     """
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
@@ -134,7 +138,7 @@ def _members_used(stage: Stage, flows: Sequence[Flow], reports: Sequence[Report]
                     f"tp_src={source_port},tp_dst={destination_port}",
                 )
             )
-    return len(ways)
+    return None if any(HASHED_LATER in way for way in ways) else len(ways)
 
 
 def _published(layout: Layout) -> dict[str, dict[str, float]]:
