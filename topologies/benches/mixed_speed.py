@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from topologies import mixed_speed
 from topologies.compare.expectation import Expectation, against_peers
-from topologies.compare.figures import intervals
+from topologies.compare.figures import intervals, uplink_difference
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.graph import Layout, Role
+from topologies.graph import Layout
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import equal_flows
 from topologies.samples import mean_utilization
 
 CONTENDERS = (
@@ -46,22 +46,8 @@ def scenarios(options: Options) -> list[Scenario]:
 
 
 def _load(stage: Stage, options: Options) -> Load:
-    layout = stage.layout
-    vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
-    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
     settle_s, measured_s = options.pace.settling_s
-    flows = [
-        Flow(
-            sender=vm,
-            receiver=clients[number % len(clients)],
-            address=layout.address(clients[number % len(clients)]),
-            duration_s=settle_s + measured_s + 1,
-            rate_bps=int(OFFERED_RATIO * capacity_bps / len(vms)),
-            # Short writes: a stream's mean is the same in any second.
-            buffer_bytes=8 * 1024,
-        )
-        for number, vm in enumerate(vms)
-    ]
+    flows = equal_flows(stage.layout, OFFERED_RATIO, settle_s + measured_s + 1)
     return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
 
 
@@ -69,8 +55,8 @@ def difference(layout: Layout, result: Result, name: str) -> float:
     """How far apart the uplinks' utilizations are, as a share of the busier; median of runs."""
     found = []
     for one in result.observed[name]:
-        ratios = mean_utilization(intervals(layout, one), *one.steady_s).values()
-        found.append(1 - min(ratios) / max(ratios) if max(ratios) else 1.0)
+        used = mean_utilization(intervals(layout, one), *one.steady_s)
+        found.append(uplink_difference(used))
     return statistics.median(found)
 
 

@@ -13,7 +13,7 @@ from topologies.compare.scenario import Scenario
 from topologies.graph import Layout, Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import Report, StreamLoad
-from topologies.loads.streams import Flow, ports, stream_rates_bps
+from topologies.loads.streams import INTERVAL_S, Flow, ports, stream_rates_bps
 from topologies.ports import joining_interface, own_interface
 from topologies.trace import datapath_actions
 
@@ -75,33 +75,23 @@ def _load(stage: Stage, options: Options) -> Load:
         for number in range(STREAMS)
     ]
 
-    def derive(
-        flows: Sequence[Flow], reports: Sequence[Report], stage: Stage
-    ) -> Mapping[str, float]:
-        link_bps, links = _links(stage.layout)
+    def derive(reports: Sequence[Report], ten_bps: float) -> Mapping[str, float]:
+        link_bps, links = _links(layout)
         # The first half of a step is for the new stream to get its share.
         first_bps = stream_rates_bps(reports[0], 1, step_s / 2, step_s)[0]
-        ten_bps = sum(
-            stream_rates_bps(report, 1, *_span(flow, end_s - measured_s, end_s))[0]
-            for flow, report in zip(flows, reports, strict=True)
-        )
         figures = {
             "one_stream_share": first_bps / link_bps,
             "ten_streams_share": ten_bps / (links * link_bps),
             "ten_streams_ratio": ten_bps / (links * first_bps),
         }
-        used = _members_used(stage, flows, reports)
+        used = _members_used(stage, reports)
         if used is not None:
             figures["members_hashed"] = used
             figures["predicted_share"] = used / links * first_bps / link_bps
         return figures
 
     # A little less: the last interval of a report may be cut short.
-    return StreamLoad(stage, flows, (end_s - measured_s, end_s - 0.5), derive=derive)
-
-
-def _span(flow: Flow, from_s: float, to_s: float) -> tuple[float, float]:
-    return from_s - flow.begin_s, to_s - flow.begin_s - 0.5
+    return StreamLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
 
 
 def _links(layout: Layout) -> tuple[int, int]:
@@ -110,7 +100,7 @@ def _links(layout: Layout) -> tuple[int, int]:
     return layout.capacity_bps(uplinks[0]), len(uplinks)
 
 
-def _members_used(stage: Stage, flows: Sequence[Flow], reports: Sequence[Report]) -> int | None:
+def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
     """By how many members the sending server's switch says that the streams leave.
 
     Asked with the addresses and ports that the streams had. None for a bond of Open vSwitch:

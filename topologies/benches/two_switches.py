@@ -12,7 +12,7 @@ from topologies.compare.scenario import Scenario
 from topologies.graph import Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.outage_load import OutageLoad
-from topologies.loads.streams import Flow
+from topologies.loads.streams import equal_flows
 
 CONTENDERS = (
     "manual",
@@ -43,20 +43,8 @@ def scenarios(options: Options) -> list[Scenario]:
 
 def _load(stage: Stage, options: Options) -> Load:
     layout = stage.layout
-    vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
-    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
     fails_s, returns_s, end_s = options.pace.outage_s
-    flows = [
-        Flow(
-            sender=vm,
-            receiver=clients[number % len(clients)],
-            address=layout.address(clients[number % len(clients)]),
-            duration_s=end_s,
-            rate_bps=int(OFFERED_RATIO * capacity_bps / len(vms)),
-            buffer_bytes=8 * 1024,
-        )
-        for number, vm in enumerate(vms)
-    ]
+    flows = equal_flows(layout, OFFERED_RATIO, end_s)
     failing = layout.far_end(layout.nodes(Role.UPLINK)[0])
     return OutageLoad(stage, flows, failing, fails_s=fails_s, returns_s=returns_s)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from topologies import vmware_lbt
 from topologies.compare.expectation import Expectation, against_peers
-from topologies.compare.figures import Figures, phases_of
+from topologies.compare.figures import Figures, phases_of, uplink_difference
 from topologies.compare.phases import Phase, in_order
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
@@ -68,13 +68,6 @@ def expectations(options: Options, results: Sequence[Result]) -> list[Expectatio
         *check(contenders, phases(options, results[0]), options.pace.least_downloads),
         *against_peers(results[0].scenario.name, contenders),
     ]
-
-
-def uplink_difference(utilization: Mapping[str, float]) -> float:
-    """How far apart the uplinks are, as a share of the busier one."""
-    if not utilization or not max(utilization.values()):
-        return 1.0
-    return 1 - min(utilization.values()) / max(utilization.values())
 
 
 def check(

@@ -35,6 +35,13 @@ def spread_cv(layout: Layout, observed: Observed) -> float:
     return statistics.pstdev(ratios) / mean if mean else 0.0
 
 
+def uplink_difference(utilization: Mapping[str, float]) -> float:
+    """How far apart the uplinks are, as a share of the busier one."""
+    if not utilization or not max(utilization.values()):
+        return 1.0
+    return 1 - min(utilization.values()) / max(utilization.values())
+
+
 def loss_ratio(observed: Observed) -> float:
     """The share of the VMs' and clients' packets that the network did not deliver.
 

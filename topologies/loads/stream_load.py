@@ -25,7 +25,8 @@ READY_S = 0.5
 END_TIMEOUT_S = 10.0
 # What a flow's report says, or nothing if it failed.
 Report = Mapping[str, Any]
-Derive = Callable[[Sequence[Flow], Sequence[Report], Stage], Mapping[str, float]]
+# Further figures, from all flows' reports and the throughput of the measured part.
+Derive = Callable[[Sequence[Report], float], Mapping[str, float]]
 
 
 class StreamLoad(Load):
@@ -82,7 +83,7 @@ class StreamLoad(Load):
         if len(streams_bps) > 1:
             figures |= {"stream_stdev_bps": found.stdev, "stream_cv": found.cv}
         if self._derive is not None:
-            figures |= self._derive(self._flows, reports, self._stage)
+            figures |= self._derive(reports, found.total)
         return Outcome(
             received_bytes=sum(map(received_bytes, reports)),
             throughput_bps=found.total,

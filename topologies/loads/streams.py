@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from topologies.graph import Layout, Role
+
 # Reports are cut into intervals of this length.
 INTERVAL_S = 0.5
 # Intervals follow each other with gaps of a few milliseconds.
@@ -55,6 +57,27 @@ class Flow:
             *("--parallel", str(self.streams), "--length", str(self.buffer_bytes), *rate),
             *("--time", f"{self.duration_s:g}", "--interval", str(INTERVAL_S)),
         ]
+
+
+def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list[Flow]:
+    """One flow of every VM to a client in turn, all alike.
+
+    Together they offer this share of all uplinks.
+    """
+    vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
+    capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
+    return [
+        Flow(
+            sender=vm,
+            receiver=clients[number % len(clients)],
+            address=layout.address(clients[number % len(clients)]),
+            duration_s=duration_s,
+            rate_bps=int(offered_ratio * capacity_bps / len(vms)),
+            # Short writes: a stream's mean is the same in any second.
+            buffer_bytes=8 * 1024,
+        )
+        for number, vm in enumerate(vms)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
