@@ -10,14 +10,14 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from controller import addresses, buckets, desired, pipeline, specs
 from controller.addresses import Addresses
 from controller.announcing import Announcing, beneath
 from controller.bindings import Bindings, Bound
 from controller.buckets import hashed_by
-from controller.config import BridgeConfig, UplinkConfig
+from controller.config import BridgeConfig
 from controller.database import PREFIX
 from controller.events import (
     Apply,
@@ -44,15 +44,14 @@ from controller.events import (
 )
 from controller.flooding import Flooding
 from controller.installation import Bundle, Installation
+from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
-from policies.model import Load, Move, Reason, Role, Snapshot, Unit, Uplink
+from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
 
 Commands = list[Command]
 
-# Assumed where nobody knows the speed of any uplink.
-UNKNOWN_CAPACITY_BPS = 1e9
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
 GATHERED_AFTER_S = 1.2
@@ -60,10 +59,6 @@ GATHERED_AFTER_S = 1.2
 AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
 STATS_TIMEOUT_S = 10.0
-# Flow counters are half a second behind port counters at worst. Uplinks are judged by what
-# was twice that ago, or a VM port would look smaller than its part of an uplink that is
-# filling up, and one too big for any uplink would be moved.
-UPLINK_LAG_S = 1.0
 # At most so often are the counters of 256 buckets read: the switch renews them twice a second,
 # and a policy that moves buckets looks at seconds.
 BUCKETS_INTERVAL_S = 1.0
@@ -254,19 +249,19 @@ class Bridge:
 
     def take_port_stats(self, read: PortStatsRead) -> Commands:
         uplinks = {uplink.ofport for uplink in self.config.uplinks}
+        keep_s = self.judged.keep_s
         for port in read.ports:
-            self.loads.take_port(port, port.ofport in uplinks, self._keep_s)
+            self.loads.take_port(port, port.ofport in uplinks, keep_s)
         return []
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
-        self._stats_asked_s = None
+        self._stats_asked_s, keep_s = None, self.judged.keep_s
         for ofport, sample in read.units:
-            self.loads.take_unit(ofport, sample, self._keep_s)
+            self.loads.take_unit(ofport, sample, keep_s)
         for (number, bucket), sample in read.buckets:
-            self.loads.take_bucket(
-                buckets.name_of(buckets.HASHED[number], bucket), sample, self._keep_s
-            )
+            name = buckets.name_of(buckets.HASHED[number], bucket)
+            self.loads.take_bucket(name, sample, keep_s)
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
@@ -408,12 +403,6 @@ class Bridge:
         return self.enabled and not self.candidate
 
     @property
-    def _keep_s(self) -> float:
-        """For how long counters are remembered: as long as any policy in use looks back."""
-        longest_s = max([self.config.window_s, *map(self._window_s, self._rebalancing)])
-        return longest_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
-
-    @property
     def known(self) -> bool:
         """Whether everything there is to know of the switch before a change was read."""
         return self.settled and not self._awaits_forwarding
@@ -532,36 +521,19 @@ class Bridge:
         self._announcing.plan_once(frozenset(port.ofport for port in self.config.vm_ports))
         return [ReadLearned(self.config.name)] if self.connected else []
 
-    def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
-        """The team as policies see it; loads over a window, or the latest."""
-        usable = self.links.usable(self.config.uplinks)
-        return tuple(
-            Uplink(
-                name=uplink.name,
-                ofport=uplink.ofport,
-                capacity_bps=self._capacity_bps(uplink),
-                role=uplink.role,
-                usable=uplink.name in usable,
-                load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
-            )
-            for uplink in self.config.uplinks
-        )
+    @property
+    def judged(self) -> Judged:
+        """The team with the bindings that policies see."""
+        bound = self.bindings.bound
+        return Judged(self.config, self.links, self.loads, bound, self._found, self.on_normal)
+
+    def uplinks(self) -> tuple[Uplink, ...]:
+        """The team with its latest loads."""
+        return self.judged.uplinks()
 
     def units(self) -> tuple[Unit, ...]:
         """VM ports and buckets, as far as the configuration tells."""
-        ports = [
-            Unit(
-                name=port.name,
-                number=port.ofport,
-                policy=port.policy,
-                uplink=port.binding,
-                pin=port.pin,
-                excluded=port.excluded,
-                allowed=port.allowed,
-            )
-            for port in self.config.vm_ports
-        ]
-        return (*ports, *buckets.units(self.config, self.uplinks(), self._found))
+        return self.judged.units()
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
@@ -596,56 +568,15 @@ class Bridge:
         after.
         """
         self.last_decision_s = now_s
-        moved = False
-        for policy in self._rebalancing:
-            window_s = self._window_s(policy)
-            pause_s = window_s + self.config.poll_interval_s + UPLINK_LAG_S
-            if now_s - self._moved_s.get(policy, -math.inf) < pause_s:
+        moved, judged = False, self.judged
+        for policy in judged.rebalancing:
+            if now_s - self._moved_s.get(policy, -math.inf) < judged.pause_s(policy):
                 continue
-            snapshot = self._snapshot(policy, window_s)
+            snapshot = judged.snapshot(policy, judged.window_s(policy))
             for move in PRESETS[policy].rebalance(snapshot).moves if snapshot else ():
                 self.bindings.place(move.unit, move.target, move.reason)
                 moved = True
         return self.settle(now_s) if moved else []
-
-    def _window_s(self, policy: str) -> float:
-        return PRESETS[policy].window_s or self.config.window_s
-
-    @property
-    def _rebalancing(self) -> list[str]:
-        """The policies in use that move something because of load."""
-        return sorted({p.policy for p in self.config.vm_ports if PRESETS[p.policy].rebalances})
-
-    def _snapshot(self, policy: str, window_s: float) -> Snapshot | None:
-        """The team with loads over a full window; None while less is known.
-
-        All that uplinks carry counts, the units are those that the policy may move. Observing,
-        uplinks have the loads that they would have.
-        """
-        ofports = [uplink.ofport for uplink in self.config.uplinks]
-        if not self.loads.covers(ofports, window_s, UPLINK_LAG_S):
-            return None
-        uplinks = self.uplinks(window_s)
-        units = [self._as_judged(unit, window_s) for unit in self.units()]
-        hashed = PRESETS[policy].classifier.hashed
-        return Snapshot(
-            uplinks=_as_bound(uplinks, units) if self.observing else uplinks,
-            units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
-            threshold_ratio=self.config.threshold_ratio,
-        )
-
-    def _as_judged(self, unit: Unit, window_s: float) -> Unit:
-        """A unit where it is bound, with what it carries over uplinks.
-
-        Under NORMAL nobody counts what crosses uplinks.
-        """
-        bound = self.bindings.bound.get(unit.name)
-        if unit.is_bucket:
-            load = self.loads.bucket(unit.name, window_s)
-        else:
-            of = self.loads.port if self.on_normal else self.loads.unit
-            load = of(unit.number, window_s)
-        return replace(unit, uplink=bound.uplink if bound else None, load=load)
 
     # ---- the switch --------------------------------------------------------------------
 
@@ -780,7 +711,7 @@ class Bridge:
         if 0.0 < unanswered_s < STATS_TIMEOUT_S:
             return []
         self._stats_asked_s = now_s
-        hashed = any(PRESETS[policy].classifier.hashed for policy in self._rebalancing)
+        hashed = any(PRESETS[policy].classifier.hashed for policy in self.judged.rebalancing)
         buckets_too = hashed and now_s >= self._buckets_due_s
         if buckets_too:
             self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
@@ -793,19 +724,6 @@ class Bridge:
         self.loads.forget_rates()
         self._awaits_forwarding = False
         self._stats_asked_s = None
-
-    def _capacity_bps(self, uplink: UplinkConfig) -> float:
-        """Where nobody knows the speed, as much as the slowest of the others has.
-
-        A service that starts while a link is down has never seen its speed.
-        """
-        if known_bps := self._known_capacity_bps(uplink):
-            return known_bps
-        others_bps = filter(None, map(self._known_capacity_bps, self.config.uplinks))
-        return min(others_bps, default=UNKNOWN_CAPACITY_BPS)
-
-    def _known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
-        return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
 
 
 def _told(config: BridgeConfig, moves: Iterable[Move]) -> list[str]:
@@ -821,22 +739,6 @@ def _told(config: BridgeConfig, moves: Iterable[Move]) -> list[str]:
     for (policy, source, target, reason), count in sorted(shared.items()):
         lines.append(f"{config.name}: {policy}, {count} buckets: {source} -> {target} ({reason})")
     return lines
-
-
-def _as_bound(uplinks: Iterable[Uplink], units: Iterable[Unit]) -> tuple[Uplink, ...]:
-    """The uplinks with the loads of the units that are bound to them.
-
-    Where there are buckets, they have what their VM ports send.
-    """
-    loads = {uplink.name: Load() for uplink in uplinks}
-    units = list(units)
-    spread = {unit.policy for unit in units if unit.is_bucket}
-    for unit in units:
-        if unit.uplink in loads:
-            received = Load(rx_bps=unit.load.rx_bps)
-            in_buckets = unit.policy in spread and not unit.is_bucket and unit.pin is None
-            loads[unit.uplink] += received if in_buckets else unit.load
-    return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
 
 
 def _placed_anew(old: BridgeConfig, new: BridgeConfig) -> bool:

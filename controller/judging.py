@@ -1,0 +1,150 @@
+"""The team as policies judge it: uplinks and units with what they carry over a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from controller import buckets
+from controller.bindings import Bound
+from controller.config import BridgeConfig, UplinkConfig
+from controller.links import Links
+from controller.loads import Loads
+from policies.model import Load, Snapshot, Unit, Uplink
+from policies.presets import PRESETS
+
+# Assumed where nobody knows the speed of any uplink.
+UNKNOWN_CAPACITY_BPS = 1e9
+# Flow counters are half a second behind port counters at worst. Uplinks are judged by what
+# was twice that ago, or a VM port would look smaller than its part of an uplink that is
+# filling up, and one too big for any uplink would be moved.
+UPLINK_LAG_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What there is to judge, at this moment.
+
+    `bound`: the bindings that policies see. `found`: the homes that buckets had before the
+    service started. `on_normal`: NORMAL forwards, and nobody counts what crosses uplinks.
+    """
+
+    config: BridgeConfig
+    links: Links
+    loads: Loads
+    bound: Mapping[str, Bound]
+    found: Mapping[str, str]
+    on_normal: bool = False
+
+    @property
+    def rebalancing(self) -> list[str]:
+        """The policies in use that move something because of load."""
+        used = {port.policy for port in self.config.vm_ports}
+        return sorted(policy for policy in used if PRESETS[policy].rebalances)
+
+    def window_s(self, policy: str) -> float:
+        return PRESETS[policy].window_s or self.config.window_s
+
+    def pause_s(self, policy: str) -> float:
+        """How long after a move a full window has passed that began after it."""
+        return self.window_s(policy) + self.config.poll_interval_s + UPLINK_LAG_S
+
+    @property
+    def keep_s(self) -> float:
+        """For how long counters are remembered: as long as any policy in use looks back."""
+        longest_s = max([self.config.window_s, *map(self.window_s, self.rebalancing)])
+        return longest_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+
+    def covers(self, window_s: float) -> bool:
+        """Whether the loads of all uplinks are known over a whole window."""
+        ofports = [uplink.ofport for uplink in self.config.uplinks]
+        return self.loads.covers(ofports, window_s, UPLINK_LAG_S)
+
+    def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
+        """The team as policies see it; loads over a window, or the latest."""
+        usable = self.links.usable(self.config.uplinks)
+        return tuple(
+            Uplink(
+                name=uplink.name,
+                ofport=uplink.ofport,
+                capacity_bps=self._capacity_bps(uplink),
+                role=uplink.role,
+                usable=uplink.name in usable,
+                load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
+            )
+            for uplink in self.config.uplinks
+        )
+
+    def units(self) -> tuple[Unit, ...]:
+        """VM ports and buckets, as far as the configuration tells."""
+        ports = [
+            Unit(
+                name=port.name,
+                number=port.ofport,
+                policy=port.policy,
+                uplink=port.binding,
+                pin=port.pin,
+                excluded=port.excluded,
+                allowed=port.allowed,
+            )
+            for port in self.config.vm_ports
+        ]
+        return (*ports, *buckets.units(self.config, self.uplinks(), self.found))
+
+    def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
+        """Units where they are bound, with what they carry over uplinks."""
+        return tuple(self._loaded(unit, window_s) for unit in self.units())
+
+    def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
+        """The team with loads over a full window; None while less is known.
+
+        All that uplinks carry counts, the units are those that the policy may move. Observing,
+        uplinks have the loads that they would have.
+        """
+        if not self.covers(window_s):
+            return None
+        uplinks, units = self.uplinks(window_s), self.loaded(window_s)
+        hashed = PRESETS[policy].classifier.hashed
+        return Snapshot(
+            uplinks=_as_bound(uplinks, units) if self.config.mode == "observe" else uplinks,
+            units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
+            threshold_ratio=self.config.threshold_ratio,
+        )
+
+    def _loaded(self, unit: Unit, window_s: float | None) -> Unit:
+        bound = self.bound.get(unit.name)
+        if unit.is_bucket:
+            load = self.loads.bucket(unit.name, window_s)
+        else:
+            of = self.loads.port if self.on_normal else self.loads.unit
+            load = of(unit.number, window_s)
+        return replace(unit, uplink=bound.uplink if bound else None, load=load)
+
+    def _capacity_bps(self, uplink: UplinkConfig) -> float:
+        """Where nobody knows the speed, as much as the slowest of the others has.
+
+        A service that starts while a link is down has never seen its speed.
+        """
+        if known_bps := self._known_capacity_bps(uplink):
+            return known_bps
+        others_bps = filter(None, map(self._known_capacity_bps, self.config.uplinks))
+        return min(others_bps, default=UNKNOWN_CAPACITY_BPS)
+
+    def _known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
+        return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _as_bound(uplinks: Iterable[Uplink], units: Iterable[Unit]) -> tuple[Uplink, ...]:
+    """The uplinks with the loads of the units that are bound to them.
+
+    Where there are buckets, they have what their VM ports send.
+    """
+    loads = {uplink.name: Load() for uplink in uplinks}
+    units = list(units)
+    spread = {unit.policy for unit in units if unit.is_bucket}
+    for unit in units:
+        if unit.uplink in loads:
+            received = Load(rx_bps=unit.load.rx_bps)
+            in_buckets = unit.policy in spread and not unit.is_bucket and unit.pin is None
+            loads[unit.uplink] += received if in_buckets else unit.load
+    return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
