@@ -17,6 +17,7 @@ from controller.addresses import Addresses
 from controller.announcing import Announcing, beneath
 from controller.bindings import Bindings, Bound
 from controller.buckets import hashed_by
+from controller.chronicle import Chronicle, told
 from controller.config import BridgeConfig
 from controller.database import PREFIX
 from controller.events import (
@@ -35,6 +36,7 @@ from controller.events import (
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    Record,
     Renew,
     Reply,
     Report,
@@ -43,6 +45,7 @@ from controller.events import (
     Write,
 )
 from controller.flooding import Flooding
+from controller.history import Moved
 from controller.installation import Bundle, Installation
 from controller.judging import Judged
 from controller.links import Links
@@ -92,6 +95,7 @@ class Bridge:
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     last_decision_s: float | None = None
+    chronicle: Chronicle = field(default_factory=Chronicle)
     _announcing: Announcing = field(default_factory=Announcing)
     # Frames for NORMAL, once it has taken over.
     _introductions: Commands = field(default_factory=list)
@@ -321,7 +325,8 @@ class Bridge:
             commands.append(ForgetForwarding(self.config.name))
         for move in bundle.moves:
             self.applied[move.reason] += 1
-        commands += [Report("info", text) for text in _told(self.config, bundle.moves)]
+        commands += self._said(bundle.moves)
+        commands += self.chronicle.moved(self.judged, bundle.moves, now_s)
         if not self.installed_anything:
             commands += self._introductions
             self._introductions = []
@@ -337,6 +342,7 @@ class Bridge:
             self.gathered_s = None
             commands += self._introduce_to_normal()
             commands += self.settle(now_s)
+        commands += self.chronicle.outcome(self.judged, now_s)
         if self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s:
             commands += self.settle(now_s)
         if not self.connected:
@@ -354,7 +360,7 @@ class Bridge:
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
-        times = [self.links.deadline_s(), self._returns_s]
+        times = [self.links.deadline_s(), self._returns_s, self.chronicle.deadline_s()]
         if self.gathered_s is not None and self.observing:
             times.append(self.gathered_s)
         if self.connected:
@@ -456,17 +462,21 @@ class Bridge:
         if self._unsaid and not self._lacp_in_doubt:
             ofports, self._unsaid = self._unsaid, frozenset()
             return [*self._announce_ports(ofports, now_s), *self.settle(now_s)]
+        commands: Commands = [
+            record
+            for uplink, up in self.links.take_changes()
+            for record in self.chronicle.linked(self.judged, uplink, up, now_s)
+        ]
         self._hold_or_release()
         team = (self.units(), self.uplinks(), now_s)
         moves = self.bindings.follow(*team)
         self.planned.update(move.reason.value for move in moves)
         self._begin_windows(moves, now_s)
-        commands: Commands = []
         if not self.observing:
             self.installation.expect(moves)
         else:
-            told = [Report("info", f"{text}, not made") for text in _told(self.config, moves)]
-            commands += told
+            commands += self._said(moves, ", not made")
+            commands += self.chronicle.planned(self.judged, moves, now_s)
         if self.held is not None:
             self.installation.expect(self.held.follow(*team))
         return [*commands, *self._reconcile(now_s)]
@@ -568,15 +578,28 @@ class Bridge:
         after.
         """
         self.last_decision_s = now_s
-        moved, judged = False, self.judged
+        judged, relieved = self.judged, set[str]()
         for policy in judged.rebalancing:
-            if now_s - self._moved_s.get(policy, -math.inf) < judged.pause_s(policy):
+            if self._pauses(policy, now_s):
                 continue
             snapshot = judged.snapshot(policy, judged.window_s(policy))
             for move in PRESETS[policy].rebalance(snapshot).moves if snapshot else ():
                 self.bindings.place(move.unit, move.target, move.reason)
-                moved = True
-        return self.settle(now_s) if moved else []
+                relieved.add(move.source)
+        commands: Commands = [*self._judge_saturation(relieved, now_s)]
+        return [*commands, *self.settle(now_s)] if relieved else commands
+
+    def _pauses(self, policy: str, now_s: float) -> bool:
+        """Whether a window of this policy's is not yet over since a move."""
+        return now_s - self._moved_s.get(policy, -math.inf) < self.judged.pause_s(policy)
+
+    def _judge_saturation(self, relieved: set[str], now_s: float) -> list[Record]:
+        """Note which uplinks stay above the threshold, once loads are of the bindings in force."""
+        judged = self.judged
+        window_s = judged.longest_window_s
+        if not judged.covers(window_s) or any(self._pauses(p, now_s) for p in judged.policies):
+            return []
+        return self.chronicle.saturation(judged, window_s, relieved, now_s)
 
     # ---- the switch --------------------------------------------------------------------
 
@@ -656,6 +679,20 @@ class Bridge:
         """The learned flows that go with a bundle which brings the flows that learn."""
         return self.addresses.seeds(self.config.vm_ports, desired, installed)
 
+    def _said(self, moves: Iterable[Move], more: str = "") -> Commands:
+        """A line of the log for each VM port that moves, and each way that buckets go."""
+        return [
+            Report("info", f"{self.config.name}: {move}{more}") for move in told(self.judged, moves)
+        ]
+
+    def refuse(
+        self, reason: Reason, why: str, now_s: float, moves: Iterable[Moved] = ()
+    ) -> Commands:
+        """Note that an operator wanted moves which are not made."""
+        self.planned[reason.value] += 1
+        self.refused[reason.value] += 1
+        return [*self.chronicle.refused(self.judged, moves, why, now_s)]
+
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
         """Nothing of it was installed: say so, and start again from what the switch has."""
         self._audit_due_s = now_s + RETRY_INTERVAL_S
@@ -664,9 +701,10 @@ class Bridge:
         self.refused.update(move.reason.value for move in moves)
         self.in_force.take_back(moves, now_s)
         refusal = f"the switch refused the change: {error}"
+        records = self.chronicle.refused(self.judged, told(self.judged, moves), refusal, now_s)
         waiting = [*bundle.waiting, *waiters]
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
-        return [Report("error", f"{self.config.name}: {refusal}"), *replies]
+        return [Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
 
     def _announce_moves(self, moved: set[str], now_s: float) -> Commands:
         """Learning packets for what has moved.
@@ -724,21 +762,6 @@ class Bridge:
         self.loads.forget_rates()
         self._awaits_forwarding = False
         self._stats_asked_s = None
-
-
-def _told(config: BridgeConfig, moves: Iterable[Move]) -> list[str]:
-    """A line for each VM port that moves, and for each way that buckets go."""
-    lines, shared = [], Counter[tuple[str, str, str, str]]()
-    for move in moves:
-        policy, slash, _ = move.unit.partition("/")
-        if slash:
-            shared[policy, move.source, move.target, move.reason] += 1
-        else:
-            way = f"{move.source} -> {move.target} ({move.reason})"
-            lines.append(f"{config.name}: {move.unit}: {way}")
-    for (policy, source, target, reason), count in sorted(shared.items()):
-        lines.append(f"{config.name}: {policy}, {count} buckets: {source} -> {target} ({reason})")
-    return lines
 
 
 def _placed_anew(old: BridgeConfig, new: BridgeConfig) -> bool:

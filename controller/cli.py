@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 DEFAULT_METRICS = "127.0.0.1:9476"
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _detach(options.bridge)
     if options.command == "rescue":
         return _rescue(options)
+    if options.command == "history":
+        return _history(_words(options))
     return _ask(options.command, _words(options))
 
 
@@ -66,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDR:PORT",
         default=os.environ.get("OVS_LBT_METRICS", DEFAULT_METRICS),
         help="where metrics are served (default: %(default)s)",
+    )
+    run.add_argument(
+        "--history",
+        metavar="FILE",
+        default=os.environ.get("OVS_LBT_HISTORY"),
+        help="where decisions are written down, or none "
+        "(default: ovs-lbt-history.jsonl beside Open vSwitch's logs)",
     )
     run.add_argument("--verbose", action="store_true", help="log every detail")
 
@@ -107,6 +117,12 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("uplink", metavar="UPLINK")
+    history = commands.add_parser("history", help="what was decided, when and why")
+    history.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    history.add_argument("--port", metavar="PORT", help="of this VM port, or VM, only")
+    history.add_argument("--last", metavar="N", help="so many entries (default: 20)")
+    history.add_argument("--json", action="store_true", help="as written: a line of JSON each")
+
     rescue = commands.add_parser("rescue", help="without the service: forward by one plain uplink")
     which = rescue.add_mutually_exclusive_group(required=True)
     which.add_argument("bridge", metavar="BRIDGE", nargs="?")
@@ -123,6 +139,8 @@ def _words(options: argparse.Namespace) -> list[str]:
             return _attach_words(options)
         case "show":
             return [*filter(None, [options.bridge]), *(["--json"] if options.json else [])]
+        case "history":
+            return _history_words(options)
         case "set":
             return [options.table, options.name, *options.settings]
         case "unpin":
@@ -143,6 +161,13 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
     return [options.bridge, *(f"{key}={value}" for key, value in settings.items() if value)]
 
 
+def _history_words(options: argparse.Namespace) -> list[str]:
+    words = [options.bridge] if options.bridge else []
+    for name, value in (("--port", options.port), ("--last", options.last)):
+        words += [name, value] if value else []
+    return [*words, *(["--json"] if options.json else [])]
+
+
 def _run(options: argparse.Namespace) -> int:
     tls_files = (options.private_key, options.certificate, options.ca_cert)
     _log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
@@ -157,13 +182,16 @@ def _run(options: argparse.Namespace) -> int:
     if (obstacle := _stranger() or _running()) is not None:
         print(f"ovs-lbt: {obstacle}", file=sys.stderr)
         return 1
+    from controller.journal import default_path
     from controller.ovsdb import DatabaseAway
     from controller.service import Options, Service, exit_now
     from controller.wires import TlsFiles
 
     try:
         tls = TlsFiles.of(*tls_files)
-        service = Service(Options(_remote(options.ovsdb), metrics, listen, tls))
+        kept = options.history != "none"
+        history = Path(options.history or default_path()) if kept else None
+        service = Service(Options(_remote(options.ovsdb), metrics, listen, tls, history))
     except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)
@@ -230,6 +258,20 @@ def _detach(bridge: str) -> int:
     sys.stdout.flush()
     exit_now(status)
     return status
+
+
+def _history(words: list[str]) -> int:
+    """Of the service; without one, from the file where it writes unless told otherwise."""
+    if _service() is not None:
+        return _ask("history", words)
+    from controller import journal
+
+    try:
+        print(journal.answer(journal.default_path(), tuple(words)))
+    except (ValueError, OSError) as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _rescue(options: argparse.Namespace) -> int:

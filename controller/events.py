@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.database import BridgeRow
+from controller.history import Entry
 from controller.rates import Sample
 from controller.reconcile import Changes
 from controller.specs import FlowSpec, GroupSpec
@@ -346,6 +347,13 @@ class Report:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An entry for the history."""
+
+    entry: Entry
+
+
 Command = (
     Connect
     | Disconnect
@@ -363,4 +371,5 @@ Command = (
     | Write
     | Reply
     | Report
+    | Record
 )

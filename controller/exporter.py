@@ -65,7 +65,11 @@ class Exporter:
         yield from _bridge_families(bridges)
         build = GaugeMetricFamily(PREFIX + "build_info", "The running version.", labels=["version"])
         build.add_metric([self._version], 1)
-        yield build
+        leader = GaugeMetricFamily(
+            PREFIX + "leader", "1 while this service is the one that decides."
+        )
+        leader.add_metric([], 1)
+        yield from (build, leader)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: families are known at the scrape only."""
@@ -84,9 +88,19 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "Share of capacity in use over the last poll interval.",
         [*labels, "direction"],
     )
+    info = _gauge("uplink_info", "What the uplink is for.", [*labels, "role"])
+    unrelieved = _gauge(
+        "uplink_unrelieved",
+        "1 while the uplink's mean load is above the threshold and no move helps.",
+        labels,
+    )
+    changes = _counter("uplink_link_changes", "Times the uplink's link came or went.", labels)
     for bridge in bridges:
         for uplink in bridge.uplinks:
             key = [bridge.name, uplink.name]
+            _add(info, [*key, uplink.role], 1)
+            _add(unrelieved, key, uplink.unrelieved)
+            _add(changes, key, uplink.link_changes)
             _add(sent, key, uplink.tx_bytes)
             _add(received, key, uplink.rx_bytes)
             _add(drops, key, uplink.drops)
@@ -95,7 +109,7 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             load, capacity_bps = uplink.load, uplink.capacity_bps
             _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
             _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
-    yield from (sent, received, drops, capacity, up, utilization)
+    yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
 
 
 def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
@@ -105,6 +119,11 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     drops = _counter("port_drops", "Frames the switch dropped at the VM port.", labels)
     binding = _gauge("port_binding", "1 for the uplink in use.", [*labels, "uplink"])
     info = _gauge("port_info", "The VM behind the port.", [*labels, "vm"])
+    bound = _gauge(
+        "port_bound_timestamp_seconds",
+        "When the VM port was bound to the uplink in use, and why.",
+        [*labels, "uplink", "reason"],
+    )
     for bridge in bridges:
         for port in bridge.ports:
             key = [bridge.name, port.name]
@@ -114,7 +133,8 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(info, [*key, port.vm], 1)
             if port.uplink is not None:
                 _add(binding, [*key, port.uplink], 1)
-    yield from (sent, received, drops, binding, info)
+                _add(bound, [*key, port.uplink, port.reason or ""], port.bound_at)
+    yield from (sent, received, drops, binding, bound, info)
 
 
 def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
@@ -125,6 +145,14 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     imbalance = _gauge(
         "bridge_imbalance_ratio", "Highest less lowest utilization of the uplinks.", labels
     )
+    optimality = _gauge(
+        "bridge_optimality_ratio",
+        "Worst utilization of the uplinks over the least that any placement could reach.",
+        labels,
+    )
+    info = _gauge(
+        "bridge_info", "How the bridge is teamed.", [*labels, "policy", "teaming", "mode"]
+    )
     errors = _gauge("config_errors", "Values in the database that were not taken.", labels)
     decided = _gauge("last_decision_timestamp_seconds", "When the policy was last asked.", labels)
     failovers = _counter("failovers", "VM ports moved because their uplink failed.", labels)
@@ -133,7 +161,9 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     refused = _counter("moves_refused", "Moves the switch refused.", by_reason)
     for bridge in bridges:
         key = [bridge.name]
+        _add(info, [*key, bridge.policy, bridge.teaming, bridge.mode], 1)
         _add(connected, key, bridge.connected)
+        _add(optimality, key, bridge.optimality_ratio)
         _add(threshold, key, bridge.threshold_ratio)
         _add(imbalance, key, bridge.imbalance_ratio)
         _add(errors, key, len(bridge.config_errors))
@@ -146,7 +176,7 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         ):
             for reason, count in moves.items():
                 _add(family, [*key, reason], count)
-    yield from (connected, threshold, imbalance, errors, decided, failovers)
+    yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
     yield from (planned, applied, refused)
 
 

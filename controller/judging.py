@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from controller import buckets
@@ -17,7 +17,8 @@ from policies.presets import PRESETS
 UNKNOWN_CAPACITY_BPS = 1e9
 # Flow counters are half a second behind port counters at worst. Uplinks are judged by what
 # was twice that ago, or a VM port would look smaller than its part of an uplink that is
-# filling up, and one too big for any uplink would be moved.
+# filling up, and one too big for any uplink would be moved. While it empties, the load of a VM
+# port is the mean of then or of now, whichever is more, for the same reason.
 UPLINK_LAG_S = 1.0
 
 
@@ -39,10 +40,20 @@ class Judged:
     @property
     def rebalancing(self) -> list[str]:
         """The policies in use that move something because of load."""
-        used = {port.policy for port in self.config.vm_ports}
-        return sorted(policy for policy in used if PRESETS[policy].rebalances)
+        return [policy for policy in self.policies if PRESETS[policy].rebalances]
+
+    @property
+    def policies(self) -> list[str]:
+        """The policies in use."""
+        return sorted({port.policy for port in self.config.vm_ports})
+
+    @property
+    def longest_window_s(self) -> float:
+        """The longest over which any policy in use looks back."""
+        return max([self.config.window_s, *map(self.window_s, self.rebalancing)])
 
     def window_s(self, policy: str) -> float:
+        """Over how long a policy looks back, and how far its moves are apart at least."""
         return PRESETS[policy].window_s or self.config.window_s
 
     def pause_s(self, policy: str) -> float:
@@ -52,8 +63,7 @@ class Judged:
     @property
     def keep_s(self) -> float:
         """For how long counters are remembered: as long as any policy in use looks back."""
-        longest_s = max([self.config.window_s, *map(self.window_s, self.rebalancing)])
-        return longest_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        return self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
 
     def covers(self, window_s: float) -> bool:
         """Whether the loads of all uplinks are known over a whole window."""
@@ -95,18 +105,38 @@ class Judged:
         """Units where they are bound, with what they carry over uplinks."""
         return tuple(self._loaded(unit, window_s) for unit in self.units())
 
+    def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
+        """The team with what it carries; observing, what it would carry as units are bound."""
+        uplinks = self.uplinks(window_s)
+        if self.config.mode != "observe":
+            return uplinks
+        loads = {uplink.name: Load() for uplink in uplinks}
+        for unit, load in self.carried(window_s):
+            if unit.uplink in loads:
+                loads[unit.uplink] += load
+        return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
+
+    def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
+        """Units, and what moves with each: what is in a bucket does not go with its VM port."""
+        units = self.loaded(window_s)
+        spread = {unit.policy for unit in units if unit.is_bucket}
+
+        def load(unit: Unit) -> Load:
+            in_buckets = unit.policy in spread and not unit.is_bucket and unit.pin is None
+            return Load(rx_bps=unit.load.rx_bps) if in_buckets else unit.load
+
+        return [(unit, load(unit)) for unit in units]
+
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known.
 
-        All that uplinks carry counts, the units are those that the policy may move. Observing,
-        uplinks have the loads that they would have.
+        All that uplinks carry counts, the units are those that the policy may move.
         """
         if not self.covers(window_s):
             return None
-        uplinks, units = self.uplinks(window_s), self.loaded(window_s)
-        hashed = PRESETS[policy].classifier.hashed
+        hashed, units = PRESETS[policy].classifier.hashed, self.loaded(window_s)
         return Snapshot(
-            uplinks=_as_bound(uplinks, units) if self.config.mode == "observe" else uplinks,
+            uplinks=self.carrying(window_s),
             units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
             threshold_ratio=self.config.threshold_ratio,
         )
@@ -115,9 +145,10 @@ class Judged:
         bound = self.bound.get(unit.name)
         if unit.is_bucket:
             load = self.loads.bucket(unit.name, window_s)
+        elif self.on_normal:
+            load = self.loads.port(unit.number, window_s)
         else:
-            of = self.loads.port if self.on_normal else self.loads.unit
-            load = of(unit.number, window_s)
+            load = self.loads.unit(unit.number, window_s, UPLINK_LAG_S)
         return replace(unit, uplink=bound.uplink if bound else None, load=load)
 
     def _capacity_bps(self, uplink: UplinkConfig) -> float:
@@ -132,19 +163,3 @@ class Judged:
 
     def _known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
-
-
-def _as_bound(uplinks: Iterable[Uplink], units: Iterable[Unit]) -> tuple[Uplink, ...]:
-    """The uplinks with the loads of the units that are bound to them.
-
-    Where there are buckets, they have what their VM ports send.
-    """
-    loads = {uplink.name: Load() for uplink in uplinks}
-    units = list(units)
-    spread = {unit.policy for unit in units if unit.is_bucket}
-    for unit in units:
-        if unit.uplink in loads:
-            received = Load(rx_bps=unit.load.rx_bps)
-            in_buckets = unit.policy in spread and not unit.is_bucket and unit.pin is None
-            loads[unit.uplink] += received if in_buckets else unit.load
-    return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)

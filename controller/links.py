@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,11 +20,15 @@ LACP_KNOWN_AFTER_S = 1.0
 class Links:
     """Ports by ofport, and how long uplinks whose link returned still have to wait.
 
-    An uplink the switch has not told of is taken for up until it is connected.
+    An uplink the switch has not told of is taken for up until it is connected. `changes`: how
+    often the link of each uplink came or went.
     """
 
     connected: bool = False
     ports: dict[int, PortState] = field(default_factory=dict)
+    changes: Counter[str] = field(default_factory=Counter)
+    _changed: list[tuple[str, bool]] = field(default_factory=list)
+    _last_up: dict[str, bool] = field(default_factory=dict)
     _usable_from_s: dict[str, float] = field(default_factory=dict)
     _lacp_known_s: dict[str, float] = field(default_factory=dict)
     _speeds_bps: dict[str, float] = field(default_factory=dict)
@@ -43,6 +48,7 @@ class Links:
         self._lacp_known_s = {}
         for uplink in uplinks:
             if uplink.ofport not in self.ports:
+                self._note(uplink.name, False)
                 self._usable_from_s[uplink.name] = NEVER_S
 
     def see(
@@ -54,6 +60,7 @@ class Links:
         uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
+        self._note(uplink.name, port.up)
         if port.speed_bps:
             self._speeds_bps[uplink.name] = port.speed_bps
         if port.up and not was_up:
@@ -68,6 +75,17 @@ class Links:
         if port := self.ports.get(ofport):
             self.see(replace(port, up=False), uplinks, 0.0, now_s)
             del self.ports[ofport]
+
+    def take_changes(self) -> list[tuple[str, bool]]:
+        """The uplinks whose link came (True) or went since the last call."""
+        changed, self._changed = self._changed, []
+        return changed
+
+    def _note(self, uplink: str, up: bool) -> None:
+        if self._last_up.get(uplink, up) != up:
+            self.changes[uplink] += 1
+            self._changed.append((uplink, up))
+        self._last_up[uplink] = up
 
     def follow_team(self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig]) -> None:
         """Forget the delays of uplinks that left; one that joins without a link has to wait."""

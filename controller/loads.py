@@ -45,8 +45,11 @@ class Loads:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
         return _load(self._ports, ofport, window_s, lag_s)
 
-    def unit(self, ofport: int, window_s: float | None) -> Load:
-        return _load(self._units, ofport, window_s, 0.0)
+    def unit(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
+        """The mean over a window that ends now, or `lag_s` ago if that is more."""
+        now = _load(self._units, ofport, window_s, 0.0)
+        then = _load(self._units, ofport, window_s, lag_s)
+        return Load(max(now.tx_bps, then.tx_bps), max(now.rx_bps, then.rx_bps))
 
     def bucket(self, name: str, window_s: float | None) -> Load:
         return _load(self._buckets, name, window_s, 0.0)

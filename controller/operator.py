@@ -29,8 +29,9 @@ from controller.database import PREFIX, BridgeRow
 from controller.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.events import Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
+from controller.history import Moved
 from policies import failover
-from policies.model import Role
+from policies.model import Reason, Role
 
 
 @dataclass(slots=True)
@@ -57,7 +58,9 @@ class Operator:
         try:
             return _COMMANDS[command](self, request.request_id, words, now_s)
         except Refused as refusal:
-            return [Reply(request.request_id, str(refusal), refused=True)]
+            text = str(refusal)
+            noted = _note_refusal(self, request.words, text, now_s)
+            return [*noted, Reply(request.request_id, text, refused=True)]
 
     def written(self, event: Written, now_s: float) -> Commands:
         """A request's settings are in the database, or were refused by it."""
@@ -245,6 +248,27 @@ def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: floa
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained one")
     return [Write(undrained(uplink), request_id)]
+
+
+# What would have moved something, and why.
+_MOVING = {"move": Reason.MANUAL, "pin": Reason.PIN, "drain": Reason.DRAIN}
+
+
+def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: float) -> Commands:
+    """Count and remember a move that was asked for and refused, if a bridge is concerned."""
+    command, name, *rest = *words, ""
+    if command not in _MOVING:
+        return []
+    try:
+        bridge, port = _interface(operator, name)
+    except Refused:
+        return []
+    moves = []
+    if port is not None:
+        bound = bridge.bound.get(name)
+        source = bound.uplink if bound else None
+        moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
+    return bridge.refuse(_MOVING[command], why, now_s, moves)
 
 
 _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from controller import buckets
 from controller.bridge import Bridge
@@ -10,7 +11,10 @@ from controller.config import UplinkConfig, VmPortConfig
 from controller.events import PortCounters
 from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
+from policies import optimum
 from policies.model import Reason, Uplink
+
+LATELY_S = 2.0
 
 
 def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
@@ -29,6 +33,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         connected=bridge.connected,
         threshold_ratio=config.threshold_ratio,
         imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
+        optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(_port(bridge, port, epoch_s) for port in config.asked.vm_ports),
         config_errors=tuple(str(error) for error in config.errors),
@@ -42,6 +47,14 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         on_normal=bridge.on_normal,
         fallen_back=config.fallen_back,
     )
+
+
+def _optimality_ratio(bridge: Bridge) -> float:
+    """Of the last seconds, where known: flow counters stand still for half a second at a time."""
+    judged = bridge.judged
+    window_s = LATELY_S if judged.covers(LATELY_S) else None
+    units = [replace(unit, load=load) for unit, load in judged.carried(window_s)]
+    return optimum.optimality_ratio(judged.uplinks(window_s), units)
 
 
 def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
@@ -65,6 +78,8 @@ def _uplink(bridge: Bridge, uplink: Uplink, config: UplinkConfig) -> UplinkStatu
         tx_bytes=_counted(counters.tx_bytes if counters else None),
         rx_bytes=_counted(counters.rx_bytes if counters else None),
         drops=_drops(counters),
+        unrelieved=uplink.name in bridge.chronicle.unrelieved,
+        link_changes=bridge.links.changes[uplink.name],
     )
 
 

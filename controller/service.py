@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller import control, framework, openflow, port_flags, vswitchd
+from controller import control, framework, history, openflow, port_flags, vswitchd
 from controller.engine import Engine
 from controller.events import (
     Apply,
@@ -32,6 +32,7 @@ from controller.events import (
     Prepare,
     ReadForwarding,
     ReadStats,
+    Record,
     Reply,
     Report,
     Request,
@@ -41,6 +42,7 @@ from controller.events import (
     Write,
 )
 from controller.exporter import Exporter
+from controller.journal import Journal
 from controller.lines import Lines
 from controller.notify import Supervisor
 from controller.ovsdb import Database
@@ -58,13 +60,14 @@ class Options:
     """What `ovs-lbt run` is told.
 
     `metrics` None: no metrics are served. `listen` None: no bridge can dial us. `tls` None:
-    no TLS is spoken. `only`: look after this bridge, whatever else is attached.
+    no TLS is spoken. `history` None: decisions are not written down. `only`: look after this bridge, whatever else is attached.
     """
 
     ovsdb: str
     metrics: tuple[str, int] | None = None
     listen: tuple[str, int] | None = None
     tls: TlsFiles | None = None
+    history: Path | None = None
     only: str | None = None
 
 
@@ -109,6 +112,7 @@ class Service:
         self._control = answers(self._events.put, VERSION)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        self._journal = Journal(options.history)
         self._exporter = Exporter(self._status, VERSION)
         if options.metrics is not None:
             self._exporter.listen(*options.metrics)
@@ -166,6 +170,9 @@ class Service:
         if isinstance(event, _StatusWanted):
             event.answer.put(self._engine.status())
             return
+        if isinstance(event, Request) and event.words[0] == "history":
+            self._journal.ask(event, self._control.reply)
+            return
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
         if isinstance(event, UnitCountersRead):
@@ -210,6 +217,8 @@ class Service:
                 self._control.reply(command)
             case Report(level=level, text=text):
                 LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
+            case Record(entry=entry):
+                self._journal.write(history.as_line(entry, self._engine.fleet.epoch_s))
             case _:
                 self._send(command)
 

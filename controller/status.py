@@ -9,7 +9,11 @@ from policies.model import Load
 
 @dataclass(frozen=True, slots=True)
 class UplinkStatus:
-    """An uplink now; byte and drop counters are the switch's own, None where it has none."""
+    """An uplink now; byte and drop counters are the switch's own, None where it has none.
+
+    `unrelieved`: it is above the threshold, and its policy has no move that helps.
+    `link_changes`: how often its link came or went since the service started.
+    """
 
     name: str
     up: bool
@@ -19,6 +23,8 @@ class UplinkStatus:
     tx_bytes: int | None
     rx_bytes: int | None
     drops: int | None
+    unrelieved: bool = False
+    link_changes: int = 0
 
     @property
     def utilization_ratio(self) -> float:
@@ -52,7 +58,8 @@ class BridgeStatus:
 
     `on_normal`: it is a bond that is only observed, and NORMAL forwards; the uplinks of
     ports are the planned ones. `fallen_back`: LACP is not negotiated, and until it is, one
-    uplink serves all VM ports. `buckets`: how many of a hashed policy's each uplink has.
+    uplink serves all VM ports. `optimality_ratio`: the worst utilization over the least that
+    any placement could reach. `buckets`: how many of a hashed policy's each uplink has.
     """
 
     name: str
@@ -62,6 +69,7 @@ class BridgeStatus:
     connected: bool
     threshold_ratio: float
     imbalance_ratio: float
+    optimality_ratio: float
     uplinks: tuple[UplinkStatus, ...]
     ports: tuple[PortStatus, ...]
     config_errors: tuple[str, ...]

@@ -21,23 +21,30 @@ COUNTERS = {
     "moves_applied",
     "moves_refused",
     "failovers",
+    "uplink_link_changes",
 }
 GAUGES = {
     "uplink_capacity_bytes_per_second",
     "uplink_up",
+    "uplink_info",
+    "uplink_unrelieved",
     "uplink_utilization_ratio",
     "port_binding",
     "port_info",
+    "port_bound_timestamp_seconds",
+    "bridge_info",
+    "bridge_optimality_ratio",
     "bridge_imbalance_ratio",
     "bridge_threshold_ratio",
     "bridge_connected",
     "last_decision_timestamp_seconds",
     "config_errors",
     "build_info",
+    "leader",
 }
 HISTOGRAMS = {"decision_duration_seconds", "stats_poll_duration_seconds"}
 
-ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3)
+ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5)
 VNET0 = PortStatus(
     "vnet0", "web", "load-based", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0
 )
@@ -49,6 +56,7 @@ BR0 = BridgeStatus(
     connected=True,
     threshold_ratio=0.75,
     imbalance_ratio=0.5,
+    optimality_ratio=1.25,
     uplinks=(ETH1,),
     ports=(VNET0,),
     not_done=(),
@@ -116,6 +124,15 @@ def test_states_and_moves() -> None:
     assert value("port_binding", port="vnet0", uplink="eth1") == 1
     assert value("port_info", port="vnet0", vm="web") == 1
     assert value("config_errors") == 2
+    assert value("bridge_optimality_ratio") == 1.25
+    assert value("uplink_unrelieved", uplink="eth1") == 1
+    assert value("uplink_link_changes_total", uplink="eth1") == 5
+    assert value("uplink_info", uplink="eth1", role="active") == 1
+    how = {"policy": "load-based", "teaming": "switch-independent", "mode": "enforce"}
+    assert value("bridge_info", **how) == 1
+    bound = {"port": "vnet0", "uplink": "eth1", "reason": "manual"}
+    assert value("port_bound_timestamp_seconds", **bound) == 1700.0
+    assert samples()[("leader", ())] == 1
     assert value("failovers_total") == 4
     assert value("moves_planned_total", reason="threshold") == 2
     assert value("moves_applied_total", reason="threshold") == 1
@@ -131,7 +148,9 @@ def test_what_is_not_known_is_absent_and_never_zero() -> None:
         last_decision_at=None,
     )
     names = {name for name, _ in samples(uncounted)}
-    counters = {f"{name}_total" for name in COUNTERS if name.startswith(("uplink", "port"))}
+    counted_by_the_switch = COUNTERS - {"uplink_link_changes"}
+    by_port = {name for name in counted_by_the_switch if name.startswith(("uplink", "port"))}
+    counters = {f"{name}_total" for name in by_port}
     assert not names & (counters | {"port_binding", "last_decision_timestamp_seconds"})
     assert "uplink_up" in names
 

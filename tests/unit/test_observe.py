@@ -140,7 +140,8 @@ def test_what_would_move_something_now_is_refused(make: Callable[..., BridgeRow]
     assert refusal(here.ask("move", "vnet0", "eth2")) == text
     assert refusal(here.ask("drain", "eth1")) == text
     here.run_for(5)
-    assert moves(here) == planned(here) == {} and here.commands(Apply) == []
+    assert planned(here) == {"manual": 1, "drain": 1}, "wanted, and refused"
+    assert moves(here) == {} and here.commands(Apply) == []
 
 
 def test_a_new_vm_port_on_observed_plain_uplinks_is_placed_by_the_rules_there_are() -> None:

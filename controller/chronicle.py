@@ -1,0 +1,221 @@
+"""A bridge's decisions as they happen: told to the history, and the latest kept for `explain`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.events import Record
+from controller.history import Entry, Happened, Moved, Utilization
+from controller.judging import UPLINK_LAG_S, Judged
+from policies.model import Load, Move, Reason, Uplink
+
+KEPT = 256
+# When it is measured what came of a decision: the mean over so long, after it was made.
+OUTCOME_S = 5.0
+# An uplink counts as relieved when it is so far below the threshold, lest every poll beside
+# it be an event.
+RELIEVED_RATIO = 0.05
+
+_BY_LOAD = (Reason.THRESHOLD, Reason.REBALANCE)
+
+
+@dataclass(slots=True)
+class Chronicle:
+    """What happened to one bridge. Nothing that decides reads it.
+
+    `entries`: the latest. `unrelieved`: the uplinks above the threshold that no move helps.
+    """
+
+    entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
+    unrelieved: frozenset[str] = frozenset()
+    _outcome_due_s: float = math.inf
+    _decision: Entry | None = None
+
+    def moved(self, judged: Judged, moves: Sequence[Move], now_s: float) -> list[Record]:
+        """These moves were made; `judged` has their units where they are now."""
+        if not moves:
+            return []
+        entry = self._of_moves(Happened.MOVED, judged, moves, now_s)
+        self._decision = entry
+        self._outcome_due_s = now_s + _outcome_after_s(judged)
+        return [self._kept(entry)]
+
+    def planned(self, judged: Judged, moves: Sequence[Move], now_s: float) -> list[Record]:
+        """These moves would have been made, had the bridge not only been observed."""
+        if not moves:
+            return []
+        return [self._kept(self._of_moves(Happened.PLANNED, judged, moves, now_s))]
+
+    def refused(
+        self, judged: Judged, moves: Iterable[Moved], why: str, now_s: float
+    ) -> list[Record]:
+        """These moves were wanted, and not made."""
+        entry = Entry(Happened.REFUSED, now_s, judged.config.name, why, tuple(moves))
+        return [self._kept(replace(entry, before=_utilizations(judged.uplinks())))]
+
+    def linked(self, judged: Judged, uplink: str, up: bool, now_s: float) -> list[Record]:
+        """An uplink's link came or went."""
+        happened = Happened.LINK_UP if up else Happened.LINK_DOWN
+        why = f"the link of {uplink} went {'up' if up else 'down'}"
+        return [self._kept(Entry(happened, now_s, judged.config.name, why, uplink=uplink))]
+
+    def saturation(
+        self, judged: Judged, window_s: float, relieved: set[str], now_s: float
+    ) -> list[Record]:
+        """What the policies did about uplinks above the threshold: those in `relieved`, a move."""
+        name, threshold_ratio = judged.config.name, judged.config.threshold_ratio
+        uplinks = {uplink.name: uplink for uplink in judged.carrying(window_s)}
+        found = {u.name for u in uplinks.values() if u.usable and self._is_above(u, judged)}
+        now_unrelieved = frozenset(found - relieved)
+        before = _utilizations(uplinks.values())
+        records = []
+        for uplink in sorted(now_unrelieved - self.unrelieved):
+            why = f"{_over(uplinks[uplink], window_s)}, above {threshold_ratio:.0%}; no move helps"
+            records.append(Entry(Happened.UNRELIEVED, now_s, name, why, (), uplink, before))
+        for uplink in sorted(self.unrelieved - now_unrelieved):
+            why = _over(uplinks[uplink], window_s) if uplink in uplinks else f"{uplink} is gone"
+            records.append(Entry(Happened.RELIEVED, now_s, name, why, (), uplink, before))
+        self.unrelieved = now_unrelieved
+        return [self._kept(entry) for entry in records]
+
+    def outcome(self, judged: Judged, now_s: float) -> list[Record]:
+        """What came of the last decision, when it is time to say so."""
+        decision = self._decision
+        if decision is None or now_s < self._outcome_due_s:
+            return []
+        self._decision, self._outcome_due_s = None, math.inf
+        uplinks = judged.uplinks(_lately_s(judged))
+        why = f"{now_s - decision.at_s:.0f} s after the moves"
+        entry = Entry(Happened.OUTCOME, now_s, judged.config.name, why)
+        before, after = decision.before, _utilizations(uplinks)
+        return [self._kept(replace(entry, moves=decision.moves, before=before, after=after))]
+
+    def deadline_s(self) -> float:
+        """When an outcome is to be measured; infinity when none is."""
+        return self._outcome_due_s
+
+    def last_move(self, unit: str) -> Entry | None:
+        """The decision that last moved a unit, if it is remembered."""
+        made = (e for e in reversed(self.entries) if e.happened is Happened.MOVED)
+        return next((e for e in made if any(move.unit == unit for move in e.moves)), None)
+
+    def _is_above(self, uplink: Uplink, judged: Judged) -> bool:
+        slack_ratio = RELIEVED_RATIO if uplink.name in self.unrelieved else 0.0
+        return uplink.utilization_ratio > judged.config.threshold_ratio - slack_ratio
+
+    def _of_moves(
+        self, happened: Happened, judged: Judged, moves: Sequence[Move], now_s: float
+    ) -> Entry:
+        by_load = next((move for move in moves if move.reason in _BY_LOAD), None)
+        window_s = _window_s(judged, by_load)
+        carrying = judged.carrying(window_s)
+        before, after = {u.name: u for u in carrying}, {u.name: u for u in carrying}
+        # Observed, the uplinks have what they would carry after the moves, else what they
+        # carried before.
+        changed, sign = (before, -1) if happened is Happened.PLANNED else (after, 1)
+        loads = {unit.name: load for unit, load in judged.carried(window_s)}
+        for move in moves:
+            load = loads.get(move.unit, Load())
+            for uplink, way in ((move.source, -sign), (move.target, sign)):
+                if uplink in changed:
+                    changed[uplink] = _with(changed[uplink], load, way)
+        return Entry(
+            happened,
+            now_s,
+            judged.config.name,
+            why="; ".join(_why(moves, before, judged, window_s)),
+            moves=told(judged, moves),
+            before=_utilizations(before.values()),
+            after=_utilizations(after.values()),
+        )
+
+    def _kept(self, entry: Entry) -> Record:
+        self.entries.append(entry)
+        return Record(entry)
+
+
+def told(judged: Judged, moves: Iterable[Move]) -> tuple[Moved, ...]:
+    """Moves as people read them: buckets that go one way together."""
+    vms = {port.name: port.vm for port in judged.config.vm_ports}
+    single, shared = [], Counter[tuple[str, str, str, str]]()
+    for move in moves:
+        policy, slash, _ = move.unit.partition("/")
+        if slash and move.unit not in vms:
+            shared[policy, move.source, move.target, move.reason.value] += 1
+        else:
+            way = move.source, move.target, move.reason.value
+            single.append(Moved(move.unit, *way, vm=vms.get(move.unit)))
+    together = [
+        Moved(policy, source, target, reason, buckets=count)
+        for (policy, source, target, reason), count in sorted(shared.items())
+    ]
+    return (*single, *together)
+
+
+def _why(
+    moves: Iterable[Move], before: Mapping[str, Uplink], judged: Judged, window_s: float | None
+) -> list[str]:
+    """A sentence for each uplink that was left, by reason."""
+    sentences: dict[str, None] = {}
+    for move in moves:
+        left = before.get(move.source)
+        carried = _over(left, window_s) if left else f"{move.source} has left the team"
+        taker = before.get(move.target)
+        match move.reason:
+            case Reason.THRESHOLD:
+                text = f"{carried}, above {judged.config.threshold_ratio:.0%}"
+            case Reason.REBALANCE if left and taker:
+                text = f"{carried}, {taker.name} at {taker.utilization_ratio:.0%}"
+            case Reason.FAILOVER:
+                text = f"{move.source} carries nothing"
+            case Reason.FAILBACK:
+                text = f"{move.target} carries traffic again"
+            case Reason.DRAIN:
+                text = f"{move.source} is to be idle"
+            case Reason.PIN:
+                text = f"pinned to {move.target}"
+            case Reason.MANUAL:
+                text = "asked for by an operator"
+            case Reason.RULE:
+                text = f"{move.source} is not where a rule wants it"
+            case _:
+                text = carried
+        sentences[text] = None
+    return list(sentences)
+
+
+def _over(uplink: Uplink, window_s: float | None) -> str:
+    """What an uplink carries, in words."""
+    span = f" over {window_s:g} s" if window_s else ""
+    return f"{uplink.name} at {uplink.utilization_ratio:.0%}{span}"
+
+
+def _window_s(judged: Judged, by_load: Move | None) -> float | None:
+    """The window that a decision was based on, if it was on loads; None: what is carried now."""
+    if by_load is None:
+        return None
+    policies = {unit.name: unit.policy for unit in judged.units()}
+    policy = policies.get(by_load.unit)
+    window_s = judged.window_s(policy) if policy else None
+    return window_s if window_s and judged.covers(window_s) else None
+
+
+def _outcome_after_s(judged: Judged) -> float:
+    """By then, the polls of so long after the decision are there."""
+    return OUTCOME_S + UPLINK_LAG_S + 2 * judged.config.poll_interval_s
+
+
+def _lately_s(judged: Judged) -> float | None:
+    return OUTCOME_S if judged.covers(OUTCOME_S) else None
+
+
+def _with(uplink: Uplink, load: Load, sign: int) -> Uplink:
+    changed = uplink.load + load if sign > 0 else uplink.load - load
+    return replace(uplink, load=Load(max(0.0, changed.tx_bps), max(0.0, changed.rx_bps)))
+
+
+def _utilizations(uplinks: Iterable[Uplink]) -> dict[str, Utilization]:
+    return {uplink.name: Utilization.of(uplink) for uplink in uplinks}

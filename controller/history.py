@@ -1,0 +1,228 @@
+"""What was decided, as values: for people to read, and for nothing that decides."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from policies.model import Uplink
+
+# How many entries are shown unless told otherwise.
+LAST = 20
+
+
+class Happened(StrEnum):
+    """What an entry is about.
+
+    `planned`: moves that were not made, as the bridge is only observed. `outcome`: what
+    uplinks carried some time after the decision before. `unrelieved`: an uplink is above the
+    threshold and no move helps; `relieved`: that is over.
+    """
+
+    MOVED = "moved"
+    PLANNED = "planned"
+    REFUSED = "refused"
+    OUTCOME = "outcome"
+    UNRELIEVED = "unrelieved"
+    RELIEVED = "relieved"
+    LINK_UP = "link-up"
+    LINK_DOWN = "link-down"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One way that a VM port goes, or `buckets` of a policy, which then is `unit`."""
+
+    unit: str
+    source: str | None
+    target: str
+    reason: str
+    vm: str | None = None
+    buckets: int | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.unit}, {self.buckets} buckets" if self.buckets else self.unit
+        return f"{what}: {self.source or '-'} -> {self.target} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """What an uplink carries, as shares of its capacity."""
+
+    transmit_ratio: float
+    receive_ratio: float
+
+    @classmethod
+    def of(cls, uplink: Uplink) -> Utilization:
+        load, capacity_bps = uplink.load, uplink.capacity_bps
+        return cls(load.tx_bps / capacity_bps, load.rx_bps / capacity_bps)
+
+    @property
+    def worst_ratio(self) -> float:
+        return max(self.transmit_ratio, self.receive_ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened to a bridge, at `at_s`.
+
+    `before` and `after` are the uplinks' utilizations by name. Of moves, `after` is what is
+    expected; of an `outcome`, what was measured.
+    """
+
+    happened: Happened
+    at_s: float
+    bridge: str
+    why: str
+    moves: tuple[Moved, ...] = ()
+    uplink: str | None = None
+    before: Mapping[str, Utilization] = field(default_factory=dict)
+    after: Mapping[str, Utilization] = field(default_factory=dict)
+
+
+def as_line(entry: Entry, epoch_s: float) -> str:
+    """An entry as one line of JSON; `epoch_s` is the wall-clock time at which `at_s` was zero."""
+    after = "after" if entry.happened is Happened.OUTCOME else "expected"
+    fields: dict[str, Any] = {
+        "at": round(epoch_s + entry.at_s, 3),
+        "bridge": entry.bridge,
+        "event": entry.happened.value,
+        "uplink": entry.uplink,
+        "moves": [_move(move) for move in entry.moves],
+        "why": entry.why,
+        "before": _utilizations(entry.before),
+        after: _utilizations(entry.after),
+    }
+    return json.dumps({key: value for key, value in fields.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which entries are asked for: the `last` of a bridge, and of a port or VM, if given."""
+
+    bridge: str | None = None
+    port: str | None = None
+    last: int = LAST
+    as_json: bool = False
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Query:
+        """`[BRIDGE] [--port PORT] [--last N] [--json]`.
+
+        Raises:
+            ValueError: what was found and what is expected.
+        """
+        query, rest = cls(), list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--json":
+                query = replace(query, as_json=True)
+            elif word == "--port" and rest:
+                query = replace(query, port=rest.pop(0))
+            elif word == "--last" and rest:
+                query = replace(query, last=_count(rest.pop(0)))
+            elif not word.startswith("--") and query.bridge is None:
+                query = replace(query, bridge=word)
+            else:
+                raise ValueError(f"history: {word} -> [BRIDGE] [--port PORT] [--last N] [--json]")
+        return query
+
+    def matches(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry, as it was written, is among those asked for."""
+        if self.bridge not in (None, entry["bridge"]):
+            return False
+        moves = entry.get("moves", [])
+        return self.port is None or any(
+            self.port in (move.get("port"), move.get("vm")) for move in moves
+        )
+
+
+def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
+    """The last entries that are asked for, as they were written; one cut off is left out."""
+    found: deque[dict[str, Any]] = deque(maxlen=query.last)
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and {"at", "bridge", "event"} <= entry.keys():
+            found += [entry] if query.matches(entry) else []
+    return list(found)
+
+
+def told(entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]) -> str:
+    """Entries as they were written, a line of JSON each, or for people."""
+    if as_json:
+        return "\n".join(json.dumps(entry) for entry in entries)
+    return as_text(entries, clock)
+
+
+def as_text(entries: Sequence[Mapping[str, Any]], clock: Callable[[float], str]) -> str:
+    """Entries as written, for people: a line for what happened, others for moves and loads.
+
+    `clock` tells a time since the epoch in words.
+    """
+    if not entries:
+        return "nothing is remembered of that"
+    return "\n".join(line for entry in entries for line in _told(entry, clock))
+
+
+def _told(entry: Mapping[str, Any], clock: Callable[[float], str]) -> Iterator[str]:
+    yield f"{clock(entry['at'])}  {entry['bridge']}  {entry['event']}: {entry.get('why', '')}"
+    if entry["event"] != Happened.OUTCOME:
+        yield from (f"    {_way(move)}" for move in entry.get("moves", []))
+    before = entry.get("before", {})
+    for what in ("expected", "after"):
+        if after := entry.get(what):
+            changes = ", ".join(f"{name} {_change(before, after, name)}" for name in sorted(after))
+            yield f"    {changes}{' expected' if what == 'expected' else ''}"
+
+
+def _way(move: Mapping[str, Any]) -> str:
+    vm = f" [{move['vm']}]" if move.get("vm") not in (None, move.get("port")) else ""
+    what = (
+        f"{move['port']}{vm}" if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
+    )
+    return f"{what}: {move.get('source', '-')} -> {move['target']} ({move['reason']})"
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], uplink: str) -> str:
+    now = f"{_worst(after[uplink]):.0%}"
+    return f"{_worst(before[uplink]):.0%} -> {now}" if uplink in before else now
+
+
+def _worst(of: Mapping[str, float]) -> float:
+    return max(of["transmit_ratio"], of["receive_ratio"])
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError(f"--last: {text} -> a number above zero")
+    return int(text)
+
+
+def _move(move: Moved) -> dict[str, Any]:
+    what = "policy" if move.buckets else "port"
+    fields = {
+        what: move.unit,
+        "vm": move.vm,
+        "buckets": move.buckets,
+        "source": move.source,
+        "target": move.target,
+        "reason": move.reason,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _utilizations(of: Mapping[str, Utilization]) -> dict[str, dict[str, float]]:
+    return {
+        name: {
+            "transmit_ratio": round(one.transmit_ratio, 4),
+            "receive_ratio": round(one.receive_ratio, 4),
+        }
+        for name, one in of.items()
+    }

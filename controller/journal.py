@@ -1,0 +1,102 @@
+"""The history on disk: one line of JSON for each decision, in files that are rotated."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import logging.handlers
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import ovs.dirs
+
+from controller import history
+from controller.events import Reply, Request
+
+LOG = logging.getLogger(__name__)
+
+FILE_BYTES = 10_000_000
+OLDER_FILES = 5
+NAME = "ovs-lbt-history.jsonl"
+
+
+def default_path() -> Path:
+    """Beside Open vSwitch's logs, unless `OVS_LBT_HISTORY` says where."""
+    return Path(os.environ.get("OVS_LBT_HISTORY") or f"{ovs.dirs.LOGDIR}/{NAME}")
+
+
+class Journal:
+    """Writes and reads on a thread of its own: no decision waits for a disk, or reads it.
+
+    What cannot be written is lost, with one line in the log.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        if path is not None:
+            self._file = _File(path)
+        threading.Thread(target=self._run, name="journal", daemon=True).start()
+
+    def write(self, line: str) -> None:
+        if self._path is not None:
+            self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
+
+    def ask(self, request: Request, reply: Callable[[Reply], None]) -> None:
+        """Answer `history …`, with all that was written before."""
+        self._work.put(lambda: reply(self._answer(request)))
+
+    def _answer(self, request: Request) -> Reply:
+        if self._path is None:
+            text = "history: none is kept -> a service that runs with --history FILE"
+            return Reply(request.request_id, text, refused=True)
+        try:
+            return Reply(request.request_id, answer(self._path, request.words[1:]))
+        except (ValueError, OSError) as error:
+            return Reply(request.request_id, str(error), refused=True)
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+
+
+class _File(logging.handlers.RotatingFileHandler):
+    """A rotated file that says once that it cannot be written, and goes on when it can."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLDER_FILES, delay=True)
+        self._failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failing = False
+        super().emit(record)
+        self._failed = self._failing
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        self._failing = True
+        if not self._failed:
+            LOG.exception("the history cannot be written -> a file that can: %s", self.baseFilename)
+
+
+def answer(path: Path, words: tuple[str, ...]) -> str:
+    """What is remembered; the newest files are read first.
+
+    Raises:
+        ValueError: the words are not a query.
+        OSError: the files cannot be read.
+    """
+    query = history.Query.of(words)
+    found: list[dict[str, object]] = []
+    for file in (path, *(Path(f"{path}.{n}") for n in range(1, OLDER_FILES + 1))):
+        if len(found) >= query.last or not file.exists():
+            break
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            found = [*history.read(lines, query), *found]
+    return history.told(found[-query.last :], query.as_json, _clock)
+
+
+def _clock(at_s: float) -> str:
+    return datetime.datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")

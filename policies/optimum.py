@@ -1,0 +1,62 @@
+"""How well a team could be used: what no placement of its units can beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from policies import failover
+from policies.model import Load, Unit, Uplink
+
+
+def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
+    """A lower bound of the worst utilization over all placements of the units.
+
+    The largest of three bounds, each for either direction: everything divided as if it were a
+    fluid; the largest unit on the fastest uplink it may use; and, since of k * m + 1 units
+    some k + 1 share one of m uplinks, the smallest k + 1 of the largest k * m + 1 on the
+    fastest uplink. O(n log n). Zero where nothing is in service.
+    """
+    serving = failover.in_service(uplinks)
+    if not serving:
+        return 0.0
+    total_load = sum((uplink.load for uplink in uplinks), Load())
+    total_bps = sum(uplink.capacity_bps for uplink in serving)
+    alone = [_alone_ratio(unit, serving) for unit in units]
+    fastest_bps = max(uplink.capacity_bps for uplink in serving)
+    together = (
+        _shared_bps([of(unit.load) for unit in units], len(serving)) / fastest_bps
+        for of in _DIRECTIONS
+    )
+    return max([total_load.utilization_ratio(total_bps), *alone, *together])
+
+
+def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
+    """The worst utilization over the least that any placement could reach; 1 is perfect.
+
+    1 where nothing is carried. Counters of units are never quite of the same moment as those
+    of uplinks, so the bound is held against what the uplinks carry.
+    """
+    worst_ratio = max((uplink.utilization_ratio for uplink in uplinks), default=0.0)
+    bound_ratio = min(worst_ratio, least_worst_ratio(uplinks, units))
+    return worst_ratio / bound_ratio if bound_ratio > 0.0 else 1.0
+
+
+_DIRECTIONS: tuple[Callable[[Load], float], ...] = (
+    lambda load: load.tx_bps,
+    lambda load: load.rx_bps,
+)
+
+
+def _alone_ratio(unit: Unit, serving: Sequence[Uplink]) -> float:
+    able = failover.only(unit.allowed, serving)
+    fastest_bps = max((uplink.capacity_bps for uplink in able), default=0.0)
+    return unit.load.utilization_ratio(fastest_bps) if fastest_bps else 0.0
+
+
+def _shared_bps(loads_bps: Sequence[float], uplinks: int) -> float:
+    """What some uplink carries at least, when units cannot be divided."""
+    largest = sorted(loads_bps, reverse=True)
+    summed = [0.0, *accumulate(largest)]
+    sharing = range(1, (len(largest) - 1) // uplinks + 1)
+    return max((summed[k * uplinks + 1] - summed[k * uplinks - k] for k in sharing), default=0.0)

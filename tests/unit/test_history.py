@@ -1,0 +1,264 @@
+"""What the engine tells the history: each decision once, with its reason and the loads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import history
+from controller.chronicle import OUTCOME_S
+from controller.database import BridgeRow
+from controller.events import Record
+from controller.journal import Journal, answer
+from controller.judging import UPLINK_LAG_S
+from policies.model import Reason
+from tests.unit.fake_switch import Rate, World, done, refusal, world
+from tests.unit.rows import host, with_interface
+
+GBPS = 1e9
+
+
+def entries(here: World, *events: str) -> list[dict[str, Any]]:
+    """What was recorded, as it is written."""
+    records = [command for _, command in here.log if isinstance(command, Record)]
+    written = [json.loads(history.as_line(record.entry, epoch_s=0.0)) for record in records]
+    return [entry for entry in written if not events or entry["event"] in events]
+
+
+def sending(gbps: float) -> Rate:
+    return lambda _: gbps * GBPS
+
+
+def loaded(row: BridgeRow) -> World:
+    """Four VM ports, all of them on eth1 (10 Gbit/s), which they fill to 85 %."""
+    here = world(row)
+    rates = (sending(3), sending(2), sending(2), sending(1.5))
+    here.switches["br0"].offered_bps = {10 + i: rate for i, rate in enumerate(rates)}
+    return here.start()
+
+
+def test_a_move_by_load_is_told_with_what_was_found_and_what_is_expected() -> None:
+    here = loaded(host(binding="eth1")).run_until(60)
+    (entry,) = entries(here, "moved")
+    assert entry["bridge"] == "br0"
+    assert entry["why"] == "eth1 at 85% over 30 s, above 75%"
+    move = {"port": "vnet0", "source": "eth1", "target": "eth2", "reason": "threshold"}
+    assert entry["moves"] == [{**move, "vm": "vnet0"}]
+    sent = {name: at["transmit_ratio"] for name, at in entry["before"].items()}
+    expected = {name: at["transmit_ratio"] for name, at in entry["expected"].items()}
+    assert sent == pytest.approx({"eth1": 0.85, "eth2": 0.0}, abs=0.001)
+    assert expected == pytest.approx({"eth1": 0.55, "eth2": 0.3}, abs=0.001)
+
+
+def test_what_came_of_it_is_measured_afterwards() -> None:
+    here = loaded(host(binding="eth1")).run_until(60)
+    (moved,), (outcome,) = entries(here, "moved"), entries(here, "outcome")
+    assert outcome["at"] - moved["at"] == pytest.approx(OUTCOME_S + UPLINK_LAG_S + 2, abs=0.1)
+    assert outcome["moves"] == moved["moves"] and outcome["before"] == moved["before"]
+    after = {name: at["transmit_ratio"] for name, at in outcome["after"].items()}
+    assert after == pytest.approx({"eth1": 0.55, "eth2": 0.3}, abs=0.001)
+
+
+def test_an_uplink_that_no_move_relieves_is_told_when_it_begins_and_when_it_ends() -> None:
+    here = world(host(binding="eth1"))
+    here.switches["br0"].offered_bps[10] = lambda t: (8.5 if t < 100 else 1.0) * GBPS
+    here.start().run_until(90)
+    (entry,) = entries(here)
+    assert (entry["event"], entry["uplink"]) == ("unrelieved", "eth1")
+    assert entry["why"] == "eth1 at 85% over 30 s, above 75%; no move helps"
+    assert [uplink.unrelieved for uplink in here.engine.status()[0].uplinks] == [True, False]
+    here.run_until(200)
+    ends = entries(here)[1:]
+    assert [(e["event"], e["uplink"]) for e in ends] == [("relieved", "eth1")]
+    assert not any(uplink.unrelieved for uplink in here.engine.status()[0].uplinks)
+
+
+def test_an_uplink_above_the_threshold_is_unrelieved_too_where_no_policy_looks_at_loads() -> None:
+    here = loaded(host(policy="explicit")).run_until(60)
+    assert [e["uplink"] for e in entries(here, "unrelieved")] == ["eth1"]
+
+
+def test_a_load_beside_the_threshold_is_not_an_event_with_each_poll() -> None:
+    here = world(host(policy="explicit"))
+    here.switches["br0"].offered_bps[10] = lambda t: (7.6 if t % 60 < 30 else 7.35) * GBPS
+    here.start().run_until(600)
+    assert len(entries(here)) == 1
+
+
+def test_failover_and_failback_are_told_with_the_links_that_caused_them() -> None:
+    here = world(host(failback_delay_s="5")).start().run_until(10)
+    here.set_link(1, up=False).run_for(5)
+    here.set_link(1, up=True).run_for(20)
+    told = [(e["event"], e["why"]) for e in entries(here) if e["event"] != "outcome"]
+    assert told == [
+        ("link-down", "the link of eth1 went down"),
+        ("moved", "eth1 carries nothing"),
+        ("link-up", "the link of eth1 went up"),
+        ("moved", "eth1 carries traffic again"),
+    ]
+    failover = entries(here, "moved")[0]
+    assert [move["port"] for move in failover["moves"]] == ["vnet0", "vnet2"], "one decision"
+    assert here.engine.status()[0].uplinks[0].link_changes == 2
+
+
+def test_a_link_that_changed_while_the_switch_was_away_is_counted_and_its_first_state_is_not() -> (
+    None
+):
+    here = world(host()).start().run_until(10)
+    assert here.engine.fleet.bridges["br0"].links.changes.total() == 0
+    here.disconnect()
+    switch = here.switches["br0"]
+    switch.ports[1] = type(switch.ports[1])(1, "eth1", up=False, speed_bps=10 * GBPS)
+    here.connect()
+    assert here.engine.fleet.bridges["br0"].links.changes == {"eth1": 1}
+
+
+def test_a_manual_move_and_a_refused_one() -> None:
+    here = world(host()).start()
+    done(here.ask("move", "vnet0", "eth2"))
+    here.set_link(1, up=False).run_for(1)
+    here.log.clear()
+    text = refusal(here.ask("move", "vnet0", "eth1"))
+    (entry,) = entries(here)
+    assert (
+        entry["event"] == "refused"
+        and entry["why"] == text == "uplink eth1: link down -> one of eth2"
+    )
+    assert entry["moves"][0]["reason"] == "manual"
+    status = here.engine.status()[0]
+    assert status.moves_refused == {r.value: int(r is Reason.MANUAL) for r in Reason}
+    assert status.moves_planned["manual"] == 2
+    assert status.moves_applied["manual"] == 1
+
+
+def test_what_the_switch_refuses_is_told_as_refused() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    here.switches["br0"].refuse_next = "out of groups"
+    refusal(here.ask("move", "vnet0", "eth2"))
+    (entry,) = entries(here)
+    assert entry["event"] == "refused" and "out of groups" in entry["why"]
+    assert entry["moves"][0]["port"] == "vnet0"
+
+
+def test_observed_moves_are_planned_with_the_loads_they_would_bring() -> None:
+    here = loaded(host(binding="eth1", mode="observe")).run_until(60)
+    (entry,) = entries(here, "planned", "moved")
+    assert entry["event"] == "planned"
+    expected = {name: at["transmit_ratio"] for name, at in entry["expected"].items()}
+    assert expected == pytest.approx({"eth1": 0.55, "eth2": 0.3}, abs=0.01)
+    before = {name: at["transmit_ratio"] for name, at in entry["before"].items()}
+    assert before == pytest.approx({"eth1": 0.85, "eth2": 0.0}, abs=0.01)
+
+
+def test_buckets_that_go_one_way_are_one_line() -> None:
+    here = world(host(policy="dynamic")).start()
+    here.set_link(1, up=False).run_for(1)
+    moves = entries(here, "moved")[0]["moves"]
+    ways = [move for move in moves if "policy" in move]
+    assert [(w["policy"], w["buckets"], w["source"], w["target"]) for w in ways] == [
+        ("dynamic", 128, "eth1", "eth2")
+    ]
+
+
+def test_a_pin_is_told_as_such() -> None:
+    here = world(host()).start()
+    here.log.clear()
+    here.write(with_interface(here.rows["br0"], "vnet0", binding="eth1", pin="eth2")).run_for(1)
+    assert [e["why"] for e in entries(here, "moved")] == ["pinned to eth2"]
+
+
+# ---- on disk ---------------------------------------------------------------------------
+
+
+def written(journal: Journal, *lines: str) -> None:
+    """Lines, and the journal's thread has written them."""
+    import threading
+
+    for line in lines:
+        journal.write(line)
+    over = threading.Event()
+    journal._work.put(over.set)
+    assert over.wait(10)
+
+
+def line(at: float, bridge: str = "br0", port: str = "vnet0") -> str:
+    moves = [{"port": port, "source": "eth1", "target": "eth2", "reason": "manual"}]
+    return json.dumps({"at": at, "bridge": bridge, "event": "moved", "why": "so", "moves": moves})
+
+
+def asked(path: Path, *words: str) -> list[float]:
+    return [json.loads(text)["at"] for text in answer(path, (*words, "--json")).splitlines()]
+
+
+def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(
+        "\n".join(line(i, f"br{i % 2}", f"vnet{i % 3}") for i in range(60)) + '\n{"at": 1, "bri'
+    )
+    assert asked(path) == list(range(40, 60))
+    assert asked(path, "--last", "2") == [58, 59]
+    assert asked(path, "br1", "--last", "2") == [57, 59]
+    assert asked(path, "br1", "--port", "vnet0", "--last", "2") == [51, 57]
+    assert answer(path, ("br7",)) == "nothing is remembered of that"
+
+
+def test_text_is_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    path = tmp_path / "history.jsonl"
+    here = loaded(host(binding="eth1")).run_until(60)
+    records = [command.entry for _, command in here.log if isinstance(command, Record)]
+    path.write_text("\n".join(history.as_line(entry, 86400.0) for entry in records))
+    lines = answer(path, ()).splitlines()
+    assert lines[0].endswith("br0  moved: eth1 at 85% over 30 s, above 75%")
+    assert lines[1:3] == [
+        "    vnet0: eth1 -> eth2 (threshold)",
+        "    eth1 85% -> 55%, eth2 0% -> 30% expected",
+    ]
+    assert lines[3].endswith("br0  outcome: 8 s after the moves")
+    assert lines[4] == "    eth1 85% -> 55%, eth2 0% -> 30%"
+    assert all(len(text) <= 80 for text in lines)
+
+
+def test_older_files_are_read_as_far_as_they_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.journal.FILE_BYTES", 1000)
+    path = tmp_path / "history.jsonl"
+    journal = Journal(path)
+    written(journal, *(line(i) for i in range(30)))
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 3 and all(file.stat().st_size <= 1000 for file in files)
+    assert asked(path, "--last", "12") == list(range(18, 30))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--last", "0"], "--last: 0 -> a number above zero"),
+        (["--last", "x"], "--last: x -> a number above zero"),
+        (["br0", "br1"], "history: br1 -> [BRIDGE] [--port PORT] [--last N] [--json]"),
+        (["--port"], "history: --port -> [BRIDGE] [--port PORT] [--last N] [--json]"),
+    ],
+)
+def test_a_wrong_question_says_what_is_expected(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    with pytest.raises(ValueError, match=r".") as raised:
+        answer(tmp_path / "none", tuple(words))
+    assert str(raised.value) == told
+
+
+def test_a_disk_that_takes_nothing_is_said_once_and_nothing_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "absent"
+    journal = Journal(place / "history.jsonl")
+    written(journal, line(1), line(2))
+    assert [r.levelname for r in caplog.records] == ["ERROR"]
+    place.mkdir()
+    written(journal, line(3))
+    assert asked(place / "history.jsonl") == [3]
