@@ -6,12 +6,13 @@
 #   make test         every check and every test
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
+#   make dashboards   the dashboards' JSON anew, from the Python beside it
 #
 # Each sets up what it needs first, and is quick about it when everything is there.
 
 SHELL := /bin/bash
 BIN := .venv/bin
-PACKAGES := controller policies topologies
+PACKAGES := controller policies topologies dashboards
 ARGS ?=
 PYTEST_ARGS ?=
 # As the document has it: by hand, by a hash that collides, by load.
@@ -25,7 +26,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench test test-quick test-ryu lint format clean
+.PHONY: help setup demo bench test test-quick test-ryu dashboards lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -49,6 +50,9 @@ test-ryu:
 	@.ci/setup ryu
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire $(PYTEST_ARGS)
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
+
+dashboards: setup
+	$(BIN)/python -m dashboards.generate
 
 lint: setup
 	$(BIN)/ruff check .

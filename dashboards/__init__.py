@@ -1,0 +1,1 @@
+"""Grafana's dashboards, as Python; `python -m dashboards.generate` writes their JSON."""
