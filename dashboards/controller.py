@@ -40,7 +40,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Services down",
             "Services that Prometheus cannot scrape. Good: 0. `systemctl status ovs-lbt` on that "
-            "host; is `--metrics` an address that Prometheus reaches?",
+            "host, and see that `--metrics` is an address that Prometheus reaches.",
             Ask(or_none(f"count({SERVICES.of('up')} == 0)")),
             steps=panels.NONE_IS_GOOD,
         ),
@@ -143,7 +143,7 @@ def _connection() -> list[panels.Panel]:
             width=8,
         ),
         lines(
-            "Configuration errors",
+            "Configuration errors by bridge",
             "Values in the database that were not taken, by bridge. Good: 0. It rises the moment "
             "somebody sets a wrong value; `ovs-lbt show` names it.",
             [Ask(BRIDGES("config_errors"), WHERE)],
@@ -172,7 +172,8 @@ def _speed() -> list[panels.Panel]:
         ),
         lines(
             "Slowest polls",
-            "The time that 99 % of a bridge's polls stay below: the five slowest bridges.",
+            "The time that 99 % of a bridge's polls stay below: the five slowest bridges. Good: far below the "
+            "poll interval.",
             [Ask(f"topk(5, {quantile(0.99, polls, 'job, instance, bridge')})", WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
@@ -180,7 +181,8 @@ def _speed() -> list[panels.Panel]:
         ),
         lines(
             "Slowest decisions",
-            "The time that 99 % of a bridge's decisions stay below: the five slowest bridges.",
+            "The time that 99 % of a bridge's decisions stay below: the five slowest bridges. Good: "
+            "milliseconds.",
             [Ask(f"topk(5, {quantile(0.99, decisions, 'job, instance, bridge')})", WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,

@@ -134,7 +134,7 @@ def _what_was_done() -> list[panels.Panel]:
             width=12,
         ),
         events(
-            "Failovers",
+            "Failovers by bridge",
             "VM ports moved because their uplink failed. Good: none, or one burst when a link went "
             "down.",
             [Ask(f"sum {BY_BRIDGE} ({increase(BRIDGES('failovers_total'))})", WHERE)],

@@ -104,8 +104,8 @@ def _is_anything_wrong() -> list[panels.Panel]:
         ),
         number(
             "Failovers",
-            "VM ports moved in the time shown because their uplink failed. Good: 0. The panel of "
-            "failovers below tells where.",
+            "VM ports moved in the time shown because their uplink failed. Good: 0. The graph "
+            "below tells where.",
             Ask(whole(increase(BRIDGES("failovers_total"), RANGE))),
             steps=panels.NONE_IS_BEST,
             width=3,
@@ -303,21 +303,21 @@ def _what_was_done() -> list[panels.Panel]:
 
     return [
         events(
-            "Moves",
+            "Moves by bridge",
             "Moves that switches have carried out. Good: few, and fewer once the load is spread. A "
             "bridge that never stops moving has a load that changes faster than its window.",
             [Ask(each("moves_applied_total"), WHERE)],
             width=8,
         ),
         events(
-            "Failovers",
+            "Failovers by bridge",
             "VM ports that changed uplink because theirs failed. Good: none, or one burst when a "
             "link went down; burst after burst is a flapping link.",
             [Ask(each("failovers_total"), WHERE)],
             width=8,
         ),
         events(
-            "Moves refused",
+            "Refused by bridge and reason",
             "Moves that were wanted and not carried out, by reason. Good: none; `ovs-lbt history` on "
             "that host says why.",
             [

@@ -299,7 +299,8 @@ def rows(
     exprs = [*labelled, *(column.expr for column in columns if column.expr)]
     # With a single query Grafana calls the field of its values just that.
     fields = [f"Value #{ref}" for ref in ascii_uppercase[: len(exprs)]]
-    values = iter((fields if len(exprs) > 1 else ["Value"])[len(labelled) :])
+    fields = fields if len(exprs) > 1 else ["Value"]
+    values = iter(fields[len(labelled) :])
     names = [next(values) if column.expr else column.label for column in columns]
     panel = table.Panel().show_header(True).no_value("-")
     panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(descending)])
