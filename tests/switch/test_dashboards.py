@@ -1,374 +1,325 @@
-"""Every query of the dashboards, on a real Prometheus that scrapes the service under traffic.
+"""Every query of dashboards and rules, on a real Prometheus that scrapes a service at work.
 
-With GRAFANA_URL set (http://user:password@host:3000) a Grafana loads the dashboards too.
+One story is played on a real bridge under real traffic: a move by load, one by hand, a
+failover and the way back, a move that is refused, and a wrong setting.
+
+With GRAFANA_URL set (http://user:password@host:3000, a Grafana in this machine's network),
+that Grafana loads the dashboards and is asked every query, too.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
+import itertools
 import math
 import os
 import re
-import shutil
-import socket
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from policies.model import Reason
-from tests.switch.bench import Bed, BedSpec, Service, wait_until
+from tests.switch import frames
+from tests.switch.bench import Bed, BedSpec, Service, Uplink, wait_until
+from tests.switch.grafana import Grafana
+from tests.switch.prometheus import JOB, RATE_INTERVAL_S, Prometheus, Series, scraping
+from tests.switch.wire import Stream
+from tests.unit.dashboards import (
+    ALL,
+    LABEL_VALUES,
+    QUERIES,
+    VALUE_QUERIES,
+    VARIABLE,
+    Dashboard,
+    Query,
+    unknown,
+    unused,
+)
 
-DASHBOARDS = Path(__file__).parents[2] / "dashboards"
-FILES = sorted(DASHBOARDS.glob("*.json"))
-PROVISIONING = DASHBOARDS / "provisioning"
-GRID_COLUMNS = 24
-SCRAPE_INTERVAL_S = 1
-RATE_INTERVAL_S = 5 * SCRAPE_INTERVAL_S
-# The annotation compares who is bound where with ten seconds before.
-SCRAPES_BEFORE_MOVE = 12
-SCRAPES_AFTER_MOVE = 6
-# What the graphs' names in a query look like, beside those that rates of histograms add.
-METRIC = re.compile(r"\bovslbt_\w+")
-HISTOGRAM_SUFFIX = re.compile(r"_(bucket|sum|count)$")
+CAPACITY_MBPS = 4
+THRESHOLD_PERCENT = 60
+# A VM's frames are a quarter of an uplink in each direction: three VMs are above the threshold.
+FRAMES_PER_S = 100
+FRAME_BYTES = 1250
+WINDOW_S = 2
+# Too long for a second move by load within the story.
+LONG_WINDOW_S = 600
+# Marks closer than this are one, as the annotations' step says.
+MARKS_APART_MS = 1000
+SHOWN_S = 60
+# What the story gives cause for, if only for a moment; all other alerts have no data.
+ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
-BEDS = [BedSpec(vm_vlans=(None,) * 4, addresses=True)]
+BEDS = [BedSpec(vm_vlans=(None,) * 4)]
 pytestmark = pytest.mark.slow
 with_data = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+each_query = pytest.mark.parametrize("query", QUERIES, ids=str)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A query of a dashboard, and where it stands there."""
+class Mark:
+    """A move as it was made: between when and when, by the clock on the wall."""
 
-    place: str
-    text: str
-    instant: bool = False
-
-    def __str__(self) -> str:
-        return self.place
+    port: str
+    uplink: str
+    reason: Reason
+    from_s: float
+    to_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Scraped:
-    """A Prometheus with the story of one move in it."""
+class Story:
+    """What was played, and the Prometheus that has seen it."""
 
-    url: str
+    prometheus: Prometheus
     bed: Bed
     service: Service
     since_s: float
+    moves: Sequence[Mark]
 
-    @property
-    def instance(self) -> str:
-        return f"127.0.0.1:{self.service.metrics_port}"
-
-    def fill(self, text: str, **variables: str) -> str:
-        """A query as Grafana sends it: its variables filled in."""
-        values = {
-            "instance": self.instance,
-            "bridge": self.bed.bridge,
+    def variables(self, dashboard: str) -> dict[str, str]:
+        """What the variables stand for: the bridge, or all there are."""
+        one = {"job": JOB, "instance": self.prometheus.target, "bridge": self.bed.bridge}
+        every = {"job": f"({JOB})", "instance": ".+", "bridge": ".+"}
+        return {
+            **(one if dashboard == "bridge" else every),
             "__rate_interval": f"{RATE_INTERVAL_S}s",
-            "__range": "60s",
-            **variables,
+            "__range": f"{SHOWN_S}s",
+            "__from": f"{self.since_s * 1000:.0f}",
         }
-        filled = re.sub(r"\$(\w+)", lambda found: values.get(found[1], found[0]), text)
-        assert "$" not in filled, f"a variable that the dashboard does not have: {filled}"
-        return filled
 
-    def samples(self, query: Query, **variables: str) -> list[float]:
-        """All numbers a query gives: now, or from the first scrape until now."""
-        asked = {"query": self.fill(query.text, **variables)}
+    def fill(self, query: Query, **more: str) -> str:
+        """A query as Grafana sends it."""
+        values = self.variables(query.dashboard) | more
+        return VARIABLE.sub(lambda found: values[found[1]], query.text)
+
+    def fillings(self, query: Query, **more: str) -> list[str]:
+        """The query for each panel that it is repeated in."""
+        if not query.repeat:
+            return [self.fill(query, **more)]
+        return [self.fill(query, **more, uplink=uplink.name) for uplink in self.bed.uplinks]
+
+    def ask(self, query: Query, text: str) -> list[Series]:
         if query.instant:
-            found = ask(self.url, "query", **asked)
-        else:
-            span = {"start": f"{self.since_s}", "end": f"{time.time()}", "step": "1"}
-            found = ask(self.url, "query_range", **asked, **span)
-        points = [p for r in found["result"] for p in r.get("values", [r.get("value")])]
-        return [float(value) for _, value in points if not math.isnan(float(value))]
-
-
-def load(path: Path) -> dict[str, Any]:
-    loaded = json.loads(path.read_text())
-    assert isinstance(loaded, dict)
-    return loaded
-
-
-def panels(dashboard: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """All panels, also those in collapsed rows."""
-    for panel in dashboard["panels"]:
-        yield panel
-        yield from panel.get("panels", [])
-
-
-def queries(dashboard: Mapping[str, Any]) -> list[Query]:
-    """Every query of a panel or an annotation."""
-    found = [
-        Query(f"{panel['title']}: {target['refId']}", target["expr"], target.get("instant", False))
-        for panel in panels(dashboard)
-        for target in panel.get("targets", [])
-    ]
-    marks = dashboard["annotations"]["list"]
-    return found + [Query(f"annotation {mark['name']}", mark["expr"]) for mark in marks]
-
-
-def variables(dashboard: Mapping[str, Any]) -> dict[str, str]:
-    """The queries of the template variables, by the variable's name."""
-    listed = dashboard["templating"]["list"]
-    return {v["name"]: v["query"]["query"] for v in listed if v["type"] == "query"}
-
-
-def ask(prometheus: str, endpoint: str, **fields: str) -> Any:
-    """What Prometheus answers; it must answer without error or warning."""
-    url = f"{prometheus}/api/v1/{endpoint}?{urllib.parse.urlencode(fields)}"
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            told = json.load(answer)
-    except urllib.error.HTTPError as error:
-        raise AssertionError(f"{fields}: {error.read().decode()}") from None
-    assert told["status"] == "success", told
-    assert not told.get("warnings"), told
-    return told["data"]
-
-
-ALL_QUERIES = [query for path in FILES for query in queries(load(path))]
-ALL_VARIABLES = [item for path in FILES for item in variables(load(path)).items()]
+            return self.prometheus.now(text)
+        return self.prometheus.over(text, self.since_s)
 
 
 @pytest.fixture(scope="module")
-def prometheus(session_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Prometheus with the provisioned configuration, at a port and a pace of its own."""
-    program = shutil.which("prometheus")
-    assert program, "found no prometheus on PATH, expected Debian's: run make setup"
-    config = (PROVISIONING / "prometheus.yml").read_text()
-    for written, wanted in (
-        ("- 127.0.0.1:9476", f"- 127.0.0.1:{session_service.metrics_port}"),
-        ("scrape_interval: 5s", f"scrape_interval: {SCRAPE_INTERVAL_S}s"),
-    ):
-        assert config.count(written) == 1, f"not once in prometheus.yml: {written}"
-        config = config.replace(written, wanted)
-    directory = tmp_path_factory.mktemp("prometheus")
-    (directory / "prometheus.yml").write_text(config)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = "{}:{}".format(*probe.getsockname())
-    log = directory / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                program,
-                f"--config.file={directory}/prometheus.yml",
-                f"--storage.tsdb.path={directory}/data",
-                f"--web.listen-address={address}",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
-
-    def ready() -> bool:
-        assert process.poll() is None, f"prometheus ended: {log.read_text()[-1000:]}"
-        with contextlib.suppress(OSError):
-            return bool(urllib.request.urlopen(f"http://{address}/-/ready", timeout=5))
-        return False
-
-    try:
-        wait_until(ready, "Prometheus is ready", 30.0)
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+def prometheus(
+    session_service: Service, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    target = f"127.0.0.1:{session_service.metrics_port}"
+    with scraping(target, tmp_path_factory.mktemp("prometheus")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
-def scraped(bed: Bed, session_service: Service, prometheus: str) -> Iterator[Scraped]:
-    """Four VMs on two uplinks, all of them talking, and one of them moved by hand."""
-    session_service.start()
-    session_service.attach(bed, "--policy", "originating-port")
-    session_service.place(bed, 0, 0, 0, 1)
-    told = Scraped(prometheus, bed, session_service, time.time())
+def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterator[Story]:
+    service, (up0, up1), moves = session_service, bed.uplinks, list[Mark]()
+    service.start()
+    bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=200, failback_delay_s=1)
+    bed.set("bridge", bed.bridge, threshold=THRESHOLD_PERCENT)
+    for uplink in bed.uplinks:
+        bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+    service.attach(bed, "--policy", "load-based")
+    service.place(bed, 0, 0, 0, 1)
+    prometheus.wait_for_scrapes(2)
+    since_s = time.time()
 
-    def scrapes(since_s: float) -> int:
-        span = max(1, round(time.time() - since_s))
-        selector = told.fill('ovslbt_port_binding{instance="$instance", bridge="$bridge"}')
-        found = ask(prometheus, "query", query=f"max(count_over_time({selector}[{span}s]))")
-        return int(found["result"][0]["value"][1]) if found["result"] else 0
+    @contextlib.contextmanager
+    def moving(*reasons: Reason) -> Iterator[None]:
+        """VM ports move in this block, for the reason given, and all have when it ends."""
+        before, from_s = service.bindings(bed), time.time()
+        yield
+        after = service.bindings(bed)
+        for port in sorted(port for port in after if after[port] != before[port]):
+            moves.extend(Mark(port, after[port], r, from_s, time.time()) for r in reasons)
+
+    def on(uplink: Uplink) -> set[str]:
+        return {port for port, name in service.bindings(bed).items() if name == uplink.name}
 
     with talking(bed):
-        wait_until(lambda: scrapes(told.since_s) >= SCRAPES_BEFORE_MOVE, "scraped", 60.0, 0.5)
-        session_service.move(bed.vms[1], bed.uplinks[1])
-        moved_s = time.time()
-        wait_until(lambda: scrapes(moved_s) >= SCRAPES_AFTER_MOVE, "scraped on", 60.0, 0.5)
-        yield told
-    session_service.do("detach", bed.bridge)
+        with moving(Reason.THRESHOLD):
+            first = on(up0)
+            wait_until(lambda: on(up0) < first, "a port has left the busy uplink", 15.0)
+        assert len(moves) == 1
+        bed.set("bridge", bed.bridge, window_s=LONG_WINDOW_S, threshold="high")
+        prometheus.wait_for_scrapes(2)
+        by_hand = next(vm for vm in bed.vms if vm.port in on(up1))
+        with moving(Reason.MANUAL):
+            service.move(by_hand, up0)
+        prometheus.wait_for_scrapes(2)
+        lost = on(up0)
+        with moving(Reason.FAILOVER):
+            bed.pull_cable(up0)
+            wait_until(lambda: not on(up0), "all ports have failed over")
+        assert service.command("move", by_hand.port, up0.name).returncode == 1
+        prometheus.wait_for_scrapes(2)
+        with moving(Reason.FAILBACK):
+            bed.plug_cable(up0)
+            wait_until(lambda: on(up0) == lost, "all ports have come back", 15.0)
+        prometheus.wait_for_scrapes(RATE_INTERVAL_S)
+        yield Story(prometheus, bed, service, since_s, moves)
+    service.do("detach", bed.bridge)
 
 
-@contextlib.contextmanager
-def talking(bed: Bed) -> Iterator[None]:
-    """Every VM sends to a host upstream, which answers."""
-    pings = [
-        subprocess.Popen(
-            [
-                *("ip", "netns", "exec", str(vm.point.netns)),
-                *("ping", "-q", "-i", "0.02", "-s", "1200", bed.hosts[0].ip),
-            ],
-            stdout=subprocess.DEVNULL,
-        )
-        for vm in bed.vms
+def talking(bed: Bed) -> Stream:
+    """Every VM sends to a host upstream, which sends as much to each of them."""
+    host = bed.hosts[0]
+    ways = [way for vm in bed.vms for way in ((vm, host), (host, vm))]
+    flows = [
+        (source.point, frames.udp(source.mac, target.mac, frame_bytes=FRAME_BYTES))
+        for source, target in ways
     ]
-    try:
-        yield
-    finally:
-        for ping in pings:
-            ping.terminate()
-            ping.wait()
+    return Stream(flows, FRAMES_PER_S)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_is_a_dashboard_that_grafana_can_load(path: Path) -> None:
-    dashboard = load(path)
-    assert dashboard["uid"]
-    assert dashboard["title"]
-    everything = list(panels(dashboard))
-    ids = [panel["id"] for panel in everything]
-    assert len(ids) == len(set(ids)), f"panel ids twice: {ids}"
-    taken: dict[tuple[int, int], str] = {}
-    for panel in everything:
-        grid = panel["gridPos"]
-        assert grid["x"] >= 0, panel["title"]
-        assert grid["x"] + grid["w"] <= GRID_COLUMNS, panel["title"]
-        for x in range(grid["x"], grid["x"] + grid["w"]):
-            for y in range(grid["y"], grid["y"] + grid["h"]):
-                other = taken.setdefault((x, y), panel["title"])
-                assert other == panel["title"], f"{other} and {panel['title']} overlap"
-    names = {variable["name"] for variable in dashboard["templating"]["list"]}
-    repeated = {panel["repeat"] for panel in everything if "repeat" in panel}
-    assert repeated <= names, f"repeated by a variable that there is not: {repeated - names}"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_asks_the_chosen_data_source_about_the_chosen_bridge(path: Path) -> None:
-    dashboard = load(path)
-    chosen = {"type": "prometheus", "uid": "${datasource}"}
-    for panel in panels(dashboard):
-        if panel["type"] == "row":
-            continue
-        assert panel["datasource"] == chosen, panel["title"]
-        assert panel["targets"], f"{panel['title']} asks for nothing"
-        refs = [target["refId"] for target in panel["targets"]]
-        assert len(refs) == len(set(refs)), f"{panel['title']}: {refs}"
-        assert all(target["datasource"] == chosen for target in panel["targets"]), panel["title"]
-    for listed in ("annotations", "templating"):
-        for item in dashboard[listed]["list"]:
-            assert item.get("type") == "datasource" or item["datasource"] == chosen, item["name"]
-    for query in queries(dashboard):
-        selected = re.findall(r"ovslbt_\w+(\{[^}]*\})?", query.text)
-        assert selected, f"{query} asks for no metric of ours"
-        for selector in selected:
-            assert 'instance="$instance"' in selector, f"{query} is not of the chosen host"
-            if "build_info" not in query.text:
-                assert 'bridge="$bridge"' in selector, f"{query} is not of the chosen bridge"
+def numbers(found: Sequence[Series]) -> list[float]:
+    points = [point for series in found for point in series.get("values", [series.get("value")])]
+    return [float(value) for _, value in points if not math.isnan(float(value))]
 
 
 @with_data
-@pytest.mark.parametrize("query", ALL_QUERIES, ids=str)
-def test_has_data(scraped: Scraped, query: Query) -> None:
-    for uplink in scraped.bed.uplinks if "$uplink" in query.text else [""]:
-        assert scraped.samples(query, uplink=str(uplink)), f"no data: {query.text}"
+@each_query
+def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> None:
+    for text in story.fillings(query):
+        found = story.ask(query, text)
+        assert numbers(found), f"no data: {text}"
+        seen = story.prometheus.over(text, story.since_s)
+        labels = frozenset[str]().union(*(series["metric"] for series in seen))
+        assert query.shown <= labels, f"shown by {query.shown}, has {labels}: {text}"
 
 
 @with_data
-@pytest.mark.parametrize(("name", "query"), ALL_VARIABLES, ids=lambda value: str(value)[:20])
-def test_variable_has_its_values(scraped: Scraped, name: str, query: str) -> None:
-    found = re.fullmatch(r"label_values\((.+), (\w+)\)", query)
-    assert found, f"not a query for the values of a label: {query}"
-    selector, label = scraped.fill(found[1]), found[2]
-    values = ask(scraped.url, f"label/{label}/values", **{"match[]": selector})
-    expected = {
-        "instance": [scraped.instance],
-        "bridge": [scraped.bed.bridge],
-        "uplink": sorted(uplink.name for uplink in scraped.bed.uplinks),
+@pytest.mark.parametrize("query", VALUE_QUERIES, ids=str)
+def test_variables_have_what_there_is_to_choose(story: Story, query: Query) -> None:
+    asked = LABEL_VALUES.fullmatch(story.fill(query))
+    assert asked, query
+    selector, label = asked.groups()
+    found = story.prometheus.get(f"label/{label}/values", **{"match[]": selector})
+    there = {
+        "job": {JOB},
+        "instance": {story.prometheus.target},
+        "bridge": {story.bed.bridge},
+        "uplink": {uplink.name for uplink in story.bed.uplinks},
     }
-    assert set(expected[name]) <= set(values)
+    assert there[label] <= set(found)
 
 
 @with_data
-def test_marks_the_move_and_nothing_else(scraped: Scraped) -> None:
-    marks = [query for query in ALL_QUERIES if query.place == "annotation Moves"]
-    assert marks
-    for query in marks:
-        span = {"start": f"{scraped.since_s}", "end": f"{time.time()}", "step": "1"}
-        found = ask(scraped.url, "query_range", query=scraped.fill(query.text), **span)
-        labels = [(r["metric"]["port"], r["metric"]["uplink"]) for r in found["result"]]
-        assert labels == [(scraped.bed.vms[1].port, scraped.bed.uplinks[1].name)]
+@pytest.mark.parametrize("dashboard", [d for d in ALL if d.annotations], ids=str)
+def test_marks_every_move_when_it_was_made_and_nothing_else(
+    story: Story, dashboard: Dashboard
+) -> None:
+    marked = [
+        (at_ms, series["metric"])
+        for query in dashboard.marks.values()
+        for series in story.ask(query, story.fill(query))
+        for at_ms in _marks(series)
+        if series["metric"]["bridge"] == story.bed.bridge
+    ]
+    made = sorted((move.port, move.uplink, move.reason.value) for move in story.moves)
+    assert sorted((m["port"], m["uplink"], m["reason"]) for _, m in marked) == made
+    for at_ms, labels in marked:
+        (move,) = [
+            m for m in story.moves if (m.port, m.reason) == (labels["port"], labels["reason"])
+        ]
+        assert move.from_s <= at_ms / 1000 <= move.to_s, move
+
+
+def _marks(series: Series) -> list[int]:
+    """When Grafana draws marks for a series whose values are times."""
+    times = [int(float(value)) for _, value in series["values"]]
+    first = times[:1]
+    return first + [
+        late for early, late in itertools.pairwise(times) if late - early > MARKS_APART_MS
+    ]
 
 
 @with_data
-def test_shows_every_metric_and_no_other(scraped: Scraped) -> None:
-    exposed = _exposition(scraped.service)
-    exported = {f"{m}" for m in re.findall(r"^# TYPE (ovslbt_\w+) ", exposed, re.MULTILINE)}
-    exported = {name for name in exported if not name.endswith("_created")}
-    texts = [query.text for query in ALL_QUERIES] + [query for _, query in ALL_VARIABLES]
-    shown = {HISTOGRAM_SUFFIX.sub("", name) for text in texts for name in METRIC.findall(text)}
-    assert shown == exported
+def test_moves_and_failovers_are_marked_apart(story: Story) -> None:
+    (bridge,) = [dashboard for dashboard in ALL if dashboard.name == "bridge"]
+    reasons = {
+        name: {s["metric"]["reason"] for s in story.ask(query, story.fill(query))}
+        for name, query in bridge.marks.items()
+    }
+    assert reasons == {"Moves": {"threshold", "manual"}, "Failovers": {"failover", "failback"}}
 
 
 @with_data
-def test_counts_moves_by_every_reason_from_the_start(scraped: Scraped) -> None:
-    exposed = _exposition(scraped.service)
+def test_rules_are_evaluated_and_ask_for_what_there_is(story: Story) -> None:
+    rules = story.prometheus.rules()
+    assert rules
+    exported = exported_by(story.service)
+    alerting = set()
+    for rule in rules:
+        assert rule["health"] == "ok", rule
+        assert not rule.get("lastError"), rule
+        query = Query("rules", rule["name"], rule["query"])
+        assert not unknown(query, exported)
+        found = story.prometheus.over(rule["query"], story.since_s)
+        if rule["type"] == "alerting" and found:
+            alerting.add(rule["name"])
+        assert found or rule["type"] == "alerting", f"no data: {rule['name']}: {rule['query']}"
+    assert alerting == ALERTING
+
+
+@with_data
+def test_shows_all_that_is_exported_and_nothing_else(story: Story) -> None:
+    exported = exported_by(story.service)
+    assert not [told for query in QUERIES for told in unknown(query, exported)]
+    assert not unused(exported)
+
+
+def exported_by(service: Service) -> dict[str, frozenset[str]]:
+    """The labels of every sample of the service, as Prometheus keeps them, by its name."""
+    families = text_string_to_metric_families(_exposition(service))
+    samples = [sample for family in families for sample in family.samples]
+    return {s.name: frozenset(s.labels) | {"job", "instance"} for s in samples}
+
+
+@with_data
+def test_counts_moves_by_every_reason_from_the_start(story: Story) -> None:
+    exposed = _exposition(story.service)
     for counter in ("planned", "applied", "refused"):
         samples = re.findall(rf"^ovslbt_moves_{counter}_total\{{(.*)\}} ", exposed, re.MULTILINE)
-        ours = [labels for labels in samples if f'bridge="{scraped.bed.bridge}"' in labels]
+        ours = [labels for labels in samples if f'bridge="{story.bed.bridge}"' in labels]
         reasons = {found[1] for labels in ours if (found := re.search(r'reason="(\w+)"', labels))}
         assert reasons == {reason.value for reason in Reason}
 
 
 @with_data
-def test_metrics_are_as_prometheus_wants_them(scraped: Scraped) -> None:
+def test_metrics_are_as_prometheus_wants_them(story: Story) -> None:
     checked = subprocess.run(
         ["promtool", "check", "metrics"],
-        input=_exposition(scraped.service),
+        input=_exposition(story.service),
         capture_output=True,
         text=True,
         timeout=30,
     )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 @pytest.mark.skipif("GRAFANA_URL" not in os.environ, reason="GRAFANA_URL names no Grafana")
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_grafana_loads_it(path: Path) -> None:
-    """From the host's own network, which these tests are not in."""
-    body = json.dumps({"dashboard": {**load(path), "id": None}, "overwrite": True})
-    url = urllib.parse.urlsplit(os.environ["GRAFANA_URL"])
-    netloc = url.netloc.rpartition("@")[2]
-    headers = {"Content-Type": "application/json"}
-    if url.username:
-        credentials = f"{url.username}:{url.password or ''}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(credentials).decode()}"
-    post = (
-        "import sys, json, urllib.request as r; url, headers = json.loads(sys.argv[1]);"
-        "print(r.urlopen(r.Request(url, sys.stdin.buffer.read(), headers), timeout=20).status)"
-    )
-    where = f"{url.scheme}://{netloc}{url.path.rstrip('/')}/api/dashboards/db"
-    load_it = [sys.executable, "-c", post, json.dumps([where, headers])]
-    done = subprocess.run(
-        ["nsenter", "--net=/proc/1/ns/net", *load_it],
-        input=body,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr[-1000:]
+@with_data
+def test_grafana_loads_them_and_has_data(story: Story) -> None:
+    with Grafana(os.environ["GRAFANA_URL"]).asking(story.prometheus) as grafana:
+        for dashboard in ALL:
+            grafana.load(dashboard)
+        # How long it takes for a rate, Grafana itself says.
+        failed = [
+            f"{query}: {told}: {text}"
+            for query in QUERIES
+            for text in story.fillings(query, __rate_interval="$__rate_interval")
+            if (told := grafana.ask(query, text, story.since_s))
+        ]
+        assert not failed
 
 
 def _exposition(service: Service) -> str:

@@ -1,0 +1,124 @@
+"""A Prometheus of our own, with the configuration and the rules that the project ships."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.switch.bench import free_tcp_port, wait_until
+from tests.unit import dashboards
+
+CONFIGURATION = dashboards.DIRECTORY / "provisioning" / "prometheus.yml"
+RULES = dashboards.DIRECTORY / "rules"
+JOB = "ovs-lbt"
+INTERVAL_S = 1
+# As Grafana takes it from the scrape interval.
+RATE_INTERVAL_S = 4 * INTERVAL_S
+# What the configuration says, and what it says here.
+CHANGES = {
+    "scrape_interval: 5s": f"scrape_interval: {INTERVAL_S}s",
+    "evaluation_interval: 15s": f"evaluation_interval: {INTERVAL_S}s",
+}
+
+Series = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """A running one; every answer of it must be without error and warning."""
+
+    url: str
+    target: str
+
+    def get(self, endpoint: str, **fields: str) -> Any:
+        url = f"{self.url}/api/v1/{endpoint}?{urllib.parse.urlencode(fields)}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                told = json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{fields}: {error.read().decode()}") from None
+        assert told["status"] == "success", told
+        assert not told.get("warnings"), told
+        return told["data"]
+
+    def now(self, query: str) -> list[Series]:
+        return list(self.get("query", query=query)["result"])
+
+    def over(self, query: str, since_s: float) -> list[Series]:
+        """What a graph from then until now gets."""
+        span = {"start": f"{since_s}", "end": f"{time.time()}", "step": f"{INTERVAL_S}"}
+        return list(self.get("query_range", query=query, **span)["result"])
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule, with how it fared when it was last evaluated."""
+        return [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
+
+    def wait_for_scrapes(self, count: int) -> None:
+        """Wait until what is so now has been scraped so often, and every rule has seen it."""
+        since_s = time.time()
+
+        def scraped() -> bool:
+            span_s = max(INTERVAL_S, int(time.time() - since_s))
+            counted = self.now(f'count_over_time(up{{instance="{self.target}"}}[{span_s}s])')
+            return any(float(found["value"][1]) >= count for found in counted)
+
+        wait_until(scraped, f"{count} scrapes", 10.0 + 2 * count * INTERVAL_S, 0.2)
+        scraped_s = time.time()
+
+        def evaluated() -> bool:
+            times = [group["lastEvaluation"] for group in self.get("rules")["groups"]]
+            return all(datetime.fromisoformat(at).timestamp() > scraped_s for at in times)
+
+        wait_until(evaluated, "every rule has been evaluated", 10.0, 0.2)
+
+
+@contextlib.contextmanager
+def scraping(target: str, directory: Path) -> Iterator[Prometheus]:
+    """Prometheus as it is provisioned, of this target and at a pace for tests."""
+    program = shutil.which("prometheus")
+    assert program, "found no prometheus on PATH, expected Debian's: run make setup"
+    config = CONFIGURATION.read_text()
+    for written, wanted in (CHANGES | {"- 127.0.0.1:9476": f"- {target}"}).items():
+        assert config.count(written) == 1, f"not once in {CONFIGURATION.name}: {written}"
+        config = config.replace(written, wanted)
+    # Where it looks for rules is beside the configuration's directory.
+    (directory / "provisioning").mkdir()
+    (directory / "provisioning" / "prometheus.yml").write_text(config)
+    (directory / "rules").symlink_to(RULES)
+    address, log = f"127.0.0.1:{free_tcp_port()}", directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                program,
+                f"--config.file={directory}/provisioning/prometheus.yml",
+                f"--storage.tsdb.path={directory}/data",
+                f"--web.listen-address={address}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+
+    def ready() -> bool:
+        assert process.poll() is None, f"prometheus ended: {log.read_text()[-1000:]}"
+        with contextlib.suppress(OSError):
+            return bool(urllib.request.urlopen(f"http://{address}/-/ready", timeout=5))
+        return False
+
+    try:
+        wait_until(ready, "Prometheus is ready", 30.0)
+        yield Prometheus(f"http://{address}", target)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
