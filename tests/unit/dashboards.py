@@ -18,6 +18,7 @@ OURS = re.compile(r"(?<![\w:])(ovslbt_\w+)(?![\w:(])(?:\{([^}]*)\})?")
 SELECTOR = re.compile(r"(?<![\w:])(\w+)\{([^}]*)\}")
 MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+IN_LINK = re.compile(r"\$\{__(?:data\.fields|field\.labels)\.(\w+)\}")
 IN_LEGEND = re.compile(r"\{\{(\w+)\}\}")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
@@ -25,7 +26,7 @@ LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, where it stands, and which labels of its result are shown by name."""
+    """A query, where it stands, and which labels of its result are shown or linked by name."""
 
     dashboard: str
     place: str
@@ -121,6 +122,7 @@ class Dashboard:
             for transformation in panel["transformations"]
             for label in _columns(transformation)
         }
+        linked = frozenset(IN_LINK.findall(json.dumps(panel)))
         for target in panel["targets"]:
             own = Query("", "", target["expr"]).grouped if columns else frozenset()
             yield Query(
@@ -128,7 +130,7 @@ class Dashboard:
                 f"{panel['title']} {target['refId']}",
                 target["expr"],
                 target["instant"],
-                _in(target["legendFormat"]) | (own & columns),
+                _in(target["legendFormat"]) | linked | (own & columns),
                 target["refId"],
                 panel.get("repeat", ""),
             )
