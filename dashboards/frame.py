@@ -169,7 +169,7 @@ class _Marks(model.AnnotationQuery):
         self._settings = {
             # At the time that the value says, rather than at that of the sample.
             "useValueForTime": True,
-            # Marks closer than this are drawn as one.
+            # The least time between two looks: marks closer than that are drawn as one.
             "step": "1s",
             "titleFormat": title,
             "textFormat": "{{instance}} {{bridge}}: {{reason}}",

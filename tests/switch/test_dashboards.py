@@ -197,6 +197,42 @@ def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> 
 
 
 @with_data
+@pytest.mark.parametrize(
+    ("place", "value"),
+    {
+        "fleet: Services down A": 0,
+        "fleet: Bridges not connected A": 0,
+        "fleet: Uplinks down A": 0,
+        "fleet: Configuration errors A": 1,
+        "fleet: Moves refused A": 1,
+        "bridge: Switch A": 1,
+        "decisions: Refused A": 1,
+        "decisions: Bridges only observed A": 0,
+        "controller: Services up A": 1,
+        "controller: Bridges connected A": 1,
+    }.items(),
+)
+def test_headlines_tell_the_story(story: Story, place: str, value: float) -> None:
+    (query,) = [query for query in QUERIES if str(query) == place]
+    found = story.ask(query, story.fill(query, bridge=story.bed.bridge))
+    assert numbers(found) == [value]
+
+
+@with_data
+def test_says_when_an_uplink_was_down_and_who_was_where(story: Story) -> None:
+    by_place = {str(query): query for query in QUERIES}
+    links = by_place["bridge: Links A"]
+    seen = {s["metric"]["uplink"]: set(numbers([s])) for s in story.ask(links, story.fill(links))}
+    up0, up1 = story.bed.uplinks
+    assert seen == {up0.name: {0.0, 1.0}, up1.name: {1.0}}
+    bound = by_place["bridge: Who is bound where A"]
+    been = {
+        (s["metric"]["port"], s["metric"]["uplink"]) for s in story.ask(bound, story.fill(bound))
+    }
+    assert {(move.port, move.uplink) for move in story.moves} <= been
+
+
+@with_data
 @pytest.mark.parametrize("query", VALUE_QUERIES, ids=str)
 def test_variables_have_what_there_is_to_choose(story: Story, query: Query) -> None:
     asked = LABEL_VALUES.fullmatch(story.fill(query))
