@@ -42,6 +42,9 @@ class Grafana:
     @contextlib.contextmanager
     def asking(self, prometheus: Prometheus) -> Iterator[Grafana]:
         """With a data source in this block that reaches this Prometheus."""
+        for left in self._call("GET", "datasources"):
+            if left["name"] == DATA_SOURCE:
+                self._call("DELETE", f"datasources/uid/{left['uid']}")
         with _reachable(prometheus) as url:
             made = self._call(
                 "POST",
