@@ -72,7 +72,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
             "Unrelieved uplinks",
             "Uplinks above the threshold for which the policy has no move that helps. Good: 0. "
             "Otherwise the team is too small, or one VM is too big for any uplink: `ovs-lbt "
-            "explain PORT` tells which, and another policy (`adaptive`, `dynamic`) may split it.",
+            "explain PORT` tells which, and a policy that splits VMs (`dynamic`) may help.",
             Ask(or_none(f"sum({BRIDGES('uplink_unrelieved')})")),
             steps=panels.NONE_IS_GOOD,
             width=3,

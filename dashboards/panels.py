@@ -222,7 +222,7 @@ def states(
 ) -> statetimeline.Panel:
     """A bar for each series, in the colour of what it was at that time."""
     panel = _timeline()
-    _coloured(panel, tuple((None, colour) for _, colour in list(words.values())[:1]), words)
+    _coloured(panel, PLAIN, words)
     panel.legend(common.VizLegendOptions().show_legend(False))
     return _panel(panel, title, text, [_range(ask)], TEXT, width, height)
 
