@@ -53,6 +53,9 @@ LOG = logging.getLogger(__name__)
 
 VERSION = importlib.metadata.version("ovs-lbt")
 STATUS_TIMEOUT_S = 5.0
+# A wall clock that was set by more than this has the times we tell follow it; less is its drift,
+# and would only make one moment look like several.
+CLOCK_SET_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,7 @@ class Service:
         options: Options,
         answers: Callable[[Callable[[Request], None], str], Answers] = control.Server,
     ) -> None:
-        started_s = time.monotonic()
-        self._engine = Engine(epoch_s=time.time() - started_s)
+        self._engine = Engine(epoch_s=_epoch_s())
         self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
         self._connections: dict[str, Any] = {}
         self._asked_s: dict[str, float] = {}
@@ -173,6 +175,7 @@ class Service:
         if isinstance(event, Request) and event.words[0] == "history":
             self._journal.ask(event, self._control.reply)
             return
+        self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
         if isinstance(event, UnitCountersRead):
@@ -181,6 +184,12 @@ class Service:
         for command in commands:
             self._carry_out(command)
         self._database_read |= isinstance(event, DatabaseRead)
+
+    def _follow_clock(self) -> None:
+        """Hosts boot with a clock that is set later; what we tell is then told in its time."""
+        epoch_s = _epoch_s()
+        if abs(epoch_s - self._engine.fleet.epoch_s) > CLOCK_SET_S:
+            self._engine.fleet.epoch_s = epoch_s
 
     def _report(self) -> None:
         """Tell the supervisor that the engine goes on, and how far it is."""
@@ -258,6 +267,11 @@ class Service:
         if self._exit_status is None:
             self._exit_status = 0
         self._control.wake()
+
+
+def _epoch_s() -> float:
+    """The wall-clock time at which the engine's was zero."""
+    return time.time() - time.monotonic()
 
 
 def _encoded(datapath: Any, command: Any) -> bytes:
