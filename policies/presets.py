@@ -9,6 +9,7 @@ from policies import failover
 from policies.classifiers import Classifier
 from policies.model import Plan, Role, Snapshot, Teaming, Unit, Uplink
 from policies.planners import rebalance, shares, static, threshold
+from policies.verdicts import Rest, Verdict
 
 DEFAULT_PRESET = "load-based"
 
@@ -57,7 +58,8 @@ class Preset:
 
     `place` finds homes for VM ports and, where the classifier hashes, `spread` for the
     buckets that they send by. `rebalance` answers a full window of loads with moves of
-    its units, and `backup` orders the uplinks behind a unit's home.
+    its units; `verdict` says what stands against moving one of them, by name, and `rest` why
+    none is moved. `backup` orders the uplinks behind a unit's home.
 
     `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
     `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
@@ -69,6 +71,8 @@ class Preset:
     place: Placement = static.by_number
     spread: Placement = shares.by_capacity
     rebalance: Callable[[Snapshot], Plan] = static.stay
+    verdict: Callable[[Snapshot, str], Verdict] = static.never
+    rest: Callable[[Snapshot], Rest] = static.rest
     backup: failover.BackupOrder = failover.scattered
     keeps_bindings: bool = False
     keeps_buckets: bool = False
@@ -92,6 +96,7 @@ def _dynamic(limits: Limits) -> Preset:
     return Preset(
         Classifier.TRANSPORT,
         rebalance=rebalance.even_out,
+        rest=rebalance.rest,
         keeps_buckets=True,
         window_s=DYNAMIC_WINDOW_S,
         limits=limits,
@@ -107,11 +112,16 @@ PRESETS = {
         Classifier.VM_PORT, place=static.first_in_order, backup=failover.as_configured
     ),
     "load-based": Preset(
-        Classifier.VM_PORT, rebalance=threshold.relieve_saturated, keeps_bindings=True
+        Classifier.VM_PORT,
+        rebalance=threshold.relieve_saturated,
+        verdict=threshold.verdict,
+        rest=threshold.rest,
+        keeps_bindings=True,
     ),
     "slb": Preset(
         Classifier.SOURCE_MAC_VLAN,
         rebalance=rebalance.even_out,
+        rest=rebalance.rest,
         keeps_buckets=True,
         window_s=SLB_WINDOW_S,
     ),

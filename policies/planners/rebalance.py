@@ -7,8 +7,11 @@ not steer it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from policies import failover
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.verdicts import Rest, Resting
 
 # Below that difference between the fullest and the emptiest uplink, as shares of capacity,
 # nothing moves: noise is not worth reordering anybody's packets.
@@ -38,21 +41,38 @@ def even_out(snapshot: Snapshot) -> Plan:
     return Plan(moves=tuple(moves))
 
 
+def rest(snapshot: Snapshot) -> Rest:
+    """Why nothing is moved, where nothing is."""
+    uplinks = failover.in_service(snapshot.uplinks)
+    if len(uplinks) < 2:
+        return Rest(Resting.ALONE)
+    emptiest, fullest = _extremes(uplinks, {u.name: u.load.tx_bps for u in uplinks})
+    even = _sent_ratio(fullest) - _sent_ratio(emptiest) < LEAST_DIFFERENCE_RATIO
+    return Rest(Resting.EVEN if even else Resting.NO_GAIN, fullest.name, emptiest.name)
+
+
+def _sent_ratio(uplink: Uplink) -> float:
+    return uplink.load.tx_bps / uplink.capacity_bps
+
+
+def _extremes(uplinks: list[Uplink], sent_bps: dict[str, float]) -> tuple[Uplink, Uplink]:
+    """The emptiest and the fullest uplink, with what they send."""
+    sending = [replace(u, load=Load(tx_bps=sent_bps[u.name])) for u in uplinks]
+    by_ratio = sorted(sending, key=lambda u: (_sent_ratio(u), u.name))
+    return by_ratio[0], by_ratio[-1]
+
+
 def _best_move(uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, float]) -> Move | None:
     if len(uplinks) < 2:
         return None
-
-    def ratio(uplink: Uplink) -> float:
-        return Load(tx_bps=sent_bps[uplink.name]).utilization_ratio(uplink.capacity_bps)
-
-    by_ratio = sorted(uplinks, key=lambda u: (ratio(u), u.name))
-    emptiest, fullest = by_ratio[0], by_ratio[-1]
-    if ratio(fullest) - ratio(emptiest) < LEAST_DIFFERENCE_RATIO:
+    emptiest, fullest = _extremes(uplinks, sent_bps)
+    fullest_ratio, emptiest_ratio = _sent_ratio(fullest), _sent_ratio(emptiest)
+    if fullest_ratio - emptiest_ratio < LEAST_DIFFERENCE_RATIO:
         return None
 
     def fuller_after(unit: Unit) -> float:
-        left = ratio(fullest) - unit.load.tx_bps / fullest.capacity_bps
-        right = ratio(emptiest) + unit.load.tx_bps / emptiest.capacity_bps
+        left = fullest_ratio - unit.load.tx_bps / fullest.capacity_bps
+        right = emptiest_ratio + unit.load.tx_bps / emptiest.capacity_bps
         return max(left, right)
 
     candidates = [
@@ -63,7 +83,7 @@ def _best_move(uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, flo
     best = min(candidates, key=lambda u: (fuller_after(u), u.name), default=None)
     total_bps = sent_bps[fullest.name] + sent_bps[emptiest.name]
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
-    least_gain_ratio = LEAST_GAIN_RATIO * (ratio(fullest) - ideal_ratio)
-    if best is None or fuller_after(best) > ratio(fullest) - least_gain_ratio:
+    least_gain_ratio = LEAST_GAIN_RATIO * (fullest_ratio - ideal_ratio)
+    if best is None or fuller_after(best) > fullest_ratio - least_gain_ratio:
         return None
     return Move(best.name, fullest.name, emptiest.name, Reason.REBALANCE)

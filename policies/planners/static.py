@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from policies import failover
 from policies.model import Plan, Role, Snapshot, Unit, Uplink
+from policies.verdicts import Rest, Resting, Standing, Verdict
 
 
 def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
@@ -29,6 +30,14 @@ def first_in_order(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str
 def stay(_snapshot: Snapshot) -> Plan:
     """A static policy never moves anything because of load."""
     return Plan()
+
+
+def never(_snapshot: Snapshot, _unit: str) -> Verdict:
+    return Verdict(Standing.NEVER)
+
+
+def rest(_snapshot: Snapshot) -> Rest:
+    return Rest(Resting.NEVER)
 
 
 def placeable(uplinks: Sequence[Uplink]) -> Sequence[Uplink]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from policies import failover
 from policies.model import Load, Move, OfPort, Plan, Reason, Role, Snapshot, Unit, Uplink
-from policies.planners.threshold import relieve_saturated
+from policies.planners.threshold import relieve_saturated, rest, verdict
+from policies.verdicts import Rest, Resting, Standing, Verdict
 
 GBPS = 1e9
 
@@ -257,6 +258,39 @@ def test_all_traffic_of_an_uplink_counts_also_that_of_no_vm_port_it_may_move() -
     assert the_move(team(others, uplink("eth2"), sending("vm1", "eth1", 0.6))).unit == "vm1"
 
 
+# ---- what stands against a move --------------------------------------------------------
+
+
+def test_each_rule_that_keeps_a_port_says_so() -> None:
+    crowded = team(
+        uplink("eth1"),
+        uplink("eth2", load=Load(tx_bps=4 * GBPS)),
+        sending("big", "eth1", 4),
+        sending("fits", "eth1", 3),
+        sending("small", "eth1", 2),
+        sending("idle", "eth1", 0.01),
+        sending("pinned", "eth1", 2, pin="eth1"),
+        sending("elsewhere", "eth2", 0.5),
+    )
+    made = Move("fits", "eth1", "eth2", Reason.THRESHOLD)
+    assert {unit.name: verdict(crowded, unit.name) for unit in crowded.units} == {
+        "big": Verdict(Standing.NO_ROOM, None, {"eth2": 0.85}),
+        "fits": Verdict(Standing.MOVES, made, {"eth2": 0.75}),
+        "small": Verdict(Standing.LATER, made, {"eth2": 0.65}),
+        "idle": Verdict(Standing.TOO_SMALL, None, {"eth2": 0.451}),
+        "pinned": Verdict(Standing.HELD),
+        "elsewhere": Verdict(Standing.BELOW, None, {"eth1": 1.151}),
+    }
+
+
+def test_a_team_at_rest_says_why() -> None:
+    quiet = team(uplink("eth1"), uplink("eth2"), sending("vm1", "eth2", 3))
+    assert rest(quiet) == Rest(Resting.BELOW, "eth2")
+    stuck = team(uplink("eth1"), uplink("eth2"), sending("vm1", "eth2", 9))
+    assert rest(stuck) == Rest(Resting.UNRELIEVED, "eth2", unrelieved=("eth2",))
+    assert rest(Snapshot((), ())) == Rest(Resting.BELOW)
+
+
 # ---- whatever the loads ----------------------------------------------------------------
 
 LOADS = st.builds(
@@ -328,3 +362,30 @@ def test_fed_its_own_result_it_comes_to_rest(snapshot: Snapshot) -> None:
         assert move.unit not in moved, "no port moves twice under the same load"
         moved.add(move.unit)
         snapshot = after(snapshot, move)
+
+
+@given(snapshots())
+def test_a_verdict_is_what_the_planner_does(snapshot: Snapshot) -> None:
+    """What is said of a unit holds: also of the planner that may move nothing else."""
+    first = relieve_saturated(snapshot).moves[:1]
+    for unit in snapshot.units:
+        said = verdict(snapshot, unit.name)
+        moves_it = tuple(move for move in first if move.unit == unit.name)
+        assert (said.standing is Standing.MOVES) == bool(moves_it)
+        if said.standing in (Standing.MOVES, Standing.LATER):
+            assert (said.move,) == first
+        else:
+            assert said.move is None
+        alone = tuple(u if u is unit else replace(u, excluded=True) for u in snapshot.units)
+        could = bool(relieve_saturated(replace(snapshot, units=alone)).moves)
+        assert could == (said.standing in (Standing.MOVES, Standing.LATER))
+
+
+@given(snapshots())
+def test_a_team_is_at_rest_for_the_reason_it_gives(snapshot: Snapshot) -> None:
+    plan, said = relieve_saturated(snapshot), rest(snapshot)
+    assert said.unrelieved == plan.unrelieved
+    above = [u for u in snapshot.uplinks if u.usable and u.utilization_ratio > 0]
+    over = [u for u in above if u.utilization_ratio > snapshot.threshold_ratio]
+    if not plan.moves:
+        assert (said.resting is Resting.BELOW) == (not over)
