@@ -417,9 +417,26 @@ class Bridge:
 
     def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed."""
-        self.bindings.place(unit, target, Reason.MANUAL)
+        bound = self.bound.get(unit)
+        source = bound.uplink if bound else ""
+        return self.make([Move(unit, source, target, Reason.MANUAL)], reply, now_s)
+
+    def make(
+        self, moves: Iterable[Move], reply: Reply, now_s: float, basis_s: float | None = None
+    ) -> Commands:
+        """Make moves that an operator wants, and answer once the switch has followed.
+
+        `basis_s`: what the loads cover that the moves were chosen by, if it was by loads.
+        """
+        self.chronicle.basis_s = basis_s
+        for move in moves:
+            self.bindings.place(move.unit, move.target, move.reason)
         self.installation.wait(reply)
         return self.settle(now_s)
+
+    def last_moved_s(self, policy: str) -> float:
+        """When a move last changed the loads that a policy judges; minus infinity if none did."""
+        return self._moved_s.get(policy, -math.inf)
 
     def gather(self, now_s: float) -> bool:
         """Begin to bind every unit to one member, where NORMAL needs that before it takes over.
@@ -591,7 +608,7 @@ class Bridge:
 
     def _pauses(self, policy: str, now_s: float) -> bool:
         """Whether a window of this policy's is not yet over since a move."""
-        return now_s - self._moved_s.get(policy, -math.inf) < self.judged.pause_s(policy)
+        return now_s - self.last_moved_s(policy) < self.judged.pause_s(policy)
 
     def _judge_saturation(self, relieved: set[str], now_s: float) -> list[Record]:
         """Note which uplinks stay above the threshold, once loads are of the bindings in force."""

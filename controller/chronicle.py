@@ -15,6 +15,8 @@ from policies.model import Load, Move, Reason, Uplink
 KEPT = 256
 # When it is measured what came of a decision: the mean over so long, after it was made.
 OUTCOME_S = 5.0
+# What is carried now: flow counters stand still for half a second at a time.
+MOMENT_S = 2.0
 # An uplink counts as relieved when it is so far below the threshold, lest every poll beside
 # it be an event.
 RELIEVED_RATIO = 0.05
@@ -27,10 +29,13 @@ class Chronicle:
     """What happened to one bridge. Nothing that decides reads it.
 
     `entries`: the latest. `unrelieved`: the uplinks above the threshold that no move helps.
+    `basis_s`: over how long the loads were looked at by which the moves under way were
+    chosen, where it is not the policy's window.
     """
 
     entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
     unrelieved: frozenset[str] = frozenset()
+    basis_s: float | None = None
     _outcome_due_s: float = math.inf
     _decision: Entry | None = None
 
@@ -53,6 +58,7 @@ class Chronicle:
         self, judged: Judged, moves: Iterable[Moved], why: str, now_s: float
     ) -> list[Record]:
         """These moves were wanted, and not made."""
+        self.basis_s = None
         entry = Entry(Happened.REFUSED, now_s, judged.config.name, why, tuple(moves))
         return [self._kept(replace(entry, before=_utilizations(judged.uplinks())))]
 
@@ -110,7 +116,8 @@ class Chronicle:
         self, happened: Happened, judged: Judged, moves: Sequence[Move], now_s: float
     ) -> Entry:
         by_load = next((move for move in moves if move.reason in _BY_LOAD), None)
-        window_s = _window_s(judged, by_load)
+        window_s = self.basis_s if by_load and self.basis_s else _window_s(judged, by_load)
+        self.basis_s = None
         carrying = judged.carrying(window_s)
         before, after = {u.name: u for u in carrying}, {u.name: u for u in carrying}
         # Observed, the uplinks have what they would carry after the moves, else what they
@@ -194,9 +201,9 @@ def _over(uplink: Uplink, window_s: float | None) -> str:
 
 
 def _window_s(judged: Judged, by_load: Move | None) -> float | None:
-    """The window that a decision was based on, if it was on loads; None: what is carried now."""
+    """The window that a decision was based on, if it was on loads; else what is carried now."""
     if by_load is None:
-        return None
+        return MOMENT_S if judged.covers(MOMENT_S) else None
     policies = {unit.name: unit.policy for unit in judged.units()}
     policy = policies.get(by_load.unit)
     window_s = judged.window_s(policy) if policy else None

@@ -117,6 +117,11 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("uplink", metavar="UPLINK")
+    plan = commands.add_parser("plan", help="what the policies would move now")
+    plan.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    plan.add_argument("--json", action="store_true", help="for programs")
+    apply = commands.add_parser("apply", help="move what the last plan showed")
+    apply.add_argument("bridge", metavar="BRIDGE", nargs="?")
     history = commands.add_parser("history", help="what was decided, when and why")
     history.add_argument("bridge", metavar="BRIDGE", nargs="?")
     history.add_argument("--port", metavar="PORT", help="of this VM port, or VM, only")
@@ -137,8 +142,10 @@ def _words(options: argparse.Namespace) -> list[str]:
     match options.command:
         case "attach":
             return _attach_words(options)
-        case "show":
+        case "show" | "plan":
             return [*filter(None, [options.bridge]), *(["--json"] if options.json else [])]
+        case "apply":
+            return [options.bridge] if options.bridge else []
         case "history":
             return _history_words(options)
         case "set":

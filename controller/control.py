@@ -40,6 +40,8 @@ COMMANDS = {
     "unpin": ("PORT", 1, 1),
     "drain": ("UPLINK", 1, 1),
     "undrain": ("UPLINK", 1, 1),
+    "plan": ("[BRIDGE] [--json]", 0, 2),
+    "apply": ("[BRIDGE]", 0, 1),
     "history": ("[BRIDGE] [--port PORT] [--last N] [--json]", 0, 6),
 }
 

@@ -61,10 +61,12 @@ class Fleet:
         del self.bridges[name]
         return [Disconnect(name)]
 
-    def status(self) -> tuple[BridgeStatus, ...]:
+    @property
+    def serving(self) -> list[Bridge]:
         """Every attached bridge, by name; not those that come or go at this moment."""
-        return tuple(
-            picture.status(bridge, self.epoch_s)
-            for _, bridge in sorted(self.bridges.items())
-            if bridge.enabled and not bridge.candidate
-        )
+        bridges = [bridge for _, bridge in sorted(self.bridges.items())]
+        return [bridge for bridge in bridges if bridge.enabled and not bridge.candidate]
+
+    def status(self) -> tuple[BridgeStatus, ...]:
+        """The picture of each of these."""
+        return tuple(picture.status(bridge, self.epoch_s) for bridge in self.serving)

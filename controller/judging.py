@@ -70,6 +70,13 @@ class Judged:
         ofports = [uplink.ofport for uplink in self.config.uplinks]
         return self.loads.covers(ofports, window_s, UPLINK_LAG_S)
 
+    def known_s(self, window_s: float) -> float:
+        """For how long the loads of all uplinks are known, up to a window."""
+        if self.covers(window_s):
+            return window_s
+        of = self.loads.known_s
+        return min((of(uplink.ofport, UPLINK_LAG_S) for uplink in self.config.uplinks), default=0.0)
+
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
         usable = self.links.usable(self.config.uplinks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -151,6 +152,16 @@ class Links:
         """How much is left of an uplink's failback delay; zero where none runs."""
         until_s = self._usable_from_s.get(uplink, now_s)
         return 0.0 if until_s == NEVER_S else until_s - now_s
+
+    def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
+        """Why nothing can be moved to an uplink now, where nothing can."""
+        if uplink.role in (Role.UNUSED, Role.DRAINED):
+            return uplink.role.value
+        if not self.up(uplink):
+            return "link down"
+        if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):
+            return f"its link returned, and its failback delay has {wait_s} s to go"
+        return f"{uplink.role.value}, and an active one carries traffic"
 
     def names_another(self, names: Mapping[int, str]) -> bool:
         """Whether the switch has a port of another name under one of these numbers."""

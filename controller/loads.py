@@ -59,6 +59,14 @@ class Loads:
         known = (self._ports.get(ofport) for ofport in ofports)
         return all(r is not None and r.mean(window_s, lag_s) is not None for r in known)
 
+    def known_s(self, ofport: int, lag_s: float) -> float:
+        """For how long, up to `lag_s` ago, the load of a port is known."""
+        return self._ports[ofport].known_s(lag_s) if ofport in self._ports else 0.0
+
+    def unit_known_s(self, ofport: int) -> float:
+        """The same of a unit that is a VM port."""
+        return self._units[ofport].known_s() if ofport in self._units else 0.0
+
     def remove(self, ofport: int) -> None:
         """Forget a port: its number may be another's next."""
         for kept in (self.counters, self._ports, self._units):

@@ -5,7 +5,6 @@ Every refusal is one line that says what was found and what was expected.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +29,7 @@ from controller.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.events import Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
 from controller.history import Moved
+from controller.plans import Plans
 from policies import failover
 from policies.model import Reason, Role
 
@@ -41,6 +41,7 @@ class Operator:
     fleet: Fleet
     adoption: Adoption
     draining: list[Drain] = field(default_factory=list)
+    plans: Plans = field(default_factory=Plans)
 
     @property
     def in_hand(self) -> set[str]:
@@ -85,8 +86,7 @@ class Operator:
 
 
 def _show(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
-    as_json = "--json" in words
-    names = [word for word in words if word != "--json"]
+    as_json, names = _options(words)
     statuses = operator.fleet.status()
     if names:
         _attached_bridge(operator, names[0])
@@ -180,20 +180,9 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
         raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
     serving = failover.in_service(bridge.uplinks())
     if target not in [u.name for u in serving]:
-        state = _why_not(bridge, uplink, now_s)
+        state = bridge.links.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
     return bridge.move(name, target, Reply(request_id, ""), now_s)
-
-
-def _why_not(bridge: Bridge, uplink: UplinkConfig, now_s: float) -> str:
-    """Why nothing can be moved to an uplink now."""
-    if uplink.role in (Role.UNUSED, Role.DRAINED):
-        return uplink.role.value
-    if not bridge.links.up(uplink):
-        return "link down"
-    if wait_s := math.ceil(bridge.links.waits_s(uplink.name, now_s)):
-        return f"its link returned, and its failback delay has {wait_s} s to go"
-    return f"{uplink.role.value}, and an active one carries traffic"
 
 
 def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
@@ -250,6 +239,17 @@ def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: floa
     return [Write(undrained(uplink), request_id)]
 
 
+def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    as_json, names = _options(words)
+    bridges = [_serving_bridge(operator, name) for name in names] or operator.fleet.serving
+    return [Reply(request_id, operator.plans.make(bridges, as_json, now_s))]
+
+
+def _apply(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    name = words[0] if words else operator.plans.only(operator.fleet.serving)
+    return operator.plans.apply(_serving_bridge(operator, name), request_id, now_s)
+
+
 # What would have moved something, and why.
 _MOVING = {"move": Reason.MANUAL, "pin": Reason.PIN, "drain": Reason.DRAIN}
 
@@ -281,6 +281,8 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "unpin": _unpin,
     "drain": _drain,
     "undrain": _undrain,
+    "plan": _plan,
+    "apply": _apply,
 }
 
 
@@ -304,6 +306,19 @@ def _attached_row(operator: Operator, name: str) -> BridgeRow:
 
 def _attached_bridge(operator: Operator, name: str) -> Bridge:
     return operator.fleet.bridges[_attached_row(operator, name).name]
+
+
+def _serving_bridge(operator: Operator, name: str) -> Bridge:
+    """An attached bridge that is not being given back at this moment."""
+    bridge = _attached_bridge(operator, name)
+    if bridge.candidate or not bridge.enabled:
+        raise Refused(f"bridge: {name}, being attached or detached -> an attached bridge")
+    return bridge
+
+
+def _options(words: list[str]) -> tuple[bool, list[str]]:
+    """Whether JSON is asked for, and the other words."""
+    return "--json" in words, [word for word in words if word != "--json"]
 
 
 def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:

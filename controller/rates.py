@@ -88,6 +88,14 @@ class Rates:
             return None
         return _between(oldest, newest)
 
+    def known_s(self, lag_s: float = 0.0) -> float:
+        """For how long, up to `lag_s` ago, the load is known."""
+        if not self._totals:
+            return 0.0
+        end_s = self._totals[-1].clock_s - lag_s
+        known = [total.clock_s for total in self._totals if total.clock_s <= end_s]
+        return known[-1] - known[0] if known else 0.0
+
     def _restart(self, sample: Sample) -> None:
         self._totals.clear()
         self._totals.append(_Total(sample.clock_s, 0, 0))

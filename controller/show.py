@@ -54,7 +54,7 @@ def _block(bridge: BridgeStatus) -> str:
         rates = f"{_mbps(uplink.load.tx_bps)} {_mbps(uplink.load.rx_bps)}"
         lines.append(
             f"  {uplink.name:<16}{state:<10}{uplink.capacity_bps / 1e6:>8.0f} {rates}"
-            f"  {_bar(uplink.utilization_ratio)}"
+            f"  {bar(uplink.utilization_ratio)}"
         )
     lines.append(f"  {'PORT':<16}{'USED-BY':<18}{'UPLINK':<16}{'MbTX/s':>9} {'MbRX/s':>9}  WHY")
     for port in bridge.ports:
@@ -83,9 +83,10 @@ def _why(port: PortStatus, policy: str) -> str:
     return f"{port.reason or '-'}{own}"
 
 
-def _bar(ratio: float) -> str:
-    cells = min(BAR_CELLS, round(ratio * BAR_CELLS))
-    return f"[{'#' * cells:<{BAR_CELLS}}] {ratio:4.0%}"
+def bar(ratio: float, cells: int = BAR_CELLS) -> str:
+    """A share as so many cells, and in digits."""
+    full = min(cells, round(ratio * cells))
+    return f"[{'#' * full:<{cells}}] {ratio:4.0%}"
 
 
 def _mbps(rate_bps: float) -> str:

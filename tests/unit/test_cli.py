@@ -43,6 +43,10 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("unpin vnet0", ["vnet0"]),
         ("drain eth1", ["eth1"]),
         ("undrain eth1", ["eth1"]),
+        ("plan", []),
+        ("plan br0 --json", ["br0", "--json"]),
+        ("apply", []),
+        ("apply br0", ["br0"]),
     ],
 )
 def test_a_command_goes_to_the_service_word_by_word(
@@ -68,6 +72,8 @@ def test_a_command_goes_to_the_service_word_by_word(
         "move vnet0 eth1 eth2",
         "pin vnet0",
         "unpin",
+        "plan br0 br1",
+        "apply --json",
         "run --nonsense",
     ],
 )

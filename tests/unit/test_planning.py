@@ -1,0 +1,488 @@
+"""Plans and their application: what is shown is what is made, or nothing is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from controller import buckets
+from controller.database import BridgeRow
+from controller.events import Apply
+from controller.planning import KEPT_S, LEAST_S
+from policies.model import Role
+from policies.presets import PRESETS
+from tests.unit.fake_switch import FakeSwitch, World, done, moves, refusal, world
+from tests.unit.rows import VMS, host, port, with_ids, with_interface
+
+CROWDED_BPS = (3e9, 2.5e9, 1e9, 2e9)
+# Loads are known so long after a start, whatever of it is needed.
+KNOWN_AT_S = 12.0
+
+
+def loaded(row: BridgeRow, bps: Sequence[float] = CROWDED_BPS) -> World:
+    """A host whose VMs send this, each over one uplink of 10 Gbit/s."""
+    here = world(row)
+    offer(here, bps)
+    return here.start()
+
+
+def offer(here: World, bps: Sequence[float]) -> None:
+    here.switches["br0"].offered_bps = {10 + i: _steady(rate) for i, rate in enumerate(bps)}
+
+
+def _steady(bps: float) -> Callable[[float], float]:
+    return lambda _now_s: bps
+
+
+def crowded(**keys: str) -> World:
+    """Four VMs on eth1, 85 % of it, and nobody has waited for a window yet."""
+    return loaded(with_ids(host(binding="eth1"), **keys)).run_until(KNOWN_AT_S)
+
+
+def plan(here: World) -> dict[str, Any]:
+    (found,) = json.loads(done(here.ask("plan", "br0", "--json")))["bridges"]
+    assert isinstance(found, dict)
+    return found
+
+
+def ways(planned: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(m.get("port") or m["policy"], m["source"], m["target"]) for m in planned["moves"]]
+
+
+def utilizations(planned: dict[str, Any], key: str = "") -> dict[str, tuple[float, float]]:
+    return {
+        u["name"]: (round(u[f"{key}transmit_ratio"], 2), round(u[f"{key}receive_ratio"], 2))
+        for u in planned["uplinks"]
+    }
+
+
+# ---- what is planned -------------------------------------------------------------------
+
+
+def test_a_plan_is_what_the_policy_will_do_and_moves_nothing() -> None:
+    here = crowded()
+    here.log.clear()
+    planned = plan(here)
+    assert ways(planned) == [("vnet0", "eth1", "eth2")]
+    assert utilizations(planned) == {"eth1": (0.85, 0), "eth2": (0, 0)}
+    assert utilizations(planned, "expected_") == {"eth1": (0.55, 0), "eth2": (0.3, 0)}
+    assert planned["moves"][0]["tx_bps"] == pytest.approx(3e9)
+    assert 10 <= planned["loads_cover_s"] <= 12
+    assert here.commands(Apply) == [] and moves(here) == {}
+    here.run_until(60)
+    assert here.bindings()["vnet0"] == "eth2" and moves(here) == {"threshold": 1}
+
+
+def test_one_move_a_window_is_asked_for_again_until_there_are_no_more() -> None:
+    here = loaded(host(binding="eth1", uplinks=3), (6e9, 5e9, 4e9, 2e9)).run_until(KNOWN_AT_S)
+    planned = plan(here)
+    assert ways(planned) == [("vnet0", "eth1", "eth2"), ("vnet1", "eth1", "eth3")]
+    here.run_until(300)
+    assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth3", "vnet2": "eth1", "vnet3": "eth1"}
+
+
+def test_before_loads_are_known_it_is_said_when_they_will_be() -> None:
+    here = loaded(host(binding="eth1")).run_until(2.5)
+    planned = plan(here)
+    assert planned["moves"] == [] and planned["policies"][0]["rest"] == "loads-unknown"
+    wait_s = planned["policies"][0]["wait_s"]
+    assert 0 < wait_s < LEAST_S
+    assert "are needed: ask again in" in done(here.ask("plan"))
+    here.run_for(wait_s + 1)
+    assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
+
+
+def test_loads_from_before_the_last_move_do_not_count() -> None:
+    here = loaded(host(binding="eth1")).run_until(25)
+    done(here.ask("move", "vnet1", "eth2"))
+    assert plan(here)["policies"][0]["rest"] == "loads-unknown"
+    here.run_for(8)
+    planned = plan(here)
+    assert 4 <= planned["loads_cover_s"] <= 8
+    assert utilizations(planned) == {"eth1": (0.6, 0), "eth2": (0.25, 0)}
+    assert planned["moves"] == []
+
+
+@pytest.mark.parametrize(
+    ("row", "bps", "sentence"),
+    [
+        (host(binding="eth1"), (1e9,), "no uplink is above 75%; eth1 is the fullest at 10.0%"),
+        (
+            host(binding="eth1"),
+            (9e9, 0.01e9),
+            "eth1 is at 90.1%, above 75%, and no move helps: vnet0 would bring eth2 to 90.0%;"
+            " vnet1, vnet2, vnet3 are too small to matter",
+        ),
+        (host("originating-port"), (9e9,), "a static policy, moves nothing because of load"),
+        (host("dynamic"), (0.0,), "uplinks are even: eth2 sends 0%, eth1 0%"),
+    ],
+)
+def test_where_nothing_is_to_move_the_policy_says_why(
+    row: BridgeRow, bps: Sequence[float], sentence: str
+) -> None:
+    planned = plan(loaded(row, bps).run_until(40))
+    assert planned["moves"] == []
+    assert sentence in " ".join(s for p in planned["policies"] for s in p["said"])
+
+
+def test_buckets_are_told_by_the_way_they_go() -> None:
+    here = world(host("slb")).start().run_until(20)
+    bound = here.engine.fleet.bridges["br0"].bindings.bound
+    on_eth1 = [name for name in bound if name.startswith("slb/") and bound[name].uplink == "eth1"]
+    number = buckets.number_of("slb")
+    keys = [(number, int(name.partition("/")[2])) for name in on_eth1[:8]]
+    here.switches["br0"].hashed_bps = dict.fromkeys(keys, _steady(1e9))
+    # After a move, the policy waits for 12 s.
+    done(here.ask("move", "vnet0", "eth2"))
+    planned = plan(here.run_for(6))
+    (moved,) = planned["moves"]
+    assert (moved["policy"], moved["source"], moved["target"]) == ("slb", "eth1", "eth2")
+    assert moved["buckets"] == 4 and moved["tx_bps"] == pytest.approx(4e9)
+    assert utilizations(planned, "expected_") == {"eth1": (0.4, 0), "eth2": (0.4, 0)}
+    made = done(here.ask("apply", "br0"))
+    assert made == "br0: 4 moves made\n  slb, 4 buckets: eth1 -> eth2 (rebalance)"
+    assert moves(here) == {"manual": 1, "rebalance": 4}
+
+
+def test_policies_side_by_side_are_planned_together() -> None:
+    """A port group that never moves counts as load, and keeps its place."""
+    row = with_interface(host(binding="eth1"), "vnet0", binding="eth1", policy="explicit")
+    here = loaded(row).run_until(KNOWN_AT_S)
+    planned = plan(here)
+    assert ways(planned) == [("vnet1", "eth1", "eth2")]
+    assert [p["policy"] for p in planned["policies"]] == ["explicit", "load-based"]
+
+
+def test_an_observed_bridge_shows_what_it_would_do_and_applies_nothing() -> None:
+    here = crowded(mode="observe")
+    planned = plan(here)
+    assert planned["observed"] and ways(planned) == [("vnet0", "eth1", "eth2")]
+    assert "were the bridge not only observed" in done(here.ask("plan"))
+    assert refusal(here.ask("apply")) == "bridge br0: mode observe -> mode enforce"
+    here.run_until(100)
+    assert utilizations(plan(here)) == {"eth1": (0.55, 0), "eth2": (0.3, 0)}, "as if it were made"
+
+
+def test_who_waits_to_return_is_told_with_what_for() -> None:
+    here = loaded(host("originating-port")).run_until(20)
+    here.set_link(1, up=False).run_for(1)
+    (one, other) = plan(here)["waiting"]
+    assert (one["port"], other["port"]) == ("vnet0", "vnet2") and one["why"] == "link down"
+    here.set_link(1, up=True).run_for(5)
+    text = " ".join(done(here.ask("plan")).split())
+    told = "to return from eth2 to eth1: vnet0, vnet2 (its link returned, and its failback delay"
+    assert f"{told} has 40 s to go)" in text
+
+
+def test_a_bridge_that_is_away_says_so() -> None:
+    here = crowded()
+    here.disconnect()
+    assert "NOT CONNECTED" in done(here.ask("plan"))
+    assert plan(here)["connected"] is False
+    assert refusal(here.ask("apply")) == "bridge br0: not connected -> a connected bridge"
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_every_plan_fits_eighty_columns(mode: str) -> None:
+    for row in (host(binding="eth1", mode=mode), host("slb", mode=mode)):
+        here = loaded(row)
+        for until_s in (1, 3, 12, 60):
+            text = done(here.run_until(until_s).ask("plan"))
+            assert max(map(len, text.splitlines())) <= 80, text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_there_is_an_answer_and_apply_keeps_to_the_plan(seed: int) -> None:
+    """Operators, links, VMs and loads at random, under every policy."""
+    random = Random(seed)
+    policies = ["load-based"] * len(PRESETS) + sorted(PRESETS)
+    here = loaded(host(binding="eth1", uplinks=random.choice((2, 3)), window_s="60"))
+    names = [*VMS, "vnet4"]
+    happenings: list[Callable[[], object]] = [
+        lambda: here.set_link(random.choice((1, 2)), up=random.random() < 0.7),
+        lambda: offer(here, [random.choice((0.0, 1e9, 2.5e9, 4e9, 9e9)) for _ in VMS]),
+        lambda: offer(here, CROWDED_BPS),
+        lambda: [here.ask("move", name, "eth1") for name in names],
+        lambda: here.ask("move", random.choice(names), "eth2"),
+        lambda: here.ask("pin", random.choice(names), "eth1"),
+        lambda: [here.ask("unpin", name) for name in names],
+        lambda: here.ask("set", "bridge", "br0", f"policy={random.choice(policies)}"),
+        lambda: here.ask(
+            "set", "interface", random.choice(names), f"policy={random.choice(policies)}"
+        ),
+        lambda: here.ask("set", "interface", "eth2", f"role={random.choice(tuple(Role))}"),
+        lambda: here.ask("set", "interface", "eth2", "role=active"),
+        lambda: here.ask("set", "bridge", "br0", "mode=observe"),
+        lambda: here.ask("set", "bridge", "br0", "mode=enforce"),
+        lambda: here.disconnect().run_for(1).connect(),
+        lambda: _comes_or_goes(here, "vnet4"),
+    ]
+    for _ in range(25):
+        random.choice(happenings)()
+        here.run_for(random.choice((0.3, 2.0, 8.0, 20.0)))
+        text = done(here.ask("plan"))
+        assert max(map(len, text.splitlines())) <= 80, text
+        planned = plan(here)
+        if random.random() < 0.2:
+            random.choice(happenings)()
+        before = here.bindings()
+        moved = {m["port"]: m["target"] for m in planned["moves"] if "port" in m}
+        reply = here.ask("apply")
+        assert reply is not None
+        if not reply.refused:
+            assert here.bindings() == before | moved
+
+
+def _comes_or_goes(here: World, name: str) -> None:
+    if any(p.name == name for p in here.rows["br0"].ports):
+        here.remove_port(name)
+    else:
+        here.add_port(port(name, 14))
+
+
+# ---- what is applied -------------------------------------------------------------------
+
+
+def test_apply_makes_exactly_what_was_shown_in_one_bundle_and_says_so() -> None:
+    here = loaded(host(binding="eth1", uplinks=3), (6e9, 5e9, 4e9, 2e9)).run_until(KNOWN_AT_S)
+    done(here.ask("plan"))
+    here.switches["br0"].holds_answers = True
+    here.log.clear()
+    assert here.ask("apply") is None, "answered once the switch has followed"
+    assert len(here.applied()) == 1
+    here.answer_held().run_for(1)
+    assert here.replies[here.asked].text == (
+        "br0: 2 moves made\n  vnet0: eth1 -> eth2 (threshold)\n  vnet1: eth1 -> eth3 (threshold)"
+    )
+    assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth3", "vnet2": "eth1", "vnet3": "eth1"}
+    assert moves(here) == {"threshold": 2}
+    assert refusal(here.ask("apply")) == "apply: no plan -> ovs-lbt plan first", "it is used up"
+
+
+def test_the_window_begins_anew_with_what_was_applied() -> None:
+    here = crowded()
+    done(here.ask("plan"))
+    done(here.ask("apply"))
+    offer(here, (1e9, 4e9, 3e9, 2e9))
+    here.run_for(30)
+    assert moves(here) == {"threshold": 1}
+    here.run_for(5)
+    assert moves(here) != {"threshold": 1}
+
+
+def test_without_a_plan_nothing_is_applied() -> None:
+    here = crowded()
+    assert refusal(here.ask("apply")) == "apply: no plan -> ovs-lbt plan first"
+    assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
+    assert refusal(here.ask("apply", "br9")).startswith("bridge: br9 -> ")
+
+
+def test_a_plan_without_moves_is_done_at_once() -> None:
+    here = loaded(host()).run_until(40)
+    done(here.ask("plan"))
+    assert done(here.ask("apply")) == "br0: the plan has no moves, nothing to do"
+
+
+def test_a_refused_bundle_leaves_everything_as_it_was() -> None:
+    here = crowded()
+    done(here.ask("plan"))
+    before = here.bindings()
+    here.switches["br0"].refuse_next = "out of groups"
+    assert refusal(here.ask("apply")) == "the switch refused the change: out of groups"
+    here.run_for(2)
+    assert here.bindings() == before and moves(here) == {}
+
+
+def test_a_plan_of_a_bridge_that_was_given_back_is_forgotten() -> None:
+    here = crowded()
+    done(here.ask("plan"))
+    row = here.rows["br0"]
+    here.write(replace(row, external_ids={})).run_for(1)
+    here.write(row).run_for(KNOWN_AT_S)
+    assert refusal(here.ask("apply", "br0")) == "apply: no plan of br0 -> ovs-lbt plan first"
+
+
+def link_down(here: World) -> None:
+    here.set_link(2, up=False).run_for(0.1)
+
+
+def slower(here: World) -> None:
+    here.set_link(2, up=True, speed_bps=1e9)
+
+
+def role(here: World) -> None:
+    done(here.ask("set", "interface", "eth2", "role=standby"))
+
+
+def another_threshold(here: World) -> None:
+    done(here.ask("set", "bridge", "br0", "threshold=60"))
+
+
+def observed(here: World) -> None:
+    done(here.ask("set", "bridge", "br0", "mode=observe"))
+
+
+def pinned(here: World) -> None:
+    done(here.ask("pin", "vnet0", "eth1"))
+
+
+def excluded(here: World) -> None:
+    done(here.ask("set", "interface", "vnet0", "exclude=true"))
+
+
+def another_policy(here: World) -> None:
+    done(here.ask("set", "interface", "vnet0", "policy=explicit"))
+
+
+def moved(here: World) -> None:
+    done(here.ask("move", "vnet0", "eth2"))
+
+
+def another_moved(here: World) -> None:
+    done(here.ask("move", "vnet3", "eth2"))
+
+
+def gone(here: World) -> None:
+    here.remove_port("vnet0").run_for(0.1)
+
+
+def tagged(here: World) -> None:
+    row = here.rows["br0"]
+    trunk = tuple(replace(p, tag=5) if p.name == "vnet0" else p for p in row.ports)
+    uplinks = tuple(replace(p, trunks=(7,)) if p.name == "bond0" else p for p in trunk)
+    here.write(replace(row, ports=uplinks)).run_for(0.1)
+
+
+def too_late(here: World) -> None:
+    offer(here, (0.0, 0.0, 0.0, 0.0))
+    here.run_for(KEPT_S + 1)
+
+
+def load_gone(here: World) -> None:
+    offer(here, (0.0, 0.0, 0.0, 0.0))
+    here.run_for(20)
+
+
+def grows(here: World) -> None:
+    offer(here, (30e9, 0.0, 0.0, 0.0))
+    here.run_for(20)
+
+
+def reconnected(here: World) -> None:
+    here.disconnect().run_for(1).connect().run_for(2)
+
+
+CHANGES: dict[Callable[[World], None], str] = {
+    link_down: "uplink eth2: link down since the plan",
+    slower: "capacity of eth2: 10000 Mbit/s at the time of the plan, 1000 Mbit/s now",
+    role: "role of eth2: active at the time of the plan, standby now",
+    another_threshold: "threshold: 75% at the time of the plan, 60% now",
+    observed: "bridge br0: mode observe -> mode enforce",
+    pinned: "pin of vnet0: none at the time of the plan, eth1 now",
+    excluded: "vnet0: excluded since the plan",
+    another_policy: "policy of vnet0: load-based at the time of the plan, explicit now",
+    moved: "vnet0: moved from eth1 to eth2 since the plan",
+    another_moved: "vnet3: moved from eth1 to eth2 since the plan",
+    gone: "vnet0: gone since the plan",
+    tagged: "vnet0: gone since the plan",
+    too_late: "plan of 301 s ago, and loads are others after 300 s",
+    load_gone: "loads: the worst uplink is at ",
+    grows: "loads: eth2 would be at ",
+    reconnected: "loads: not known any more",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_changed_situation_is_told_and_nothing_moves(change: Callable[[World], None]) -> None:
+    if change in (load_gone, grows):
+        # Windows that forget what the plan was based on, and a policy that has no other move.
+        row = host(binding="eth1", window_s="15")
+        for vm in VMS[1:]:
+            row = with_interface(row, vm, binding="eth1", pin="eth1")
+        here = loaded(row).run_until(8)
+    else:
+        here = crowded(window_s="400")
+    done(here.ask("plan"))
+    change(here)
+    before, made = here.bindings(), moves(here)
+    here.log.clear()
+    found = refusal(here.ask("apply", "br0"))
+    assert found.startswith(CHANGES[change])
+    assert found.endswith(" -> a new plan: ovs-lbt plan br0") or change is observed
+    assert here.bindings() == before and moves(here) == made and here.commands(Apply) == []
+    noted = [entry.why for entry in here.engine.fleet.bridges["br0"].chronicle.entries]
+    assert change is observed or noted[-1] == found
+
+
+def test_a_refused_plan_counts_as_moves_that_were_planned_and_refused() -> None:
+    here = crowded()
+    done(here.ask("plan"))
+    link_down(here)
+    refusal(here.ask("apply"))
+    (status,) = here.engine.status()
+    assert (status.moves_planned["threshold"], status.moves_refused["threshold"]) == (1, 1)
+    assert status.moves_applied["threshold"] == 0
+
+
+@pytest.mark.parametrize("factor", [0.96, 0.99, 1.01, 1.03])
+def test_noise_refuses_nothing(factor: float) -> None:
+    here = crowded(window_s="15")
+    done(here.ask("plan"))
+    offer(here, [bps * factor for bps in CROWDED_BPS])
+    here.run_for(1.5)
+    assert "1 move made" in done(here.ask("apply"))
+
+
+def test_noise_refuses_nothing_where_a_target_was_filled_to_the_threshold() -> None:
+    row = with_interface(host(binding="eth1", window_s="20"), "vnet3", pin="eth2")
+    here = loaded(row, (3.5e9, 2.5e9, 2e9, 4e9)).run_until(KNOWN_AT_S)
+    assert utilizations(plan(here), "expected_")["eth2"] == (0.75, 0)
+    offer(here, (3.6e9, 2.5e9, 2e9, 4.1e9))
+    here.run_for(3)
+    assert "1 move made" in done(here.ask("apply"))
+
+
+def test_of_several_bridges_the_one_that_is_meant_must_be_named() -> None:
+    others = ("vnet4", "vnet5", "vnet6", "vnet7")
+    rows = [host(binding="eth1"), replace(host(binding="eth1", vms=others), name="br1")]
+    here = World(*rows)
+    for row, first in zip(rows, (10, 14), strict=True):
+        offered = {first + i: _steady(bps) for i, bps in enumerate(CROWDED_BPS)}
+        here.switches[row.name] = FakeSwitch(world(row).switches[row.name].ports, offered)
+    here.start().run_until(KNOWN_AT_S)
+    assert done(here.ask("plan")).count("1 move would be made now") == 2
+    assert refusal(here.ask("apply")) == "apply: plans of 2 bridges -> one of br0, br1"
+    assert done(here.ask("apply", "br1")).startswith("br1: 1 move made")
+    assert done(here.ask("apply")).startswith("br0: 1 move made"), "the only one left"
+
+
+def test_buckets_of_another_policy_that_move_all_the_time_refuse_nothing() -> None:
+    row = with_interface(host(binding="eth1"), "vnet3", binding="eth1", policy="dynamic")
+    here = loaded(row, (3e9, 2.5e9, 2.1e9)).run_until(KNOWN_AT_S)
+    bound = here.engine.fleet.bridges["br0"].bindings.bound
+    there = (n for n, b in bound.items() if n.startswith("dynamic/") and b.uplink == "eth1")
+    busy = buckets.number_of("dynamic"), int(next(there).partition("/")[2])
+    assert ways(plan(here)) == [("vnet0", "eth1", "eth2")]
+    here.switches["br0"].hashed_bps = {busy: _steady(1.5e9)}
+    here.run_for(6)
+    assert moves(here) == {"rebalance": 1}
+    assert "vnet0: eth1 -> eth2 (threshold)" in done(here.ask("apply"))
+
+
+def test_what_one_operator_planned_another_can_apply_with_new_vms_beside_it() -> None:
+    here = crowded()
+    done(here.ask("plan"))
+    here.add_port(port("vnet7", 17)).run_for(1)
+    assert done(here.ask("apply")) == "br0: 1 move made\n  vnet0: eth1 -> eth2 (threshold)"
+    assert set(VMS) < here.bindings().keys()
+
+
+def test_no_bridge_no_plan() -> None:
+    here = crowded()
+    here.write(with_ids(replace(here.rows["br0"], external_ids={}))).run_for(1)
+    assert done(here.ask("plan")) == "no bridge is attached; try: ovs-lbt attach BRIDGE"
