@@ -122,6 +122,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--json", action="store_true", help="for programs")
     apply = commands.add_parser("apply", help="move what the last plan showed")
     apply.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    explain = commands.add_parser("explain", help="why a VM port is where it is")
+    explain.add_argument("port", metavar="PORT", help="its interface, or its VM")
+    explain.add_argument("--json", action="store_true", help="for programs")
     history = commands.add_parser("history", help="what was decided, when and why")
     history.add_argument("bridge", metavar="BRIDGE", nargs="?")
     history.add_argument("--port", metavar="PORT", help="of this VM port, or VM, only")
@@ -146,6 +149,8 @@ def _words(options: argparse.Namespace) -> list[str]:
             return [*filter(None, [options.bridge]), *(["--json"] if options.json else [])]
         case "apply":
             return [options.bridge] if options.bridge else []
+        case "explain":
+            return [options.port, *(["--json"] if options.json else [])]
         case "history":
             return _history_words(options)
         case "set":

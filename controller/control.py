@@ -42,6 +42,7 @@ COMMANDS = {
     "undrain": ("UPLINK", 1, 1),
     "plan": ("[BRIDGE] [--json]", 0, 2),
     "apply": ("[BRIDGE]", 0, 1),
+    "explain": ("PORT [--json]", 1, 2),
     "history": ("[BRIDGE] [--port PORT] [--last N] [--json]", 0, 6),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import show
+from controller import explain, show, standing
 from controller.adoption import Adoption, Refused, attachable, keys
 from controller.bridge import Bridge, Commands
 from controller.config import (
@@ -250,6 +250,14 @@ def _apply(operator: Operator, request_id: int, words: list[str], now_s: float) 
     return operator.plans.apply(_serving_bridge(operator, name), request_id, now_s)
 
 
+def _explain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    as_json, (name,) = _options(words)
+    bridge, port = _port_or_vm(operator, name)
+    told, epoch_s = standing.account(bridge, port, now_s), operator.fleet.epoch_s
+    form = explain.as_json if as_json else explain.as_text
+    return [Reply(request_id, form(told, epoch_s, now_s))]
+
+
 # What would have moved something, and why.
 _MOVING = {"move": Reason.MANUAL, "pin": Reason.PIN, "drain": Reason.DRAIN}
 
@@ -283,6 +291,7 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "undrain": _undrain,
     "plan": _plan,
     "apply": _apply,
+    "explain": _explain,
 }
 
 
@@ -337,6 +346,17 @@ def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
     if port is None:
         raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
     return bridge, port
+
+
+def _port_or_vm(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
+    """A VM port by the name of its interface, or of its VM where that has one only."""
+    ports = [(b, port) for b in operator.fleet.serving for port in b.config.vm_ports]
+    found = [(b, port) for b, port in ports if port.name == name]
+    found = found or [(b, port) for b, port in ports if port.vm == name]
+    if len(found) > 1:
+        names = one_of(sorted(port.name for _, port in found))
+        raise Refused(f"port: {name}, a VM with {len(found)} ports -> {names}")
+    return found[0] if found else _vm_port(operator, name)
 
 
 def _uplink(bridge: Bridge, name: str) -> UplinkConfig:

@@ -47,6 +47,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("plan br0 --json", ["br0", "--json"]),
         ("apply", []),
         ("apply br0", ["br0"]),
+        ("explain vnet0", ["vnet0"]),
+        ("explain vnet0 --json", ["vnet0", "--json"]),
     ],
 )
 def test_a_command_goes_to_the_service_word_by_word(
@@ -74,6 +76,7 @@ def test_a_command_goes_to_the_service_word_by_word(
         "unpin",
         "plan br0 br1",
         "apply --json",
+        "explain",
         "run --nonsense",
     ],
 )

@@ -228,6 +228,10 @@ def test_whatever_happens_there_is_an_answer_and_apply_keeps_to_the_plan(seed: i
         text = done(here.ask("plan"))
         assert max(map(len, text.splitlines())) <= 80, text
         planned = plan(here)
+        for name in here.bindings():
+            explanation = done(here.ask("explain", name))
+            assert max(map(len, explanation.splitlines())) <= 80, explanation
+            json.loads(done(here.ask("explain", name, "--json")))
         if random.random() < 0.2:
             random.choice(happenings)()
         before = here.bindings()

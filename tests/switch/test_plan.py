@@ -1,0 +1,177 @@
+"""plan, apply and explain on a real bridge with real traffic, as an operator types them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import PLAIN, Bed, BedSpec, Service, holds, wait_until
+from tests.switch.wire import Stream
+
+CAPACITY_MBPS = 100
+POLL_INTERVAL_MS = 200
+# A flow's rate is set by the size of its frames, so that few frames make much traffic.
+FLOW_PPS = 500
+FRAME_BYTES_MAX = 9000
+# The policy by itself does nothing as long as these tests take.
+WINDOW_S = 300
+# The first VM is the busiest that the other uplink can take.
+RATES_MBPS = (34, 26, 24)
+# Loads are known some seconds after the last move.
+KNOWN_WITHIN_S = 10.0
+SPEC = BedSpec(PLAIN, 2, (None,) * 3, (None,), mtu_bytes=FRAME_BYTES_MAX)
+
+pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
+    """Two uplinks of 100 Mbit/s, and three VMs that send all the time."""
+    session_service.start()
+    bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=POLL_INTERVAL_MS)
+    bed.set("bridge", bed.bridge, failback_delay_s=1)
+    for uplink in bed.uplinks:
+        bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+    session_service.attach(bed, "--policy", "load-based")
+    for uplink in bed.uplinks:
+        bed.shape(uplink, CAPACITY_MBPS * 1e6)
+    host, flows = bed.hosts[0], []
+    for vm, rate_mbps in zip(bed.vms, RATES_MBPS, strict=True):
+        size = round(rate_mbps * 1e6 / 8 / FLOW_PPS)
+        flows.append((vm.point, frames.udp(vm.mac, host.mac, frame_bytes=size)))
+    with Stream(flows, FLOW_PPS):
+        yield bed
+    session_service.do("detach", bed.bridge)
+
+
+@pytest.fixture
+def crowded(team: Bed, service: Service) -> Bed:
+    """All VMs on the first uplink, 84 % of it, and the loads since then are known."""
+    bed = team
+    service.place(bed, 0, 0, 0, 1)
+    return bed
+
+
+def plan(bed: Bed, service: Service) -> dict[str, Any]:
+    """What `plan` shows once it knows the loads."""
+
+    def known() -> dict[str, Any] | None:
+        (found,) = json.loads(service.do("plan", bed.bridge, "--json"))["bridges"]
+        (policy,) = found["policies"]
+        return found if policy["rest"] != "loads-unknown" else None
+
+    found = wait_until(known, "loads since the last move are known", KNOWN_WITHIN_S, 0.3)
+    assert isinstance(found, dict)
+    return found
+
+
+def explain(service: Service, port: str) -> dict[str, Any]:
+    found = json.loads(service.do("explain", port, "--json"))
+    assert isinstance(found, dict)
+    return found
+
+
+def ratios(bed: Bed, service: Service) -> list[float]:
+    return [u["utilization_ratio"] for u in service.show_json(bed.bridge)["uplinks"]]
+
+
+def test_what_was_planned_is_applied_and_loads_follow(crowded: Bed, service: Service) -> None:
+    bed = crowded
+    first, second = (uplink.name for uplink in bed.uplinks)
+    planned = plan(bed, service)
+    (moved,) = planned["moves"]
+    port = moved["port"]
+    assert port == bed.vms[0].port
+    assert (moved["source"], moved["target"], moved["reason"]) == (first, second, "threshold")
+    now, then = (
+        [u[f"{key}transmit_ratio"] for u in planned["uplinks"]] for key in ("", "expected_")
+    )
+    assert now == [pytest.approx(0.84, abs=0.06), pytest.approx(0, abs=0.03)]
+    assert then == [pytest.approx(0.50, abs=0.06), pytest.approx(0.34, abs=0.04)]
+
+    before = explain(service, port)
+    assert (before["uplink"], before["against"], before["target"]) == (first, "moves", second)
+    others = [vm.port for vm in bed.vms if vm.port != port]
+    assert [explain(service, name)["against"] for name in others] == ["another-first"] * 2
+    print(service.do("plan", bed.bridge), service.do("explain", port), sep="\n")
+    assert set(service.bindings(bed).values()) == {first, second}, "LOCAL alone is on the second"
+
+    assert service.do("apply", bed.bridge) == (
+        f"{bed.bridge}: 1 move made\n  {port}: {first} -> {second} (threshold)\n"
+    )
+    assert service.bindings(bed)[port] == second
+    story = "the loads of the uplinks are those that were expected"
+    wait_until(
+        lambda: (
+            ratios(bed, service) == [pytest.approx(0.50, abs=0.05), pytest.approx(0.34, abs=0.04)]
+        ),
+        story,
+    )
+    after = explain(service, port)
+    assert (after["uplink"], after["reason"]) == (second, "threshold")
+    assert after["last_move"]["before_ratio"][first] == pytest.approx(0.84, abs=0.06)
+    assert after["last_move"]["expected_ratio"][first] == pytest.approx(0.50, abs=0.06)
+    assert plan(bed, service)["moves"] == []
+    assert explain(service, port)["against"] == "below-threshold"
+    print(service.do("plan", bed.bridge), service.do("explain", port), sep="\n")
+    again = service.command("apply", bed.bridge)
+    assert (again.returncode, again.stdout) == (
+        0,
+        f"{bed.bridge}: the plan has no moves, nothing to do\n",
+    )
+
+
+def test_another_situation_refuses_the_plan(crowded: Bed, service: Service) -> None:
+    bed = crowded
+    first, second = bed.uplinks
+    (moved,) = plan(bed, service)["moves"]
+    other = next(vm for vm in bed.vms if vm.port != moved["port"])
+
+    with bed.cable_pulled(second):
+        wait_until(
+            lambda: not service.show_json(bed.bridge)["uplinks"][1]["up"], f"{second} shown down"
+        )
+        found = f"uplink {second}: link down since the plan"
+        assert refused(bed, service) == found
+    wait_until(
+        lambda: service.bindings(bed)[bed.local.port] == second.name, "LOCAL is back on its uplink"
+    )
+
+    assert plan(bed, service)["moves"], "the same is planned again"
+    service.move(other, second)
+    found = f"{other.port}: moved from {first} to {second} since the plan"
+    assert refused(bed, service) == found
+    bindings = service.bindings(bed)
+    holds(lambda: service.bindings(bed) == bindings, "nothing moves", 1.0)
+    assert bindings[moved["port"]] == first.name
+    assert service.metric("ovslbt_moves_refused_total", bridge=bed.bridge, reason="threshold") == 2
+
+
+def test_an_observed_bridge_is_planned_for_and_left_alone(crowded: Bed, service: Service) -> None:
+    bed = crowded
+    service.do("set", "bridge", bed.bridge, "mode=observe")
+    planned = plan(bed, service)
+    assert planned["observed"] and len(planned["moves"]) == 1
+    done = service.command("apply", bed.bridge)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1,
+        "",
+        f"ovs-lbt: bridge {bed.bridge}: mode observe -> mode enforce\n",
+    )
+    port = planned["moves"][0]["port"]
+    assert explain(service, port)["said"]["now"].startswith("it would be moved to ")
+    assert service.bindings(bed)[port] == bed.uplinks[0].name
+    service.do("set", "bridge", bed.bridge, "mode=enforce")
+
+
+def refused(bed: Bed, service: Service) -> str:
+    """Why `apply` does nothing: what was found."""
+    done = service.command("apply", bed.bridge)
+    assert (done.returncode, done.stdout) == (1, ""), f"applied: {done.stdout}"
+    found, arrow, expected = done.stderr.partition(" -> ")
+    assert (arrow, expected) == (" -> ", f"a new plan: ovs-lbt plan {bed.bridge}\n")
+    return found.removeprefix("ovs-lbt: ")
