@@ -16,9 +16,10 @@ from policies.verdicts import Rest, Resting
 # Below that difference between the fullest and the emptiest uplink, as shares of capacity,
 # nothing moves: noise is not worth reordering anybody's packets.
 LEAST_DIFFERENCE_RATIO = 0.03
-# A move must bring this much of what an ideal division between the two uplinks would bring.
-# With equal uplinks it is a tenth of their difference, as balance-slb asks for; measured by
-# that, a slow uplink would stay idle beside a fast one.
+# The moves between two uplinks together must bring this much of what an ideal division of their
+# load would bring. With equal uplinks it is a tenth of their difference, as balance-slb asks for;
+# measured by that, a slow uplink would stay idle beside a fast one, and asked of each move by
+# itself, what consists of many small units would stay where it is.
 LEAST_GAIN_RATIO = 0.2
 
 
@@ -32,12 +33,10 @@ def even_out(snapshot: Snapshot) -> Plan:
     sent_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
     units = [u for u in snapshot.units if u.movable and u.uplink in sent_bps]
     moves: list[Move] = []
-    while move := _best_move(uplinks, units, sent_bps):
-        moves.append(move)
-        unit = next(u for u in units if u.name == move.unit)
-        units.remove(unit)
-        sent_bps[move.source] -= unit.load.tx_bps
-        sent_bps[move.target] += unit.load.tx_bps
+    while made := _between_extremes(uplinks, units, sent_bps):
+        moves += made
+        moved = {move.unit for move in made}
+        units = [unit for unit in units if unit.name not in moved]
     return Plan(moves=tuple(moves))
 
 
@@ -62,28 +61,51 @@ def _extremes(uplinks: list[Uplink], sent_bps: dict[str, float]) -> tuple[Uplink
     return by_ratio[0], by_ratio[-1]
 
 
-def _best_move(uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, float]) -> Move | None:
+def _between_extremes(
+    uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, float]
+) -> list[Move]:
+    """Moves from the fullest to the emptiest, made in `sent_bps`; none that are not worth it."""
     if len(uplinks) < 2:
-        return None
+        return []
     emptiest, fullest = _extremes(uplinks, sent_bps)
-    fullest_ratio, emptiest_ratio = _sent_ratio(fullest), _sent_ratio(emptiest)
-    if fullest_ratio - emptiest_ratio < LEAST_DIFFERENCE_RATIO:
-        return None
-
-    def fuller_after(unit: Unit) -> float:
-        left = fullest_ratio - unit.load.tx_bps / fullest.capacity_bps
-        right = emptiest_ratio + unit.load.tx_bps / emptiest.capacity_bps
-        return max(left, right)
-
     candidates = [
         u
         for u in units
         if u.uplink == fullest.name and (u.allowed is None or emptiest.name in u.allowed)
     ]
-    best = min(candidates, key=lambda u: (fuller_after(u), u.name), default=None)
-    total_bps = sent_bps[fullest.name] + sent_bps[emptiest.name]
+    left, right = fullest, emptiest
+    moves = []
+    while unit := _best_unit(left, right, candidates):
+        moves.append(Move(unit.name, fullest.name, emptiest.name, Reason.REBALANCE))
+        candidates.remove(unit)
+        left, right = _without(left, unit), _with(right, unit)
+    before_ratio, after_ratio = _sent_ratio(fullest), max(_sent_ratio(left), _sent_ratio(right))
+    total_bps = fullest.load.tx_bps + emptiest.load.tx_bps
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
-    least_gain_ratio = LEAST_GAIN_RATIO * (fullest_ratio - ideal_ratio)
-    if best is None or fuller_after(best) > fullest_ratio - least_gain_ratio:
+    if before_ratio - after_ratio < LEAST_GAIN_RATIO * (before_ratio - ideal_ratio):
+        return []
+    sent_bps |= {left.name: left.load.tx_bps, right.name: right.load.tx_bps}
+    return moves
+
+
+def _best_unit(fuller: Uplink, emptier: Uplink, units: list[Unit]) -> Unit | None:
+    """The unit that leaves the fuller of the two emptiest; None where none makes it emptier."""
+    fuller_ratio, emptier_ratio = _sent_ratio(fuller), _sent_ratio(emptier)
+    if fuller_ratio - emptier_ratio < LEAST_DIFFERENCE_RATIO:
         return None
-    return Move(best.name, fullest.name, emptiest.name, Reason.REBALANCE)
+
+    def after_ratio(unit: Unit) -> float:
+        left = fuller_ratio - unit.load.tx_bps / fuller.capacity_bps
+        right = emptier_ratio + unit.load.tx_bps / emptier.capacity_bps
+        return max(left, right)
+
+    best = min(units, key=lambda u: (after_ratio(u), u.name), default=None)
+    return best if best is not None and after_ratio(best) < fuller_ratio else None
+
+
+def _with(uplink: Uplink, unit: Unit) -> Uplink:
+    return replace(uplink, load=Load(tx_bps=uplink.load.tx_bps + unit.load.tx_bps))
+
+
+def _without(uplink: Uplink, unit: Unit) -> Uplink:
+    return replace(uplink, load=Load(tx_bps=uplink.load.tx_bps - unit.load.tx_bps))

@@ -60,6 +60,13 @@ def test_a_slow_uplink_beside_a_fast_one_is_used() -> None:
     assert (move.source, move.target) == ("eth1", "eth2")
 
 
+def test_what_consists_of_many_small_units_is_divided_all_the_same() -> None:
+    units = {f"b{i:03}": ("eth1", 0.32) for i in range(250)}
+    many = team(units, 100, 100)
+    first, second = ratios(after(many))
+    assert abs(first - second) < LEAST_DIFFERENCE_RATIO
+
+
 def test_noise_moves_nothing() -> None:
     units = {"a": ("eth1", 30.0), "b": ("eth1", 1.0), "c": ("eth2", 29.0)}
     assert even_out(team(units, 100, 100)).moves == ()
