@@ -103,11 +103,6 @@ class Chronicle:
         """When an outcome is to be measured; infinity when none is."""
         return self._outcome_due_s
 
-    def last_move(self, unit: str) -> Entry | None:
-        """The decision that last moved a unit, if it is remembered."""
-        made = (e for e in reversed(self.entries) if e.happened is Happened.MOVED)
-        return next((e for e in made if any(move.unit == unit for move in e.moves)), None)
-
     def _is_above(self, uplink: Uplink, judged: Judged) -> bool:
         slack_ratio = RELIEVED_RATIO if uplink.name in self.unrelieved else 0.0
         return uplink.utilization_ratio > judged.config.threshold_ratio - slack_ratio
