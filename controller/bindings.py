@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from policies import failover, rules
+from policies import failover, homes
 from policies.model import Move, Reason, Role, Unit, Uplink
-from policies.presets import PRESETS
 
 # Said of a binding that is what it was before, rather than the result of a move.
 RESTORED = "restored"
@@ -33,7 +33,7 @@ class Bindings:
     """The bindings of one bridge's units, by name.
 
     A *home* is where a unit belongs; `bound` is where it is, which differs while its home
-    carries nothing. `held`: links alone move units; policies, pins and roles do not.
+    carries nothing. `held`: links alone move units; policies, rules and roles do not.
     """
 
     homes: dict[str, str] = field(default_factory=dict)
@@ -43,6 +43,12 @@ class Bindings:
     _aside: dict[str, str] = field(default_factory=dict)
     _returning: bool = False
     _next_return_s: float = 0.0
+    # The rules by which units have their homes.
+    _settled: frozenset[object] = frozenset()
+    # The units that have no uplink, as none that they may use carries traffic.
+    _cut_off: frozenset[str] = frozenset()
+    # How many members of each anti-affinity set are on each uplink.
+    _taken: dict[str, Counter[str]] = field(default_factory=dict)
 
     def hold(self) -> Bindings:
         """The same bindings, where every unit is at home where it is now."""
@@ -80,7 +86,8 @@ class Bindings:
     ) -> list[Move]:
         """Bind every unit to the best uplink it may use; the moves this makes.
 
-        A unit that may use none is not bound. `Unit.uplink` is where one was before anybody
+        A unit that may use none is not bound, nor is a confined one while none that it may use
+        carries traffic; bound again, it moves from nowhere (""). `Unit.uplink` is where one was before anybody
         knew it here. Returns of VM ports to a better uplink are made in steps; everything else
         at once.
         """
@@ -89,21 +96,31 @@ class Bindings:
         self._returning = False
         moves: list[Move] = []
         by_name = {uplink.name: uplink for uplink in uplinks}
-        homes = self._homes(units, uplinks) if uplinks else {}
+        at_home = self._homes(units, uplinks) if uplinks else {}
+        targets = self._targets(units, uplinks, at_home)
+        was_cut_off, cut_off = self._cut_off, set[str]()
         for unit in units if uplinks else ():
             name, bound = unit.name, self.bound.get(unit.name)
-            if name not in homes:
-                # No uplink carries its VLANs: it has its neighbours on this bridge.
+            if name not in at_home:
+                # No uplink that it may use carries its VLANs: it has its neighbours on this bridge.
                 self.homes.pop(name, None)
                 self.bound.pop(name, None)
                 continue
             known = self.homes.get(name)
-            home = self.homes[name] = homes[name]
+            home = self.homes[name] = at_home[name]
             order = self._best_first(unit, uplinks)
             if not order:
                 self.bound.pop(name, None)
                 continue
-            target = order[0].name
+            target = targets.get(name, order[0].name)
+            if unit.confined and not by_name[target].usable:
+                cut_off.add(name)
+                self.bound.pop(name, None)
+                continue
+            if bound is None and name in was_cut_off:
+                self.bound[name] = Bound(target, now_s, Reason.FAILBACK.value)
+                moves.append(Move(name, "", target, Reason.FAILBACK))
+                continue
             if bound is None:
                 restored = unit.uplink == target
                 self.bound[name] = Bound(target, now_s, RESTORED if restored else unit.policy)
@@ -122,6 +139,8 @@ class Bindings:
                 self._next_return_s = now_s + RETURN_INTERVAL_S
             self.bound[name] = Bound(target, now_s, why.value)
             moves.append(Move(name, bound.uplink, target, why))
+        self._cut_off = frozenset(cut_off)
+        self._taken = self._count(units)
         return moves
 
     def deadline_s(self) -> float:
@@ -130,14 +149,17 @@ class Bindings:
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
         """The uplinks a unit may use, the one in force first."""
-        best_first = self._best_first(unit, uplinks)
         bound = self.bound.get(unit.name)
+        best_first = self._best_first(unit, uplinks, self._beside(unit))
         return tuple(sorted(best_first, key=lambda u: bound is None or u.name != bound.uplink))
 
     def take_back(self, moves: Iterable[Move], now_s: float) -> None:
         """Moves that the switch refused did not happen."""
         for move in reversed(list(moves)):
-            if move.unit in self.bound:
+            if move.unit in self.bound and not move.source:
+                del self.bound[move.unit]
+                self._cut_off |= {move.unit}
+            elif move.unit in self.bound:
                 self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
                 if move.reason in CHOSEN:
                     self.homes[move.unit] = move.source
@@ -158,27 +180,60 @@ class Bindings:
             if any(uplink.name == known for uplink in failover.only(unit.allowed, uplinks)):
                 stay[unit.name] = str(known)
         placed = [self._as_known(unit) for unit in units if unit.name not in stay]
-        homes = rules.homes(placed, uplinks)
+        found = homes.homes(placed, uplinks, self._settled)
+        if not self.held:
+            self._settled = found.settled
+        by_name = found.by_name
         for unit in placed if self.held else ():
-            if unit.name in homes and (order := _order(unit, homes[unit.name], uplinks)):
-                homes[unit.name] = order[0].name
-        return stay | homes
+            if unit.name in by_name and (order := _order(unit, by_name[unit.name], uplinks)):
+                by_name[unit.name] = order[0].name
+        return stay | by_name
+
+    def _targets(
+        self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], at_home: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Where members of sets are while one of them cannot be at home."""
+        if self.held:
+            return {}
+        return homes.targets(units, uplinks, at_home)
+
+    def _count(self, units: Iterable[Unit]) -> dict[str, Counter[str]]:
+        taken: dict[str, Counter[str]] = {}
+        for unit in units:
+            if unit.anti_affinity is not None and unit.name in self.bound:
+                there = taken.setdefault(unit.anti_affinity, Counter())
+                there[self.bound[unit.name].uplink] += 1
+        return taken
+
+    def _beside(self, unit: Unit) -> Mapping[str, int]:
+        """How many other members of its anti-affinity set each uplink has."""
+        if unit.anti_affinity is None:
+            return {}
+        beside = Counter(self._taken.get(unit.anti_affinity, ()))
+        if unit.name in self.bound:
+            beside[self.bound[unit.name].uplink] -= 1
+        return beside
 
     def _as_known(self, unit: Unit) -> Unit:
         before = None if unit.name in self.bound else unit.uplink
         return replace(unit, uplink=self.homes.get(unit.name) or before)
 
-    def _best_first(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
+    def _best_first(
+        self,
+        unit: Unit,
+        uplinks: tuple[Uplink, ...],
+        taken: Mapping[str, int] | None = None,
+    ) -> tuple[Uplink, ...]:
         home = self.homes.get(unit.name, "")
         if self.held:
             uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
-        return _order(unit, home, uplinks)
+        return _order(unit, home, uplinks, taken)
 
 
-def _order(unit: Unit, home: str, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-    backup = PRESETS[unit.policy].backup
-    ordered = failover.order(unit.name, home, uplinks, backup, unit.allowed)
-    return failover.usable_first(ordered)
+def _order(
+    unit: Unit, home: str, uplinks: tuple[Uplink, ...], taken: Mapping[str, int] | None = None
+) -> tuple[Uplink, ...]:
+    return failover.usable_first(homes.order(unit, home, uplinks, taken))
 
 
 def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
@@ -186,7 +241,7 @@ def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
     if home == unit.pin:
         return Reason.PIN
     outlawed = unit.allowed is not None and known not in unit.allowed
-    return Reason.RULE if outlawed else Reason.REBALANCE
+    return Reason.RULE if outlawed or unit.ruled else Reason.REBALANCE
 
 
 def _why(left: Uplink | None, home: str, asked: Reason | None) -> Reason:

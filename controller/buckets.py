@@ -25,8 +25,8 @@ def number_of(policy: str) -> int:
 
 
 def hashed_by(port: VmPortConfig) -> str | None:
-    """The policy by whose buckets a VM port sends; a pinned one leaves by its pin."""
-    return port.policy if port.policy in HASHED and port.pin is None else None
+    """The policy by whose buckets a VM port sends; one with rules leaves by its home."""
+    return port.policy if port.policy in HASHED and not port.whole else None
 
 
 def in_use(config: BridgeConfig) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from controller import normal
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
@@ -55,8 +56,9 @@ class UplinkConfig:
 class VmPortConfig:
     """A port that is not an uplink, LOCAL included.
 
-    `policy`: its own, else the bridge's. `allowed`: the uplinks that carry its VLANs, where
-    those are not all of the team.
+    `policy`: its own, else the bridge's. `carriers`: the uplinks that carry its VLANs, and
+    `allow` those that an operator says it may use, where those are not all of the team;
+    `allowed`: both. `prefer`, `avoid`, `affinity` and `anti_affinity` as in `Unit`.
     """
 
     name: str
@@ -65,12 +67,24 @@ class VmPortConfig:
     policy: str = DEFAULT_PRESET
     vlans: PortVlans = TRUNK
     allowed: frozenset[str] | None = None
+    carriers: frozenset[str] | None = None
+    allow: frozenset[str] | None = None
     attached_mac: str | None = None
     pin: str | None = None
+    prefer: tuple[str, ...] = ()
+    avoid: frozenset[str] = frozenset()
+    affinity: str | None = None
+    anti_affinity: str | None = None
     excluded: bool = False
     binding: str | None = None
     # Whether rules for it can be kept on the Bridge, where a VM's power cycle spares them.
     vm_id: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it leaves by its home, whatever its policy is."""
+        should = self.prefer or self.avoid or self.affinity or self.anti_affinity
+        return self.pin is not None or self.allow is not None or bool(should)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +154,15 @@ class BridgeConfig:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key's meaning: how it is read, what is expected, what holds without it."""
+    """One key's meaning: how it is read, what is expected, what holds without it.
+
+    `salvage`: what is taken of a bad value, where there was no good one before.
+    """
 
     parse: Callable[[str], Any]
     expected: str
     default: Any = None
+    salvage: Callable[[str], Any] | None = None
 
 
 def _choice(*words: str) -> Callable[[str], str]:
@@ -177,6 +195,44 @@ def _flag(text: str) -> bool:
     return _choice("true", "false")(text) == "true"
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Uplinks that are named, in order, and those that are named with a "!"."""
+
+    named: tuple[str, ...]
+    ruled_out: tuple[str, ...]
+
+    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated, each with ! before it to rule out"
+
+    @classmethod
+    def of(cls, text: str) -> Choice:
+        words = [word.strip() for word in text.split(",")]
+        named = tuple(word for word in words if not word.startswith("!"))
+        ruled_out = tuple(word[1:].strip() for word in words if word.startswith("!"))
+        if not all((*named, *ruled_out)) or len({*named, *ruled_out}) != len(words):
+            raise ValueError(text)
+        return cls(named, ruled_out)
+
+    def known(self, uplinks: Collection[str]) -> Choice:
+        """Without the uplinks that are not of the team."""
+        named, ruled_out = (
+            tuple(name for name in names if name in uplinks)
+            for names in (self.named, self.ruled_out)
+        )
+        return Choice(named, ruled_out)
+
+    def allowed(self, uplinks: Iterable[str]) -> frozenset[str]:
+        """The uplinks that are left: of those named, if any are, else of all."""
+        return frozenset(self.named or uplinks) - frozenset(self.ruled_out)
+
+
+def _set_name(text: str) -> str:
+    """The name of a set: no list, and nothing that a table of them could not show."""
+    if not text or re.search(r"[\s,]", text):
+        raise ValueError(text)
+    return text
+
+
 def one_of(words: Iterable[str]) -> str:
     """What is expected, in the order given."""
     listed = ", ".join(words)
@@ -186,6 +242,7 @@ def one_of(words: Iterable[str]) -> str:
 # The longest window and delay a timer is sensibly given: a day.
 DAY_S = 86400.0
 
+SET_NAME = "the name of a set, without commas and spaces"
 # Expected of keys that are not an operator's to set.
 WRITTEN_BY_US = "written by the service"
 
@@ -208,6 +265,10 @@ UPLINK_KEYS = {
 # What a rule for a VM may say, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = {
     "pin": Key(str, "the name of an uplink"),
+    "allow": Key(Choice.of, Choice.EXPECTED),
+    "prefer": Key(Choice.of, Choice.EXPECTED),
+    "affinity": Key(_set_name, SET_NAME),
+    "anti-affinity": Key(_set_name, SET_NAME),
     "exclude": Key(_flag, "true or false", False),
     "policy": Key(_choice(*PRESETS), one_of(PRESETS)),
 }
@@ -397,23 +458,35 @@ class _Reader:
         ids = interface.external_ids
         vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
         vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
-        allowed = self._carriers(port, vlans, uplinks)
-        keys = {**VM_KEYS, "pin": Key(_choice(*allowed), one_of(sorted(allowed)))}
+        carriers = self._carriers(port, vlans, uplinks)
+        team = [uplink.name for uplink in uplinks]
+        chosen = _chosen_of(team)
+        pinned = Key(_choice(*carriers), one_of(sorted(carriers)))
+        keys = {**VM_KEYS, "pin": pinned, "allow": chosen, "prefer": chosen}
         # The Interface's own rules win over those that the Bridge keeps for its VM.
         rules = self._vm_rules(ids, keys) | self._given(f"Interface {interface.name}", ids, keys)
         self._report_unknown(f"Interface {interface.name}", ids, keys)
         record, last = f"Interface {interface.name}", self.last_policies.get(interface.name, policy)
         if own := rules.get("policy"):
             policy = self._policy(record, own, last, teaming, uplinks)
+        allow, prefer = (_in_force(rules.get(key), team) for key in ("allow", "prefer"))
+        may_use = allow.allowed(team) if allow else frozenset(team)
+        wishes = prefer or Choice((), ())
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
             vm=vm_identity(ids) or interface.name,
             policy=policy,
             vlans=vlans,
-            allowed=allowed if len(allowed) < len(uplinks) else None,
+            allowed=_unless_all(carriers & may_use, team),
+            carriers=_unless_all(carriers, team),
+            allow=_unless_all(may_use, team),
             attached_mac=ids.get("attached-mac"),
             pin=rules.get("pin"),
+            prefer=wishes.named,
+            avoid=frozenset(wishes.ruled_out),
+            affinity=rules.get("affinity"),
+            anti_affinity=rules.get("anti-affinity"),
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
             vm_id=vm_id,
@@ -467,7 +540,9 @@ class _Reader:
                 values[key] = parse_value(keys, key, text)
             except ValueError:
                 self._report(BadValue(record, prefix + key, text, keys[key].expected))
-                values[key] = self.last_settings.get(slot, keys[key].default)
+                salvage = keys[key].salvage
+                otherwise = salvage(text) if salvage else keys[key].default
+                values[key] = self.last_settings.get(slot, otherwise)
             self.settings[slot] = values[key]
         return values
 
@@ -484,6 +559,42 @@ class _Reader:
         """Once, also where one value speaks for several ports of a VM."""
         if error not in self.errors:
             self.errors.append(error)
+
+
+def _chosen_of(team: list[str]) -> Key:
+    """Uplinks of a team, of which at least one is left."""
+
+    def parse(text: str) -> Choice:
+        choice = Choice.of(text)
+        if _in_force(choice, team) != choice:
+            raise ValueError(text)
+        return choice
+
+    def salvage(text: str) -> Choice | None:
+        try:
+            return _in_force(Choice.of(text), team)
+        except ValueError:
+            return None
+
+    expected = f"some of {', '.join(team)}, comma-separated, or with ! before it all but that"
+    return Key(parse, expected, salvage=salvage)
+
+
+def _in_force(choice: Choice | None, team: Collection[str]) -> Choice | None:
+    """What is left of a choice of uplinks; None where nothing is that could be meant.
+
+    A VM is not cut off because an uplink has left the team.
+    """
+    if choice is None:
+        return None
+    known = choice.known(team)
+    if (choice.named and not known.named) or not known.allowed(team):
+        return None
+    return known if known.named or known.ruled_out else None
+
+
+def _unless_all(names: frozenset[str], team: Collection[str]) -> frozenset[str] | None:
+    return names if len(names) < len(team) else None
 
 
 def _active_member(bond: PortRow | None) -> str | None:

@@ -103,6 +103,11 @@ class Judged:
                 pin=port.pin,
                 excluded=port.excluded,
                 allowed=port.allowed,
+                confined=port.allow is not None,
+                prefer=port.prefer,
+                avoid=port.avoid,
+                affinity=port.affinity,
+                anti_affinity=port.anti_affinity,
             )
             for port in self.config.vm_ports
         ]
@@ -129,7 +134,7 @@ class Judged:
         spread = {unit.policy for unit in units if unit.is_bucket}
 
         def load(unit: Unit) -> Load:
-            in_buckets = unit.policy in spread and not unit.is_bucket and unit.pin is None
+            in_buckets = unit.policy in spread and not unit.is_bucket and not unit.whole
             return Load(rx_bps=unit.load.rx_bps) if in_buckets else unit.load
 
         return [(unit, load(unit)) for unit in units]
@@ -146,6 +151,7 @@ class Judged:
             uplinks=self.carrying(window_s),
             units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
             threshold_ratio=self.config.threshold_ratio,
+            in_sets=tuple(unit for unit in units if unit.in_set),
         )
 
     def _loaded(self, unit: Unit, window_s: float | None) -> Unit:

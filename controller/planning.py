@@ -195,8 +195,13 @@ class _View:
     def follow(self, moves: Iterable[Move]) -> None:
         moves = list(moves)
         targets = {move.unit: move.target for move in moves}
+
+        def moved(unit: Unit) -> Unit:
+            return replace(unit, uplink=targets.get(unit.name, unit.uplink))
+
         self.snapshot = replace(
             self.snapshot,
+            in_sets=tuple(map(moved, self.snapshot.in_sets)),
             uplinks=_after(self.snapshot.uplinks, moves, self.loads),
             units=tuple(
                 replace(u, uplink=targets[u.name], excluded=True) if u.name in targets else u
@@ -331,7 +336,9 @@ def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
         if unit.excluded and not was.excluded:
             return f"{name}: excluded since the plan"
         if unit.allowed is not None and move.target not in unit.allowed:
-            return f"{name}: {move.target} does not carry its VLANs since the plan"
+            return f"{name}: may not use {move.target} since the plan"
+        if _rules_of(unit) != _rules_of(was):
+            return f"{name}: other rules since the plan"
     planned = {proposal.units[move.unit].policy for move in proposal.moves}
     moved = [
         name
@@ -347,6 +354,10 @@ def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
     way = f"{proposal.units[first].uplink or 'nowhere'} to {now[first].uplink or 'nowhere'}"
     more = f", and {others} more" if others else ""
     return f"{first}: moved from {way} since the plan{more}"
+
+
+def _rules_of(unit: Unit) -> tuple[object, ...]:
+    return unit.prefer, unit.avoid, unit.affinity, unit.anti_affinity
 
 
 def _loads_changed(proposal: Proposal, judged: Judged, bases: Mapping[str, Basis]) -> str | None:

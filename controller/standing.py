@@ -184,7 +184,7 @@ def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """How many of the buckets that a VM port sends by each uplink has."""
     found: dict[str, int] = {}
     bound = bridge.in_force.bound
-    if PRESETS[port.policy].classifier.hashed and port.pin is None:
+    if PRESETS[port.policy].classifier.hashed and not port.whole:
         for unit in bridge.units():
             if unit.is_bucket and unit.policy == port.policy and unit.name in bound:
                 uplink = bound[unit.name].uplink

@@ -33,16 +33,20 @@ def order(
     uplinks: Sequence[Uplink],
     backup: BackupOrder,
     allowed: frozenset[str] | None = None,
+    burden: Callable[[str], tuple[int, ...]] = lambda _uplink: (),
 ) -> tuple[Uplink, ...]:
     """Every uplink a unit may use, best first: active, then standby, then drained ones.
 
-    Among those of one role its home comes first. A role is the uplink's and wins over a
+    Among those of one role its home comes first, then what its rules find least of a `burden`.
+    A role is the uplink's and wins over a
     unit's pin: `unused` uplinks never appear, and a `drained` one is the last resort.
     `allowed`: the names of the only ones it may use; None: of any.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
-    return tuple(sorted(candidates, key=lambda u: (ranks[u.role], u.name != home)))
+    return tuple(
+        sorted(candidates, key=lambda u: (ranks[u.role], u.name != home, burden(u.name)))
+    )
 
 
 def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:

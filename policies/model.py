@@ -82,6 +82,9 @@ class Unit:
 
     `number` is its ofport or its bucket, `policy` the preset it is under, `load` the part
     that crosses uplinks. `allowed`: the names of the only uplinks it may use; None: of any.
+    `confined`: an operator says so, and rather than by one that carries nothing it is bound to
+    none. `prefer`: uplinks it should use, the best first; `avoid`: those it should not.
+    `affinity`: the set whose members should share an uplink; `anti_affinity`: be kept apart.
     """
 
     name: str
@@ -93,6 +96,26 @@ class Unit:
     pin: str | None = None
     excluded: bool = False
     allowed: frozenset[str] | None = None
+    confined: bool = False
+    prefer: tuple[str, ...] = ()
+    avoid: frozenset[str] = frozenset()
+    affinity: str | None = None
+    anti_affinity: str | None = None
+
+    @property
+    def in_set(self) -> bool:
+        """Whether it matters to it where others are."""
+        return self.affinity is not None or self.anti_affinity is not None
+
+    @property
+    def ruled(self) -> bool:
+        """Whether there is an uplink that it should use, or should not."""
+        return self.in_set or bool(self.prefer or self.avoid)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a rule says by which uplink it goes; none of it is spread then."""
+        return self.pin is not None or self.confined or self.ruled
 
     @property
     def movable(self) -> bool:
@@ -102,11 +125,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One team at one moment: uplinks in failover order, loads as means over the window."""
+    """One team at one moment: uplinks in failover order, loads as means over the window.
+
+    `units`: those that the policy may move. `in_sets`: the units under any policy that are in a
+    set of which members share an uplink or are kept apart.
+    """
 
     uplinks: tuple[Uplink, ...]
     units: tuple[Unit, ...]
     threshold_ratio: float = 0.75
+    in_sets: tuple[Unit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

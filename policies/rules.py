@@ -1,36 +1,154 @@
-"""Operators' rules, applied to every policy in one place."""
+"""Operators' rules: what they ask of a unit, whether it has it, and what a policy may do to it.
+
+Musts (`allow`, VLANs: `Unit.allowed`) hold always. Shoulds hold in this order: `affinity`,
+`anti-affinity`, `prefer`. None is broken, and no broken one is broken more, for load's sake.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 
-from policies import failover
-from policies.model import Unit, Uplink
-from policies.presets import PRESETS
+from policies.model import Unit
 
 
-def homes(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """Where units belong, by name: their pin, else the uplink they have, else the policy's.
+class Rule(StrEnum):
+    """The rules that may be broken; the words are those of the keys."""
 
-    That is always an uplink that the unit may use; one that may use none has no home. The
-    policy may take a bucket from the uplink that it has, so that shares are kept.
+    ALLOW = "allow"
+    PIN = "pin"
+    AFFINITY = "affinity"
+    ANTI_AFFINITY = "anti-affinity"
+    PREFER = "prefer"
+
+
+def rank(unit: Unit, uplink: str) -> int:
+    """How far down a unit's wishes an uplink is; 0: there is no better one.
+
+    Those that it prefers come first, in their order, and those that it should avoid last.
     """
-    found: dict[str, str] = {}
-    placed: dict[tuple[str, bool], list[Unit]] = {}
+    if uplink in unit.prefer:
+        return unit.prefer.index(uplink)
+    return len(unit.prefer) + (uplink in unit.avoid)
+
+
+def permits(unit: Unit, target: str, others: Iterable[Unit]) -> bool:
+    """Whether a policy may move a unit because of load.
+
+    `others`: the members of its sets, where they are. No must may be broken, and no should more
+    than it is.
+    """
+    if unit.allowed is not None and target not in unit.allowed:
+        return False
+    if not unit.ruled or unit.uplink is None:
+        return True
+    others = list(others) if unit.in_set else []
+    now, then = (_breaches(unit, uplink, others) for uplink in (unit.uplink, target))
+    return all(after <= before for before, after in zip(now, then, strict=True))
+
+
+def found(units: Iterable[Unit]) -> dict[str, dict[Rule, str]]:
+    """What is wrong with each rule of each unit, by name; an empty text where nothing is.
+
+    `Unit.uplink` is where each one is. Texts say what was found and what was expected.
+    """
+    units = list(units)
+    together, apart = _members(units, "affinity"), _members(units, "anti_affinity")
+    states = {}
     for unit in units:
-        names = {uplink.name for uplink in failover.only(unit.allowed, uplinks)}
-        keeps = not unit.is_bucket or PRESETS[unit.policy].keeps_buckets
-        if not names:
-            continue
-        if unit.pin in names:
-            found[unit.name] = str(unit.pin)
-        elif unit.uplink in names and keeps:
-            found[unit.name] = str(unit.uplink)
-        else:
-            known = unit.uplink if unit.uplink in names else None
-            placed.setdefault((unit.policy, unit.is_bucket), []).append(replace(unit, uplink=known))
-    for (policy, is_bucket), group in placed.items():
-        preset = PRESETS[policy]
-        found |= (preset.spread if is_bucket else preset.place)(group, uplinks)
-    return found
+        state: dict[Rule, str] = {}
+        if unit.confined:
+            state[Rule.ALLOW] = _allow(unit)
+        if unit.pin is not None:
+            state[Rule.PIN] = _pin(unit)
+        if unit.affinity is not None:
+            others = [u for u in together[unit.affinity] if _is_apart(unit, u)]
+            state[Rule.AFFINITY] = _set(unit, others, unit.affinity, "without", "the same uplink")
+        if unit.anti_affinity is not None:
+            others = [u for u in apart[unit.anti_affinity] if _is_beside(unit, u)]
+            state[Rule.ANTI_AFFINITY] = _set(
+                unit, others, unit.anti_affinity, "with", "uplinks of their own"
+            )
+        if unit.prefer or unit.avoid:
+            state[Rule.PREFER] = _prefer(unit)
+        if state:
+            states[unit.name] = state
+    return states
+
+
+def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], str]:
+    """The rules that are broken, with what was found, by unit and rule."""
+    return {
+        (name, rule): text
+        for name, state in sorted(states.items())
+        for rule, text in state.items()
+        if text
+    }
+
+
+def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int, int]:
+    """How much each should is broken with a unit there: members apart, members beside, rank."""
+    members = [u for u in others if u.name != unit.name and u.uplink is not None]
+    return (
+        sum(_same(u.affinity, unit.affinity) and u.uplink != uplink for u in members),
+        sum(_same(u.anti_affinity, unit.anti_affinity) and u.uplink == uplink for u in members),
+        rank(unit, uplink),
+    )
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    return one is not None and one == other
+
+
+def _members(units: Iterable[Unit], of: str) -> dict[str, list[Unit]]:
+    sets: dict[str, list[Unit]] = {}
+    for unit in units:
+        if (name := getattr(unit, of)) is not None and unit.uplink is not None:
+            sets.setdefault(name, []).append(unit)
+    return sets
+
+
+def _is_apart(unit: Unit, other: Unit) -> bool:
+    return unit.uplink is not None and other.uplink != unit.uplink
+
+
+def _is_beside(unit: Unit, other: Unit) -> bool:
+    return other.name != unit.name and other.uplink == unit.uplink
+
+
+def _allow(unit: Unit) -> str:
+    if unit.uplink is None and not unit.allowed:
+        return "on no uplink -> one that it may use and that carries its VLANs"
+    if unit.uplink is None:
+        return f"on no uplink -> {_or(sorted(unit.allowed or ()))}, carrying traffic"
+    if unit.allowed is not None and unit.uplink not in unit.allowed:
+        return f"on {unit.uplink} -> {_or(sorted(unit.allowed))}"
+    return ""
+
+
+def _pin(unit: Unit) -> str:
+    if unit.uplink == unit.pin:
+        return ""
+    ruled_out = unit.allowed is not None and unit.pin not in unit.allowed
+    but = ", which it may not use" if ruled_out else ""
+    return f"on {unit.uplink or 'no uplink'} -> {unit.pin}{but}"
+
+
+def _prefer(unit: Unit) -> str:
+    if unit.uplink is None or rank(unit, unit.uplink) == 0:
+        return ""
+    if unit.prefer:
+        return f"on {unit.uplink} -> {unit.prefer[0]}"
+    return f"on {unit.uplink} -> another than {_or(sorted(unit.avoid))}"
+
+
+def _set(unit: Unit, others: list[Unit], name: str, how: str, expected: str) -> str:
+    if not others:
+        return ""
+    names = sorted(other.name for other in others)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"on {unit.uplink} {how} {', '.join(names[:3])}{more} of {name} -> {expected}"
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names)

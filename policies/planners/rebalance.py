@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policies import failover
+from policies import failover, rules
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.verdicts import Rest, Resting
 
@@ -33,7 +33,8 @@ def even_out(snapshot: Snapshot) -> Plan:
     sent_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
     units = [u for u in snapshot.units if u.movable and u.uplink in sent_bps]
     moves: list[Move] = []
-    while made := _between_extremes(uplinks, units, sent_bps):
+    in_sets = {unit.name: unit for unit in snapshot.in_sets}
+    while made := _between_extremes(uplinks, units, sent_bps, in_sets):
         moves += made
         moved = {move.unit for move in made}
         units = [unit for unit in units if unit.name not in moved]
@@ -62,28 +63,39 @@ def _extremes(uplinks: list[Uplink], sent_bps: dict[str, float]) -> tuple[Uplink
 
 
 def _between_extremes(
-    uplinks: list[Uplink], units: list[Unit], sent_bps: dict[str, float]
+    uplinks: list[Uplink],
+    units: list[Unit],
+    sent_bps: dict[str, float],
+    in_sets: dict[str, Unit],
 ) -> list[Move]:
-    """Moves from the fullest to the emptiest, made in `sent_bps`; none that are not worth it."""
+    """Moves from the fullest to the emptiest; none that are not worth it.
+
+    They are made in `sent_bps`, and in `in_sets`, the units that are in sets.
+    """
     if len(uplinks) < 2:
         return []
     emptiest, fullest = _extremes(uplinks, sent_bps)
-    candidates = [
-        u
-        for u in units
-        if u.uplink == fullest.name and (u.allowed is None or emptiest.name in u.allowed)
-    ]
+    members = dict(in_sets)
+
+    def permitted() -> list[Unit]:
+        to = emptiest.name
+        return [u for u in candidates if rules.permits(u, to, members.values())]
+
+    candidates = [u for u in units if u.uplink == fullest.name]
     left, right = fullest, emptiest
     moves = []
-    while unit := _best_unit(left, right, candidates):
+    while unit := _best_unit(left, right, permitted()):
         moves.append(Move(unit.name, fullest.name, emptiest.name, Reason.REBALANCE))
         candidates.remove(unit)
+        if unit.name in members:
+            members[unit.name] = replace(unit, uplink=emptiest.name)
         left, right = _without(left, unit), _with(right, unit)
     before_ratio, after_ratio = _sent_ratio(fullest), max(_sent_ratio(left), _sent_ratio(right))
     total_bps = fullest.load.tx_bps + emptiest.load.tx_bps
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
     if before_ratio - after_ratio < LEAST_GAIN_RATIO * (before_ratio - ideal_ratio):
         return []
+    in_sets |= members
     sent_bps |= {left.name: left.load.tx_bps, right.name: right.load.tx_bps}
     return moves
 

@@ -7,7 +7,7 @@ that fits, and it goes where it makes no new saturation.
 
 from __future__ import annotations
 
-from policies import failover
+from policies import failover, rules
 from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.verdicts import Rest, Resting, Standing, Verdict
 
@@ -79,9 +79,9 @@ def _best_target(unit: Unit, uplink: Uplink, snapshot: Snapshot) -> Uplink | Non
 
 
 def _able(unit: Unit, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
-    """The other uplinks in service that the unit may use."""
+    """The other uplinks in service that rules let it be moved to."""
     others = [u for u in failover.in_service(snapshot.uplinks) if u is not uplink]
-    return failover.only(unit.allowed, others)
+    return [u for u in others if rules.permits(unit, u.name, snapshot.in_sets)]
 
 
 def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Unit]:

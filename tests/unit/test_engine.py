@@ -455,7 +455,8 @@ REFUSALS = {
     "set interface vnet0 pin=eth9": "uplink: eth9 -> one of eth1, eth2",
     "set bridge br0 uplinks=eth1,eth9": ("Bridge br0 ovs-lbt-uplinks: eth9 -> an interface of br0"),
     "set interface vnet0 binding=eth2": (
-        "binding=eth2 -> KEY=VALUE with KEY one of exclude, pin, policy"
+        "binding=eth2 -> KEY=VALUE with KEY one of "
+        "affinity, allow, anti-affinity, exclude, pin, policy, prefer"
     ),
 }
 
