@@ -10,7 +10,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller import addresses, buckets, desired, pipeline, specs
 from controller.addresses import Addresses
@@ -45,13 +45,15 @@ from controller.events import (
     Write,
 )
 from controller.flooding import Flooding
-from controller.history import Moved
+from controller.history import Happened, Moved
 from controller.installation import Bundle, Installation
 from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
+from policies import rules
 from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
+from policies.rules import Rule
 
 Commands = list[Command]
 
@@ -496,7 +498,29 @@ class Bridge:
             commands += self.chronicle.planned(self.judged, moves, now_s)
         if self.held is not None:
             self.installation.expect(self.held.follow(*team))
+        if self.gathered_s is None:
+            commands += self._judge_rules(now_s)
         return [*commands, *self._reconcile(now_s)]
+
+    @property
+    def rules(self) -> Mapping[str, Mapping[Rule, str]]:
+        """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
+        bound = self.bound
+        ruled = [unit for unit in self.units() if unit.whole]
+        at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
+        return rules.found(replace(unit, uplink=at.get(unit.name)) for unit in ruled)
+
+    def _judge_rules(self, now_s: float) -> Commands:
+        """Tell which rules have come to be broken, and which are kept again."""
+        if not self.chronicle.broken and not any(port.whole for port in self.config.vm_ports):
+            return []
+        told = [*self.chronicle.rules(self.judged, rules.broken(self.rules), now_s)]
+        name = self.config.name
+        said: Commands = [
+            Report("warning" if happened is Happened.RULE_BROKEN else "info", f"{name}: {why}")
+            for happened, why in ((record.entry.happened, record.entry.why) for record in told)
+        ]
+        return [*told, *said]
 
     def _begin_windows(self, moves: Iterable[Move], now_s: float) -> None:
         """No mean may mix before and after: what a policy chose concerns its own windows only."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.events import Record
 from controller.history import Entry, Happened, Moved, Utilization
 from controller.judging import UPLINK_LAG_S, Judged
 from policies.model import Load, Move, Reason, Uplink
+from policies.rules import Rule
 
 KEPT = 256
 # When it is measured what came of a decision: the mean over so long, after it was made.
@@ -29,12 +30,13 @@ class Chronicle:
     """What happened to one bridge. Nothing that decides reads it.
 
     `entries`: the latest. `unrelieved`: the uplinks above the threshold that no move helps.
-    `basis_s`: over how long the loads were looked at by which the moves under way were
+    `broken`: the rules of VM ports that are broken, and how. `basis_s`: over how long the loads were looked at by which the moves under way were
     chosen, where it is not the policy's window.
     """
 
     entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
     unrelieved: frozenset[str] = frozenset()
+    broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
     basis_s: float | None = None
     _outcome_due_s: float = math.inf
     _decision: Entry | None = None
@@ -86,6 +88,19 @@ class Chronicle:
             records.append(Entry(Happened.RELIEVED, now_s, name, why, (), uplink, before))
         self.unrelieved = now_unrelieved
         return [self._kept(entry) for entry in records]
+
+    def rules(
+        self, judged: Judged, broken: Mapping[tuple[str, Rule], str], now_s: float
+    ) -> Iterator[Record]:
+        """The rules that are broken now; of each it is told when that begins and ends."""
+        before, self.broken, bridge = self.broken, broken, judged.config.name
+        for (port, rule), how in broken.items():
+            if (port, rule) not in before:
+                why = f"{port} {rule}: {how}"
+                yield self._kept(Entry(Happened.RULE_BROKEN, now_s, bridge, why, port=port))
+        for port, rule in sorted(before.keys() - broken.keys()):
+            why = f"{port} {rule}: kept again, or no rule any more"
+            yield self._kept(Entry(Happened.RULE_KEPT, now_s, bridge, why, port=port))
 
     def outcome(self, judged: Judged, now_s: float) -> list[Record]:
         """What came of the last decision, when it is time to say so."""
@@ -148,7 +163,7 @@ def told(judged: Judged, moves: Iterable[Move]) -> tuple[Moved, ...]:
         if slash and move.unit not in vms:
             shared[policy, move.source, move.target, move.reason.value] += 1
         else:
-            way = move.source, move.target, move.reason.value
+            way = move.source or None, move.target, move.reason.value
             single.append(Moved(move.unit, *way, vm=vms.get(move.unit)))
     together = [
         Moved(policy, source, target, reason, buckets=count)

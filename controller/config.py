@@ -81,10 +81,14 @@ class VmPortConfig:
     vm_id: str | None = None
 
     @property
+    def ruled(self) -> bool:
+        """Whether there is an uplink that it should use, or should not."""
+        return bool(self.prefer or self.avoid or self.affinity or self.anti_affinity)
+
+    @property
     def whole(self) -> bool:
         """Whether all of it leaves by its home, whatever its policy is."""
-        should = self.prefer or self.avoid or self.affinity or self.anti_affinity
-        return self.pin is not None or self.allow is not None or bool(should)
+        return self.pin is not None or self.allow is not None or self.ruled
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,11 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "pin": port.pin,
         "excluded": port.excluded,
         "allowed": sorted(port.allowed) if port.allowed is not None else None,
+        "prefer": list(port.prefer),
+        "avoid": sorted(port.avoid),
+        "affinity": port.affinity,
+        "anti_affinity": port.anti_affinity,
+        "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
         "last_move": _last_move(account, epoch_s),
@@ -97,7 +102,13 @@ def _where(account: Account, epoch_s: float, now_s: float) -> str:
 def _why(account: Account) -> str:
     bound = account.bound
     if bound is None:
-        return "no uplink carries its VLANs" if account.port.allowed is not None else "no uplinks"
+        if not account.uplinks or account.port.allowed is None:
+            return "no uplinks"
+        if account.port.allow is not None and account.port.allowed:
+            return "none of the uplinks that it is allowed carries traffic"
+        if account.port.allow is None:
+            return "no uplink carries its VLANs"
+        return "no uplink that it is allowed carries its VLANs"
     moved, last = account.moved, account.last
     source = moved.source if moved and moved.source else "its last uplink"
     match bound.reason:
@@ -111,7 +122,9 @@ def _why(account: Account) -> str:
         case Reason.PIN:
             text = f"it is pinned to {bound.uplink}"
         case Reason.RULE:
-            text = f"{source} may not be used for it, or another uplink serves before it"
+            text = "its rules want it here"
+            if not account.port.ruled:
+                text = f"{source} may not be used for it, or another uplink serves before it"
         case Reason.DRAIN:
             text = f"{source} is drained, unused or a standby again"
         case Reason.MANUAL:
@@ -158,9 +171,20 @@ def _rules(account: Account) -> list[str]:
         rules.append(f"pinned to {port.pin}")
     if port.excluded:
         rules.append("excluded: no policy moves it")
-    if port.allowed is not None:
-        carriers = ", ".join(sorted(port.allowed)) or "no uplink"
+    if port.carriers is not None:
+        carriers = ", ".join(sorted(port.carriers)) or "no uplink"
         rules.append(f"its VLANs are carried by {carriers} only")
+    if port.allow is not None:
+        rules.append(f"allowed {', '.join(sorted(port.allow))} only, rather than any other none")
+    if port.affinity is not None:
+        rules.append(f"shares an uplink with all of affinity set {port.affinity}")
+    if port.anti_affinity is not None:
+        rules.append(f"is kept apart from all of anti-affinity set {port.anti_affinity}")
+    if port.prefer:
+        rules.append(f"prefers {', then '.join(port.prefer)}")
+    if port.avoid:
+        rules.append(f"should not use {', '.join(sorted(port.avoid))}")
+    rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
     if account.own_policy != account.bridge_policy:
         rules.append(f"a policy of its own, where the bridge has {account.bridge_policy}")
     return rules
@@ -246,7 +270,12 @@ def _to_change(account: Account) -> str:
         case Held.NOT_CONNECTED:
             return "the switch has to answer"
         case Held.UNBOUND:
-            return "an uplink has to carry its VLANs"
+            allowed = " or ".join(sorted(account.port.allowed or ()))
+            if account.port.allow is None:
+                return "an uplink has to carry its VLANs"
+            if not allowed:
+                return "an uplink that it is allowed has to carry its VLANs"
+            return f"{allowed} has to carry traffic; then it returns by itself"
         case Held.FALLEN_BACK:
             return "the switch upstream has to negotiate LACP"
         case Held.AWAY:

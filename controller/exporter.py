@@ -124,6 +124,7 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "When the VM port was bound to the uplink in use, and why.",
         [*labels, "uplink", "reason"],
     )
+    broken = _gauge("rule_broken", "1 while a rule of the VM port is broken.", [*labels, "rule"])
     for bridge in bridges:
         for port in bridge.ports:
             key = [bridge.name, port.name]
@@ -131,10 +132,12 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(received, key, port.rx_bytes)
             _add(drops, key, port.drops)
             _add(info, [*key, port.vm], 1)
+            for rule, how in port.rules.items():
+                _add(broken, [*key, rule], bool(how))
             if port.uplink is not None:
                 _add(binding, [*key, port.uplink], 1)
                 _add(bound, [*key, port.uplink, port.reason or ""], port.bound_at)
-    yield from (sent, received, drops, binding, bound, info)
+    yield from (sent, received, drops, binding, bound, info, broken)
 
 
 def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:

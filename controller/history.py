@@ -20,7 +20,8 @@ class Happened(StrEnum):
 
     `planned`: moves that were not made, as the bridge is only observed. `outcome`: what
     uplinks carried some time after the decision before. `unrelieved`: an uplink is above the
-    threshold and no move helps; `relieved`: that is over.
+    threshold and no move helps; `relieved`: that is over. `rule-broken`: a VM port has not what
+    a rule says; `rule-kept`: that is over.
     """
 
     MOVED = "moved"
@@ -31,6 +32,8 @@ class Happened(StrEnum):
     RELIEVED = "relieved"
     LINK_UP = "link-up"
     LINK_DOWN = "link-down"
+    RULE_BROKEN = "rule-broken"
+    RULE_KEPT = "rule-kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Entry:
     uplink: str | None = None
     before: Mapping[str, Utilization] = field(default_factory=dict)
     after: Mapping[str, Utilization] = field(default_factory=dict)
+    port: str | None = None
 
 
 def as_line(entry: Entry, epoch_s: float) -> str:
@@ -92,6 +96,7 @@ def as_line(entry: Entry, epoch_s: float) -> str:
         "bridge": entry.bridge,
         "event": entry.happened.value,
         "uplink": entry.uplink,
+        "port": entry.port,
         "moves": [_move(move) for move in entry.moves],
         "why": entry.why,
         "before": _utilizations(entry.before),
@@ -136,7 +141,7 @@ class Query:
         if self.bridge not in (None, entry["bridge"]):
             return False
         moves = entry.get("moves", [])
-        return self.port is None or any(
+        return self.port in (None, entry.get("port")) or any(
             self.port in (move.get("port"), move.get("vm")) for move in moves
         )
 

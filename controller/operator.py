@@ -30,7 +30,7 @@ from controller.events import Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
 from controller.history import Moved
 from controller.plans import Plans
-from policies import failover
+from policies import failover, rules
 from policies.model import Reason, Role
 
 
@@ -110,7 +110,10 @@ def _detach(operator: Operator, request_id: int, words: list[str], now_s: float)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
-    """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first."""
+    """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first.
+
+    A rule for a VM port ends with `KEY=`.
+    """
     table, name, *assignments = words
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} -> bridge or interface")
@@ -131,10 +134,13 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         ]
         _refuse_what_is_bad_together(operator, bridge, settings)
         return [Write(tuple(settings), request_id)]
-    values = _assignments(assignments, _without_own(VM_KEYS))
+    ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
+    others = [word for word in assignments if word[:-1] not in ended]
+    values = _assignments(others, _without_own(VM_KEYS))
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
+    settings += [setting for key in ended for setting in _without_rule(bridge, port, key)]
     _refuse_what_is_bad_together(operator, bridge, settings)
     return [Write(tuple(settings), request_id)]
 
@@ -154,7 +160,8 @@ def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
 
     def ids(table: str, record: str, before: Mapping[str, str]) -> dict[str, str]:
         of_record = [s for s in settings if (s.table, s.record) == (table, record)]
-        return {**before, **{s.key: s.value for s in of_record if s.value is not None}}
+        after = {**before, **{s.key: s.value for s in of_record}}
+        return {key: value for key, value in after.items() if value is not None}
 
     ports = tuple(
         replace(
@@ -182,7 +189,17 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
     if target not in [u.name for u in serving]:
         state = bridge.links.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
-    return bridge.move(name, target, Reply(request_id, ""), now_s)
+    return bridge.move(
+        name, target, Reply(request_id, _against_shoulds(bridge, port, target)), now_s
+    )
+
+
+def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
+    """What a move breaks that it may; lines to tell."""
+    at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
+    units = [replace(unit, uplink=at.get(unit.name)) for unit in bridge.units() if unit.ruled]
+    states = rules.found(units).get(port.name, {})
+    return "\n".join(f"{port.name} {rule}: {how}" for rule, how in states.items() if how)
 
 
 def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
@@ -205,10 +222,7 @@ def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
 def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     (name,) = words
     bridge, port = _vm_port(operator, name)
-    keys = [Setting("Interface", name, PREFIX + "pin", None)]
-    if port.vm_id:
-        keys.append(_vm_setting(bridge, port, "pin", None))
-    return [Write(tuple(keys), request_id)]
+    return [Write(tuple(_without_rule(bridge, port, "pin")), request_id)]
 
 
 def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -392,11 +406,15 @@ def _without_own(keys: Mapping[str, Key]) -> dict[str, Key]:
 
 
 def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
-    """An uplink of the team that carries the port's VLANs."""
+    """An uplink of the team that the port may use."""
     uplink = _uplink(bridge, name)
-    if port.allowed is not None and name not in port.allowed:
-        carriers = one_of(sorted(port.allowed)) if port.allowed else "none does"
+    if port.carriers is not None and name not in port.carriers:
+        carriers = one_of(sorted(port.carriers)) if port.carriers else "none does"
         raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
+    if port.allowed is not None and name not in port.allowed:
+        raise Refused(
+            f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
+        )
     return uplink
 
 
@@ -420,6 +438,12 @@ def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None)
     if port.vm_id and key in VM_RULE_KEYS:
         return Setting("Bridge", bridge.config.name, f"{PREFIX}vm-{port.vm_id}-{key}", value)
     return Setting("Interface", port.name, PREFIX + key, value)
+
+
+def _without_rule(bridge: Bridge, port: VmPortConfig, key: str) -> list[Setting]:
+    """What ends a rule for a VM port, wherever it is kept."""
+    kept = [Setting("Interface", port.name, PREFIX + key, None)]
+    return [*kept, _vm_setting(bridge, port, key, None)] if port.vm_id else kept
 
 
 def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:

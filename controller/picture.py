@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller import buckets
@@ -13,6 +14,7 @@ from controller.rates import UNSUPPORTED
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 from policies import optimum
 from policies.model import Reason, Uplink
+from policies.rules import Rule
 
 LATELY_S = 2.0
 
@@ -24,6 +26,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         _uplink(bridge, uplink, of_record)
         for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
     )
+    rules = bridge.rules
     utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
     return BridgeStatus(
         name=config.name,
@@ -35,7 +38,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
-        ports=tuple(_port(bridge, port, epoch_s) for port in config.asked.vm_ports),
+        ports=tuple(_port(bridge, port, rules, epoch_s) for port in config.asked.vm_ports),
         config_errors=tuple(str(error) for error in config.errors),
         not_done=config.not_done,
         moves_planned=_by_reason(bridge.planned),
@@ -83,7 +86,9 @@ def _uplink(bridge: Bridge, uplink: Uplink, config: UplinkConfig) -> UplinkStatu
     )
 
 
-def _port(bridge: Bridge, port: VmPortConfig, epoch_s: float) -> PortStatus:
+def _port(
+    bridge: Bridge, port: VmPortConfig, rules: Mapping[str, Mapping[Rule, str]], epoch_s: float
+) -> PortStatus:
     bound = bridge.bound.get(port.name)
     planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
     counters = bridge.loads.counters.get(port.ofport)
@@ -99,6 +104,7 @@ def _port(bridge: Bridge, port: VmPortConfig, epoch_s: float) -> PortStatus:
         rx_bytes=_counted(counters.tx_bytes if counters else None),
         drops=_drops(counters),
         planned_uplink=planned.uplink if planned else None,
+        rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
     )
 
 

@@ -27,6 +27,10 @@ def as_json(statuses: Sequence[BridgeStatus]) -> str:
             "buckets": bridge.buckets,
             "config_errors": list(bridge.config_errors),
             "not_done": list(bridge.not_done),
+            "rules_broken": [
+                {"port": port.name, "vm": port.vm, "rule": rule, "how": how}
+                for port, rule, how in bridge.rules_broken
+            ],
             **({"fallen_back": True} if bridge.fallen_back else {}),
         }
         for bridge in statuses
@@ -65,6 +69,7 @@ def _block(bridge: BridgeStatus) -> str:
     for policy, uplinks in bridge.buckets.items():
         shares = ", ".join(f"{uplink} {count}" for uplink, count in uplinks.items())
         lines.append(f"  {policy}: {sum(uplinks.values())} buckets, {shares}")
+    lines += [f"  rule broken  {p.name} {rule}: {how}" for p, rule, how in bridge.rules_broken]
     lines += [f"  bad value  {error}" for error in bridge.config_errors]
     lines += [f"  not done   {text}" for text in bridge.not_done]
     return "\n".join(lines)

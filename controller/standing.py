@@ -15,13 +15,15 @@ from controller.planning import Basis
 from controller.rates import COVERAGE_RATIO
 from policies.model import Load, Unit, Uplink
 from policies.presets import PRESETS
+from policies.rules import Rule
 from policies.verdicts import Standing, Verdict
 
 
 class Held(StrEnum):
     """What keeps a policy from being asked about a VM port.
 
-    `AWAY`: it is not at home, and returns there. `UNBOUND`: no uplink carries its VLANs.
+    `AWAY`: it is not at home, and returns there. `UNBOUND`: no uplink that it may use carries
+    its VLANs, or traffic.
     `UNKNOWN`: not enough is known of the uplinks' loads; `NEW`: of its own.
     """
 
@@ -44,7 +46,8 @@ class Account:
     over `covers_s` (None: lately; of the last `known_s` it is known). `uplinks`: the team over the same
     time, and `judged`, as its policy sees it; `order`: those that it may use, the one in force first. `last`: the decision that
     brought it there, as far as it is remembered. `against`: what keeps it there, and
-    `verdict` what its policy says, if it was asked.
+    `verdict` what its policy says, if it was asked. `rules`: what is wrong with each of its own;
+    an empty text where nothing is.
     """
 
     bridge: str
@@ -71,6 +74,7 @@ class Account:
     against: Held | Standing
     verdict: Verdict | None = None
     buckets: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[Rule, str] = field(default_factory=dict)
 
     @property
     def uplink(self) -> Uplink | None:
@@ -124,6 +128,7 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         against=against,
         verdict=verdict,
         buckets=_buckets(bridge, port),
+        rules=bridge.rules.get(port.name, {}),
     )
 
 

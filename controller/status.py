@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies.model import Load
@@ -36,7 +37,8 @@ class PortStatus:
     """A VM port now. `tx` is what the VM sends, `rx` what it receives.
 
     `policy`: its own, else the bridge's. `bound_at` is in seconds since the epoch, None while the port is not bound.
-    `planned_uplink`: where it would be if the bridge were not only observed.
+    `planned_uplink`: where it would be if the bridge were not only observed. `rules`: what is
+    wrong with each that an operator has given it; an empty text where nothing is.
     """
 
     name: str
@@ -50,6 +52,7 @@ class PortStatus:
     rx_bytes: int | None
     drops: int | None
     planned_uplink: str | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,8 @@ class BridgeStatus:
     buckets: dict[str, dict[str, int]] = field(default_factory=dict)
     on_normal: bool = False
     fallen_back: bool = False
+
+    @property
+    def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
+        """The rules that are broken: whose, which, and what was found -> what was expected."""
+        return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)

@@ -44,9 +44,7 @@ def order(
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
-    return tuple(
-        sorted(candidates, key=lambda u: (ranks[u.role], u.name != home, burden(u.name)))
-    )
+    return tuple(sorted(candidates, key=lambda u: (ranks[u.role], u.name != home, burden(u.name))))
 
 
 def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from controller.exporter import Exporter
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 from policies.model import Load
+from policies.rules import Rule
 
 COUNTERS = {
     "uplink_transmit_bytes",
@@ -31,6 +32,7 @@ GAUGES = {
     "uplink_utilization_ratio",
     "port_binding",
     "port_info",
+    "rule_broken",
     "port_bound_timestamp_seconds",
     "bridge_info",
     "bridge_optimality_ratio",
@@ -45,8 +47,10 @@ GAUGES = {
 HISTOGRAMS = {"decision_duration_seconds", "stats_poll_duration_seconds"}
 
 ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5)
+# As many as a VM port can have.
+RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
 VNET0 = PortStatus(
-    "vnet0", "web", "load-based", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0
+    "vnet0", "web", "load-based", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0, None, RULES
 )
 BR0 = BridgeStatus(
     name="br0",
@@ -164,3 +168,10 @@ def test_durations_are_observed_by_bridge() -> None:
     for name, seconds in (("decision_duration", 0.002), ("stats_poll_duration", 0.02)):
         assert registry.get_sample_value(f"ovslbt_{name}_seconds_count", labels) == 1
         assert registry.get_sample_value(f"ovslbt_{name}_seconds_sum", labels) == seconds
+
+
+def test_a_rule_is_broken_or_kept_and_one_that_a_port_has_not_is_absent() -> None:
+    assert value("rule_broken", port="vnet0", rule="pin") == 1
+    assert value("rule_broken", port="vnet0", rule="allow") == 0
+    without = replace(BR0, ports=(replace(VNET0, rules={}),))
+    assert not any(name == "rule_broken" for name, _ in samples(without))

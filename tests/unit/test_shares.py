@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import failover, rules
+from policies import failover
+from policies.homes import homes as placed_by_rules
 from policies.model import OfPort, Role, Unit, Uplink
 from policies.planners import shares
 
@@ -77,7 +78,7 @@ def test_after_a_failover_that_nobody_remembers_its_buckets_are_found_again() ->
 @given(st.lists(st.sampled_from(Role), min_size=1, max_size=5))
 def test_every_bucket_has_a_home(roles: list[Role]) -> None:
     team = tuple(replace(u, role=r) for u, r in zip(uplinks(*[10] * 5), roles, strict=False))
-    homes = rules.homes(BUCKETS, team)
+    homes = placed_by_rules(BUCKETS, team).by_name
     assert homes.keys() == {unit.name for unit in BUCKETS}
     if Role.ACTIVE in roles:
         roles_used = {u.role for u in team if u.name in homes.values()}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import rules
+from policies import homes
 from policies.model import Load, OfPort, Plan, Role, Snapshot, Unit, Uplink
 from policies.planners import static
 from policies.presets import DEFAULT_PRESET, PRESETS
@@ -32,7 +32,7 @@ def first_in_order(uplinks: Sequence[Uplink]) -> str:
 
 
 def home_of(unit: Unit, uplinks: Sequence[Uplink] = UPLINKS) -> str:
-    return rules.homes([unit], uplinks)[unit.name]
+    return homes.homes([unit], uplinks).by_name[unit.name]
 
 
 def test_originating_port_is_the_port_number_modulo_the_uplinks() -> None:
