@@ -517,8 +517,10 @@ class Bridge:
         told = [*self.chronicle.rules(self.judged, rules.broken(self.rules), now_s)]
         name = self.config.name
         said: Commands = [
-            Report("warning" if happened is Happened.RULE_BROKEN else "info", f"{name}: {why}")
-            for happened, why in ((record.entry.happened, record.entry.why) for record in told)
+            Report("warning", f"{name}: rule broken: {record.entry.why}")
+            if record.entry.happened is Happened.RULE_BROKEN
+            else Report("info", f"{name}: rule kept: {record.entry.why}")
+            for record in told
         ]
         return [*told, *said]
 

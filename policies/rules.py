@@ -62,10 +62,10 @@ def found(units: Iterable[Unit]) -> dict[str, dict[Rule, str]]:
         if unit.pin is not None:
             state[Rule.PIN] = _pin(unit)
         if unit.affinity is not None:
-            others = [u for u in together[unit.affinity] if _is_apart(unit, u)]
+            others = [u for u in together.get(unit.affinity, ()) if _is_apart(unit, u)]
             state[Rule.AFFINITY] = _set(unit, others, unit.affinity, "without", "the same uplink")
         if unit.anti_affinity is not None:
-            others = [u for u in apart[unit.anti_affinity] if _is_beside(unit, u)]
+            others = [u for u in apart.get(unit.anti_affinity, ()) if _is_beside(unit, u)]
             state[Rule.ANTI_AFFINITY] = _set(
                 unit, others, unit.anti_affinity, "with", "uplinks of their own"
             )

@@ -89,6 +89,16 @@ class Life(RuleBasedStateMachine):
     def unpin(self, number: int) -> None:
         self.here.ask("unpin", self.vm(number))
 
+    @rule(
+        number=st.integers(0, 30),
+        assignment=st.sampled_from(
+            ["affinity=x", "affinity=", "anti-affinity=y", "anti-affinity=z", "anti-affinity="]
+            + ["prefer=eth2", "prefer=!eth1", "prefer=", "exclude=true"]
+        ),
+    )
+    def give_rule(self, number: int, assignment: str) -> None:
+        self.here.ask("set", "interface", self.vm(number), assignment)
+
     @precondition(lambda self: self.connected)
     @rule()
     def add_vm_port(self) -> None:
