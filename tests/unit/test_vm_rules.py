@@ -27,9 +27,9 @@ def with_rules(row: BridgeRow, rules: dict[str, dict[str, str]]) -> BridgeRow:
 
 
 def team(
-    rules: dict[str, dict[str, str]], *, policy: str = "load-based", uplinks: int = 3, **keys: str
+    rules: dict[str, dict[str, str]], *, policy: str = "load-based", uplinks: int = 3
 ) -> World:
-    row = host(policy=policy, uplinks=uplinks, failback_delay_s="5", **keys)
+    row = host(policy=policy, uplinks=uplinks, failback_delay_s="5")
     return world(with_rules(row, rules)).start().run_for(1)
 
 
@@ -301,7 +301,8 @@ def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
     ports = tuple(p if p.name != "vnet0" else _with_id(p, "web-1") for p in row.ports)
     here = world(BridgeRow(row.name, ports, row.fail_mode, row.external_ids)).start()
     done(here.ask("set", "interface", "vnet0", "allow=eth3", "anti-affinity=web"))
-    written = {(s.table, s.key): s.value for w in here.commands(Write) for s in w.settings}  # type: ignore[attr-defined]
+    writes = [w for w in here.commands(Write) if isinstance(w, Write)]
+    written = {(s.table, s.key): s.value for w in writes for s in w.settings}
     assert written["Bridge", "ovs-lbt-vm-web-1-allow"] == "eth3"
     assert written["Bridge", "ovs-lbt-vm-web-1-anti-affinity"] == "web"
     assert here.bindings()["vnet0"] == "eth3"
