@@ -281,6 +281,21 @@ def _vm_ports() -> list[panels.Panel]:
             sort="Sent",
             height=10,
         ),
+        rows(
+            "Rules of VM ports",
+            "What operators ask of VM ports: allow and pin, affinity and anti-affinity, prefer. Good: "
+            "all kept. `ovs-lbt show` says what is wrong with a broken one; an `allow` that is broken "
+            "means a VM without the network.",
+            [
+                Column("Port", "port"),
+                Column("Rule", "rule"),
+                Column(
+                    "Now", expr=_each("max", HERE("rule_broken"), "port, rule"), words=panels.KEPT
+                ),
+            ],
+            sort="Now",
+            height=7,
+        ),
     ]
 
 

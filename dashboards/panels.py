@@ -75,6 +75,7 @@ Words = dict[str, tuple[str, str]]
 UP_OR_DOWN: Words = {"0": ("down", "red"), "1": ("up", "green")}
 CONNECTED: Words = {"0": ("not connected", "red"), "1": ("connected", "green")}
 RELIEVED: Words = {"0": ("fine", "green"), "1": ("nothing helps", "red")}
+KEPT: Words = {"0": ("kept", "green"), "1": ("broken", "red")}
 DECIDES: Words = {"0": ("stands by", "blue"), "1": ("decides", "green")}
 
 SHOW_BRIDGE = "Show this bridge"

@@ -129,6 +129,8 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
     service.attach(bed, "--policy", "load-based")
     service.place(bed, 0, 0, 0, 1)
+    # A rule that changes nothing, but is one.
+    service.do("set", "interface", bed.vms[3].port, "affinity=alone")
     prometheus.wait_for_scrapes(2)
     since_s = time.time()
 

@@ -92,8 +92,10 @@ class Life(RuleBasedStateMachine):
     @rule(
         number=st.integers(0, 30),
         assignment=st.sampled_from(
-            ["affinity=x", "affinity=", "anti-affinity=y", "anti-affinity=z", "anti-affinity="]
-            + ["prefer=eth2", "prefer=!eth1", "prefer=", "exclude=true"]
+            [
+                *("affinity=x", "affinity=", "anti-affinity=y", "anti-affinity=z"),
+                *("anti-affinity=", "prefer=eth2", "prefer=!eth1", "prefer=", "exclude=true"),
+            ]
         ),
     )
     def give_rule(self, number: int, assignment: str) -> None:
