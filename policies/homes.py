@@ -91,12 +91,14 @@ def order(
     set are (`taken`: how many each uplink has), then as its policy has it. Members of an affinity
     set go the same way.
     """
+    backup = PRESETS[unit.policy].backup
+    if not unit.ruled:
+        return failover.order(unit.name, home, uplinks, backup, unit.allowed)
     known_by = unit.name if unit.affinity is None else f"affinity {unit.affinity}"
 
     def burden(uplink: str) -> tuple[int, int]:
         return rules.rank(unit, uplink), taken.get(uplink, 0) if taken else 0
 
-    backup = PRESETS[unit.policy].backup
     return failover.order(known_by, home, uplinks, backup, unit.allowed, burden)
 
 

@@ -62,13 +62,9 @@ def found(units: Iterable[Unit]) -> dict[str, dict[Rule, str]]:
         if unit.pin is not None:
             state[Rule.PIN] = _pin(unit)
         if unit.affinity is not None:
-            others = [u for u in together.get(unit.affinity, ()) if _is_apart(unit, u)]
-            state[Rule.AFFINITY] = _set(unit, others, unit.affinity, "without", "the same uplink")
+            state[Rule.AFFINITY] = _affinity(unit, together.get(unit.affinity, {}))
         if unit.anti_affinity is not None:
-            others = [u for u in apart.get(unit.anti_affinity, ()) if _is_beside(unit, u)]
-            state[Rule.ANTI_AFFINITY] = _set(
-                unit, others, unit.anti_affinity, "with", "uplinks of their own"
-            )
+            state[Rule.ANTI_AFFINITY] = _anti_affinity(unit, apart.get(unit.anti_affinity, {}))
         if unit.prefer or unit.avoid:
             state[Rule.PREFER] = _prefer(unit)
         if state:
@@ -100,20 +96,13 @@ def _same(one: str | None, other: str | None) -> bool:
     return one is not None and one == other
 
 
-def _members(units: Iterable[Unit], of: str) -> dict[str, list[Unit]]:
-    sets: dict[str, list[Unit]] = {}
+def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
+    """The names of each set's members by uplink; those without one are nowhere."""
+    sets: dict[str, dict[str, list[str]]] = {}
     for unit in units:
         if (name := getattr(unit, of)) is not None and unit.uplink is not None:
-            sets.setdefault(name, []).append(unit)
+            sets.setdefault(name, {}).setdefault(unit.uplink, []).append(unit.name)
     return sets
-
-
-def _is_apart(unit: Unit, other: Unit) -> bool:
-    return unit.uplink is not None and other.uplink != unit.uplink
-
-
-def _is_beside(unit: Unit, other: Unit) -> bool:
-    return other.name != unit.name and other.uplink == unit.uplink
 
 
 def _allow(unit: Unit) -> str:
@@ -142,12 +131,26 @@ def _prefer(unit: Unit) -> str:
     return f"on {unit.uplink} -> another than {_or(sorted(unit.avoid))}"
 
 
-def _set(unit: Unit, others: list[Unit], name: str, how: str, expected: str) -> str:
-    if not others:
+def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
+    if unit.uplink is None or len(members) < 2:
         return ""
-    names = sorted(other.name for other in others)
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"on {unit.uplink} {how} {', '.join(names[:3])}{more} of {name} -> {expected}"
+    others = _some(n for uplink, names in members.items() if uplink != unit.uplink for n in names)
+    return f"on {unit.uplink} without {others} of {unit.affinity} -> the same uplink"
+
+
+def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
+    beside = members.get(unit.uplink or "", [])
+    if len(beside) < 2:
+        return ""
+    others = _some(name for name in beside if name != unit.name)
+    return f"on {unit.uplink} with {others} of {unit.anti_affinity} -> uplinks of their own"
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first three of them, and how many more there are."""
+    first = sorted(names)
+    more = f" and {len(first) - 3} more" if len(first) > 3 else ""
+    return ", ".join(first[:3]) + more
 
 
 def _or(names: list[str]) -> str:
