@@ -6,7 +6,7 @@ Musts (`allow`, VLANs: `Unit.allowed`) hold always. Shoulds hold in this order: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from policies.model import Unit
@@ -32,17 +32,18 @@ def rank(unit: Unit, uplink: str) -> int:
     return len(unit.prefer) + (uplink in unit.avoid)
 
 
-def permits(unit: Unit, target: str, others: Iterable[Unit]) -> bool:
+def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
     """Whether a policy may move a unit because of load.
 
-    `others`: the members of its sets, where they are. No must may be broken, and no should more
-    than it is.
+    `others`: the members of its sets, where they are; `along`: those of them that move with it.
+    No must may be broken, and no should more than it is.
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False
     if not unit.ruled or unit.uplink is None:
         return True
-    others = list(others) if unit.in_set else []
+    moved = {unit.name, *(other.name for other in along)}
+    others = [other for other in others if other.name not in moved] if unit.in_set else []
     now, then = (_breaches(unit, uplink, others) for uplink in (unit.uplink, target))
     return all(after <= before for before, after in zip(now, then, strict=True))
 
@@ -84,7 +85,7 @@ def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], s
 
 def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int, int]:
     """How much each should is broken with a unit there: members apart, members beside, rank."""
-    members = [u for u in others if u.name != unit.name and u.uplink is not None]
+    members = [u for u in others if u.uplink is not None]
     return (
         sum(_same(u.affinity, unit.affinity) and u.uplink != uplink for u in members),
         sum(_same(u.anti_affinity, unit.anti_affinity) and u.uplink == uplink for u in members),

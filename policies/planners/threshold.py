@@ -16,16 +16,21 @@ from policies.verdicts import Rest, Resting, Standing, Verdict
 LEAST_SHARE_RATIO = 0.01
 
 
+# Units that move together: one, or all of an affinity set that are on one uplink.
+Group = tuple[Unit, ...]
+
+
 def relieve_saturated(snapshot: Snapshot) -> Plan:
     """At most one move, from the most utilized uplink that a move can relieve.
 
-    A unit too big for any uplink is left alone: moving it would move the saturation.
+    A unit too big for any uplink is left alone: moving it would move the saturation. What is
+    together by a rule moves together, and counts as one.
     """
     saturated = [u for u in snapshot.uplinks if _is_saturated(u, snapshot)]
     unrelieved: list[str] = []
     for uplink in sorted(saturated, key=lambda u: (-u.utilization_ratio, u.name)):
-        if move := _relief(uplink, snapshot):
-            return Plan(moves=(move,), unrelieved=tuple(unrelieved))
+        if moves := _relief(uplink, snapshot):
+            return Plan(moves=moves, unrelieved=tuple(unrelieved))
         unrelieved.append(uplink.name)
     return Plan(unrelieved=tuple(unrelieved))
 
@@ -38,16 +43,18 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
         return Verdict(Standing.HELD)
     if uplink is None or not uplink.usable:
         return Verdict(Standing.OUT_OF_SERVICE)
-    expected_ratio = {u.name: _after(u, asked) for u in _able(asked, uplink, snapshot)}
+    group = _together(asked, snapshot)
+    expected_ratio = {u.name: _after(u, group) for u in _able(group, uplink, snapshot)}
     if not _is_saturated(uplink, snapshot):
         return Verdict(Standing.BELOW, None, expected_ratio)
-    if asked not in _busiest_first(uplink, snapshot):
+    if group not in _busiest_first(uplink, snapshot):
         return Verdict(Standing.TOO_SMALL, None, expected_ratio)
-    if _best_target(asked, uplink, snapshot) is None:
+    if _best_target(group, uplink, snapshot) is None:
         return Verdict(Standing.NO_ROOM, None, expected_ratio)
-    (move,) = relieve_saturated(snapshot).moves
-    standing = Standing.MOVES if move.unit == unit else Standing.LATER
-    return Verdict(standing, move, expected_ratio)
+    moves = {move.unit: move for move in relieve_saturated(snapshot).moves}
+    if unit in moves:
+        return Verdict(Standing.MOVES, moves[unit], expected_ratio)
+    return Verdict(Standing.LATER, next(iter(moves.values())), expected_ratio)
 
 
 def rest(snapshot: Snapshot) -> Rest:
@@ -63,50 +70,68 @@ def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
     return uplink.usable and uplink.utilization_ratio > snapshot.threshold_ratio
 
 
-def _relief(uplink: Uplink, snapshot: Snapshot) -> Move | None:
+def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
     """The busiest movable unit that some other uplink can take, and the best such uplink."""
-    for unit in _busiest_first(uplink, snapshot):
-        if target := _best_target(unit, uplink, snapshot):
-            return Move(unit.name, uplink.name, target.name, Reason.THRESHOLD)
-    return None
+    for group in _busiest_first(uplink, snapshot):
+        if target := _best_target(group, uplink, snapshot):
+            return tuple(
+                Move(unit.name, uplink.name, target.name, Reason.THRESHOLD) for unit in group
+            )
+    return ()
 
 
-def _best_target(unit: Unit, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
-    """The uplink that is emptiest with the unit, of those that stay within the threshold."""
-    able = _able(unit, uplink, snapshot)
-    fitting = [u for u in able if _after(u, unit) <= snapshot.threshold_ratio]
-    return min(fitting, key=lambda u: (_after(u, unit), u.name), default=None)
+def _best_target(group: Group, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
+    """The uplink that is emptiest with the units, of those that stay within the threshold."""
+    able = _able(group, uplink, snapshot)
+    fitting = [u for u in able if _after(u, group) <= snapshot.threshold_ratio]
+    return min(fitting, key=lambda u: (_after(u, group), u.name), default=None)
 
 
-def _able(unit: Unit, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
-    """The other uplinks in service that rules let it be moved to."""
+def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
+    """The other uplinks in service that rules let the units be moved to."""
     others = [u for u in failover.in_service(snapshot.uplinks) if u is not uplink]
-    return [u for u in others if rules.permits(unit, u.name, snapshot.in_sets)]
+    members = snapshot.in_sets
+    return [u for u in others if all(rules.permits(unit, u.name, members, group) for unit in group)]
 
 
-def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Unit]:
+def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
     """Movable units that load a saturated direction of the uplink: busier direction first."""
     units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
-    busiest: list[Unit] = []
+    groups = dict.fromkeys(_together(unit, snapshot) for unit in units)
+    busiest: list[Group] = []
     for used_bps, share_bps in sorted(
         ((uplink.load.tx_bps, _tx_bps), (uplink.load.rx_bps, _rx_bps)),
         key=lambda direction: -direction[0],
     ):
         if used_bps > snapshot.threshold_ratio * uplink.capacity_bps:
             least_bps = LEAST_SHARE_RATIO * uplink.capacity_bps
-            loading = [u for u in units if share_bps(u) >= least_bps and u not in busiest]
-            busiest += sorted(loading, key=lambda u: (-share_bps(u), u.name))
+            loading = [g for g in groups if share_bps(g) >= least_bps and g not in busiest]
+            busiest += sorted(loading, key=lambda g: (-share_bps(g), g[0].name))
     return busiest
 
 
-def _tx_bps(unit: Unit) -> float:
-    return unit.load.tx_bps
+def _together(unit: Unit, snapshot: Snapshot) -> Group:
+    """All of its affinity set that are on its uplink, by name; itself where one is held there."""
+    if unit.affinity is None:
+        return (unit,)
+    movable = {u.name: u for u in snapshot.units if u.movable}
+    names = [
+        u.name for u in snapshot.in_sets if (u.affinity, u.uplink) == (unit.affinity, unit.uplink)
+    ]
+    if not all(name in movable for name in names):
+        return (unit,)
+    return tuple(movable[name] for name in sorted(names))
 
 
-def _rx_bps(unit: Unit) -> float:
-    return unit.load.rx_bps
+def _tx_bps(group: Group) -> float:
+    return sum(unit.load.tx_bps for unit in group)
 
 
-def _after(uplink: Uplink, unit: Unit) -> float:
-    """Utilization of `uplink` once it carries `unit` too, in its busier direction."""
-    return (uplink.load + unit.load).utilization_ratio(uplink.capacity_bps)
+def _rx_bps(group: Group) -> float:
+    return sum(unit.load.rx_bps for unit in group)
+
+
+def _after(uplink: Uplink, group: Group) -> float:
+    """Utilization of `uplink` once it carries the units too, in its busier direction."""
+    total = sum((unit.load for unit in group), uplink.load)
+    return total.utilization_ratio(uplink.capacity_bps)

@@ -213,6 +213,35 @@ def test_members_of_an_affinity_set_share_an_uplink_and_fail_over_together() -> 
     assert {here.bindings()[name] for name in VMS[:3]} == {home}
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_members_of_an_affinity_set_move_by_load_together_or_not_at_all(held: bool) -> None:
+    db = {name: {"affinity": "db"} for name in VMS[:2]}
+    apart = {"vnet2": {"pin": "eth1"}, "vnet3": {"policy": "explicit", "pin": "eth1"}}
+    here = team(db | apart, uplinks=2)
+    for name in VMS[:2]:
+        done(here.ask("move", name, "eth1"))
+    if held:
+        done(here.ask("set", "interface", "vnet1", "exclude=true"))
+    rates = {10: sending(2), 11: sending(1), 12: sending(4), 13: sending(2)}
+    here.switches["br0"].offered_bps = rates
+    here.run_for(100)
+    bound = here.bindings()
+    assert {bound["vnet0"], bound["vnet1"]} == ({"eth1"} if held else {"eth2"})
+    assert moves(here).get("threshold", 0) == (0 if held else 2)
+    assert broken(here) == set()
+
+
+def test_members_of_an_affinity_set_that_fit_nowhere_together_stay() -> None:
+    here = team({name: {"affinity": "db"} for name in VMS[:2]}, uplinks=2)
+    for name in VMS:
+        done(here.ask("move", name, "eth1"))
+    here.switches["br0"].offered_bps = {10: sending(4), 11: sending(4)}
+    here.run_for(100)
+    assert {here.bindings()[name] for name in VMS[:2]} == {"eth1"}
+    told = json.loads(done(here.ask("explain", "vnet0", "--json")))
+    assert (told["against"], told["expected_ratio"]) == ("no-room", {"eth2": 0.8})
+
+
 def test_one_makes_room_for_another_and_both_return() -> None:
     """vnet0 may use eth1 and eth2; where eth1 fails, vnet1 has to leave eth2 for it."""
     rules = {
