@@ -209,6 +209,20 @@ def test_an_affinity_set_in_several_anti_affinity_sets_goes_where_all_of_them_ha
     assert (found["a"], found["b"]) == ("eth2", "eth2")
 
 
+def test_where_affinity_sets_touch_several_others_the_first_guess_is_not_the_answer() -> None:
+    tried = [
+        named("a", "01", affinity="Y", anti_affinity="B"),
+        named("b", "012", affinity="Z", anti_affinity="C"),
+        named("c", "012", affinity="Y", anti_affinity="B"),
+        named("d", "12", affinity="Z", anti_affinity="B"),
+        named("e", "0", affinity="X", anti_affinity="B"),
+        named("f", "012", affinity="Y", anti_affinity="A"),
+        named("g", "0", affinity="X", anti_affinity="C"),
+    ]
+    found = cost(tried, placement.place(tried))
+    assert found == min(cost(tried, other) for other in every(tried)) == (0, 1, 0, 0, 6)
+
+
 def test_affinity_comes_before_anti_affinity_where_they_contradict() -> None:
     pair = [named(n, "01", affinity="X", anti_affinity="A") for n in ("a", "b")]
     found = placement.place([*pair, named("c", "01", anti_affinity="A")])
