@@ -274,7 +274,7 @@ class Adoption:
                 detach.removing = True
                 return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
-        if not gone and now_s < detach.deadline_s:
+        if not (gone and bridge.shaping.cleared) and now_s < detach.deadline_s:
             return []
         detach.writing = True
         commands: Commands = []
@@ -286,6 +286,9 @@ class Adoption:
             )
             commands = bridge.give_back(now_s)
         settings, warning = _traces(row, bridge)
+        if not bridge.shaping.cleared:
+            found = f"bridge {name}: queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
+            warning = warning or f"{found}: left -> tc qdisc del dev UPLINK root"
         detach.lost = detach.lost or warning
         waits = gone and any(setting.column == "fail_mode" for setting in settings)
         return [*commands, Write(settings, detach.request_id, applied=waits)]

@@ -41,6 +41,7 @@ from controller.events import (
     Reply,
     Report,
     Setting,
+    Shaped,
     UnitCountersRead,
     Write,
 )
@@ -50,6 +51,7 @@ from controller.installation import Bundle, Installation
 from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
+from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from policies import rules
 from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -64,6 +66,8 @@ GATHERED_AFTER_S = 1.2
 AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
 STATS_TIMEOUT_S = 10.0
+# How often addresses are read while one is missing that a VM port is told by in uplinks' queues.
+LEARNED_INTERVAL_S = 2.0
 # At most so often are the counters of 256 buckets read: the switch renews them twice a second,
 # and a policy that moves buckets looks at seconds.
 BUCKETS_INTERVAL_S = 1.0
@@ -98,6 +102,7 @@ class Bridge:
     refused: Counter[str] = field(default_factory=Counter)
     last_decision_s: float | None = None
     chronicle: Chronicle = field(default_factory=Chronicle)
+    shaping: Shaping = field(default_factory=Shaping)
     _announcing: Announcing = field(default_factory=Announcing)
     # Frames for NORMAL, once it has taken over.
     _introductions: Commands = field(default_factory=list)
@@ -113,6 +118,8 @@ class Bridge:
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
     _awaits_forwarding: bool = False
+    _addresses_known: bool = False
+    _learned_due_s: float = 0.0
 
     # ---- what happens to it ------------------------------------------------------------
 
@@ -181,6 +188,7 @@ class Bridge:
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
+        self.shaping.look_again()
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self._stats_due_s = now_s
         self._audit_due_s = now_s + AUDIT_INTERVAL_S
@@ -226,6 +234,7 @@ class Bridge:
             return []
         self._awaits_forwarding = False
         self.addresses.take(read.addresses, self.config.vm_ports)
+        self._addresses_known |= read.error is None
         return self.settle(now_s)
 
     def look_again(self) -> Commands:
@@ -236,6 +245,7 @@ class Bridge:
     def change_port(self, port: PortState, now_s: float) -> Commands:
         if port.ofport not in self.links.ports:
             self._flooding.came(port.ofport)
+            self.shaping.look_again()
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up and before is not None and before.up:
@@ -278,6 +288,7 @@ class Bridge:
         commands: Commands = []
         if self.installation.settled and self._polled:
             self.addresses.take(read.addresses, self.config.vm_ports)
+            self._addresses_known = True
             up = {ofport: port.up for ofport, port in self.links.ports.items()}
             flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
             if flows:
@@ -294,7 +305,13 @@ class Bridge:
         if self._flooding.changing:
             self._flooding.settle()
             commands += self.settle(now_s)
-        return commands
+        return [*commands, *self._shape(now_s)]
+
+    def take_shaped(self, event: Shaped, now_s: float) -> Commands:
+        """Uplinks' devices queue as they were asked to, or do not."""
+        name, reports = self.config.name, self.shaping.take(event, now_s)
+        said = [Report("warning", f"{name}: {text}") for text in reports]
+        return [*said, *self._shape(now_s)]
 
     def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
         """The switch floods by itself where our pipeline does not deliver, or will not."""
@@ -347,6 +364,8 @@ class Bridge:
         commands += self.chronicle.outcome(self.judged, now_s)
         if self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s:
             commands += self.settle(now_s)
+        if now_s >= self.shaping.deadline_s():
+            commands += self._shape(now_s)
         if not self.connected:
             return commands
         if now_s >= self._stats_due_s and self._polled:
@@ -356,7 +375,8 @@ class Bridge:
         if now_s >= self._audit_due_s:
             self._audit_due_s = now_s + AUDIT_INTERVAL_S
             commands.append(ReadInstalled(self.config.name))
-        if self._announcing.due(now_s):
+        if self._announcing.due(now_s) or now_s >= self._addresses_due_s:
+            self._learned_due_s = now_s + LEARNED_INTERVAL_S
             commands.append(ReadLearned(self.config.name))
         return commands
 
@@ -367,6 +387,7 @@ class Bridge:
             times.append(self.gathered_s)
         if self.connected:
             times += [self._audit_due_s, self._announcing.deadline_s()]
+            times += [self._addresses_due_s, self.shaping.deadline_s()]
             times.append(self.installation.deadline_s())
             if self._polled:
                 times.append(self._stats_due_s)
@@ -474,7 +495,7 @@ class Bridge:
         if self.candidate:
             return []
         if not self.enabled:
-            return self._reconcile(now_s)
+            return [*self._shape(now_s), *self._reconcile(now_s)]
         in_force = self.config.in_force(self.links.lacp_known(self.config.uplinks))
         if in_force.fallen_back is not self.config.fallen_back:
             return self.configure(in_force, now_s)
@@ -500,7 +521,7 @@ class Bridge:
             self.installation.expect(self.held.follow(*team))
         if self.gathered_s is None:
             commands += self._judge_rules(now_s)
-        return [*commands, *self._reconcile(now_s)]
+        return [*commands, *self._reconcile(now_s), *self._shape(now_s)]
 
     @property
     def rules(self) -> Mapping[str, Mapping[Rule, str]]:
@@ -643,6 +664,49 @@ class Bridge:
         if not judged.covers(window_s) or any(self._pauses(p, now_s) for p in judged.policies):
             return []
         return self.chronicle.saturation(judged, window_s, relieved, now_s)
+
+    # ---- uplinks' queues ---------------------------------------------------------------
+
+    @property
+    def shaped_team(self) -> ShapedTeam:
+        """What VM ports are to get of uplinks."""
+        judged = self.judged
+        capacities_bps = {u.name: judged.known_capacity_bps(u) for u in self.config.uplinks}
+        return ShapedTeam(
+            self.config,
+            {name: bps for name, bps in capacities_bps.items() if bps},
+            {name: bound.uplink for name, bound in self.bound.items()},
+            {n: [mac for mac, _ in known] for n, known in self.addresses.by_port.items()},
+        )
+
+    def _shape(self, now_s: float) -> Commands:
+        """Have uplinks queue as VM ports' shares say; observing, as they do without us.
+
+        Not before it is known which address is whose, or a service that starts would give
+        away what VM ports have.
+        """
+        if self.candidate:
+            return []
+        serves = self._serves and not self.observing
+        if not serves or not any(map(is_asked_for, self.config.vm_ports)):
+            return [*self.shaping.ask(self.config, {}, now_s)]
+        if not (self.connected and self._addresses_known):
+            return []
+        return [*self.shaping.ask(self.config, self.shaped_team.shapers(), now_s)]
+
+    @property
+    def _addresses_due_s(self) -> float:
+        """When addresses are read for the sake of queues; infinity while all are known."""
+        known = self.addresses.by_port
+        asking = [port for port in self.config.vm_ports if is_asked_for(port)]
+        missing = any(port.name not in known and not port.attached_mac for port in asking)
+        waits = (
+            (missing or (asking and not self._addresses_known))
+            and self._serves
+            and self._polled
+            and self.settled
+        )
+        return self._learned_due_s if waits else math.inf
 
     # ---- the switch --------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class UplinkConfig:
     role_before: Role = Role.ACTIVE
     vlans: PortVlans = TRUNK
     mac: str | None = None
+    # Whether a qdisc that somebody else chose for it may be replaced.
+    replaces_qdisc: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ class VmPortConfig:
     binding: str | None = None
     # Whether rules for it can be kept on the Bridge, where a VM's power cycle spares them.
     vm_id: str | None = None
+    # Its part of an uplink, for what it sends; None where nobody said so.
+    shares: int | None = None
+    reserve_bps: float | None = None
+    limit_bps: float | None = None
 
     @property
     def ruled(self) -> bool:
@@ -116,6 +122,7 @@ class BridgeConfig:
     instead_of: BridgeConfig | None = None
     # VM ports that NORMAL did not flood to before we came.
     no_flood_before: frozenset[str] = frozenset()
+    in_userspace: bool = False
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
@@ -188,6 +195,16 @@ def _number(lowest: float, highest: float) -> Callable[[str], float]:
     return parse
 
 
+def _integer(lowest: int, highest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not lowest <= value <= highest:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     if not 2 <= len(names) <= MAX_UPLINKS or not all(names) or len(set(names)) != len(names):
@@ -247,6 +264,12 @@ def one_of(words: Iterable[str]) -> str:
 DAY_S = 86400.0
 
 SET_NAME = "the name of a set, without commas and spaces"
+MAX_MBPS = 10_000_000
+MBPS_EXPECTED = "Mbit/s from 0.001 to 10000000"
+# What is done with a qdisc that somebody else chose for an uplink.
+QDISCS = ("keep", "replace")
+MAX_SHARES = 100
+
 # Expected of keys that are not an operator's to set.
 WRITTEN_BY_US = "written by the service"
 
@@ -262,7 +285,8 @@ BRIDGE_KEYS = {
     "no-flood-before": Key(lambda text: frozenset(text.split(",")), WRITTEN_BY_US, frozenset()),
 }
 UPLINK_KEYS = {
-    "capacity-mbps": Key(_number(0.001, 10_000_000), "Mbit/s from 0.001 to 10000000"),
+    "capacity-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
+    "qdisc": Key(_choice(*QDISCS), one_of(QDISCS), "keep"),
     "role": Key(_choice(*Role), one_of(Role), Role.ACTIVE.value),
     "role-before": Key(_choice(*Role), WRITTEN_BY_US, Role.ACTIVE.value),
 }
@@ -275,6 +299,9 @@ VM_RULE_KEYS = {
     "anti-affinity": Key(_set_name, SET_NAME),
     "exclude": Key(_flag, "true or false", False),
     "policy": Key(_choice(*PRESETS), one_of(PRESETS)),
+    "shares": Key(_integer(1, MAX_SHARES), f"an integer from 1 to {MAX_SHARES}"),
+    "reserve-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
+    "limit-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
 }
 VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, WRITTEN_BY_US)}
 
@@ -378,6 +405,7 @@ class _Reader:
             falls_back=bool(bond and bond.lacp_fallback)
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             no_flood_before=bridge["no-flood-before"],
+            in_userspace=self.row.in_userspace,
             not_done=normal.not_done(self.row),
             errors=tuple(self.errors),
             settings=self.settings,
@@ -436,6 +464,7 @@ class _Reader:
             role_before=Role(values["role-before"]),
             vlans=port_vlans(port.vlan_mode, port.tag, port.trunks),
             mac=interface.mac,
+            replaces_qdisc=values["qdisc"] == "replace",
         )
 
     def _policy(
@@ -476,6 +505,7 @@ class _Reader:
         allow, prefer = (_in_force(rules.get(key), team) for key in ("allow", "prefer"))
         may_use = allow.allowed(team) if allow else frozenset(team)
         wishes = prefer or Choice((), ())
+        limit_bps = _bps(rules.get("limit-mbps"))
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
@@ -494,7 +524,20 @@ class _Reader:
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
             vm_id=vm_id,
+            shares=rules.get("shares"),
+            reserve_bps=self._reserve(record, _bps(rules.get("reserve-mbps")), limit_bps),
+            limit_bps=limit_bps,
         )
+
+    def _reserve(
+        self, record: str, reserve_bps: float | None, limit_bps: float | None
+    ) -> float | None:
+        """What a VM port is promised, which is at most what it may use."""
+        if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
+            return reserve_bps
+        found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
+        self._report(BadValue(record, PREFIX + "reserve-mbps", found, expected))
+        return limit_bps
 
     def _carriers(
         self, port: PortRow, vlans: PortVlans, uplinks: tuple[UplinkConfig, ...]
@@ -599,6 +642,10 @@ def _in_force(choice: Choice | None, team: Collection[str]) -> Choice | None:
 
 def _unless_all(names: frozenset[str], team: Collection[str]) -> frozenset[str] | None:
     return names if len(names) < len(team) else None
+
+
+def _bps(mbps: float | None) -> float | None:
+    return None if mbps is None else mbps * 1e6
 
 
 def _active_member(bond: PortRow | None) -> str | None:

@@ -59,6 +59,8 @@ class BridgeRow:
     mirrors: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
     datapath_id: str | None = None
+    # Whether ovs-vswitchd forwards by itself, rather than the kernel.
+    in_userspace: bool = False
 
     @property
     def attached(self) -> bool:

@@ -23,6 +23,7 @@ from controller.events import (
     PortRemoved,
     PortStatsRead,
     Request,
+    Shaped,
     SwitchConnected,
     SwitchGone,
     Tick,
@@ -95,6 +96,8 @@ class Engine:
                 return bridge.take_forwarding(event, now_s)
             case PortFlagsSet():
                 return bridge.take_port_flags(event, now_s)
+            case Shaped():
+                return bridge.take_shaped(event, now_s)
             case BundleDone():
                 return bridge.finish_bundle(event, now_s)
             case _:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from controller.database import BridgeRow
 from controller.history import Entry
+from controller.htb import UNTOUCHED, Found, Shaper
 from controller.rates import Sample
 from controller.reconcile import Changes
 from controller.specs import FlowSpec, GroupSpec
@@ -151,6 +152,27 @@ class ForwardingRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """An uplink's device and its queueing now.
+
+    `error`: why what was asked for was not done. `replaced`: what was there and is lost.
+    """
+
+    name: str
+    found: Found = UNTOUCHED
+    error: str | None = None
+    replaced: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """What came of a `Shape`, device by device."""
+
+    bridge: str
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BundleDone:
     """A bundle was committed, or refused as a whole with `error`."""
 
@@ -192,6 +214,7 @@ Event = (
     | LearnedRead
     | ForwardingRead
     | PortFlagsSet
+    | Shaped
     | BundleDone
     | Tick
     | Request
@@ -305,6 +328,18 @@ class SetPortFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """Have devices queue like this; None: as they do without us. Answered by a `Shaped`.
+
+    `replaces`: the devices of which a qdisc that somebody else chose may be replaced.
+    """
+
+    bridge: str
+    wanted: tuple[tuple[str, Shaper | None], ...]
+    replaces: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One external_ids key of a record (`table` is Bridge or Interface); None removes it.
 
@@ -368,6 +403,7 @@ Command = (
     | SendFrame
     | DeliverFrame
     | SetPortFlags
+    | Shape
     | Write
     | Reply
     | Report

@@ -9,6 +9,7 @@ from typing import Any
 
 from controller import bindings
 from controller.plan_view import WIDTH, covers, percent, threshold, unknown
+from controller.show import part_of
 from controller.standing import Account, Held
 from policies.model import Reason, Role, Uplink
 from policies.verdicts import Standing
@@ -64,6 +65,9 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "uplink_ratio": account.uplink.utilization_ratio if account.uplink else None,
         "pin": port.pin,
         "excluded": port.excluded,
+        "shares": port.shares,
+        "reserve_bps": port.reserve_bps,
+        "limit_bps": port.limit_bps,
         "allowed": sorted(port.allowed) if port.allowed is not None else None,
         "prefer": list(port.prefer),
         "avoid": sorted(port.avoid),
@@ -184,6 +188,8 @@ def _rules(account: Account) -> list[str]:
         rules.append(f"prefers {', then '.join(port.prefer)}")
     if port.avoid:
         rules.append(f"should not use {', '.join(sorted(port.avoid))}")
+    if part := part_of(port):
+        rules.append(part)
     rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
     if account.own_policy != account.bridge_policy:
         rules.append(f"a policy of its own, where the bridge has {account.bridge_policy}")

@@ -125,9 +125,21 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         [*labels, "uplink", "reason"],
     )
     broken = _gauge("rule_broken", "1 while a rule of the VM port is broken.", [*labels, "rule"])
+    shares = _gauge("port_shares", "Shares of an uplink, where set.", labels)
+    reserved = _gauge(
+        "port_reserved_bytes_per_second", "Part of an uplink that is reserved, where set.", labels
+    )
+    limit = _gauge("port_limit_bytes_per_second", "Most the VM port may send, where set.", labels)
+    shaped = _counter(
+        "port_shaped_drops", "Frames that found their queue at an uplink full.", labels
+    )
     for bridge in bridges:
         for port in bridge.ports:
             key = [bridge.name, port.name]
+            _add(shares, key, port.shares)
+            _add(reserved, key, _bytes_per_second(port.reserve_bps))
+            _add(limit, key, _bytes_per_second(port.limit_bps))
+            _add(shaped, key, port.shaped_drops)
             _add(sent, key, port.tx_bytes)
             _add(received, key, port.rx_bytes)
             _add(drops, key, port.drops)
@@ -138,6 +150,7 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
                 _add(binding, [*key, port.uplink], 1)
                 _add(bound, [*key, port.uplink, port.reason or ""], port.bound_at)
     yield from (sent, received, drops, binding, bound, info, broken)
+    yield from (shares, reserved, limit, shaped)
 
 
 def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
@@ -181,6 +194,10 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
                 _add(family, [*key, reason], count)
     yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
     yield from (planned, applied, refused)
+
+
+def _bytes_per_second(rate_bps: float | None) -> float | None:
+    return None if rate_bps is None else rate_bps / BITS_PER_BYTE
 
 
 def _counter(name: str, text: str, labels: list[str]) -> CounterMetricFamily:

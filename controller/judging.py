@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -79,7 +80,7 @@ class Judged:
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
-        usable = self.links.usable(self.config.uplinks)
+        usable, reserved_bps = self.links.usable(self.config.uplinks), self._reserved_bps()
         return tuple(
             Uplink(
                 name=uplink.name,
@@ -88,9 +89,18 @@ class Judged:
                 role=uplink.role,
                 usable=uplink.name in usable,
                 load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
+                reserved_bps=reserved_bps[uplink.name],
             )
             for uplink in self.config.uplinks
         )
+
+    def _reserved_bps(self) -> Counter[str]:
+        """What VM ports are promised, by the uplink that they are bound to."""
+        found: Counter[str] = Counter()
+        for port in self.config.vm_ports:
+            if port.reserve_bps and port.name in self.bound:
+                found[self.bound[port.name].uplink] += round(port.reserve_bps)
+        return found
 
     def units(self) -> tuple[Unit, ...]:
         """VM ports and buckets, as far as the configuration tells."""
@@ -108,6 +118,7 @@ class Judged:
                 avoid=port.avoid,
                 affinity=port.affinity,
                 anti_affinity=port.anti_affinity,
+                reserve_bps=port.reserve_bps or 0.0,
             )
             for port in self.config.vm_ports
         ]
@@ -169,10 +180,11 @@ class Judged:
 
         A service that starts while a link is down has never seen its speed.
         """
-        if known_bps := self._known_capacity_bps(uplink):
+        if known_bps := self.known_capacity_bps(uplink):
             return known_bps
-        others_bps = filter(None, map(self._known_capacity_bps, self.config.uplinks))
+        others_bps = filter(None, map(self.known_capacity_bps, self.config.uplinks))
         return min(others_bps, default=UNKNOWN_CAPACITY_BPS)
 
-    def _known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
+    def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
+        """None where nobody knows the speed."""
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps

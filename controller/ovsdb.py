@@ -36,6 +36,7 @@ COLUMNS = {
         "external_ids",
         "controller",
         "datapath_id",
+        "datapath_type",
         "stp_enable",
         "rstp_enable",
         "mcast_snooping_enable",
@@ -252,6 +253,7 @@ def _bridge(row: Any) -> BridgeRow:
         mirrors=tuple(sorted(mirror.name for mirror in row.mirrors)),
         controllers=tuple(sorted(controller.target for controller in row.controller)),
         datapath_id=_first(row.datapath_id),
+        in_userspace=row.datapath_type == "netdev",
     )
 
 

@@ -40,7 +40,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         uplinks=uplinks,
         ports=tuple(_port(bridge, port, rules, epoch_s) for port in config.asked.vm_ports),
         config_errors=tuple(str(error) for error in config.errors),
-        not_done=config.not_done,
+        not_done=(*config.not_done, *bridge.shaped_team.not_done(), *bridge.shaping.not_done()),
         moves_planned=_by_reason(bridge.planned),
         moves_applied=_by_reason(bridge.applied),
         moves_refused=_by_reason(bridge.refused),
@@ -105,6 +105,10 @@ def _port(
         drops=_drops(counters),
         planned_uplink=planned.uplink if planned else None,
         rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
+        shares=port.shares,
+        reserve_bps=port.reserve_bps,
+        limit_bps=port.limit_bps,
+        shaped_drops=bridge.shaping.drops(port),
     )
 
 

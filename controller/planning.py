@@ -19,6 +19,7 @@ LEAST_POLLS = 3
 KEPT_S = 300.0
 # Means over one window differ by that from those over the next under a steady load.
 NOISE_RATIO = 0.02
+NOTHING: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,9 @@ def propose(
 
     No unit moves twice, so there is one. `bases`: of all policies in use.
     """
+    promised = {unit.name: unit.reserve_bps for unit in judged.units()}
     views = {
-        policy: _View(snapshot, dict(_loads(judged, of.covered_s)))
+        policy: _View(snapshot, dict(_loads(judged, of.covered_s)), promised)
         for policy, of in bases.items()
         if of.known and (snapshot := judged.snapshot(policy, of.covered_s)) is not None
     }
@@ -190,7 +192,9 @@ class _View:
     """The team as one policy sees it: as it would be after the moves so far."""
 
     snapshot: Snapshot
-    loads: dict[str, Load]
+    loads: Mapping[str, Load]
+    # What units are promised of their uplinks.
+    promised: Mapping[str, float]
 
     def follow(self, moves: Iterable[Move]) -> None:
         moves = list(moves)
@@ -202,7 +206,7 @@ class _View:
         self.snapshot = replace(
             self.snapshot,
             in_sets=tuple(map(moved, self.snapshot.in_sets)),
-            uplinks=_after(self.snapshot.uplinks, moves, self.loads),
+            uplinks=_after(self.snapshot.uplinks, moves, self.loads, self.promised),
             units=tuple(
                 replace(u, uplink=targets[u.name], excluded=True) if u.name in targets else u
                 for u in self.snapshot.units
@@ -247,15 +251,24 @@ def _loads(judged: Judged, window_s: float | None) -> Iterable[tuple[str, Load]]
 
 
 def _after(
-    uplinks: Iterable[Uplink], moves: Iterable[Move], loads: Mapping[str, Load]
+    uplinks: Iterable[Uplink],
+    moves: Iterable[Move],
+    loads: Mapping[str, Load],
+    promised: Mapping[str, float] = NOTHING,
 ) -> tuple[Uplink, ...]:
-    """The uplinks with what they would carry after the moves."""
+    """The uplinks with what they would carry, and would promise, after the moves."""
     carried = {uplink.name: uplink.load for uplink in uplinks}
+    reserved_bps = {uplink.name: uplink.reserved_bps for uplink in uplinks}
     for move in moves:
         load = loads.get(move.unit, Load())
         carried[move.source] -= load
         carried[move.target] += load
-    return tuple(replace(u, load=_positive(carried[u.name])) for u in uplinks)
+        reserved_bps[move.source] -= promised.get(move.unit, 0.0)
+        reserved_bps[move.target] += promised.get(move.unit, 0.0)
+    return tuple(
+        replace(u, load=_positive(carried[u.name]), reserved_bps=max(0.0, reserved_bps[u.name]))
+        for u in uplinks
+    )
 
 
 def _positive(load: Load) -> Load:

@@ -37,6 +37,7 @@ from controller.events import (
     Report,
     Request,
     SetPortFlags,
+    Shape,
     Tick,
     UnitCountersRead,
     Write,
@@ -46,6 +47,7 @@ from controller.journal import Journal
 from controller.lines import Lines
 from controller.notify import Supervisor
 from controller.ovsdb import Database
+from controller.qdisc import Qdiscs
 from controller.status import BridgeStatus
 from controller.wires import Reach, TlsFiles
 
@@ -106,6 +108,7 @@ class Service:
         self._asked_s: dict[str, float] = {}
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
+        self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch)
         self._supervisor = Supervisor()
         self._database_read = False
         self._prepared: tuple[Apply | None, bytes] = None, b""
@@ -212,6 +215,8 @@ class Service:
             case SetPortFlags(bridge=bridge):
                 dial = functools.partial(self._lines.dial, bridge)
                 port_flags.start(dial, command, self._events.put)
+            case Shape():
+                self._qdiscs.start(command)
             case ReadForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.read_forwarding(bridge, self._events.put)

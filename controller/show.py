@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from controller.config import VmPortConfig
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 
 BAR_CELLS = 20
@@ -70,6 +71,7 @@ def _block(bridge: BridgeStatus) -> str:
         shares = ", ".join(f"{uplink} {count}" for uplink, count in uplinks.items())
         lines.append(f"  {policy}: {sum(uplinks.values())} buckets, {shares}")
     lines += [f"  rule broken  {p.name} {rule}: {how}" for p, rule, how in bridge.rules_broken]
+    lines += [f"  {port.name:<16}{part}" for port in bridge.ports if (part := part_of(port))]
     lines += [f"  bad value  {error}" for error in bridge.config_errors]
     lines += [f"  not done   {text}" for text in bridge.not_done]
     return "\n".join(lines)
@@ -86,6 +88,16 @@ def _why(port: PortStatus, policy: str) -> str:
     """Why a port is where it is, and its own policy where it has one."""
     own = "" if port.policy in (policy, port.reason) else f" ({port.policy})"
     return f"{port.reason or '-'}{own}"
+
+
+def part_of(port: PortStatus | VmPortConfig) -> str:
+    """What part of an uplink a VM port has, in words; empty where nobody said so."""
+    said = [f"shares {port.shares}"] if port.shares is not None else []
+    if port.reserve_bps is not None:
+        said.append(f"{port.reserve_bps / 1e6:g} Mbit/s reserved")
+    if port.limit_bps is not None:
+        said.append(f"at most {port.limit_bps / 1e6:g} Mbit/s")
+    return ", ".join(said)
 
 
 def bar(ratio: float, cells: int = BAR_CELLS) -> str:
@@ -111,6 +123,11 @@ def _uplink(uplink: UplinkStatus) -> dict[str, object]:
 
 
 def _port(port: PortStatus) -> dict[str, object]:
+    parts = {
+        "shares": port.shares,
+        "reserve_bps": port.reserve_bps,
+        "limit_bps": port.limit_bps,
+    }
     return {
         "name": port.name,
         "vm": port.vm,
@@ -121,4 +138,5 @@ def _port(port: PortStatus) -> dict[str, object]:
         "reason": port.reason,
         "bound_at": port.bound_at,
         **({} if port.planned_uplink is None else {"planned_uplink": port.planned_uplink}),
+        **{key: value for key, value in parts.items() if value is not None},
     }

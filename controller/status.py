@@ -39,6 +39,9 @@ class PortStatus:
     `policy`: its own, else the bridge's. `bound_at` is in seconds since the epoch, None while the port is not bound.
     `planned_uplink`: where it would be if the bridge were not only observed. `rules`: what is
     wrong with each that an operator has given it; an empty text where nothing is.
+    `planned_uplink`: where it would be if the bridge were not only observed.
+    `shares`, `reserve_bps`, `limit_bps`: its part of an uplink, where somebody said so;
+    `shaped_drops`: its frames that found their queue there full.
     """
 
     name: str
@@ -53,6 +56,10 @@ class PortStatus:
     drops: int | None
     planned_uplink: str | None = None
     rules: Mapping[str, str] = field(default_factory=dict)
+    shares: int | None = None
+    reserve_bps: float | None = None
+    limit_bps: float | None = None
+    shaped_drops: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

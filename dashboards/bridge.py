@@ -226,6 +226,8 @@ def _vm_ports() -> list[panels.Panel]:
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     bound = f"{HERE('port_binding')} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     since = f"max by (port, reason) ({HERE('port_bound_timestamp_seconds')})"
+    reserved = _each("max", HERE("port_reserved_bytes_per_second"), "port")
+    limit = _each("max", HERE("port_limit_bytes_per_second"), "port")
     return [
         sent_and_received(
             "VM ports on $uplink",
@@ -270,6 +272,9 @@ def _vm_ports() -> list[panels.Panel]:
                 Column("Since", expr=f"{since} * 1000", unit=panels.TIME),
                 Column("Sent", expr=_each("sum", of_port("transmit"), "port"), unit=panels.BITS),
                 Column("Received", expr=_each("sum", of_port("receive"), "port"), unit=panels.BITS),
+                Column("Shares", expr=_each("max", HERE("port_shares"), "port"), unit=panels.COUNT),
+                Column("Reserved", expr=in_bits(reserved), unit=panels.BITS),
+                Column("Limit", expr=in_bits(limit), unit=panels.BITS),
                 Column(
                     "Frames dropped",
                     expr=f"round({_each('sum', increase(HERE('port_drops_total'), RANGE), 'port')})",
@@ -321,10 +326,12 @@ def _what_was_done() -> list[panels.Panel]:
         lines(
             "Dropped frames",
             "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. At an "
-            "uplink: it is full. At a VM port: the VM does not take them fast enough.",
+            "uplink: it is full. At a VM port: the VM does not take them fast enough. Sent by a VM: "
+            "it has used up its limit, or its part of a full uplink.",
             [
                 Ask(rate(HERE("uplink_drops_total")), "uplink {{uplink}}"),
                 Ask(rate(HERE("port_drops_total")), "port {{port}}"),
+                Ask(rate(HERE("port_shaped_drops_total")), "sent by {{port}}"),
             ],
             unit=panels.FRAMES,
             width=8,

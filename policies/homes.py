@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from policies import failover, placement, rules
+from policies import failover, placement, reservations, rules
 from policies.model import Role, Unit, Uplink
 from policies.placement import Candidate
 from policies.planners import static
@@ -25,7 +25,8 @@ def homes(
 ) -> Homes:
     """Where units belong: their pin, else the uplink they have, else the policy's.
 
-    That is always an uplink that the unit may use; one that may use none has no home. The
+    That is always an uplink that the unit may use; one that may use none has no home. A unit
+    leaves it where an uplink would promise more than it has, and another would not. The
     policy may take a bucket from the uplink that it has, so that shares are kept.
 
     Units that should use some uplinks rather than others, or are in sets, are placed as suits
@@ -60,7 +61,7 @@ def homes(
             found |= {unit.name: str(unit.uplink) for unit in linked}
         else:
             found |= placement.place(_candidate(u, _wishes(u, uplinks)) for u in linked)
-    return Homes(found, frozenset(looked_at))
+    return Homes(reservations.kept(found, units, uplinks), frozenset(looked_at))
 
 
 def targets(

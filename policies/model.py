@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
@@ -62,7 +63,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """A member of the team. `usable`: it carries traffic now (link up, failback delay over)."""
+    """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
+
+    `reserved_bps`: of its capacity, what is promised to units that are bound to it.
+    """
 
     name: str
     ofport: OfPort
@@ -70,6 +74,12 @@ class Uplink:
     role: Role = Role.ACTIVE
     usable: bool = True
     load: Load = Load()
+    reserved_bps: float = 0.0
+
+    def has_room_for(self, units: Iterable[Unit]) -> bool:
+        """Whether it can promise units of other uplinks what these are promised."""
+        more_bps = sum(unit.reserve_bps for unit in units)
+        return more_bps <= max(0.0, self.capacity_bps - self.reserved_bps)
 
     @property
     def utilization_ratio(self) -> float:
@@ -85,6 +95,7 @@ class Unit:
     `confined`: an operator says so, and rather than by one that carries nothing it is bound to
     none. `prefer`: uplinks it should use, the best first; `avoid`: those it should not.
     `affinity`: the set whose members should share an uplink; `anti_affinity`: be kept apart.
+    `reserve_bps`: what it is promised of its uplink's capacity.
     """
 
     name: str
@@ -116,6 +127,8 @@ class Unit:
     def whole(self) -> bool:
         """Whether a rule says by which uplink it goes; none of it is spread then."""
         return self.pin is not None or self.confined or self.ruled
+
+    reserve_bps: float = 0.0
 
     @property
     def movable(self) -> bool:

@@ -83,7 +83,9 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
 def _best_target(group: Group, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
     """The uplink that is emptiest with the units, of those that stay within the threshold."""
     able = _able(group, uplink, snapshot)
-    fitting = [u for u in able if _after(u, group) <= snapshot.threshold_ratio]
+    fitting = [
+        u for u in able if _after(u, group) <= snapshot.threshold_ratio and u.has_room_for(group)
+    ]
     return min(fitting, key=lambda u: (_after(u, group), u.name), default=None)
 
 

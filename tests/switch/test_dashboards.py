@@ -127,6 +127,8 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
     bed.set("bridge", bed.bridge, threshold=THRESHOLD_PERCENT)
     for uplink in bed.uplinks:
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+    shared = {"shares": 60, "reserve_mbps": 1, "limit_mbps": CAPACITY_MBPS}
+    bed.set("interface", bed.vms[0].port, **shared)
     service.attach(bed, "--policy", "load-based")
     service.place(bed, 0, 0, 0, 1)
     # A rule that changes nothing, but is one.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller import specs, tables
+from controller import htb, specs, tables
 from controller.database import BridgeRow, PortRow
 from controller.engine import Engine
 from controller.events import (
@@ -19,6 +19,7 @@ from controller.events import (
     Command,
     Connect,
     DatabaseRead,
+    Device,
     Disconnect,
     Event,
     ForeignFlow,
@@ -41,6 +42,8 @@ from controller.events import (
     SendFrame,
     SetPortFlags,
     Setting,
+    Shape,
+    Shaped,
     SwitchConnected,
     SwitchGone,
     Tick,
@@ -217,6 +220,13 @@ class World:
         self.log: list[tuple[float, Command]] = []
         self.replies: dict[int, Reply] = {}
         self.refuse_writes: str | None = None
+        # How uplinks queue: what is there, and the shaper where that is one of ours.
+        self.queueing: dict[str, htb.Found] = {}
+        self.shapers: dict[str, htb.Shaper] = {}
+        # What each class of an uplink has dropped.
+        self.drops: dict[str, dict[int, int]] = {}
+        self.holds_shaped = False
+        self.held_shaped: list[Shaped] = []
         self.dialled: set[str] = set()
         self.outstanding: set[str] = set()
         self._events: deque[Event] = deque()
@@ -367,6 +377,9 @@ class World:
                 self.dialled.remove(bridge)
             case Write():
                 self._write(command)
+            case Shape():
+                shaped = self._shape(command)
+                (self.held_shaped if self.holds_shaped else self._events).append(shaped)
             case Reply(request_id=request_id):
                 assert request_id not in self.replies, "a request is answered once"
                 self.replies[request_id] = command
@@ -379,6 +392,25 @@ class World:
                 | Apply()
             ):
                 self._ask_switch(command)
+
+    def _shape(self, command: Shape) -> Shaped:
+        """As `tc` would; what is there of somebody else's stays unless it may be replaced."""
+        devices = []
+        for name, wanted in command.wanted:
+            found, replaced = self.queueing.get(name, htb.Found()), None
+            if found.is_foreign and (wanted is None or name not in command.replaces):
+                devices.append(Device(name, found))
+                continue
+            if found.is_foreign:
+                replaced = str(found)
+            self.shapers.pop(name, None)
+            self.queueing[name] = htb.Found()
+            if wanted is not None:
+                self.shapers[name] = wanted
+                drops = {leaf.minor: 0 for leaf in wanted.leaves} | self.drops.get(name, {})
+                self.queueing[name] = htb.Found("htb", htb.HANDLE, drops=drops)
+            devices.append(Device(name, self.queueing[name], replaced=replaced))
+        return Shaped(command.bridge, tuple(devices))
 
     def _ask_switch(
         self,

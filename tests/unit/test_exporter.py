@@ -18,6 +18,7 @@ COUNTERS = {
     "port_transmit_bytes",
     "port_receive_bytes",
     "port_drops",
+    "port_shaped_drops",
     "moves_planned",
     "moves_applied",
     "moves_refused",
@@ -33,6 +34,9 @@ GAUGES = {
     "port_binding",
     "port_info",
     "rule_broken",
+    "port_shares",
+    "port_reserved_bytes_per_second",
+    "port_limit_bytes_per_second",
     "port_bound_timestamp_seconds",
     "bridge_info",
     "bridge_optimality_ratio",
@@ -50,7 +54,22 @@ ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, 
 # As many as a VM port can have.
 RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
 VNET0 = PortStatus(
-    "vnet0", "web", "load-based", "eth1", Load(1e6, 2e6), "manual", 1700.0, 11, 12, 0, None, RULES
+    "vnet0",
+    "web",
+    "load-based",
+    "eth1",
+    Load(1e6, 2e6),
+    "manual",
+    1700.0,
+    11,
+    12,
+    0,
+    None,
+    RULES,
+    shares=60,
+    reserve_bps=8e6,
+    limit_bps=16e6,
+    shaped_drops=13,
 )
 BR0 = BridgeStatus(
     name="br0",
@@ -112,6 +131,7 @@ def test_counters_are_the_switchs_own_to_the_byte() -> None:
     assert value("port_transmit_bytes_total", port="vnet0") == 11
     assert value("port_receive_bytes_total", port="vnet0") == 12
     assert value("port_drops_total", port="vnet0") == 0
+    assert value("port_shaped_drops_total", port="vnet0") == 13
 
 
 def test_units_are_bytes_seconds_and_ratios() -> None:
@@ -119,6 +139,9 @@ def test_units_are_bytes_seconds_and_ratios() -> None:
     assert value("uplink_utilization_ratio", uplink="eth1", direction="transmit") == 0.5
     assert value("uplink_utilization_ratio", uplink="eth1", direction="receive") == 0.25
     assert value("bridge_threshold_ratio") == 0.75
+    assert value("port_reserved_bytes_per_second", port="vnet0") == 1e6
+    assert value("port_limit_bytes_per_second", port="vnet0") == 2e6
+    assert value("port_shares", port="vnet0") == 60
     assert value("bridge_imbalance_ratio") == 0.5
     assert value("last_decision_timestamp_seconds") == 1712.5
 
@@ -148,14 +171,18 @@ def test_what_is_not_known_is_absent_and_never_zero() -> None:
     uncounted = replace(
         BR0,
         uplinks=(replace(ETH1, tx_bytes=None, rx_bytes=None, drops=None),),
-        ports=(replace(VNET0, tx_bytes=None, rx_bytes=None, drops=None, uplink=None),),
+        ports=(
+            PortStatus("vnet0", "web", "load-based", None, Load(), None, None, None, None, None),
+        ),
         last_decision_at=None,
     )
     names = {name for name, _ in samples(uncounted)}
     counted_by_the_switch = COUNTERS - {"uplink_link_changes"}
     by_port = {name for name in counted_by_the_switch if name.startswith(("uplink", "port"))}
     counters = {f"{name}_total" for name in by_port}
-    assert not names & (counters | {"port_binding", "last_decision_timestamp_seconds"})
+    unset = {"port_shares", "port_reserved_bytes_per_second", "port_limit_bytes_per_second"}
+    absent = counters | unset | {"port_binding", "last_decision_timestamp_seconds"}
+    assert not names & absent
     assert "uplink_up" in names
 
 

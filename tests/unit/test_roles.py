@@ -231,7 +231,7 @@ REFUSALS = {
     "undrain eth9": "uplink: eth9 -> one of eth1, eth2, eth3",
     "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
     "set interface eth1 role-before=standby": (
-        "role-before=standby -> KEY=VALUE with KEY one of capacity-mbps, role"
+        "role-before=standby -> KEY=VALUE with KEY one of capacity-mbps, qdisc, role"
     ),
     "set port vnet0 pin=eth1": "table: port -> bridge or interface",
 }

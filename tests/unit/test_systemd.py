@@ -31,3 +31,9 @@ def test_the_service_is_ready_watched_ordered_and_restarted() -> None:
         "OnFailure=ovs-lbt-rescue.service",
     ):
         assert line in lines
+
+
+def test_the_service_may_set_the_queues_of_uplinks() -> None:
+    settings = dict(line.split("=", 1) for line in UNITS[1].read_text().splitlines() if "=" in line)
+    assert "CAP_NET_ADMIN" in settings["CapabilityBoundingSet"].split()
+    assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()

@@ -1,0 +1,299 @@
+"""The queueing of an uplink's device as values, and the `tc` commands from one to another.
+
+A device gets an HTB qdisc with a class for each VM port. Frames find their class by their source
+address: one program of classic BPF looks it up, so that tagged and untagged frames are treated
+alike, on the userspace datapath as on the kernel's. The program begins with a digest of all that
+was installed with it. By that a service that starts recognises what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+# Of the root qdisc, by which ours is told from anybody else's: "lb".
+HANDLE = 0x6C62
+# Minor numbers that are no port's: OFPP_MAX is 0xff00, LOCAL 0xfffe.
+ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS = 0xFFF0, 0xFFF1, 0xFFF2
+FILTERS = "protocol all prio 1"
+# `tc` sends messages of 16 KiB, and an address takes fewer than six instructions of 8 bytes.
+ADDRESSES_A_FILTER = 300
+MAX_ADDRESSES = 3000
+# What a class without a reservation is assured of.
+LEAST_RATE_BPS = 8_000
+# Of what a class has saved up while it was idle, or while the timer was late.
+BURST_S = 0.002
+LEAST_BURST_BYTES = 15_000
+# A frame on the wire: preamble, check sequence and gap, and the least there is.
+ETHERNET_OVERHEAD_BYTES, ETHERNET_LEAST_BYTES = 24, 84
+ETHERNET_HEADER_BYTES = 18
+# What the kernel may hand to a device as one, and segment later.
+SUPERFRAME_BYTES = 65_536
+# A frame's memory in a socket's buffer, over its length (2304 bytes for 1514).
+FOOTPRINT_RATIO = 2304 / 1514
+LEAST_QUEUE_FRAMES = 3
+
+# Classic BPF (linux/bpf_common.h): load an immediate, load from the frame, jump, return.
+_LD_IMM, _LD_W, _LD_H, _JA, _JEQ, _JGE, _RET = 0x00, 0x20, 0x28, 0x05, 0x15, 0x35, 0x06
+_FAR = 255
+# Addresses compared one by one, before the search is divided.
+_BRANCH = 4
+# 01:80:c2:00:00:00 to 0f: LACP and its like, which VMs cannot send.
+_LINK_LOCAL_HIGH, _LINK_LOCAL_END = 0x0180C200, 0x0010
+
+Instruction = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What one class of frames gets, beneath the capacity of the device.
+
+    `rate_bps` it is assured of; what others leave is divided by `shares`, up to `ceil_bps`.
+    """
+
+    minor: int
+    shares: int
+    rate_bps: int
+    ceil_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shaper:
+    """What a device shall queue by.
+
+    `sources`: the class of each source address; what is not listed is in the default class.
+    `on_wire`: the capacity is the link's own, so that a frame's preamble and gap count too.
+    `queues`: how many queues share one socket's send buffer (Open vSwitch's userspace
+    datapath); None: each may be as long as suits it.
+    """
+
+    capacity_bps: int
+    on_wire: bool
+    leaves: tuple[Leaf, ...]
+    sources: tuple[tuple[str, int], ...]
+    queues: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the kernel offers, and the device's frames."""
+
+    fq_codel: bool = False
+    send_buffer_bytes: int = 212_992
+    mtu_bytes: int = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a device has now. `marks`: the digests in our filters; `drops`: counted by class."""
+
+    kind: str = "noqueue"
+    handle: int = 0
+    marks: tuple[int | None, ...] = ()
+    minors: frozenset[int] = frozenset()
+    queued: frozenset[int] = frozenset()
+    drops: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        return (self.kind, self.handle) == ("htb", HANDLE)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether somebody chose it: what a device has by itself has no handle."""
+        return self.handle != 0 and not self.is_ours
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.handle:x}:"
+
+
+# A device that nobody has looked at or touched.
+UNTOUCHED = Found()
+
+
+def class_minor(ofport: int) -> int:
+    """The class of a VM port; its queue has the same number, as a qdisc of the device."""
+    return AMBIGUOUS_CLASS if ofport == HANDLE else ofport
+
+
+def mark(shaper: Shaper, host: Host) -> int:
+    """What tells one shaper from another; it is read back from the device."""
+    digest = hashlib.blake2b(repr((shaper, host)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big")
+
+
+def commands(
+    device: str, found: Found, wanted: Shaper | None, host: Host, known: Shaper | None = None
+) -> tuple[str, ...]:
+    """The fewest lines for `tc -batch` from what is found to what is wanted.
+
+    `known`: what it was that was installed under the mark found, if that is remembered. What
+    somebody else chose is replaced: ask for nothing where it shall not be. Frames under way
+    stay queued, except those of a class that goes.
+    """
+    if wanted is None:
+        return (f"qdisc del dev {device} root",) if found.is_ours else ()
+    leaves = {leaf.minor: leaf for leaf in wanted.leaves}
+    if found.is_ours and is_complete(found, wanted, host):
+        return ()
+    installed = known if found.is_ours and known and is_complete(found, known, host) else None
+    lines: list[str] = []
+    if not found.is_ours:
+        default = f"htb default {DEFAULT_CLASS:x}"
+        lines.append(f"qdisc replace dev {device} root handle {HANDLE:x}: {default}")
+    before = _class_lines(device, installed, host) if installed else {}
+    after = _class_lines(device, wanted, host)
+    lines += [line for minor, line in after.items() if before.get(minor) != line]
+    before = _queue_lines(device, installed, host) if installed else {}
+    after = _queue_lines(device, wanted, host)
+    lines += [line for minor, line in after.items() if before.get(minor) != line]
+    filters = _filter_lines(device, wanted, host)
+    surplus = range(len(filters) + 1, len(found.marks) + 1) if found.is_ours else ()
+    lines += filters
+    lines += [f"filter del {_filter(device, number)}" for number in surplus]
+    gone = sorted(found.minors - leaves.keys() - {ROOT_CLASS}) if found.is_ours else []
+    lines += [f"class del dev {device} classid {HANDLE:x}:{minor:x}" for minor in gone]
+    return tuple(lines)
+
+
+def is_complete(found: Found, shaper: Shaper, host: Host) -> bool:
+    """Whether all of it is there."""
+    minors = {leaf.minor for leaf in shaper.leaves}
+    marks = (mark(shaper, host),) * len(_chunks(shaper))
+    return found.minors == minors | {ROOT_CLASS} and found.queued == minors and found.marks == marks
+
+
+def _class_lines(device: str, shaper: Shaper, host: Host) -> dict[int, str]:
+    """A line for each class, by its number; the root class first."""
+    frame_bytes, replace = _frame_bytes(shaper, host), f"class replace dev {device}"
+    capacity_bps, least = shaper.capacity_bps, min(leaf.shares for leaf in shaper.leaves)
+    wire = f" overhead {ETHERNET_OVERHEAD_BYTES} mpu {ETHERNET_LEAST_BYTES}"
+    root = _htb(capacity_bps, capacity_bps, frame_bytes)
+    root += f" quantum {frame_bytes}" + (wire if shaper.on_wire else "")
+    lines = {ROOT_CLASS: f"{replace} parent {HANDLE:x}: classid {HANDLE:x}:{ROOT_CLASS:x} {root}"}
+    for leaf in shaper.leaves:
+        at = f"parent {HANDLE:x}:{ROOT_CLASS:x} classid {HANDLE:x}:{leaf.minor:x}"
+        quantum_bytes = frame_bytes * leaf.shares // least
+        htb = _htb(leaf.rate_bps, leaf.ceil_bps, frame_bytes)
+        lines[leaf.minor] = f"{replace} {at} {htb} quantum {quantum_bytes}"
+    return lines
+
+
+def _htb(rate_bps: int, ceil_bps: int, frame_bytes: int) -> str:
+    burst = _burst_bytes(rate_bps, 2 * frame_bytes)
+    cburst = _burst_bytes(ceil_bps, max(LEAST_BURST_BYTES, 2 * frame_bytes))
+    return f"htb rate {rate_bps}bit burst {burst} ceil {ceil_bps}bit cburst {cburst}"
+
+
+def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
+    return max(least_bytes, round(rate_bps / 8 * BURST_S))
+
+
+def _frame_bytes(shaper: Shaper, host: Host) -> int:
+    """The largest frame that the device is given; turns of less would not be fair."""
+    segmented = shaper.queues is None
+    return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
+
+
+def _queue_lines(device: str, shaper: Shaper, host: Host) -> dict[int, str]:
+    """A line for the queue of each class."""
+    replace = f"qdisc replace dev {device} parent {HANDLE:x}"
+    return {
+        leaf.minor: f"{replace}:{leaf.minor:x} handle {leaf.minor:x}: {_queue(leaf, shaper, host)}"
+        for leaf in shaper.leaves
+    }
+
+
+def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
+    """Where queues share a buffer, each is as long as what it will carry at least."""
+    if shaper.queues is None:
+        return "fq_codel" if host.fq_codel else "pfifo limit 1000"
+
+    def weight(one: Leaf) -> float:
+        total = sum(each.shares for each in shaper.leaves)
+        return one.rate_bps / shaper.capacity_bps + one.shares / total
+
+    all_bytes = host.send_buffer_bytes / FOOTPRINT_RATIO
+    own_bytes = all_bytes * len(shaper.leaves) / max(shaper.queues, len(shaper.leaves))
+    part = weight(leaf) / sum(map(weight, shaper.leaves))
+    frame_bytes = host.mtu_bytes + ETHERNET_HEADER_BYTES
+    return f"bfifo limit {max(LEAST_QUEUE_FRAMES * frame_bytes, int(own_bytes * part))}"
+
+
+def _filter_lines(device: str, shaper: Shaper, host: Host) -> list[str]:
+    """A line for each filter; a frame that is unknown to one goes on to the next."""
+    lines, default = [], f"classid {HANDLE:x}:{DEFAULT_CLASS:x}"
+    for number, sources in enumerate(_chunks(shaper), 1):
+        code = program(sources, mark(shaper, host))
+        text = ",".join([str(len(code)), *(" ".join(map(str, step)) for step in code)])
+        lines.append(f'filter replace {_filter(device, number)} bytecode "{text}" {default}')
+    return lines
+
+
+def _filter(device: str, number: int) -> str:
+    return f"dev {device} parent {HANDLE:x}: {FILTERS} handle {number} bpf"
+
+
+def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
+    """The sources by filter; without any there is still one, to bear the digest."""
+    sources = shaper.sources[:MAX_ADDRESSES]
+    starts = range(0, max(1, len(sources)), ADDRESSES_A_FILTER)
+    return [sources[start : start + ADDRESSES_A_FILTER] for start in starts]
+
+
+# ---- the program -----------------------------------------------------------------------
+
+
+def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction, ...]:
+    """What finds a frame's class: returns its id, 0 for the default one.
+
+    LACP and its like go out at once (the id of the qdisc itself): a bond that loses them in
+    a full queue would lose its members.
+    """
+    by_high: dict[int, dict[int, int]] = {}
+    for mac, minor in sources:
+        digits = mac.replace(":", "")
+        by_high.setdefault(int(digits[:8], 16), {})[int(digits[8:], 16)] = minor
+    blocks = []
+    for high, by_low in sorted(by_high.items()):
+        returns = [(low, [_returns(minor)]) for low, minor in sorted(by_low.items())]
+        blocks.append((high, [(_LD_H, 0, 0, 10), *_search(returns)]))
+    link_local = [
+        (_LD_W, 0, 0, 0),
+        (_JEQ, 0, 3, _LINK_LOCAL_HIGH),
+        (_LD_H, 0, 0, 4),
+        (_JGE, 1, 0, _LINK_LOCAL_END),
+        _returns(0),
+    ]
+    return ((_LD_IMM, 0, 0, mark), *link_local, (_LD_W, 0, 0, 6), *_search(blocks))
+
+
+def read_mark(code: Sequence[Instruction]) -> int | None:
+    """The digest in a program; None where it is not one of ours."""
+    return code[0][3] if code and code[0][:3] == (_LD_IMM, 0, 0) else None
+
+
+def _returns(minor: int) -> Instruction:
+    return (_RET, 0, 0, HANDLE << 16 | minor)
+
+
+def _search(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
+    """Go on in the block whose key is the accumulator's value; the default where there is none."""
+    if len(blocks) > _BRANCH:
+        middle = len(blocks) // 2
+        below, above = _search(blocks[:middle]), _search(blocks[middle:])
+        return [*_unless_at_least(blocks[middle][0], below), *above]
+    code: list[Instruction] = []
+    for key, block in blocks:
+        if len(block) <= _FAR:
+            code += [(_JEQ, 0, len(block), key), *block]
+        else:
+            code += [(_JEQ, 1, 0, key), (_JA, 0, 0, len(block)), *block]
+    return [*code, (_RET, 0, 0, 0)]
+
+
+def _unless_at_least(key: int, block: list[Instruction]) -> list[Instruction]:
+    if len(block) <= _FAR:
+        return [(_JGE, len(block), 0, key), *block]
+    return [(_JGE, 0, 1, key), (_JA, 0, 0, len(block)), *block]

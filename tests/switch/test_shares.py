@@ -1,0 +1,325 @@
+"""Shares, reservations and limits of VM ports, measured on what arrives upstream.
+
+Each VM sends to a host of its own, whose interface counts. The bottleneck is the queue of the
+uplink, as what comes after it carries much more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Station,
+    Uplink,
+    judges_time,
+    quick_enough,
+    run,
+    wait_until,
+)
+from tests.switch.traffic import Traffic
+
+CAPACITY_MBPS = 40
+FLOOD_MBPS = 35
+# Queues fill, and TCP finds its rate.
+WARM_UP_S = 1.5
+MEASURED_S = 3.0
+HANDLE, CLASS_IDS, DEFAULT_CLASS = "6c62:", 0x6C620000, 0xFFF1
+BED = BedSpec(PLAIN, 2, (None,) * 3, (None,) * 3, addresses=True)
+
+pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
+    session_service.start()
+    bed.set("bridge", bed.bridge, failback_delay_s=0)
+    for uplink in bed.uplinks:
+        bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+    session_service.attach(bed, "--policy", "originating-port")
+    yield bed
+    session_service.start()
+    session_service.do("detach", bed.bridge)
+
+
+@pytest.fixture
+def shared(team: Bed, service: Service) -> Iterator[Bed]:
+    """All VMs on the first uplink; what a test sets is taken away after it."""
+    service.place(team, 0, 0, 0)
+    yield team
+    for vm in team.vms:
+        for key in ("shares", "reserve-mbps", "limit-mbps"):
+            record = ["interface", vm.port, "external_ids", f"ovs-lbt-{key}"]
+            team.ovs.vsctl("remove", *record)
+    for uplink in team.uplinks:
+        untouched = functools.partial(has, uplink, "noqueue")
+        wait_until(untouched, f"{uplink} queues as it did")
+
+
+@judges_time
+@pytest.mark.parametrize("kind", ["udp", "tcp"])
+def test_shares_of_two_to_one_divide_a_full_uplink(
+    shared: Bed, service: Service, kind: str
+) -> None:
+    bed = shared
+    part(bed, service, {0: {"shares": 100}, 1: {"shares": 50}})
+    with sending(bed, kind, {0: FLOOD_MBPS, 1: FLOOD_MBPS}):
+        first, second = measured(bed, [0, 1])
+    quick_enough(
+        1.8 <= first / second <= 2.2, f"2 : 1 within 10 %, but {first:.1f} : {second:.1f} Mbit/s"
+    )
+    quick_enough(first + second > 0.9 * CAPACITY_MBPS, f"only {first + second:.1f} Mbit/s in all")
+
+
+@judges_time
+@pytest.mark.parametrize("kind", ["udp", "tcp"])
+def test_a_limit_holds_on_an_idle_uplink(shared: Bed, service: Service, kind: str) -> None:
+    bed, limit_mbps = shared, 15
+    part(bed, service, {0: {"limit_mbps": limit_mbps}})
+    with sending(bed, kind, {0: FLOOD_MBPS}):
+        (rate_mbps,) = measured(bed, [0])
+    within = 0.95 * limit_mbps <= rate_mbps <= 1.05 * limit_mbps
+    quick_enough(within, f"{limit_mbps} Mbit/s within 5 %, but {rate_mbps:.2f}")
+
+
+@judges_time
+def test_a_reservation_is_kept_against_a_flood(shared: Bed, service: Service) -> None:
+    bed, reserve_mbps = shared, 16
+    part(
+        bed,
+        service,
+        {0: {"shares": 100}, 1: {"shares": 100}, 2: {"shares": 1, "reserve_mbps": reserve_mbps}},
+    )
+    with sending(bed, "udp", {0: FLOOD_MBPS, 1: FLOOD_MBPS, 2: reserve_mbps}):
+        first, second, reserved = measured(bed, [0, 1, 2])
+    quick_enough(reserved >= 0.95 * reserve_mbps, f"{reserved:.2f} of {reserve_mbps} Mbit/s kept")
+    quick_enough(first + second > 0.9 * (CAPACITY_MBPS - reserve_mbps), "the rest is not shared")
+
+
+def test_a_move_changes_no_class_and_loses_nothing(shared: Bed, service: Service) -> None:
+    bed, vm = shared, shared.vms[0]
+    part(bed, service, {0: {"shares": 100, "limit_mbps": 20}})
+    before = [class_of(bed, uplink, vm) for uplink in bed.uplinks]
+    with Traffic(bed) as traffic:
+        traffic.go_on()
+        service.move(vm, bed.uplinks[1])
+        traffic.go_on()
+        after = [class_of(bed, uplink, vm) for uplink in bed.uplinks]
+    assert traffic.lost() == {}
+    for old, new in zip(before, after, strict=True):
+        assert old and new
+        assert (old["rate"], old["ceil"]) == (new["rate"], new["ceil"])
+    assert after[1]
+    assert int(after[1]["sent"]) > 0, "what it sends by the new uplink is in its class there"
+
+
+def test_a_tagged_frame_is_in_the_class_of_its_sender(shared: Bed, service: Service) -> None:
+    bed, vm = shared, shared.vms[1]
+    part(bed, service, {1: {"shares": 80}})
+
+    def sent() -> int:
+        found = class_of(bed, bed.uplinks[0], vm)
+        assert found
+        return int(found["sent"])
+
+    before = sent()
+    bed.fire([bed.shot(vm.point, frames.broadcast, vm.mac, 30, 30, "a tagged broadcast")])
+    wait_until(lambda: sent() > before, "its class has counted it")
+
+
+def test_an_operators_own_qdisc_stays_until_it_is_asked_for(shared: Bed, service: Service) -> None:
+    bed, uplink = shared, shared.uplinks[1]
+    own = ["tbf", "rate", "500mbit", "burst", "64kb", "latency", "20ms"]
+    run("tc", "qdisc", "add", "dev", uplink.name, "root", "handle", "77:", *own)
+    try:
+        bed.set("interface", bed.vms[0].port, shares=100)
+        text = f"qdisc of {uplink}: tbf 77: -> none, or ovs-lbt-qdisc=replace"
+        wait_until(lambda: text in service.show_json(bed.bridge)["not_done"], text)
+        wait_until(lambda: qdiscs(bed.uplinks[0]) == ["htb"], "the other uplink has ours")
+        assert qdiscs(uplink) == ["tbf"]
+        service.do("set", "interface", uplink.name, "qdisc=replace")
+        wait_until(lambda: qdiscs(uplink) == ["htb"], "it was asked for, and done")
+        wait_until(lambda: not service.show_json(bed.bridge)["not_done"], "nothing is not done")
+        assert '"tbf"' in service.log_tail(), "what it was is in the log"
+    finally:
+        bed.ovs.vsctl("remove", "interface", uplink.name, "external_ids", "ovs-lbt-qdisc")
+        subprocess.run(["tc", "qdisc", "del", "dev", uplink.name, "root", "handle", "77:"])
+
+
+def test_a_restart_of_the_service_touches_nothing(shared: Bed, service: Service) -> None:
+    bed = shared
+    part(bed, service, {0: {"shares": 100, "limit_mbps": 20}, 1: {"reserve_mbps": 5}})
+    with changes_seen() as seen:
+        with service.dead():
+            assert [qdiscs(uplink) for uplink in bed.uplinks] == [["htb"]] * 2
+        service.wait_ready(bed)
+        wait_until(lambda: looked(bed, service), "the service has looked at the uplinks")
+    assert seen() == []
+
+
+def test_what_somebody_removed_is_put_back(shared: Bed, service: Service) -> None:
+    bed, (first, _) = shared, shared.uplinks
+    part(bed, service, {0: {"shares": 100}})
+    with changes_seen() as seen:
+        run("tc", "qdisc", "del", "dev", first.name, "root")
+        wait_until(lambda: class_of(bed, first, bed.vms[0]), "it is back", 15.0)
+    assert seen(), "the kernel tells of changes"
+
+
+def test_set_queue_is_no_way_to_a_class(team: Bed) -> None:
+    """Why filters do it: a queue is class 1:N to Open vSwitch, and this datapath forgets it."""
+    bed, uplink, queue = team, team.uplinks[0], 5
+    flow = f"table=0,priority=40000,cookie=0x77,in_port={bed.vms[0].port}"
+    for line in (
+        *("qdisc add dev {0} root handle 1: htb", "class add dev {0} parent 1: {1} rate 40mbit"),
+    ):
+        minor = f"classid 1:{queue + 1} htb"
+        run("tc", *line.format(uplink.name, minor).split())
+    try:
+        bed.ofctl("add-flow", f"{flow},actions=set_queue:{queue},output:{uplink.name}")
+        vm, before = bed.vms[0], sent_by(uplink)
+        bed.fire([bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a broadcast")] * 3)
+        assert sent_by(uplink) > before
+        counted = run("tc", "-s", "class", "show", "dev", uplink.name)
+        assert " Sent 0 bytes 0 pkt" in counted
+    finally:
+        bed.ofctl("del-flows", "cookie=0x77/-1")
+        run("tc", "qdisc", "del", "dev", uplink.name, "root")
+
+
+def test_detach_leaves_the_queue_that_was_there(shared: Bed, service: Service) -> None:
+    bed = shared
+    part(bed, service, {0: {"shares": 100}})
+    for gone in (False, True):
+        with service.dead() if gone else contextlib.nullcontext():
+            service.do("detach", bed.bridge)
+            assert [qdiscs(uplink) for uplink in bed.uplinks] == [["noqueue"]] * 2
+        service.attach(bed, "--policy", "originating-port")
+
+
+# ---- what a test does ------------------------------------------------------------------
+
+
+def part(bed: Bed, service: Service, keys: Mapping[int, Mapping[str, int]]) -> None:
+    """Say what VMs get, and wait until uplinks queue by it and know whose frames are whose."""
+    for number, values in keys.items():
+        bed.set("interface", bed.vms[number].port, **values)
+    for uplink, vm in itertools.product(bed.uplinks, bed.vms):
+        values = keys.get(bed.vms.index(vm), {})
+        story = f"{uplink} has a class for {vm} with {values}"
+        wait_until(functools.partial(is_parted, bed, uplink, vm, values), story)
+
+
+def is_parted(bed: Bed, uplink: Uplink, vm: Station, values: Mapping[str, int]) -> bool:
+    found, default = class_of(bed, uplink, vm), class_of(bed, uplink)
+    if found is None or default is None:
+        return False
+    program = run("tc", "filter", "show", "dev", uplink.name, "parent", HANDLE)
+    return (
+        f" {CLASS_IDS | int(found['minor'], 16)}" in program
+        and found["ceil"] == f"{values.get('limit_mbps', CAPACITY_MBPS)}Mbit"
+        and ("reserve_mbps" not in values or found["rate"] == f"{values['reserve_mbps']}Mbit")
+        and int(found["quantum"]) == int(default["quantum"]) * values.get("shares", 50) // 50
+    )
+
+
+def looked(bed: Bed, service: Service) -> bool:
+    """Whether a service knows of queues: it counts their drops."""
+    counted = [f'port="{vm.port}"' for vm in bed.vms]
+    samples = [s for s in service.metrics() if s.startswith("ovslbt_port_shaped_drops_total")]
+    return all(any(port in sample for sample in samples) for port in counted)
+
+
+@contextlib.contextmanager
+def changes_seen() -> Iterator[Callable[[], list[str]]]:
+    """What the kernel says of changes to qdiscs, classes and filters in this block."""
+    lines: list[str] = []
+    with subprocess.Popen(["tc", "monitor"], stdout=subprocess.PIPE, text=True) as monitor:
+        yield lambda: lines
+        time.sleep(0.3)
+        monitor.terminate()
+        assert monitor.stdout
+        lines += [line for line in monitor.stdout.read().splitlines() if HANDLE in line]
+
+
+def class_of(bed: Bed, uplink: Uplink, vm: Station | None = None) -> dict[str, str] | None:
+    """What `tc` says of a VM's class, or of that of all else; None where it has none."""
+    ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport") if vm else DEFAULT_CLASS
+    shown = run("tc", "-d", "-s", "class", "show", "dev", uplink.name)
+    pattern = rf"class htb {HANDLE}(?P<minor>{int(ofport):x}) .*quantum (?P<quantum>\d+)"
+    pattern += r" rate (?P<rate>\S+) ceil (?P<ceil>\S+).*\n Sent (?P<sent>\d+)"
+    found = re.search(pattern, shown)
+    return found.groupdict() if found else None
+
+
+def has(uplink: Uplink, kind: str) -> bool:
+    return qdiscs(uplink) == [kind]
+
+
+def listens(host: Station) -> bool:
+    return ":5201" in run("ss", "-ltn", netns=host.point.netns)
+
+
+def qdiscs(uplink: Uplink) -> list[str]:
+    shown = json.loads(run("tc", "-j", "qdisc", "show", "dev", uplink.name))
+    return [qdisc["kind"] for qdisc in shown if qdisc.get("root")]
+
+
+@contextlib.contextmanager
+def sending(bed: Bed, kind: str, rates_mbps: Mapping[int, int]) -> Iterator[None]:
+    """VM i sends to host i by iperf3: UDP at these rates, TCP as fast as it can."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(station: Station, *words: str) -> None:
+        command = ["ip", "netns", "exec", str(station.point.netns), "iperf3", *words]
+        quiet = subprocess.DEVNULL
+        running.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
+
+    try:
+        for number in rates_mbps:
+            start(bed.hosts[number], "--server")
+        for number in rates_mbps:
+            wait_until(functools.partial(listens, bed.hosts[number]), "iperf3 listens")
+        for number, rate_mbps in rates_mbps.items():
+            udp = ["--udp", "--bitrate", f"{rate_mbps}M", "--length", "1400"]
+            to = ["--client", bed.hosts[number].ip, "--time", "60"]
+            start(bed.vms[number], *to, *(udp if kind == "udp" else ()))
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def measured(bed: Bed, numbers: Sequence[int]) -> list[float]:
+    """What arrives at each of these hosts, in Mbit/s of whole frames."""
+    time.sleep(WARM_UP_S)
+    before, began_s = [received(bed.hosts[n]) for n in numbers], time.monotonic()
+    time.sleep(MEASURED_S)
+    after, elapsed_s = [received(bed.hosts[n]) for n in numbers], time.monotonic() - began_s
+    return [(b - a) * 8e-6 / elapsed_s for a, b in zip(before, after, strict=True)]
+
+
+def sent_by(uplink: Uplink) -> int:
+    (shown,) = json.loads(run("ip", "-s", "-j", "link", "show", uplink.name))
+    return int(shown["stats64"]["tx"]["packets"])
+
+
+def received(host: Station) -> int:
+    (shown,) = json.loads(run("ip", "-s", "-j", "link", "show", "eth0", netns=host.point.netns))
+    stats: dict[str, Any] = shown["stats64"]
+    return int(stats["rx"]["bytes"])
