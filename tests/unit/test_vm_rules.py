@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -121,6 +123,16 @@ def test_nothing_moves_a_vm_port_where_it_may_not_be() -> None:
     here.run_for(100)
     assert here.bindings()["vnet0"] == "eth1"
     assert json.loads(done(here.ask("plan", "br0", "--json")))["bridges"][0]["moves"] == []
+
+
+def test_a_drain_of_the_only_uplink_allowed_says_who_still_uses_it() -> None:
+    here = team({"vnet0": {"allow": "eth1"}})
+    assert here.ask("drain", "eth1") is None
+    here.run_for(11)
+    (answer,) = (reply for reply in here.replies.values() if reply.text.startswith("uplink eth1"))
+    assert "drained, but still used by vnet0" in refusal(answer)
+    assert here.bindings()["vnet0"] == "eth1", "the last resort, as for everybody"
+    assert broken(here) == set()
 
 
 def test_a_pin_yields_to_a_must_and_that_is_told() -> None:
@@ -379,6 +391,23 @@ def test_an_uplink_that_leaves_the_team_takes_no_vm_with_it(restarts: bool) -> N
     assert order_of(here, "vnet0") == [1], "what is left of the must holds"
     assert here.bindings()["vnet1"] in ("eth1", "eth2"), "of this, nothing is left"
     assert len(shown(here)["config_errors"]) == 3
+
+
+def test_a_service_without_sets_does_without_the_graph_library() -> None:
+    """It is loaded when the first set of a bridge needs it: 7 MB."""
+    script = """
+import sys
+from controller import service
+from policies.homes import homes
+from policies.model import OfPort, Unit, Uplink
+team = tuple(Uplink(f"eth{i}", OfPort(i), 1e9) for i in (1, 2))
+assert homes([Unit("a", 1, prefer=("eth2",))], team).by_name == {"a": "eth2"}
+assert homes([Unit("a", 1, affinity="x")], team).by_name == {"a": "eth2"}
+assert "networkx" not in sys.modules
+homes([Unit(name, 1, anti_affinity="x") for name in "ab"], team)
+assert "networkx" in sys.modules and "numpy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 # ---- whatever happens ------------------------------------------------------------------
