@@ -137,6 +137,8 @@ def _why(account: Account) -> str:
             text = f"{source} carried nothing any more"
         case Reason.FAILBACK:
             text = f"{bound.uplink} is its home, and carries traffic again"
+        case _ if account.port.ruled:
+            text = "where its rules and its policy place it; nothing has moved it"
         case _:
             text = "where the policy places it, by its number or in order; nothing has moved it"
     text = f"{bound.reason}: {text}"

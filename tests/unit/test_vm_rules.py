@@ -270,6 +270,18 @@ def test_one_makes_room_for_another_and_both_return() -> None:
     assert here.bindings() == before
 
 
+def test_explain_lists_what_is_asked_for_and_what_is_not_so() -> None:
+    asked = {"anti_affinity": "web", "allow": "!eth3", "prefer": "eth2,!eth3"}
+    here = team({"vnet0": asked, "vnet1": {"anti_affinity": "web", "pin": "eth2"}})
+    said = json.loads(done(here.ask("explain", "vnet0", "--json")))["said"]
+    assert said["rules"] == (
+        "allowed eth1, eth2 only, rather than any other none; "
+        "is kept apart from all of anti-affinity set web; prefers eth2; should not use eth3; "
+        "broken: prefer, on eth1 -> eth2"
+    )
+    assert "where its rules and its policy place it" in said["why there"]
+
+
 def test_a_set_that_is_too_large_is_spread_evenly_and_shown_as_broken() -> None:
     here = team({name: {"anti_affinity": "web"} for name in VMS}, uplinks=2)
     assert sorted(here.bindings()[name] for name in VMS) == ["eth1", "eth1", "eth2", "eth2"]
