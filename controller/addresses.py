@@ -78,14 +78,15 @@ class Addresses:
         """The learned flows whose timeouts start anew, at most once in RENEW_INTERVAL_S.
 
         Only where one address was learned on a port, and its link is up: a port with many
-        addresses is a switch of its own, whose stations come and go without a word.
+        addresses is a switch of its own, whose stations come and go without a word. So is one of
+        which the operator says it.
         """
         due: list[FlowSpec] = []
         for port in vm_ports:
             known = self.by_port.get(port.name, ())
             macs = {mac for mac, _ in known}
             last_s = self._renewed_s.get(port.name)
-            if len(macs) != 1 or not up.get(int(port.ofport), False):
+            if len(macs) != 1 or port.split or not up.get(int(port.ofport), False):
                 continue
             if last_s is None or now_s - last_s >= RENEW_INTERVAL_S:
                 due += _flows(port, known)

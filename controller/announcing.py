@@ -5,42 +5,44 @@ The switch is asked first which addresses it has learned on those ports.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from controller import frames
 from controller.config import BridgeConfig
 from controller.events import Command, DeliverFrame, LearnedRead, SendFrame
+from controller.stations import Located
 
 # A learning packet can be overtaken by a megaflow that is not revalidated yet (about 1 s
 # at worst), so it is repeated after that, and once more for switches that lost it.
 AFTER_S = (0.0, 1.0, 3.0)
 
-# An address of a VM port: its ofport, the MAC, and the VLAN.
-Located = tuple[int, str, int]
+# What is to be announced: a VM port, by its ofport, or one of its addresses.
+Announced = int | Located
 
 
 @dataclass(slots=True)
 class Announcing:
-    """The VM ports of one bridge that are to be announced, by ofport.
+    """The VM ports of one bridge, and single addresses of theirs, that are to be announced.
 
     `_asked`: those for which a reading of what was learned is under way.
     """
 
-    _due: list[tuple[float, frozenset[int]]] = field(default_factory=list)
-    _asked: frozenset[int] = frozenset()
+    _due: list[tuple[float, frozenset[Announced]]] = field(default_factory=list)
+    _asked: frozenset[Announced] = frozenset()
 
     @property
     def idle(self) -> bool:
         """Whether nothing is left to announce."""
         return not self._due
 
-    def plan(self, ofports: frozenset[int], now_s: float) -> None:
-        """Announce VM ports now, and repeat it."""
-        self._due += [(now_s + after_s, ofports) for after_s in AFTER_S]
+    def plan(self, announced: frozenset[Announced], now_s: float) -> None:
+        """Announce these now, and repeat it."""
+        self._due += [(now_s + after_s, announced) for after_s in AFTER_S]
 
-    def plan_once(self, ofports: frozenset[int]) -> None:
-        """Announce VM ports with the next reading."""
-        self._asked |= ofports
+    def plan_once(self, announced: frozenset[Announced]) -> None:
+        """Announce these with the next reading."""
+        self._asked |= announced
 
     def forget(self) -> None:
         self._due, self._asked = [], frozenset()
@@ -49,7 +51,7 @@ class Announcing:
         """Whether a reading is called for."""
         due = [entry for entry in self._due if entry[0] <= now_s]
         self._due = [entry for entry in self._due if entry[0] > now_s]
-        self._asked = self._asked.union(*(ofports for _, ofports in due))
+        self._asked = self._asked.union(*(announced for _, announced in due))
         return bool(due)
 
     def deadline_s(self) -> float:
@@ -57,17 +59,23 @@ class Announcing:
         return min((at_s for at_s, _ in self._due), default=float("inf"))
 
     def take(
-        self, read: LearnedRead, config: BridgeConfig, adopted: set[Located], now_s: float
+        self,
+        read: LearnedRead,
+        config: BridgeConfig,
+        adopted: set[Located],
+        now_s: float,
+        apart: Container[Located] = (),
     ) -> list[Command]:
         """The frames for the VM ports that are due.
 
         `adopted`: addresses whose frames NORMAL has carried until now. Their learning packets
-        teach our pipeline before it forgets what it has learned from an unknown port.
+        teach our pipeline before it forgets what it has learned from an unknown port. `apart`:
+        those that do not leave where their VM port does.
         """
         # On a LAG only our switch is to learn from it.
         quiet = config.on_a_lag
         if adopted and not quiet:
-            ofports = frozenset(ofport for ofport, _, _ in adopted)
+            ofports = frozenset[Announced](ofport for ofport, _, _ in adopted)
             self._asked |= ofports
             self._due += [(now_s + after_s, ofports) for after_s in AFTER_S[1:]]
         asked, self._asked = self._asked, frozenset()
@@ -75,9 +83,15 @@ class Announcing:
         located = adopted | {
             (ofport, mac, vlan)
             for ofport, mac, vlan in read.addresses
-            if ofport in asked and ofport in ports and vlan in ports[ofport].vlans.carried
+            if ofport in ports and vlan in ports[ofport].vlans.carried
         }
-        addresses = {(o, mac, ports[o].vlans.tag_in(vlan)) for o, mac, vlan in located}
+        addresses = {
+            (o, mac, ports[o].vlans.tag_in(vlan))
+            for o, mac, vlan in located
+            if (o, mac, vlan) in asked
+            or (o, mac, vlan) in adopted
+            or (o in asked and (o, mac, vlan) not in apart)
+        }
         heard = {(o, vlan) for o, _, vlan in located if o in asked}
         for port in config.vm_ports:
             if port.ofport in asked and port.vlans.native is not None:

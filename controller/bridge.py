@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from controller import addresses, buckets, desired, pipeline, specs
 from controller.addresses import Addresses
-from controller.announcing import Announcing, beneath
+from controller.announcing import Announced, Announcing, beneath
 from controller.bindings import Bindings, Bound
 from controller.buckets import hashed_by
 from controller.chronicle import Chronicle, told
@@ -52,6 +52,7 @@ from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
+from controller.stations import Station, Stations
 from policies import rules
 from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -66,7 +67,9 @@ GATHERED_AFTER_S = 1.2
 AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
 STATS_TIMEOUT_S = 10.0
-# How often addresses are read while one is missing that a VM port is told by in uplinks' queues.
+# How often it is read what the switch has learned, while an address is missing that a VM port is
+# told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
+# its port's home until then, and what is left of one that went is in nobody's way.
 LEARNED_INTERVAL_S = 2.0
 # At most so often are the counters of 256 buckets read: the switch renews them twice a second,
 # and a policy that moves buckets looks at seconds.
@@ -93,6 +96,7 @@ class Bridge:
     addresses: Addresses = field(default_factory=Addresses)
     links: Links = field(default_factory=Links)
     loads: Loads = field(default_factory=Loads)
+    stations: Stations = field(default_factory=Stations)
     bindings: Bindings = field(default_factory=Bindings)
     held: Bindings | None = None
     gathered_s: float | None = None
@@ -107,7 +111,7 @@ class Bridge:
     # Frames for NORMAL, once it has taken over.
     _introductions: Commands = field(default_factory=list)
     # To be announced when it is known that LACP is not negotiated.
-    _unsaid: frozenset[int] = frozenset()
+    _unsaid: frozenset[Announced] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
     # The buckets' homes, as the switch had them when it was read first.
     _found: dict[str, str] = field(default_factory=dict)
@@ -129,6 +133,7 @@ class Bridge:
         old, self.config = self.config, config
         self.links.follow_team(old.uplinks, config.uplinks)
         self.addresses.keep(config.vm_ports)
+        self.stations.keep(config)
         commands = _errors_reported(old, config)
         if config.fallen_back and not old.fallen_back:
             commands += self._fall_back()
@@ -174,17 +179,24 @@ class Bridge:
 
         A policy that keeps bindings takes VM ports over where they are.
         """
-        units = self.units()
-        for bindings in (self.bindings, self.held):
-            if bindings is not None:
-                bindings.keep(unit.name for unit in units)
+        self._keep_units()
         if other_team := _placed_anew(old.asked, self.config.asked):
             self._found.clear()
         before = {port.name: port.policy for port in old.asked.vm_ports}
         for port in self.config.asked.vm_ports:
             anew = other_team or before.get(port.name) != port.policy
             if anew and not PRESETS[port.policy].keeps_bindings:
-                self.bindings.place_anew(port.name)
+                behind = [s.name for s in self.stations.by_name.values() if s.port == port.name]
+                for name in (port.name, *behind):
+                    self.bindings.place_anew(name)
+                    self.stations.found.pop(name, None)
+
+    def _keep_units(self) -> None:
+        """Forget units that are gone."""
+        units = self.units()
+        for bindings in (self.bindings, self.held):
+            if bindings is not None:
+                bindings.keep(unit.name for unit in units)
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
@@ -207,6 +219,7 @@ class Bridge:
         if unknown_before:
             self._assume_port_flags()
             self._found |= buckets.installed(self.installed or specs.EMPTY, self.uplinks())
+            self.stations.restore(self.installed or specs.EMPTY, self.config)
         first_look, self.read = self.read is None, read
         if addresses.learns(self.installed or specs.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
@@ -278,6 +291,10 @@ class Bridge:
         for (number, bucket), sample in read.buckets:
             name = buckets.name_of(buckets.HASHED[number], bucket)
             self.loads.take_bucket(name, sample, keep_s)
+        names = {s.slot: s.name for s in self.stations.by_name.values()} if read.stations else {}
+        for slot, sample in read.stations:
+            if slot in names:
+                self.loads.take_station(names[slot], sample, keep_s)
         return self._decide(now_s)
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
@@ -293,10 +310,12 @@ class Bridge:
             flows = self.addresses.renewals(self.config.vm_ports, up, now_s)
             if flows:
                 commands.append(Renew(self.config.name, flows))
+            commands += self._follow_addresses(read, now_s)
         adopted = beneath(read, self.config)
         if not self._flooding.changing:
             adopted -= set(read.addresses)
-        told = self._announcing.take(read, self.config, adopted, now_s)
+        apart = self.stations.located(self.config)
+        told = self._announcing.take(read, self.config, adopted, now_s, apart)
         if self.on_normal and self.installed_anything:
             # On a LAG nothing is to leave, and NORMAL would flood what it has not learned yet.
             self._introductions += [] if self.config.on_a_lag else told
@@ -312,6 +331,17 @@ class Bridge:
         name, reports = self.config.name, self.shaping.take(event, now_s)
         said = [Report("warning", f"{name}: {text}") for text in reports]
         return [*said, *self._shape(now_s)]
+
+    def _follow_addresses(self, read: LearnedRead, now_s: float) -> Commands:
+        """Addresses that are units of their own have come or gone."""
+        if not addresses.learns(self.installed or specs.EMPTY):
+            return []
+        changed = self.stations.take(read, self.config, now_s)
+        if not changed:
+            return []
+        self.loads.forget_stations(changed)
+        self._keep_units()
+        return self.settle(now_s)
 
     def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
         """The switch floods by itself where our pipeline does not deliver, or will not."""
@@ -349,6 +379,10 @@ class Bridge:
         if not self.installed_anything:
             commands += self._introductions
             self._introductions = []
+            if self.on_normal:
+                # Nobody counts them there.
+                self.stations.forget()
+                self._keep_units()
         moved = {move.unit for move in bundle.moves}
         commands += self._announce_moves(moved, now_s)
         commands += self._remember_bindings()
@@ -379,6 +413,12 @@ class Bridge:
             self._learned_due_s = now_s + LEARNED_INTERVAL_S
             commands.append(ReadLearned(self.config.name))
         return commands
+
+    @property
+    def _follows_addresses(self) -> bool:
+        """Whether addresses are units of their own, and the switch has learned some."""
+        split = any(port.split for port in self.config.vm_ports)
+        return split and self._polled and self.installed_anything
 
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
@@ -439,10 +479,21 @@ class Bridge:
     # ---- bindings ----------------------------------------------------------------------
 
     def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
-        """Make `target` a VM port's home, and answer once the switch has followed."""
-        bound = self.bound.get(unit)
-        source = bound.uplink if bound else ""
-        return self.make([Move(unit, source, target, Reason.MANUAL)], reply, now_s)
+        """Make `target` a VM port's home, and answer once the switch has followed.
+
+        So that of the addresses behind it, where these are units of their own; but not of those
+        that are silent, as nobody could be told.
+        """
+        silent = self.stations.silent_s
+        units = [u for u in self.units() if unit in (u.name, u.behind)]
+        carriers = {u.name: u.allowed for u in units if u.name not in silent}
+        bound = self.in_force.bound
+        moves = [
+            Move(name, bound[name].uplink if name in bound else "", target, Reason.MANUAL)
+            for name, allowed in carriers.items()
+            if allowed is None or target in allowed
+        ]
+        return self.make(moves, reply, now_s)
 
     def make(
         self, moves: Iterable[Move], reply: Reply, now_s: float, basis_s: float | None = None
@@ -470,7 +521,7 @@ class Bridge:
         member = self.config.active_member
         if member is None or not self.connected or not self.installed_anything:
             return False
-        if all(bound.uplink == member for bound in self.bound.values()):
+        if all(bound.uplink == member for bound in self.in_force.bound.values()):
             return False
         self.gathered_s = now_s + GATHERED_AFTER_S
         self.held = self.in_force.hold()
@@ -500,8 +551,8 @@ class Bridge:
         if in_force.fallen_back is not self.config.fallen_back:
             return self.configure(in_force, now_s)
         if self._unsaid and not self._lacp_in_doubt:
-            ofports, self._unsaid = self._unsaid, frozenset()
-            return [*self._announce_ports(ofports, now_s), *self.settle(now_s)]
+            unsaid, self._unsaid = self._unsaid, frozenset()
+            return [*self._announce(unsaid, now_s), *self.settle(now_s)]
         commands: Commands = [
             record
             for uplink, up in self.links.take_changes()
@@ -592,21 +643,22 @@ class Bridge:
 
     def _introduce_to_normal(self) -> Commands:
         """Ask for what was learned, before it is gone, to tell NORMAL and the switches upstream."""
-        self._announcing.plan_once(frozenset(port.ofport for port in self.config.vm_ports))
+        self._announcing.plan_once(self._everything)
         return [ReadLearned(self.config.name)] if self.connected else []
 
     @property
     def judged(self) -> Judged:
         """The team with the bindings that policies see."""
         bound = self.bindings.bound
-        return Judged(self.config, self.links, self.loads, bound, self._found, self.on_normal)
+        state = (self.config, self.links, self.loads, bound, self._found, self.on_normal)
+        return Judged(*state, self.stations)
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """The team with its latest loads."""
         return self.judged.uplinks()
 
     def units(self) -> tuple[Unit, ...]:
-        """VM ports and buckets, as far as the configuration tells."""
+        """VM ports, addresses behind them, and buckets, as far as is known."""
         return self.judged.units()
 
     def desired(self) -> specs.Pipeline:
@@ -626,7 +678,12 @@ class Bridge:
 
         return pipeline.build(
             desired.team(
-                self.config, self.units(), order, self.in_force.homes, no_flood or frozenset()
+                self.config,
+                self.units(),
+                order,
+                self.in_force.homes,
+                no_flood or frozenset(),
+                self.stations.by_name.values(),
             )
         )
 
@@ -696,7 +753,9 @@ class Bridge:
 
     @property
     def _addresses_due_s(self) -> float:
-        """When addresses are read for the sake of queues; infinity while all are known."""
+        """When it is read what was learned, for the sake of units or queues; infinity: not at all."""
+        if self._follows_addresses:
+            return self._learned_due_s
         known = self.addresses.by_port
         asking = [port for port in self.config.vm_ports if is_asked_for(port)]
         missing = any(port.name not in known and not port.attached_mac for port in asking)
@@ -821,22 +880,38 @@ class Bridge:
         """
         by_address = {u.policy for u in self.units() if u.is_bucket and u.name in moved}
         by_address = {p for p in by_address if PRESETS[p].classifier.by_address}
-        ofports = frozenset(
+        ofports = {
             p.ofport for p in self.config.vm_ports if p.name in moved or hashed_by(p) in by_address
+        }
+        located = self.stations.located(self.config, moved)
+        located |= self.stations.take_unsaid(
+            self.installed or specs.EMPTY, self.config, self._is_at_home
         )
-        return self._announce_ports(ofports, now_s)
+        return self._announce(frozenset[Announced](ofports | located), now_s)
+
+    def _is_at_home(self, station: Station) -> bool:
+        """Whether an address leaves by its VM port's home."""
+        bound = self.in_force.bound
+        uplinks = {bound[name].uplink for name in (station.name, station.port) if name in bound}
+        return len(uplinks) < 2
+
+    @property
+    def _everything(self) -> frozenset[Announced]:
+        """All VM ports, and the addresses that do not leave where these do."""
+        ofports = {port.ofport for port in self.config.vm_ports}
+        return frozenset[Announced](ofports | self.stations.located(self.config))
 
     def _announce_all(self, now_s: float) -> Commands:
-        return self._announce_ports(frozenset(p.ofport for p in self.config.vm_ports), now_s)
+        return self._announce(self._everything, now_s)
 
-    def _announce_ports(self, ofports: frozenset[int], now_s: float) -> Commands:
-        """Learning packets for VM ports; never on a LAG, which needs none."""
-        if not ofports or self.config.on_a_lag or not (self._polled and self._serves):
+    def _announce(self, announced: frozenset[Announced], now_s: float) -> Commands:
+        """Learning packets for VM ports or their addresses; never on a LAG, which needs none."""
+        if not announced or self.config.on_a_lag or not (self._polled and self._serves):
             return []
         if self._lacp_in_doubt:
-            self._unsaid |= ofports
+            self._unsaid |= announced
             return []
-        self._announcing.plan(ofports, now_s)
+        self._announcing.plan(announced, now_s)
         return self.tick(now_s)
 
     def _remember_bindings(self) -> Commands:
@@ -857,10 +932,11 @@ class Bridge:
             return []
         self._stats_asked_s = now_s
         hashed = any(PRESETS[policy].classifier.hashed for policy in self.judged.rebalancing)
-        buckets_too = hashed and now_s >= self._buckets_due_s
-        if buckets_too:
+        behind = bool(self.stations.by_name)
+        due = (hashed or behind) and now_s >= self._buckets_due_s
+        if due:
             self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
-        return [ReadStats(self.config.name, buckets=buckets_too)]
+        return [ReadStats(self.config.name, buckets=hashed and due, stations=behind and due)]
 
     def _forget_switch(self) -> None:
         self._introductions = []

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller.config import BridgeConfig, VmPortConfig
-from controller.specs import Pipeline, SetField
+from controller.specs import GroupSpec, Pipeline, SetField
 from controller.tables import bucket_group_id
 from controller.team import Hash
 from policies.classifiers import BUCKETS
@@ -64,13 +64,30 @@ def hashes(
     orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config)}
     for unit in units:
         if unit.is_bucket:
-            uplinks = order(unit)
-            away_from = [u for u in uplinks[1:] if u.name == homes.get(unit.name)]
-            orders[unit.policy].append(tuple(u.ofport for u in (*uplinks, *away_from)))
+            orders[unit.policy].append(with_home(order(unit), homes.get(unit.name)))
     return tuple(
         Hash(number_of(policy), PRESETS[policy].classifier, tuple(of_buckets))
         for policy, of_buckets in orders.items()
     )
+
+
+def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
+    """A unit's uplinks; its home is there once more at the end where another is in force."""
+    away_from = [uplink for uplink in order[1:] if uplink.name == home]
+    return tuple(uplink.ofport for uplink in (*order, *away_from))
+
+
+def home_in(group: GroupSpec | None, names: Mapping[int, str]) -> str | None:
+    """The home that such a group tells of; `names`: those of the uplinks."""
+    order = [
+        names[action.value]
+        for one in (group.buckets if group else ())
+        for action in one.actions
+        if isinstance(action, SetField) and isinstance(action.value, int) and action.value in names
+    ]
+    if not order:
+        return None
+    return order[-1] if order[-1] in order[:-1] else order[0]
 
 
 def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
@@ -80,7 +97,7 @@ def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
     the uplink's own, which LOCAL often has: the switch upstream would learn the host's
     management there.
     """
-    if not in_use(config):
+    if not in_use(config) and not any(port.split for port in config.vm_ports):
         return {}
     macs = {}
     for uplink in config.uplinks:
@@ -97,14 +114,7 @@ def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:
     found = {}
     for number, policy in enumerate(HASHED):
         for bucket in range(BUCKETS):
-            group = pipeline.groups.get(bucket_group_id(number, bucket))
-            order = [
-                names[action.value]
-                for one in (group.buckets if group else ())
-                for action in one.actions
-                if isinstance(action, SetField) and action.value in names
-            ]
-            if order:
-                is_away = order[-1] in order[:-1]
-                found[name_of(policy, bucket)] = order[-1] if is_away else order[0]
+            home = home_in(pipeline.groups.get(bucket_group_id(number, bucket)), names)
+            if home is not None:
+                found[name_of(policy, bucket)] = home
     return found

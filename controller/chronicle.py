@@ -11,6 +11,7 @@ from controller.events import Record
 from controller.history import Entry, Happened, Moved, Utilization
 from controller.judging import UPLINK_LAG_S, Judged
 from policies.model import Load, Move, Reason, Uplink
+from policies.presets import PRESETS
 from policies.rules import Rule
 
 KEPT = 256
@@ -159,12 +160,15 @@ def told(judged: Judged, moves: Iterable[Move]) -> tuple[Moved, ...]:
     vms = {port.name: port.vm for port in judged.config.vm_ports}
     single, shared = [], Counter[tuple[str, str, str, str]]()
     for move in moves:
-        policy, slash, _ = move.unit.partition("/")
-        if slash and move.unit not in vms:
-            shared[policy, move.source, move.target, move.reason.value] += 1
+        way = move.source, move.target, move.reason.value
+        of, slash, _ = move.unit.rpartition("/")
+        if slash and of in PRESETS and move.unit not in vms:
+            shared[of, *way] += 1
         else:
-            way = move.source or None, move.target, move.reason.value
-            single.append(Moved(move.unit, *way, vm=vms.get(move.unit)))
+            # Of an address, the VM is that of its port, where that has a name of its own.
+            behind = vms.get(of) if vms.get(of) != of else None
+            vm, source = vms.get(move.unit, behind), move.source or None
+            single.append(Moved(move.unit, source, *way[1:], vm=vm))
     together = [
         Moved(policy, source, target, reason, buckets=count)
         for (policy, source, target, reason), count in sorted(shared.items())

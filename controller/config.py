@@ -79,6 +79,7 @@ class VmPortConfig:
     anti_affinity: str | None = None
     excluded: bool = False
     binding: str | None = None
+    unit: str = "port"
     # Whether rules for it can be kept on the Bridge, where a VM's power cycle spares them.
     vm_id: str | None = None
     # Its part of an uplink, for what it sends; None where nobody said so.
@@ -95,6 +96,15 @@ class VmPortConfig:
     def whole(self) -> bool:
         """Whether all of it leaves by its home, whatever its policy is."""
         return self.pin is not None or self.allow is not None or self.ruled
+
+    @property
+    def split(self) -> bool:
+        """Whether each address behind it is a unit of its own.
+
+        A hash parts them already, and a rule holds all of them.
+        """
+        hashed = PRESETS[self.policy].classifier.hashed
+        return self.unit == "source-mac" and not (self.whole or hashed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +282,8 @@ MAX_SHARES = 100
 
 # Expected of keys that are not an operator's to set.
 WRITTEN_BY_US = "written by the service"
+# What is placed as a whole: a VM port, or each address behind it.
+UNITS = ("port", "source-mac")
 
 BRIDGE_KEYS = {
     "policy": Key(_choice(*PRESETS), one_of(PRESETS), DEFAULT_PRESET),
@@ -302,6 +314,7 @@ VM_RULE_KEYS = {
     "shares": Key(_integer(1, MAX_SHARES), f"an integer from 1 to {MAX_SHARES}"),
     "reserve-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
     "limit-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
+    "unit": Key(_choice(*UNITS), one_of(UNITS), "port"),
 }
 VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, WRITTEN_BY_US)}
 
@@ -523,6 +536,7 @@ class _Reader:
             anti_affinity=rules.get("anti-affinity"),
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
+            unit=rules.get("unit", "port"),
             vm_id=vm_id,
             shares=rules.get("shares"),
             reserve_bps=self._reserve(record, _bps(rules.get("reserve-mbps")), limit_bps),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller import buckets
-from controller.config import BridgeConfig
+from controller.config import BridgeConfig, VmPortConfig
+from controller.stations import Station, of_team
+from controller.tables import ASSIGNED
 from controller.team import Team, VmPort
 from policies.model import Unit, Uplink
 
@@ -16,21 +18,18 @@ def team(
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
     no_flood: frozenset[int],
+    stations: Iterable[Station] = (),
 ) -> Team:
     """`order`: the uplinks of a unit, the one in force first. `homes`: where units belong."""
     units = list(units)
-    orders = {
-        unit.name: tuple(uplink.ofport for uplink in order(unit))
-        for unit in units
-        if not unit.is_bucket
-    }
+    orders = {unit.name: tuple(order(unit)) for unit in units if not unit.is_bucket}
     vm_ports = tuple(
         VmPort(
             ofport=port.ofport,
-            order=orders[port.name],
+            order=tuple(uplink.ofport for uplink in orders[port.name]),
             vlans=port.vlans,
             attached_mac=port.attached_mac,
-            hashed=buckets.number_of(policy) if (policy := buckets.hashed_by(port)) else None,
+            hashed=_hashed(port),
         )
         for port in config.vm_ports
     )
@@ -44,4 +43,12 @@ def team(
         no_flood=no_flood,
         hashes=buckets.hashes(config, units, order, homes),
         off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config),
+        stations=tuple(of_team(stations, config, orders, homes)),
     )
+
+
+def _hashed(port: VmPortConfig) -> int | None:
+    if port.split:
+        return ASSIGNED
+    policy = buckets.hashed_by(port)
+    return None if policy is None else buckets.number_of(policy)

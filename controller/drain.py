@@ -16,7 +16,10 @@ DRAIN_TIMEOUT_S = 10.0
 
 @dataclass(slots=True)
 class Drain:
-    """`ports`: how many VM ports used the uplink. `written`: the database has its role."""
+    """`ports`: how many VM ports used the uplink, `addresses`: how many behind VM ports did.
+
+    `written`: the database has its role.
+    """
 
     request_id: int
     bridge: str
@@ -24,6 +27,7 @@ class Drain:
     ports: int
     deadline_s: float
     written: bool = False
+    addresses: int = 0
 
     def proceed(self, bridge: Bridge | None, now_s: float) -> Commands:
         """The answer, once the uplink is idle and the neighbours have been told so."""
@@ -39,7 +43,10 @@ class Drain:
             return self._refuse(f"{found} -> VM ports that may use another uplink that is up")
         if not in_time and not bridge.settled:
             return self._refuse("drained, but the switch has not followed -> a switch that answers")
-        text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'} moved"
+        text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'}"
+        if self.addresses:
+            text += f" and {self.addresses} address{'' if self.addresses == 1 else 'es'}"
+        text += " moved"
         if bridge.config.on_a_lag:
             text += "; the switch upstream sends by it until its link goes down"
         return [Reply(self.request_id, text)]

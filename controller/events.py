@@ -108,11 +108,13 @@ class UnitCountersRead:
     """What each VM port exchanged with uplinks, by ofport, counted by its flows.
 
     `buckets`: what each bucket sent, by the number of its hash and its own, where asked for.
+    `stations`: the same as of VM ports, of addresses behind them, by slot, where asked for.
     """
 
     bridge: str
     units: tuple[tuple[int, Sample], ...]
     buckets: tuple[tuple[tuple[int, int], Sample], ...] = ()
+    stations: tuple[tuple[int, Sample], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,14 @@ class LearnedRead:
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
     `beneath`: those learned from ports while nobody had told us about them; VLAN None where
-    only the port's configuration says it.
+    only the port's configuration says it. `elsewhere`: those that have announced themselves from
+    outside, as (MAC, VLAN).
     """
 
     bridge: str
     addresses: tuple[tuple[int, str, int], ...]
     beneath: tuple[tuple[int, str, int | None], ...] = ()
+    elsewhere: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +247,14 @@ class ReadInstalled:
 
 @dataclass(frozen=True, slots=True)
 class ReadStats:
-    """Ask for the counters of ports and units; `buckets`: and for those of buckets."""
+    """Ask for the counters of ports and units.
+
+    `buckets`, `stations`: and for those of buckets, and of addresses behind VM ports.
+    """
 
     bridge: str
     buckets: bool = False
+    stations: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections import Counter
 from typing import Any
 
 from controller import bindings
@@ -15,6 +16,8 @@ from policies.model import Reason, Role, Uplink
 from policies.verdicts import Standing
 
 LABEL_WIDTH = 12
+# So many of the addresses behind a VM port are named.
+NAMED = 5
 SECONDS_A_DAY = 86400
 
 
@@ -33,10 +36,12 @@ def as_text(account: Account, epoch_s: float, now_s: float) -> str:
 
 def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
     """What there is to say, by what it answers."""
+    behind = {"addresses": _addresses(account)} if account.port.split else {}
     return {
         "where": _where(account, epoch_s, now_s),
         "why there": _why(account),
         "carries": _carries(account),
+        **behind,
         "rules": "; ".join(_rules(account)) or "none",
         "if it fails": _fails_over(account),
         "now": _now(account),
@@ -76,6 +81,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
+        **({"addresses": _behind(account)} if account.port.split else {}),
         "last_move": _last_move(account, epoch_s),
         "against": account.against.value,
         "target": move.target if move else None,
@@ -169,6 +175,36 @@ def _carries(account: Account) -> str:
         return text
     at = f"which is at {uplink.utilization_ratio:.0%} of {uplink.capacity_bps / 1e6:g} Mbit/s"
     return f"{text}: {_percent(share_ratio)} of {uplink.name}, {at}"
+
+
+def _addresses(account: Account) -> str:
+    """The busiest of those that are units of their own, and where they are."""
+    counts = Counter(one.uplink for one in account.behind)
+    where = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name)
+    if not counts:
+        return "none is known: all it sends leaves by its home"
+    named = [
+        f"{one} on {one.uplink} {one.load.tx_bps / 1e6:.2f}, {one.load.rx_bps / 1e6:.2f}"
+        for one in account.behind[:NAMED]
+    ]
+    more = len(account.behind) - NAMED
+    rest = f"; {more} more" if more > 0 else ""
+    text = f"{len(account.behind)} addresses, {where}. The busiest, Mbit/s sent and received:"
+    text += f" {'; '.join(named)}{rest}"
+    return f"{text}. Each is moved by itself; all else here is about what is left to the port"
+
+
+def _behind(account: Account) -> list[dict[str, Any]]:
+    return [
+        {
+            "mac": one.mac,
+            "vlan": one.vlan,
+            "uplink": one.uplink,
+            "tx_bps": one.load.tx_bps,
+            "rx_bps": one.load.rx_bps,
+        }
+        for one in account.behind
+    ]
 
 
 def _rules(account: Account) -> list[str]:

@@ -94,12 +94,18 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "1 while the uplink's mean load is above the threshold and no move helps.",
         labels,
     )
+    units = _gauge(
+        "uplink_units",
+        "Addresses behind VM ports that use the uplink, where each is a unit of its own.",
+        labels,
+    )
     changes = _counter("uplink_link_changes", "Times the uplink's link came or went.", labels)
     for bridge in bridges:
         for uplink in bridge.uplinks:
             key = [bridge.name, uplink.name]
             _add(info, [*key, uplink.role], 1)
             _add(unrelieved, key, uplink.unrelieved)
+            _add(units, key, uplink.units)
             _add(changes, key, uplink.link_changes)
             _add(sent, key, uplink.tx_bytes)
             _add(received, key, uplink.rx_bytes)
@@ -110,6 +116,7 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
             _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
     yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
+    yield units
 
 
 def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
@@ -133,6 +140,9 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     shaped = _counter(
         "port_shaped_drops", "Frames that found their queue at an uplink full.", labels
     )
+    units = _gauge(
+        "port_units", "Addresses behind the VM port, where each is a unit of its own.", labels
+    )
     for bridge in bridges:
         for port in bridge.ports:
             key = [bridge.name, port.name]
@@ -149,7 +159,8 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             if port.uplink is not None:
                 _add(binding, [*key, port.uplink], 1)
                 _add(bound, [*key, port.uplink, port.reason or ""], port.bound_at)
-    yield from (sent, received, drops, binding, bound, info, broken)
+            _add(units, key, None if port.units is None else sum(port.units.values()))
+    yield from (sent, received, drops, binding, bound, units, info, broken)
     yield from (shares, reserved, limit, shaped)
 
 

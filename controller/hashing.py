@@ -6,7 +6,7 @@ Binding group -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.exits import leave_by, register_values
@@ -61,7 +61,7 @@ _IP = (
     (ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
     (ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
 )
-_BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
+BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
 
 
@@ -86,7 +86,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
                 (ToGroup(bucket_group_id(made.number, bucket)),),
                 cookie=bucket_cookie(made.number, bucket),
             )
-    if team.hashes:
+    if any(port.hashed is not None for port in team.vm_ports) or team.hashes:
         yield from _off_home_flows(team)
         # Ours coming back: nobody else has these addresses.
         for mac in sorted(set(team.off_home_macs.values())):
@@ -97,8 +97,13 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     """A group for each bucket: by the first live uplink of its order."""
     for made in team.hashes:
         for bucket, order in enumerate(made.buckets):
-            buckets = tuple(Bucket(_to(u), watch_port=openflow_port(u)) for u in order)
-            yield GroupSpec(bucket_group_id(made.number, bucket), "ff", buckets)
+            yield by_first_live(bucket_group_id(made.number, bucket), order)
+
+
+def by_first_live(group_id: int, order: Iterable[OfPort]) -> GroupSpec:
+    """A group that sends to the first live uplink of an order."""
+    buckets = tuple(Bucket(_to(u), watch_port=openflow_port(u)) for u in order)
+    return GroupSpec(group_id, "ff", buckets)
 
 
 def _to(uplink: OfPort) -> tuple[Action, ...]:
@@ -110,13 +115,13 @@ def _to(uplink: OfPort) -> tuple[Action, ...]:
 
 def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     if not made.buckets:
-        yield _flow(made, 0, {}, _BY_HOME)
+        yield _flow(made, 0, {}, BY_HOME)
         return
     match made.classifier:
         case Classifier.SOURCE_MAC | Classifier.SOURCE_MAC_VLAN:
             yield from _address_flows(made)
             if not team.hears_everywhere:
-                yield from _for_the_home_to_hear(made, team)
+                yield from for_the_home_to_hear(made.number, team)
         case Classifier.TRANSPORT:
             yield from _transport_flows(made, team)
         case Classifier.IP_PAIR:
@@ -135,7 +140,7 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
         yield _flow(made, 10, vlans, _into(made, SOURCE_ADDRESS, bits))
 
 
-def _for_the_home_to_hear(made: Hash, team: Team) -> Iterator[FlowSpec]:
+def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
     """A VM port hears multicast and broadcast by its home, wherever its address is sent from."""
     # Groups come to where they were reported, so that is the home; under an address of ours, as
     # the sender's is known elsewhere.
@@ -144,10 +149,10 @@ def _for_the_home_to_hear(made: Hash, team: Team) -> Iterator[FlowSpec]:
             at_home = {**report, Register.HOME.field: uplink}
             mac = team.off_home_macs.get(uplink)
             ours = (SetField("eth_src", mac),) if mac else ()
-            yield _flow(made, 30, at_home, (*ours, *leave_by(uplink, team)))
+            yield in_hash(number, 30, at_home, (*ours, *leave_by(uplink, team)))
     # Nothing tells what is reflected of an address that is not learned. Its own broadcasts
     # would be delivered to it, if they did not leave by the uplink that it hears.
-    yield _flow(made, 20, {Register.LEARNED.field: 0}, _BY_HOME)
+    yield in_hash(number, 20, {Register.LEARNED.field: 0}, BY_HOME)
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
@@ -155,18 +160,18 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     if team.hears_everywhere:
         yield _flow(made, 10, {}, _into(made, CONNECTION))
         return
-    yield _flow(made, 0, {}, _BY_HOME)
+    yield _flow(made, 0, {}, BY_HOME)
     for eth_type, *_ in _IP:
         unicast: dict[str, MatchValue] = {"eth_dst": UNICAST, "eth_type": eth_type}
         yield _flow(made, 10, unicast, _into(made, CONNECTION))
     for message in ND_MESSAGES:
         nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
-        yield _flow(made, 20, nd, _BY_HOME)
+        yield _flow(made, 20, nd, BY_HOME)
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
     """`policies.classifiers.ip_hash`; of IPv6 addresses the last 32 bits."""
-    yield _flow(made, 0, {}, _BY_HOME)
+    yield _flow(made, 0, {}, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
         yield from _by_low_bits(made)
@@ -233,7 +238,15 @@ def _hashed(made: Hash) -> dict[str, MatchValue]:
 def _flow(
     made: Hash, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
 ) -> FlowSpec:
-    return FlowSpec(Table.HASH, priority, match(**_hashed(made), **fields), actions)
+    return in_hash(made.number, priority, fields, actions)
+
+
+def in_hash(
+    number: int, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
+) -> FlowSpec:
+    """What a hash does with these frames."""
+    hashed: dict[str, MatchValue] = {Register.HASHED.field: number}
+    return FlowSpec(Table.HASH, priority, match(**hashed, **fields), actions)
 
 
 # ---- out -------------------------------------------------------------------------------
@@ -246,6 +259,7 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
     them that it had moved. Those get a source address of ours, which belongs to that uplink.
     """
     chosen = {uplink for made in team.hashes for order in made.buckets for uplink in order}
+    chosen |= {uplink for station in team.stations for uplink in station.order}
     rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
     for uplink in team.uplinks:
         # Where to, if the bucket's uplink does not carry the frame's VLAN, or nobody asked.

@@ -142,8 +142,14 @@ class Query:
             return False
         moves = entry.get("moves", [])
         return self.port in (None, entry.get("port")) or any(
-            self.port in (move.get("port"), move.get("vm")) for move in moves
+            self.port in _names(move) for move in moves
         )
+
+
+def _names(move: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """By what a move is asked for: its VM port, that of its address, its VM."""
+    port = move.get("port", "")
+    return port, port.rpartition("/")[0] or None, move.get("vm")
 
 
 def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:

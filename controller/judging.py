@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from controller import buckets
+from controller import buckets, stations
 from controller.bindings import Bound
 from controller.config import BridgeConfig, UplinkConfig
 from controller.links import Links
 from controller.loads import Loads
+from controller.stations import Stations
 from policies.model import Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
@@ -29,6 +30,7 @@ class Judged:
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the
     service started. `on_normal`: NORMAL forwards, and nobody counts what crosses uplinks.
+    `stations`: the addresses that are units of their own.
     """
 
     config: BridgeConfig
@@ -37,6 +39,7 @@ class Judged:
     bound: Mapping[str, Bound]
     found: Mapping[str, str]
     on_normal: bool = False
+    stations: Stations = field(default_factory=Stations)
 
     @property
     def rebalancing(self) -> list[str]:
@@ -103,7 +106,7 @@ class Judged:
         return found
 
     def units(self) -> tuple[Unit, ...]:
-        """VM ports and buckets, as far as the configuration tells."""
+        """VM ports, addresses behind them, and buckets, as far as is known."""
         ports = [
             Unit(
                 name=port.name,
@@ -122,11 +125,21 @@ class Judged:
             )
             for port in self.config.vm_ports
         ]
-        return (*ports, *buckets.units(self.config, self.uplinks(), self.found))
+        known = self.stations
+        behind = stations.units(known.by_name.values(), known.found, self.config, ports)
+        return (*ports, *behind, *buckets.units(self.config, self.uplinks(), self.found))
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
-        """Units where they are bound, with what they carry over uplinks."""
-        return tuple(self._loaded(unit, window_s) for unit in self.units())
+        """Units where they are bound, with what they carry over uplinks.
+
+        What addresses of a VM port carry that are units of their own is not the VM port's.
+        """
+        units = [self._loaded(unit, window_s) for unit in self.units()]
+        apart_bps: dict[str, float] = {}
+        for unit in units:
+            if unit.behind is not None:
+                apart_bps[unit.behind] = apart_bps.get(unit.behind, 0.0) + unit.load.tx_bps
+        return tuple(_without(unit, apart_bps.get(unit.name, 0.0)) for unit in units)
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team with what it carries; observing, what it would carry as units are bound."""
@@ -169,6 +182,8 @@ class Judged:
         bound = self.bound.get(unit.name)
         if unit.is_bucket:
             load = self.loads.bucket(unit.name, window_s)
+        elif unit.behind is not None:
+            load = self.loads.station(unit.name, window_s, UPLINK_LAG_S)
         elif self.on_normal:
             load = self.loads.port(unit.number, window_s)
         else:
@@ -188,3 +203,11 @@ class Judged:
     def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         """None where nobody knows the speed."""
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _without(unit: Unit, sent_bps: float) -> Unit:
+    """Counters are not of quite the same moment. What comes in is counted apart by the switch."""
+    if not sent_bps:
+        return unit
+    load = Load(max(0.0, unit.load.tx_bps - sent_bps), unit.load.rx_bps)
+    return replace(unit, load=load)

@@ -17,13 +17,14 @@ K = TypeVar("K")
 class Loads:
     """Counters and rates by ofport. A *unit's* are the part that crosses uplinks.
 
-    Those of buckets are by name: what they send.
+    Those of buckets are by name: what they send. So are those of addresses behind VM ports.
     """
 
     counters: dict[int, PortCounters] = field(default_factory=dict)
     _ports: dict[int, Rates] = field(default_factory=dict)
     _units: dict[int, Rates] = field(default_factory=dict)
     _buckets: dict[str, Rates] = field(default_factory=dict)
+    _stations: dict[str, Rates] = field(default_factory=dict)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Add what a port counted; `outwards`: what leaves by it goes to the network."""
@@ -41,15 +42,20 @@ class Loads:
     def take_bucket(self, name: str, sample: Sample, keep_s: float) -> None:
         _rates_of(self._buckets, name, keep_s).add(sample)
 
+    def take_station(self, name: str, sample: Sample, keep_s: float) -> None:
+        _rates_of(self._stations, name, keep_s).add(sample)
+
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
         return _load(self._ports, ofport, window_s, lag_s)
 
     def unit(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean over a window that ends now, or `lag_s` ago if that is more."""
-        now = _load(self._units, ofport, window_s, 0.0)
-        then = _load(self._units, ofport, window_s, lag_s)
-        return Load(max(now.tx_bps, then.tx_bps), max(now.rx_bps, then.rx_bps))
+        return _now_or_then(self._units, ofport, window_s, lag_s)
+
+    def station(self, name: str, window_s: float | None, lag_s: float = 0.0) -> Load:
+        """The same of an address behind a VM port."""
+        return _now_or_then(self._stations, name, window_s, lag_s)
 
     def bucket(self, name: str, window_s: float | None) -> Load:
         return _load(self._buckets, name, window_s, 0.0)
@@ -72,11 +78,16 @@ class Loads:
         for kept in (self.counters, self._ports, self._units):
             kept.pop(ofport, None)
 
+    def forget_stations(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._stations.pop(name, None)
+
     def forget_rates(self) -> None:
         """The switch is another one, or was away: no rate may span the gap."""
         self._ports.clear()
         self._units.clear()
         self._buckets.clear()
+        self._stations.clear()
 
 
 def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
@@ -84,6 +95,11 @@ def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
         rates[key] = Rates(keep_s)
     rates[key].keep_s = keep_s
     return rates[key]
+
+
+def _now_or_then(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
+    now, then = _load(rates, key, window_s, 0.0), _load(rates, key, window_s, lag_s)
+    return Load(max(now.tx_bps, then.tx_bps), max(now.rx_bps, then.rx_bps))
 
 
 def _load(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:

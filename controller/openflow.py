@@ -98,6 +98,8 @@ class Asked(IntEnum):
     FROM_VM = 0x6C000005
     LEARNED = 0x6C000006
     BUCKETS = 0x6C000007
+    TO_ADDRESS = 0x6C000008
+    FROM_ADDRESS = 0x6C000009
 
 
 # All messages of a bundle carry this plus the bundle's number, so that any error tells it.
@@ -129,9 +131,14 @@ def read_installed(datapath: Any, _command: ReadInstalled) -> list[Any]:
 def read_stats(datapath: Any, command: ReadStats) -> list[Any]:
     """Ports first, then what buckets sent, then what VM ports got from uplinks and sent."""
     buckets = _unit_stats(datapath, Asked.BUCKETS, Kind.BUCKET, Table.BUCKET)
+    stations = [
+        _unit_stats(datapath, Asked.TO_ADDRESS, Kind.TO_ADDRESS, Table.EGRESS),
+        _unit_stats(datapath, Asked.FROM_ADDRESS, Kind.FROM_ADDRESS, Table.HASH),
+    ]
     return [
         _with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS),
         *([buckets] if command.buckets else []),
+        *(stations if command.stations else []),
         _unit_stats(datapath, Asked.TO_VM, Kind.TO_VM, Table.EGRESS),
         _unit_stats(datapath, Asked.FROM_VM, Kind.FROM_VM, Table.UPLINK_OUT),
     ]
@@ -368,10 +375,16 @@ class Replies:
             case Asked.FROM_VM:
                 counters = unit_counters(self._take(Asked.TO_VM), self._take(Asked.FROM_VM))
                 buckets = bucket_counters(self._take(Asked.BUCKETS))
-                return UnitCountersRead(bridge, counters, buckets)
+                to, sent = self._take(Asked.TO_ADDRESS), self._take(Asked.FROM_ADDRESS)
+                return UnitCountersRead(bridge, counters, buckets, unit_counters(to, sent))
             case Asked.LEARNED:
                 learned = self._take(Asked.LEARNED)
-                return LearnedRead(bridge, learned_addresses(learned), learned_beneath(learned))
+                return LearnedRead(
+                    bridge,
+                    learned_addresses(learned),
+                    learned_beneath(learned),
+                    learned_elsewhere(learned),
+                )
         return None
 
     def _take(self, asked: Asked) -> list[Any]:
@@ -439,6 +452,17 @@ def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
     return tuple(sorted(addresses))
 
 
+def learned_elsewhere(stats: Iterable[Any]) -> tuple[tuple[str, int], ...]:
+    """(MAC, VLAN) of every address that was on a VM port and has announced itself elsewhere."""
+    addresses = set()
+    for flow in stats:
+        if flow.cookie == cookie(Kind.LEARNED, 0):
+            fields = dict(_decode_match(flow.match))
+            vlan = _exact(fields.get(Register.VLAN.field, 0))
+            addresses.add((str(fields["eth_dst"]), vlan))
+    return tuple(sorted(addresses))
+
+
 def learned_beneath(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], ...]:
     """(ofport, MAC, VLAN) of every address learned from a port that we did not know."""
     addresses = set()
@@ -455,7 +479,10 @@ def learned_beneath(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], 
 
 
 def unit_counters(to_vm: Iterable[Any], from_vm: Iterable[Any]) -> tuple[tuple[int, Sample], ...]:
-    """What each VM port sent by its uplink and got from uplinks, on its flow's clock."""
+    """What each VM port sent by its uplink and got from uplinks, on its flow's clock.
+
+    The same of addresses behind VM ports, by slot.
+    """
     received = {cookie_ofport(flow.cookie): flow.byte_count for flow in to_vm}
     return tuple(
         (

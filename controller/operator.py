@@ -239,6 +239,8 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
         raise Refused(f"uplink {uplink.name}: the last that carries traffic -> {expected}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
     drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
+    behind = bridge.stations.by_name.keys() & bridge.in_force.on(uplink.name)
+    drain.addresses = len(behind)
     operator.draining.append(drain)
     if uplink.role is Role.DRAINED:
         drain.written = True

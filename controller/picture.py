@@ -83,6 +83,7 @@ def _uplink(bridge: Bridge, uplink: Uplink, config: UplinkConfig) -> UplinkStatu
         drops=_drops(counters),
         unrelieved=uplink.name in bridge.chronicle.unrelieved,
         link_changes=bridge.links.changes[uplink.name],
+        units=_units_on(bridge, uplink.name),
     )
 
 
@@ -109,7 +110,31 @@ def _port(
         reserve_bps=port.reserve_bps,
         limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
+        units=_units(bridge, port),
     )
+
+
+def _units_on(bridge: Bridge, uplink: str) -> int | None:
+    """How many addresses behind VM ports use an uplink, where any VM port is split into them."""
+    counts = [_units(bridge, port) for port in bridge.config.vm_ports]
+    split = [count for count in counts if count is not None]
+    return sum(count[uplink] for count in split) if split else None
+
+
+def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int] | None:
+    """How many of the addresses behind a VM port each uplink has, where that is asked for."""
+    if not port.split:
+        return None
+    bound, counts = bridge.in_force.bound, dict.fromkeys(map(_name, bridge.config.uplinks), 0)
+    for station in bridge.stations.by_name.values():
+        where = bound.get(station.name) if station.port == port.name else None
+        if where is not None and where.uplink in counts:
+            counts[where.uplink] += 1
+    return counts
+
+
+def _name(uplink: UplinkConfig) -> str:
+    return uplink.name
 
 
 def _by_reason(counter: Counter[str]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from controller import hashing
+from controller import assigning, hashing
 from controller.config import MAX_UPLINKS
 from controller.exits import leave_by, masked, out_by, register_values
 from controller.specs import (
@@ -87,6 +87,7 @@ def build(team: Team) -> Pipeline:
     flows += _destination_flows(team)
     flows += _unknown_port_flows(team)
     flows += hashing.flows(team)
+    flows += assigning.flows(team)
     groups = [_binding_group(port, team) for port in team.vm_ports]
     groups += [_local_group(heard) for heard in _heard(team)]
     groups += [
@@ -95,6 +96,7 @@ def build(team: Team) -> Pipeline:
     if team.floods_beneath and team.normal_takes_any:
         groups += [_beneath_group(uplink, team) for uplink in team.uplinks]
     groups += hashing.groups(team)
+    groups += assigning.groups(team)
     return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from controller.config import VmPortConfig
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
@@ -67,14 +67,22 @@ def _block(bridge: BridgeStatus) -> str:
         lines.append(
             f"  {port.name:<16}{port.vm:<18}{_where(port):<16}{rates}  {_why(port, bridge.policy)}"
         )
+    for port in bridge.ports:
+        if port.units is not None:
+            lines.append(f"  {port.name}: {_shared(port.units, 'addresses')}")
     for policy, uplinks in bridge.buckets.items():
-        shares = ", ".join(f"{uplink} {count}" for uplink, count in uplinks.items())
-        lines.append(f"  {policy}: {sum(uplinks.values())} buckets, {shares}")
+        lines.append(f"  {policy}: {_shared(uplinks, 'buckets')}")
     lines += [f"  rule broken  {p.name} {rule}: {how}" for p, rule, how in bridge.rules_broken]
     lines += [f"  {port.name:<16}{part}" for port in bridge.ports if (part := part_of(port))]
     lines += [f"  bad value  {error}" for error in bridge.config_errors]
     lines += [f"  not done   {text}" for text in bridge.not_done]
     return "\n".join(lines)
+
+
+def _shared(counts: Mapping[str, int], what: str) -> str:
+    """So many of something in all, and on each uplink."""
+    shares = ", ".join(f"{uplink} {count}" for uplink, count in counts.items())
+    return f"{sum(counts.values())} {what}, {shares}"
 
 
 def _where(port: PortStatus) -> str:
@@ -139,4 +147,5 @@ def _port(port: PortStatus) -> dict[str, object]:
         "bound_at": port.bound_at,
         **({} if port.planned_uplink is None else {"planned_uplink": port.planned_uplink}),
         **{key: value for key, value in parts.items() if value is not None},
+        **({} if port.units is None else {"units": port.units}),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,6 +38,23 @@ class Held(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """An address behind a VM port, in VLAN `vlan` (0: untagged), and the uplink it has."""
+
+    mac: str
+    vlan: int
+    uplink: str | None
+    load: Load
+
+    @property
+    def total_bps(self) -> float:
+        return self.load.tx_bps + self.load.rx_bps
+
+    def __str__(self) -> str:
+        return f"{self.mac} in VLAN {self.vlan}" if self.vlan else self.mac
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """A VM port now.
 
@@ -47,7 +64,8 @@ class Account:
     time, and `judged`, as its policy sees it; `order`: those that it may use, the one in force first. `last`: the decision that
     brought it there, as far as it is remembered. `against`: what keeps it there, and
     `verdict` what its policy says, if it was asked. `rules`: what is wrong with each of its own;
-    an empty text where nothing is.
+    an empty text where nothing is. `behind`: the addresses behind it that are
+    units of their own, the busiest first; all else is about what is left to the VM port itself.
     """
 
     bridge: str
@@ -75,6 +93,7 @@ class Account:
     verdict: Verdict | None = None
     buckets: Mapping[str, int] = field(default_factory=dict)
     rules: Mapping[Rule, str] = field(default_factory=dict)
+    behind: tuple[Behind, ...] = ()
 
     @property
     def uplink(self) -> Uplink | None:
@@ -94,7 +113,8 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     known_s = _known_s(bridge, port)
     known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
     window_s = basis.covered_s if known else None
-    unit = next(unit for unit in judged.loaded(window_s) if unit.name == port.name)
+    loaded = judged.loaded(window_s)
+    unit = next(unit for unit in loaded if unit.name == port.name)
     carrying = {uplink.name: uplink for uplink in judged.carrying(window_s)}
     uplinks = {uplink.name: uplink for uplink in judged.uplinks(window_s)}
     bound = bridge.bound.get(port.name)
@@ -129,7 +149,18 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         verdict=verdict,
         buckets=_buckets(bridge, port),
         rules=bridge.rules.get(port.name, {}),
+        behind=_behind(bridge, loaded, port),
     )
+
+
+def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
+    bound, known = bridge.in_force.bound, bridge.stations.by_name
+    found = [
+        Behind(known[u.name].mac, known[u.name].vlan, bound[u.name].uplink, u.load)
+        for u in loaded
+        if u.behind == port.name and u.name in bound
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.total_bps, one.mac, one.vlan)))
 
 
 def _against(

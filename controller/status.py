@@ -13,7 +13,8 @@ class UplinkStatus:
     """An uplink now; byte and drop counters are the switch's own, None where it has none.
 
     `unrelieved`: it is above the threshold, and its policy has no move that helps.
-    `link_changes`: how often its link came or went since the service started.
+    `link_changes`: how often its link came or went since the service started. `units`: how many
+    addresses behind VM ports use it, where there are such that are units of their own.
     """
 
     name: str
@@ -26,6 +27,7 @@ class UplinkStatus:
     drops: int | None
     unrelieved: bool = False
     link_changes: int = 0
+    units: int | None = None
 
     @property
     def utilization_ratio(self) -> float:
@@ -39,9 +41,10 @@ class PortStatus:
     `policy`: its own, else the bridge's. `bound_at` is in seconds since the epoch, None while the port is not bound.
     `planned_uplink`: where it would be if the bridge were not only observed. `rules`: what is
     wrong with each that an operator has given it; an empty text where nothing is.
-    `planned_uplink`: where it would be if the bridge were not only observed.
     `shares`, `reserve_bps`, `limit_bps`: its part of an uplink, where somebody said so;
     `shaped_drops`: its frames that found their queue there full.
+    `units`: how many of
+    the addresses behind it each uplink has, where these are units of their own.
     """
 
     name: str
@@ -60,6 +63,7 @@ class PortStatus:
     reserve_bps: float | None = None
     limit_bps: float | None = None
     shaped_drops: int | None = None
+    units: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,8 @@ class Register(IntEnum):
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
     LEARNED = 8  # 1: the source address is among those learned on its VM port
     BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
-    HOME = 10  # uplink that the sender's broadcasts use now
-    HASHED = 11  # number of the hash that the sender's frames are spread by
+    HOME = 10  # uplink that the sender's broadcasts use now; from an uplink: a VM port to go to
+    HASHED = 11  # number of the hash that the sender's frames are spread by, or ASSIGNED
     BUCKET = 12  # what that hash makes of the frame
     IP_HASH = 13  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
 
@@ -92,6 +92,8 @@ class Kind(IntEnum):
     LEARNED = 3  # made by the switch itself: never ours to compare
     RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
     BUCKET = 5  # counts what a bucket of a hash carries; number and bucket instead of the ofport
+    FROM_ADDRESS = 6  # counts what an address behind a VM port sends; its slot, not an ofport
+    TO_ADDRESS = 7  # counts what uplinks bring for it
 
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
@@ -99,6 +101,10 @@ _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
 _BENEATH_SLOT = 0xF1
 _HASH_SLOTS = range(0xE0, 0xF0)
+# Stands for the number of a hash where no hash says the bucket: each address has its own.
+ASSIGNED = len(_HASH_SLOTS) - 1
+# How many of those there can be.
+SLOTS = 1 << 16
 # In the cookie of what unknown ports teach; other learned flows have an ofport there and,
 # from bit 16 on, what it carries.
 FROM_BENEATH = 1 << 31
@@ -146,8 +152,13 @@ def beneath_group_id(uplink: int) -> int:
 
 
 def bucket_group_id(number: int, bucket: int) -> int:
-    """The group that carries one bucket of the hash `number` (from 0 to 15) to its uplink."""
+    """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
     return GROUP_IDS.start | _HASH_SLOTS[number] << 16 | bucket
+
+
+def station_group_id(slot: int) -> int:
+    """The group that carries what an address behind a VM port sends to its uplink."""
+    return bucket_group_id(ASSIGNED, slot)
 
 
 def bucket_cookie(number: int, bucket: int) -> int:

@@ -30,13 +30,27 @@ class VmPort:
 class Hash:
     """One way to spread what VM ports send over buckets, which they share.
 
-    `number`: from 0 to 15. `buckets`: for each bucket its uplinks' ofports, the one in force
+    `number`: from 0 to 14. `buckets`: for each bucket its uplinks' ofports, the one in force
     first.
     """
 
     number: int
     classifier: Classifier
     buckets: tuple[tuple[OfPort, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """An address behind VM port `ofport` that leaves by uplinks of its own.
+
+    `slot`: its number on the bridge. `order`: its uplinks' ofports, the one in force first.
+    """
+
+    slot: int
+    ofport: OfPort
+    mac: str
+    vlan: int
+    order: tuple[OfPort, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +70,9 @@ class Team:
 
     `off_home_macs`: for each uplink a source address of ours, for what hashed VM ports send by
     another one than switches upstream know their address at; those not named there have none.
+
+    `stations`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
+    is `tables.ASSIGNED`.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -67,6 +84,7 @@ class Team:
     no_flood: frozenset[int] = frozenset()
     hashes: tuple[Hash, ...] = ()
     off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
+    stations: tuple[Station, ...] = ()
 
     @property
     def floods_beneath(self) -> bool:

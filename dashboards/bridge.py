@@ -301,6 +301,18 @@ def _vm_ports() -> list[panels.Panel]:
             sort="Now",
             height=7,
         ),
+        lines(
+            "Addresses behind VM ports",
+            "VM ports with `unit=source-mac` are split into the addresses behind them, each with an "
+            "uplink of its own. Good: every uplink has some. 256 behind one port are as many as are "
+            "told apart; those beyond leave by the port's home.",
+            [
+                Ask(HERE("port_units"), "behind {{port}}"),
+                Ask(HERE("uplink_units"), "by {{uplink}}"),
+            ],
+            unit=panels.COUNT,
+            width=24,
+        ),
     ]
 
 

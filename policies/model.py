@@ -88,9 +88,10 @@ class Uplink:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is placed as a whole: a VM port, or a bucket of a hash (`is_bucket`).
+    """What is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
-    `number` is its ofport or its bucket, `policy` the preset it is under, `load` the part
+    `is_bucket`: it is the last; `behind`: the VM port whose address it is. `number` is its ofport,
+    made of its address, or its bucket, `policy` the preset it is under, `load` the part
     that crosses uplinks. `allowed`: the names of the only uplinks it may use; None: of any.
     `confined`: an operator says so, and rather than by one that carries nothing it is bound to
     none. `prefer`: uplinks it should use, the best first; `avoid`: those it should not.
@@ -112,6 +113,8 @@ class Unit:
     avoid: frozenset[str] = frozenset()
     affinity: str | None = None
     anti_affinity: str | None = None
+    reserve_bps: float = 0.0
+    behind: str | None = None
 
     @property
     def in_set(self) -> bool:
@@ -127,8 +130,6 @@ class Unit:
     def whole(self) -> bool:
         """Whether a rule says by which uplink it goes; none of it is spread then."""
         return self.pin is not None or self.confined or self.ruled
-
-    reserve_bps: float = 0.0
 
     @property
     def movable(self) -> bool:

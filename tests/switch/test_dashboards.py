@@ -130,6 +130,7 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
     shared = {"shares": 60, "reserve_mbps": 1, "limit_mbps": CAPACITY_MBPS}
     bed.set("interface", bed.vms[0].port, **shared)
     service.attach(bed, "--policy", "load-based")
+    bed.set("interface", bed.bridge, unit="source-mac")
     service.place(bed, 0, 0, 0, 1)
     # A rule that changes nothing, but is one.
     service.do("set", "interface", bed.vms[3].port, "affinity=alone")

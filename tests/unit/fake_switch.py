@@ -69,8 +69,11 @@ class FakeSwitch:
     offered_bps: dict[int, Rate] = field(default_factory=dict)
     # What VM ports send by a bucket of a hash.
     hashed_bps: dict[tuple[int, int], Rate] = field(default_factory=dict)
+    # What addresses behind VM ports send, by (ofport, MAC, VLAN).
+    behind_bps: dict[tuple[int, str, int], Rate] = field(default_factory=dict)
     learned: Sequence[tuple[int, str, int]] = ()
     beneath: tuple[tuple[int, str, int | None], ...] = ()
+    elsewhere: tuple[tuple[str, int], ...] = ()
     no_flood: set[int] = field(default_factory=set)
     refuse_flags: str | None = None
     foreign: tuple[ForeignFlow, ...] = ()
@@ -84,6 +87,7 @@ class FakeSwitch:
     held: deque[Event] = field(default_factory=deque)
     sent_bytes: dict[int, float] = field(default_factory=dict)
     sent_by_bucket: dict[tuple[int, int], float] = field(default_factory=dict)
+    sent_by_address: dict[tuple[int, str, int], float] = field(default_factory=dict)
     born_s: dict[int, float] = field(default_factory=dict)
     now_s: float = 0.0
 
@@ -97,7 +101,7 @@ class FakeSwitch:
                 return [InstalledRead(bridge, flows, groups, self.foreign, by_default)]
             case ReadForwarding(bridge=bridge):
                 return [ForwardingRead(bridge, self.forwarding)]
-            case ReadStats(bridge=bridge, buckets=buckets):
+            case ReadStats(bridge=bridge, buckets=buckets, stations=stations):
                 ports = tuple(self._counters(ofport) for ofport in self.ports)
                 units = tuple(
                     (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF))
@@ -110,10 +114,16 @@ class FakeSwitch:
                     if tables.cookie_kind(f.cookie) is tables.Kind.BUCKET
                     for key in [tables.cookie_bucket(f.cookie)]
                 )
-                read = UnitCountersRead(bridge, units, shared if buckets else ())
+                behind = tuple(
+                    (slot, Sample(self.now_s + 1000.0, int(self.sent_by_address.get(key, 0)), 0))
+                    for key, slot in self.slots().items()
+                )
+                read = UnitCountersRead(
+                    bridge, units, shared if buckets else (), behind if stations else ()
+                )
                 return [PortStatsRead(bridge, ports), read]
             case ReadLearned(bridge=bridge):
-                return [LearnedRead(bridge, tuple(self.learned), self.beneath)]
+                return [LearnedRead(bridge, tuple(self.learned), self.beneath, self.elsewhere)]
             case SetPortFlags(bridge=bridge, number=number, no_flood=no_flood, flood=flood):
                 if self.refuse_flags is not None:
                     return [PortFlagsSet(bridge, number, frozenset(), self.refuse_flags)]
@@ -140,6 +150,24 @@ class FakeSwitch:
     def uplink_of_bucket(self, number: int, bucket: int) -> int | None:
         return self._leaves_by(tables.bucket_group_id(number, bucket))
 
+    def slots(self) -> dict[tuple[int, str, int], int]:
+        """The slot of each address that is a unit of its own."""
+        found = {}
+        for flow in self.flows.values():
+            if tables.cookie_kind(flow.cookie) is tables.Kind.FROM_ADDRESS:
+                fields = dict(flow.match)
+                ofport, vlan = (fields[tables.Register(number).field] for number in (0, 2))
+                assert isinstance(ofport, int) and isinstance(vlan, int)
+                found[ofport, str(fields["eth_src"]), vlan] = tables.cookie_ofport(flow.cookie)
+        return found
+
+    def uplink_of_address(self, ofport: int, mac: str, vlan: int = 0) -> int | None:
+        """The uplink by which an address behind a VM port leaves now."""
+        slot = self.slots().get((ofport, mac, vlan))
+        if slot is None:
+            return self.uplink_of(ofport)
+        return self._leaves_by(tables.station_group_id(slot))
+
     def _leaves_by(self, group_id: int) -> int | None:
         group = self.groups.get(group_id)
         for bucket in group.buckets if group else ():
@@ -164,6 +192,12 @@ class FakeSwitch:
             self.sent_by_bucket[key] = self.sent_by_bucket.get(key, 0) + sent
             if (uplink := self.uplink_of_bucket(*key)) is not None:
                 self.sent_bytes[uplink] = self.sent_bytes.get(uplink, 0) + sent
+        for address, offered_bps in self.behind_bps.items():
+            sent = offered_bps(middle_s) / 8 * elapsed_s
+            self.sent_by_address[address] = self.sent_by_address.get(address, 0) + sent
+            for counted in (address[0], self.uplink_of_address(*address)):
+                if counted is not None:
+                    self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
         self.now_s = now_s
 
     def _commit(self, changes: Changes) -> None:
@@ -200,7 +234,7 @@ class FakeSwitch:
     def _counters(self, ofport: int) -> PortCounters:
         sent = int(self.sent_bytes.get(ofport, 0))
         clock_s = self.now_s - self.born_s.get(ofport, -1000.0)
-        is_vm_port = ofport in self.offered_bps
+        is_vm_port = ofport in self.offered_bps or any(ofport == o for o, *_ in self.behind_bps)
         return PortCounters(
             ofport, clock_s, 0 if is_vm_port else sent, sent if is_vm_port else 0, 0, 0
         )

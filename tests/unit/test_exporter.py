@@ -38,6 +38,8 @@ GAUGES = {
     "port_reserved_bytes_per_second",
     "port_limit_bytes_per_second",
     "port_bound_timestamp_seconds",
+    "port_units",
+    "uplink_units",
     "bridge_info",
     "bridge_optimality_ratio",
     "bridge_imbalance_ratio",
@@ -50,7 +52,7 @@ GAUGES = {
 }
 HISTOGRAMS = {"decision_duration_seconds", "stats_poll_duration_seconds"}
 
-ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5)
+ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5, 3)
 # As many as a VM port can have.
 RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
 VNET0 = PortStatus(
@@ -70,6 +72,7 @@ VNET0 = PortStatus(
     reserve_bps=8e6,
     limit_bps=16e6,
     shaped_drops=13,
+    units={"eth1": 3, "eth2": 0},
 )
 BR0 = BridgeStatus(
     name="br0",
@@ -159,6 +162,7 @@ def test_states_and_moves() -> None:
     assert value("bridge_info", **how) == 1
     bound = {"port": "vnet0", "uplink": "eth1", "reason": "manual"}
     assert value("port_bound_timestamp_seconds", **bound) == 1700.0
+    assert value("port_units", port="vnet0") == value("uplink_units", uplink="eth1") == 3
     assert samples()[("leader", ())] == 1
     assert value("failovers_total") == 4
     assert value("moves_planned_total", reason="threshold") == 2

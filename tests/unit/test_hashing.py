@@ -365,11 +365,11 @@ def test_every_bucket_is_counted_by_a_flow_of_its_own() -> None:
 def test_two_hashes_keep_out_of_each_other() -> None:
     made = (
         Hash(0, Classifier.TRANSPORT, ((UPLINKS[2],),)),
-        Hash(15, Classifier.SOURCE_MAC, ((UPLINKS[3],),)),
+        Hash(14, Classifier.SOURCE_MAC, ((UPLINKS[3],),)),
     )
     ports = (
         VmPort(OfPort(10), UPLINKS, hashed=0),
-        VmPort(OfPort(11), UPLINKS, hashed=15),
+        VmPort(OfPort(11), UPLINKS, hashed=14),
         VmPort(OfPort(12), UPLINKS),
     )
     installed = build(Team(UPLINKS, ports, hashes=made, off_home_macs=OFF_HOME_MACS))

@@ -32,11 +32,11 @@ from controller.specs import (
     ToGroup,
 )
 from controller.tables import BROADCAST, OFPP_NORMAL, VLAN_PRESENT, Register, Table, openflow_port
-from controller.team import Hash, Team, VmPort
+from controller.team import Hash, Station, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
 from policies.classifiers import Classifier
 from policies.model import OfPort
-from tests.unit.forwarding import as_number
+from tests.unit.forwarding import as_number, frame, through_table
 
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
 WAYS = (
@@ -55,6 +55,7 @@ WAYS = (
 # VLANs that differ for some of these, as a frame may say them.
 VLANS = (0, 7, 8, 20, 4094, 4095)
 HASHED_BY = st.sampled_from([c for c in Classifier if c.hashed])
+MACS = ("52:54:00:00:00:71", "52:54:00:00:00:72")
 TAGS = (0, *(VLAN_PRESENT | vlan for vlan in VLANS))
 
 
@@ -73,9 +74,23 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
             tuple(draw(st.permutations(uplinks))[: draw(st.integers(0, len(uplinks)))]),
             draw(st.sampled_from(ways)),
             draw(st.none() | st.just(f"52:54:00:00:00:{number & 0xFF:02x}")),
-            draw(st.sampled_from((None, *(made.number for made in hashes)))),
+            draw(st.sampled_from((None, tables.ASSIGNED, *(made.number for made in hashes)))),
         )
         for number in numbers
+    )
+    split = [port.ofport for port in vm_ports if port.hashed == tables.ASSIGNED]
+    addresses = st.tuples(
+        st.sampled_from(split or [OfPort(0)]), st.sampled_from(MACS), st.sampled_from((0, 7, 20))
+    )
+    # The switch learns an address on one port only.
+    unique = st.lists(addresses, max_size=3, unique_by=lambda address: address[1:])
+    stations = tuple(
+        Station(
+            slot,
+            *address,
+            tuple(draw(st.permutations(uplinks))[: draw(st.integers(1, len(uplinks)))]),
+        )
+        for slot, address in enumerate(draw(unique) if split else ())
     )
     uplink_vlans = {u: draw(st.just(TRUNK) | st.sampled_from(ways)) for u in uplinks}
     return Team(
@@ -88,6 +103,7 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         uplink_vlans=uplink_vlans,
         hashes=hashes,
         off_home_macs=draw(st.sampled_from(({}, {u: f"0a:00:00:00:00:0{u}" for u in uplinks}))),
+        stations=stations,
     )
 
 
@@ -243,7 +259,10 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
     if vlan is None or not port.order:
         return set()
     by_home, spread = set(port.order), set[OfPort]()
-    if port.hashed is not None:
+    if port.hashed == tables.ASSIGNED:
+        behind = (s for s in team.stations if (s.ofport, s.vlan) == (port.ofport, vlan))
+        spread = {uplink for station in behind for uplink in station.order}
+    elif port.hashed is not None:
         made = next(made for made in team.hashes if made.number == port.hashed)
         spread = {uplink for order in made.buckets for uplink in order}
         by_transport = made.classifier is Classifier.TRANSPORT and not team.hears_everywhere
@@ -342,7 +361,7 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
         tuple(p.ofport for p in team.vm_ports if vlan in p.vlans.carried) for vlan in range(4096)
     }
     expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
-    expected += sum(len(made.buckets) for made in team.hashes)
+    expected += sum(len(made.buckets) for made in team.hashes) + len(team.stations)
     if team.floods_beneath and team.normal_takes_any:
         expected += len(team.uplinks)
     assert len(build(team).groups) == expected
@@ -354,6 +373,84 @@ def test_every_vm_port_is_counted_in_each_direction_by_one_flow(team: Team) -> N
     for kind in (tables.Kind.FROM_VM, tables.Kind.TO_VM):
         counted = [f.cookie & 0xFFFFFFFF for f in flows if tables.cookie_kind(f.cookie) is kind]
         assert sorted(counted) == sorted(port.ofport for port in team.vm_ports)
+
+
+@given(teams(), st.data())
+def test_an_address_with_uplinks_of_its_own_leaves_once_by_the_first_that_lives(
+    team: Team, data: st.DataObject
+) -> None:
+    """As it is; by its VM port's home where that uplink does not carry its VLAN."""
+    installed = build(team)
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    for station in team.stations:
+        (port,) = (p for p in team.vm_ports if p.ofport == station.ofport)
+        sent = frame(
+            eth_src=station.mac,
+            eth_dst=BROADCAST,
+            vlan_vid=station.vlan and VLAN_PRESENT | station.vlan,
+            **{
+                Register.VM_PORT.field: station.ofport,
+                Register.VLAN.field: station.vlan,
+                Register.LEARNED.field: 1,
+            },
+        )
+        left = through_table(installed, Table.UPLINK_OUT, sent, alive)
+        home = next((u for u in port.order if u in alive), None)
+        own = next((u for u in station.order if u in alive), None)
+        carriers = [
+            u for u in (own, home) if u is not None and station.vlan in team.uplink_vlans[u].carried
+        ]
+        expected = carriers[:1] if home is not None and own is not None else []
+        assert [copy.port for copy in left] == expected
+        assert all(copy.frame["eth_src"] == as_number("eth_src", station.mac) for copy in left)
+
+
+@given(teams(), st.data())
+def test_unicast_to_a_forgotten_address_is_delivered_from_its_uplink_only(
+    team: Team, data: st.DataObject
+) -> None:
+    """Where switches upstream have forgotten it, too, it comes by every uplink."""
+    team = replace(team, hears_everywhere=False, over_normal=False)
+    installed = build(team)
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    for station in team.stations:
+        (port,) = (p for p in team.vm_ports if p.ofport == station.ofport)
+        came_by = []
+        for uplink in sorted(alive):
+            sent = frame(
+                eth_dst=station.mac,
+                vlan_vid=station.vlan and VLAN_PRESENT | station.vlan,
+                **{Register.UPLINK.field: uplink, Register.VLAN.field: station.vlan},
+            )
+            copies = through_table(installed, Table.EGRESS, sent, {*alive, *vm_numbers(team)})
+            assert {copy.port for copy in copies} <= {openflow_port(port.ofport)}
+            came_by += [uplink] * len(copies)
+        in_force = [u for u in station.order if u in alive][:1]
+        assert came_by == (in_force if station.vlan in port.vlans.carried else [])
+
+
+@given(teams(), st.data())
+def test_moving_an_address_changes_one_group(team: Team, data: st.DataObject) -> None:
+    if not team.stations:
+        return
+    index = data.draw(st.integers(0, len(team.stations) - 1))
+    anew = list(team.stations)
+    order = tuple(data.draw(st.permutations(anew[index].order)))
+    anew[index] = replace(anew[index], order=order)
+    made = reconcile.changes(build(replace(team, stations=tuple(anew))), build(team))
+    assert len(made) == len(made.modify_groups) <= 1
+
+
+@given(teams())
+def test_every_address_with_uplinks_of_its_own_is_counted_in_each_direction(team: Team) -> None:
+    flows = build(team).flows.values()
+    for kind in (tables.Kind.FROM_ADDRESS, tables.Kind.TO_ADDRESS):
+        counted = [tables.cookie_ofport(f.cookie) for f in flows if is_kind(f, kind)]
+        assert sorted(counted) == sorted(station.slot for station in team.stations)
+
+
+def is_kind(flow: FlowSpec, kind: tables.Kind) -> bool:
+    return tables.cookie_kind(flow.cookie) is kind
 
 
 def test_no_vm_port_no_uplink_nothing_but_look_ups() -> None:

@@ -421,6 +421,31 @@ def test_what_buckets_sent_comes_with_what_units_exchanged() -> None:
     assert again == UnitCountersRead("br0", ())
 
 
+def test_what_addresses_exchanged_comes_with_what_units_did() -> None:
+    def stats(kind: Kind, table: int, slot: int, count: int) -> bytes:
+        return as_stats(FlowSpec(table, 10, (), cookie=cookie(kind, slot)), count=count, age_s=2.25)
+
+    replies = Replies()
+    sent = [stats(Kind.FROM_ADDRESS, Table.HASH, slot, 100 + slot) for slot in (7, 65535)]
+    got = [stats(Kind.TO_ADDRESS, Table.EGRESS, 7, 55)]
+    assert replies.event("br0", reply(Asked.TO_ADDRESS, ofproto.OFPMP_FLOW, got)) is None
+    assert replies.event("br0", reply(Asked.FROM_ADDRESS, ofproto.OFPMP_FLOW, sent)) is None
+    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    counted = ((7, Sample(2.25, 107, 55)), (65535, Sample(2.25, 65635, 0)))
+    assert read == UnitCountersRead("br0", (), (), counted)
+    again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    assert again == UnitCountersRead("br0", ())
+
+
+def test_an_address_that_announced_itself_outside_is_elsewhere() -> None:
+    entries = [
+        learned(tables.ELSEWHERE, MAC, (7, 0xFFF), taught_by=0),
+        learned(10, MAC, (8, 0xFFF)),
+    ]
+    read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
+    assert read == LearnedRead("br0", ((10, MAC, 8),), elsewhere=((MAC, 7),))
+
+
 def learned(
     ofport: int, mac: str, vlan: int | tuple[int, int] | None, taught_by: int | None = None
 ) -> bytes:
@@ -442,7 +467,8 @@ def test_learned_addresses_are_those_behind_vm_ports_once_each() -> None:
         learned(0, "52:54:00:00:00:03", 7),
     ]
     read = Replies().event("br0", reply(Asked.LEARNED, ofproto.OFPMP_FLOW, entries))
-    assert read == LearnedRead("br0", ((10, MAC, 7), (OFPORT_LOCAL, other, 0)))
+    assert isinstance(read, LearnedRead)
+    assert read.addresses == ((10, MAC, 7), (OFPORT_LOCAL, other, 0))
 
 
 def test_what_unknown_ports_taught_comes_with_the_port_and_with_the_vlan_of_tagged_frames() -> None:
@@ -548,6 +574,13 @@ def test_buckets_are_asked_for_before_what_completes_the_answer() -> None:
     messages = openflow.read_stats(DATAPATH, ReadStats("br0", buckets=True))
     xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
     assert xids == [Asked.PORTS, Asked.BUCKETS, Asked.TO_VM, Asked.FROM_VM]
+
+
+def test_so_are_addresses_behind_vm_ports() -> None:
+    messages = openflow.read_stats(DATAPATH, ReadStats("br0", stations=True))
+    xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
+    addresses = [Asked.TO_ADDRESS, Asked.FROM_ADDRESS]
+    assert xids == [Asked.PORTS, *addresses, Asked.TO_VM, Asked.FROM_VM]
 
 
 def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
