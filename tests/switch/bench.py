@@ -233,6 +233,9 @@ class Bed:
         ]
         self.vms = [self._station("vm", i, vlan) for i, vlan in enumerate(spec.vm_vlans)]
         self.hosts = [self._station("host", i, vlan) for i, vlan in enumerate(spec.host_vlans)]
+        # VMs on a bridge of their own, behind one port of the bridge under test.
+        self.nested: list[Station] = []
+        self.patch = f"{self.prefix}pe"
         try:
             self._build()
         except BaseException:
@@ -369,6 +372,37 @@ class Bed:
             run("ip", "link", "del", vm.port)
             run("ip", "netns", "del", str(vm.point.netns))
 
+    @contextlib.contextmanager
+    def integration_bridge(self, vms: int) -> Iterator[list[Station]]:
+        """So many VMs in this block, on a learning switch behind the patch port `patch`."""
+        inner, peer = f"{self.prefix}in", f"{self.prefix}pi"
+        nested = [self._station("vm", 32 + number, None) for number in range(vms)]
+        for vm in nested:
+            self._make_station(vm, None)
+            self._silence(vm.port)
+        netdev = ["--", "set", "bridge", inner, "datapath_type=netdev"]
+        ports = [word for vm in nested for word in ("--", "add-port", inner, vm.port)]
+        patches = [
+            word
+            for bridge, name, to in ((inner, peer, self.patch), (self.bridge, self.patch, peer))
+            for word in (
+                *("--", "add-port", bridge, name),
+                *("--", "set", "interface", name, "type=patch", f"options:peer={to}"),
+            )
+        ]
+        self.ovs.vsctl("add-br", inner, *netdev, *ports, *patches)
+        self._silence(inner)
+        self.nested = nested
+        try:
+            yield nested
+        finally:
+            self.nested = []
+            gone = ["--", "--if-exists", "del-br", inner]
+            self.ovs.vsctl("--if-exists", "del-port", self.bridge, self.patch, *gone)
+            for vm in nested:
+                run("ip", "link", "del", vm.port)
+                run("ip", "netns", "del", str(vm.point.netns))
+
     def plug_in(self, vm: Station) -> None:
         """Add a VM's port, under a new number, and wait until the switch has it."""
         tag = [f"tag={vm.vlan}"] if vm.vlan else []
@@ -397,7 +431,8 @@ class Bed:
     @property
     def points(self) -> list[Point]:
         cables = [u.upstream_end for u in self.uplinks]
-        return [s.point for s in self.stations] + cables + [h.point for h in self.hosts]
+        stations = [*self.stations, *self.nested]
+        return [s.point for s in stations] + cables + [h.point for h in self.hosts]
 
     def shot(
         self, point: Point, build: frames.Builder, source: str, vlan: int, tag: int, story: str
@@ -451,7 +486,7 @@ class Bed:
 
     def introduce(self) -> None:
         """Every VM and host says something, so that both switches know where it is."""
-        for station in [*self.stations, *self.hosts]:
+        for station in [*self.stations, *self.nested, *self.hosts]:
             vlan = self.vlans[0] if station.vlan is None else station.vlan
             frame = frames.broadcast(station.mac, station.sends(vlan), next(self._ids))
             self.send(station.point, frame)
@@ -479,7 +514,7 @@ class Bed:
         """The uplinks by which a broadcast of each station leaves, by the station's name."""
         shots = {
             str(s): self.shot(s.point, frames.broadcast, s.mac, vlan, s.sends(vlan), "a broadcast")
-            for s in self.stations
+            for s in [*self.stations, *self.nested]
             for vlan in [self.vlans[0] if s.vlan is None else s.vlan]
         }
         copies = self.fire(list(shots.values()))

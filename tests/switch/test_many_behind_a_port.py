@@ -1,0 +1,362 @@
+"""Eight VMs on an integration bridge, behind one patch port: balanced as eight ports would be.
+
+Each address has an uplink of its own, and the port a home, by which all of them hear broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Shot,
+    Station,
+    holds,
+    judges_time,
+    wait_until,
+)
+from tests.switch.test_reconnect import flows_of, groups_of
+from tests.switch.trace import outputs
+from tests.switch.wire import Heard, Point, Stream
+
+VMS = 8
+CAPACITY_MBPS = 100
+WINDOW_S = 2
+FLOW_PPS = 500
+SETTLES_WITHIN_S = 6.0
+BEDS = [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000), BedSpec(BALANCE_SLB, 2, (10,))]
+on_every_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+on_one_bed = pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+HASH, EGRESS, LOCKS = "table=6", "table=4", "table=22"
+
+
+# The cookies of what the switch has learned.
+LEARNED, LEARNED_MASK = 0x6C62740300000000, 0xFFFFFFFF00000000
+
+
+@pytest.fixture(scope="module")
+def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
+    session_service.start()
+    bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=200, failback_delay_s=1)
+    with bed.integration_bridge(VMS):
+        bed.set("interface", bed.patch, unit="source-mac")
+        session_service.attach(bed, "--policy", "load-based")
+        for uplink in bed.uplinks:
+            bed.shape(uplink, CAPACITY_MBPS * 1e6)
+            bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+        yield bed
+        session_service.start()
+        session_service.do("detach", bed.bridge)
+
+
+@pytest.fixture
+def spread(team: Bed, service: Service) -> Bed:
+    """All addresses known, half of them by either uplink."""
+    bed = team
+    wait_until(lambda: sum(units(bed, service).values()) == VMS, "all of them are known")
+    counts = units(bed, service)
+    if sorted(counts.values()) != [VMS // 2] * 2 or sum(counts.values()) != VMS:
+        bed.set("bridge", bed.bridge, policy="explicit")
+        wait_until(lambda: units(bed, service)[bed.uplinks[0].name] == VMS, "all by the first")
+        bed.set("bridge", bed.bridge, policy="originating-port")
+        bed.introduce()
+
+        def halved() -> bool:
+            return set(units(bed, service).values()) == {VMS // 2}
+
+        wait_until(halved, "half of them by either uplink")
+        bed.set("bridge", bed.bridge, policy="load-based")
+    bed.introduce()
+    wait_until(lambda: as_shown(bed, service), "packets leave as shown")
+    bed.revalidated()
+    return bed
+
+
+def units(bed: Bed, service: Service) -> dict[str, int]:
+    found: dict[str, int] = service.port(bed, bed.patch)["units"]
+    return found
+
+
+def homes(bed: Bed) -> dict[str, str]:
+    """The one uplink by which each VM's broadcasts leave, by the VM's name."""
+    left = bed.homes()
+    assert all(len(left[str(vm)]) == 1 for vm in bed.nested), left
+    return {str(vm): left[str(vm)][0] for vm in bed.nested}
+
+
+def as_shown(bed: Bed, service: Service) -> bool:
+    left = Counter(homes(bed).values())
+    return {u.name: left[u.name] for u in bed.uplinks} == units(bed, service)
+
+
+# ---- where frames go -------------------------------------------------------------------
+
+
+@on_every_bed
+def test_addresses_are_spread_and_everything_comes_once(spread: Bed, service: Service) -> None:
+    bed = spread
+    assert set(units(bed, service).values()) == {VMS // 2}
+    check_once(bed, homes(bed))
+    shown = service.do("show", bed.bridge)
+    assert f"{bed.patch}: {VMS} addresses" in shown
+    assert service.metric("ovslbt_port_units", bridge=bed.bridge, port=bed.patch) == VMS
+    for uplink in bed.uplinks:
+        labels = {"bridge": bed.bridge, "uplink": uplink.name}
+        assert service.metric("ovslbt_uplink_units", **labels) == VMS // 2
+
+
+def check_once(bed: Bed, left_by: dict[str, str]) -> None:
+    """Floods and unicast, both ways: exactly one copy wherever one should be, no other."""
+    ends = {u.name: str(u.upstream_end) for u in bed.uplinks if bed.carrier(u)}
+    everybody = [*bed.stations, *bed.nested]
+    (neighbour,), host, (vlan,) = bed.vms, bed.hosts[0], bed.vlans
+    wanted: list[tuple[Shot, list[str]]] = []
+    for vm in bed.nested:
+        others = [str(s) for s in everybody if s is not vm]
+        for kind, build in frames.FLOODED.items():
+            if kind == "unknown unicast":
+                continue
+            shot = bed.shot(vm.point, build, vm.mac, vlan, vm.sends(vlan), kind)
+            wanted.append((shot, [*others, ends[left_by[str(vm)]]]))
+        there = unicast(bed, vm, host.mac)
+        wanted.append((there, [ends[left_by[str(vm)]]]))
+        wanted.append((unicast(bed, host, vm.mac), [str(vm)]))
+        wanted.append((unicast(bed, neighbour, vm.mac), [str(vm)]))
+        wanted.append((unicast(bed, vm, neighbour.mac), [str(neighbour)]))
+    for build in (frames.broadcast, frames.multicast, frames.arp_request):
+        shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), "a flood")
+        wanted.append((shot, [str(s) for s in everybody]))
+    copies = bed.fire([shot for shot, _ in wanted])
+    wrong = [
+        f"{shot.story}: came out at {copies[shot.frame_id].points}, expected {sorted(points)}"
+        for shot, points in wanted
+        if copies[shot.frame_id].points != sorted(points)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def unicast(bed: Bed, sender: Station, destination: str) -> Shot:
+    def build(source: str, vlan: int, frame_id: int) -> bytes:
+        return frames.plain(source, destination, vlan, frame_id)
+
+    (vlan,), story = bed.vlans, f"unicast to {destination}"
+    return bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), story)
+
+
+@on_one_bed
+def test_traced_nothing_goes_from_uplink_to_uplink_or_back(spread: Bed, service: Service) -> None:
+    bed = spread
+    home = service.port(bed, bed.patch)["uplink"]
+    wrong = []
+    for uplink in bed.uplinks:
+        for vm in bed.nested:
+            for kind, flow, expected in (
+                ("to it", {"dl_src": "02:ee:00:00:00:01", "dl_dst": vm.mac}, [vm.port]),
+                ("its own", {"dl_src": vm.mac, "dl_dst": frames.BROADCAST}, []),
+                ("its own", {"dl_src": vm.mac, "dl_dst": "02:dd:00:00:00:01"}, []),
+            ):
+                seen = outputs(bed.ovs, bed.bridge, uplink.name, **flow)
+                if seen != expected:
+                    wrong.append(f"{kind} {flow} by {uplink}: {seen}, expected {expected}")
+        broadcast = {"dl_src": "02:ee:00:00:00:01", "dl_dst": frames.BROADCAST}
+        seen = outputs(bed.ovs, bed.bridge, uplink.name, **broadcast)
+        heard = {vm.port for vm in bed.nested} & set(seen)
+        if heard != ({vm.port for vm in bed.nested} if uplink.name == home else set()):
+            wrong.append(f"a broadcast by {uplink}, home {home}: {seen}")
+        if len(seen) != len(set(seen)) or {u.name for u in bed.uplinks} & set(seen):
+            wrong.append(f"a broadcast by {uplink} goes to {seen}")
+    assert not wrong, "\n".join(wrong)
+
+
+# ---- balanced --------------------------------------------------------------------------
+
+
+@on_one_bed
+def test_addresses_are_balanced_in_both_directions_as_ports_are(
+    spread: Bed, service: Service
+) -> None:
+    """Four send, four receive 22 Mbit/s, all by one uplink: 88 % each way; one of each moves."""
+    bed = spread
+    service.do("move", bed.patch, bed.uplinks[0].name)
+    assert units(bed, service)[bed.uplinks[0].name] == VMS
+    before = threshold_moves(bed, service)
+    size = round(22e6 / 8 / FLOW_PPS)
+    host, flows = bed.hosts[0], list[tuple[Point, bytes]]()
+    for number, vm in enumerate(bed.nested):
+        source, target = (host, vm) if number % 2 else (vm, host)
+        flows.append((source.point, frames.udp(source.mac, target.mac, frame_bytes=size)))
+    with Stream(flows, FLOW_PPS):
+        wait_until(lambda: threshold_moves(bed, service) - before == 2, "two moves", 8 * WINDOW_S)
+        holds(lambda: threshold_moves(bed, service) - before == 2, "and no more", 1.5 * WINDOW_S)
+        assert sorted(units(bed, service).values()) == [2, VMS - 2]
+        shown = service.show_json(bed.bridge)["uplinks"]
+        for direction in ("tx_bps", "rx_bps"):
+            carried = [u[direction] for u in shown]
+            assert carried == pytest.approx([66e6, 22e6], rel=0.1), direction
+        explained = service.do("explain", bed.patch)
+        assert f"{VMS} addresses" in explained, explained
+    told = service.do("history", "--port", bed.patch)
+    assert f"{bed.patch}/" in told, told
+
+
+def threshold_moves(bed: Bed, service: Service) -> float:
+    name, bridge = "ovslbt_moves_applied_total", bed.bridge
+    return service.metric(name, bridge=bridge, reason="threshold")
+
+
+# ---- who left, and who did not ---------------------------------------------------------
+
+
+@on_one_bed
+def test_those_that_left_to_another_host_are_reached_at_once(spread: Bed, service: Service) -> None:
+    """One by the home of their port, one by the other uplink."""
+    bed = spread
+    (neighbour,), host, leavers = bed.vms, bed.hosts[0], bed.nested[:2]
+    assert len({homes(bed)[str(vm)] for vm in leavers}) == 2
+    for vm in leavers:
+        assert len(flows_with(bed, vm)) == 2, "one counts what it sends, one what it gets"
+    wait_until(lambda: "cookie" not in bed.ofctl("dump-flows", LOCKS), "no lock is left")
+    bed.revalidated()
+    bed.fire([bed.shot(host.point, frames.rarp, vm.mac, 0, 0, "its arrival") for vm in leavers])
+    to_them = [unicast(bed, s, vm.mac) for vm in leavers for s in (neighbour, bed.nested[2])]
+    said = [bed.shot(host.point, frames.broadcast, vm.mac, 0, 0, "a word") for vm in leavers]
+    copies = bed.fire([*to_them, *said])
+    ends = {str(u.upstream_end) for u in bed.uplinks}
+    for shot in to_them:
+        points = copies[shot.frame_id].points
+        assert len(points) == 1 and points[0] in ends, f"{shot.story} came out at {points}"
+    everybody = sorted(str(s) for s in (*bed.stations, *bed.nested))
+    assert [copies[shot.frame_id].points for shot in said] == [everybody] * 2
+    wait_until(lambda: not any(flows_with(bed, vm) for vm in leavers), "nothing is left", 3.0)
+    assert sum(units(bed, service).values()) == VMS - 2
+    # And back again.
+    bed.fire([bed.shot(vm.point, frames.broadcast, vm.mac, 0, 0, "a word") for vm in leavers])
+    wait_until(lambda: sum(units(bed, service).values()) == VMS, "all of them again", 3.0)
+    wait_until(lambda: all(len(flows_with(bed, vm)) == 2 for vm in leavers), "units again")
+
+
+def flows_with(bed: Bed, vm: Station) -> list[str]:
+    """The flows of ours about an address that are not learned."""
+    flows = [*bed.ofctl("dump-flows", HASH).splitlines()]
+    flows += bed.ofctl("dump-flows", EGRESS).splitlines()
+    return [flow for flow in flows if vm.mac in flow]
+
+
+@on_one_bed
+def test_neither_reflections_nor_our_learning_packets_are_departures(
+    spread: Bed, service: Service
+) -> None:
+    """Also of those that leave by another uplink than their port's home.
+
+    And the integration bridge never hears of our learning packets: it would take VMs of its own
+    to be behind the patch port.
+    """
+    bed = spread
+    target = next(u for u in bed.uplinks if u.name != service.port(bed, bed.patch)["uplink"])
+    movers = {vm.mac for vm in bed.nested if homes(bed)[str(vm)] != target.name}
+    with bed.ears(*(vm.point for vm in bed.nested), target.upstream_end) as ears:
+        service.do("move", bed.patch, target.name)
+
+        def announced() -> bool:
+            heard = ears[target.upstream_end].frames()
+            return {h.source for h in rarps(heard)} >= movers
+
+        wait_until(announced, "a learning packet for each that moves, by its new uplink")
+        for vm in bed.nested:
+            heard = rarps(ears[vm.point].frames())
+            assert not {h.source for h in heard} & {one.mac for one in bed.nested}
+    before = flows_of(bed)
+    for build in frames.ANNOUNCEMENTS.values():
+        bed.fire([bed.shot(vm.point, build, vm.mac, 0, 0, "its own") for vm in bed.nested])
+        for uplink in bed.uplinks:
+            back = [
+                bed.shot(uplink.upstream_end, build, vm.mac, 0, 0, "its reflection")
+                for vm in bed.nested
+            ]
+            copies = bed.fire(back)
+            assert all(copies[shot.frame_id].points == [] for shot in back)
+    holds(lambda: sum(units(bed, service).values()) == VMS, "all of them are here", 2.5)
+    assert flows_of(bed) == before
+    assert set(homes(bed).values()) == {target.name}
+
+
+@on_every_bed
+def test_one_that_was_silent_is_reached_once_by_its_own_uplink(
+    spread: Bed, service: Service
+) -> None:
+    """The switch has forgotten it; those upstream send by its uplink, or flood by both."""
+    bed = spread
+    ends = {u.name: u.upstream_end for u in bed.uplinks}
+    with service.dead():  # so no learning packet is under way
+        left_by = homes(bed)
+        for table in (20, 21):
+            bed.ofctl("del-flows", f"table={table},cookie={LEARNED:#x}/{LEARNED_MASK:#x}")
+        bed.revalidated()
+        shots = {
+            (str(vm), name): to_address(bed, vm.mac, end)
+            for vm in bed.nested
+            for name, end in ends.items()
+        }
+        copies = bed.fire(list(shots.values()))
+        reached = {way: copies[shot.frame_id].points for way, shot in shots.items()}
+        assert reached == {(vm, name): [vm] if name == left_by[vm] else [] for vm, name in shots}
+        assert homes(bed) == left_by, "and it speaks as it did"
+
+
+def to_address(bed: Bed, destination: str, end: Point) -> Shot:
+    """Unicast from somebody upstream, as it comes by one uplink."""
+
+    def build(source: str, vlan: int, frame_id: int) -> bytes:
+        return frames.plain(source, destination, vlan, frame_id)
+
+    (vlan,), story = bed.vlans, f"unicast to {destination}"
+    return bed.shot(end, build, "02:ee:00:00:00:09", vlan, vlan, story)
+
+
+def rarps(heard: Sequence[Heard]) -> list[Heard]:
+    return [h for h in heard if h.ethertype == frames.ETH_RARP and not h.outgoing]
+
+
+# ---- restarts and failures -------------------------------------------------------------
+
+
+@on_one_bed
+def test_a_restart_of_the_service_moves_nothing(spread: Bed, service: Service) -> None:
+    bed = spread
+    before, left_by, had = flows_of(bed), homes(bed), groups_of(bed)
+    counts = units(bed, service)
+    with service.dead():
+        assert homes(bed) == left_by
+    service.wait_ready(bed)
+    wait_until(lambda: units(bed, service) == counts, "all of them are known")
+    holds(lambda: flows_of(bed) == before, "the same flows and groups", 2.5)
+    assert groups_of(bed) == had and homes(bed) == left_by
+    name = "ovslbt_moves_applied_total"
+    assert service.metric(name, bridge=bed.bridge) == 0
+
+
+@on_every_bed
+@judges_time
+def test_without_the_service_an_uplink_that_fails_costs_nobody(
+    spread: Bed, service: Service
+) -> None:
+    bed = spread
+    failing, other = bed.uplinks
+    left_by = homes(bed)
+    with service.dead(), bed.cable_pulled(failing):
+        by_other = {str(vm): other.name for vm in bed.nested}
+        wait_until(lambda: homes(bed) == by_other, "all leave by the other uplink")
+        bed.revalidated()
+        check_once(bed, by_other)
+    wait_until(lambda: homes(bed) == left_by, "everything as it was", 15.0)
+    wait_until(lambda: as_shown(bed, service), "and shown so", SETTLES_WITHIN_S)
+    bed.revalidated()
+    check_once(bed, left_by)
