@@ -213,6 +213,8 @@ def units(
             number=station.number,
             uplink=found.get(station.name),
             allowed=frozenset(allowed) if len(allowed) < len(config.uplinks) else None,
+            # That is the port's, and counted there.
+            reserve_bps=0.0,
             behind=station.port,
         )
 
