@@ -86,6 +86,26 @@ def test_a_pin_holds_all_of_them() -> None:
     assert set(ways(here)) == {2}
 
 
+@pytest.mark.parametrize("rule", ["allow=eth2", "prefer=eth2", "affinity=db", "anti-affinity=web"])
+def test_a_rule_is_one_for_the_port_as_a_whole(rule: str) -> None:
+    here = nested()
+    done(here.ask("set", "interface", "vnet0", rule))
+    here.run_for(3)
+    assert port_shown(here).units is None
+    assert here.switches["br0"].slots() == {}
+    assert len(set(ways(here))) == 1
+    assert json.loads(done(here.ask("show", "--json")))["bridges"][0].get("rules_broken", []) == []
+
+
+def test_a_reservation_is_the_ports_and_not_that_of_each_address() -> None:
+    here = nested()
+    done(here.ask("set", "interface", "vnet0", "reserve-mbps=60"))
+    here.run_for(3)
+    assert ways(here) == [1, 2] * 4, "60 of 100 Mbit/s are promised, once"
+    promised = {u.name: u.reserved_bps for u in here.engine.fleet.bridges["br0"].uplinks()}
+    assert promised == {"eth1": 60e6, "eth2": 0.0}
+
+
 def test_whoever_leaves_otherwise_than_before_is_announced_and_nobody_else() -> None:
     here = nested()
     at_eth2 = set(MACS[1::2])
