@@ -73,7 +73,7 @@ class ShapedTeam:
 
         for port in self.config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
-            if is_asked_for(port) and rewritten and not (self.config.on_a_lag or port.pin):
+            if is_asked_for(port) and rewritten and not (self.config.on_a_lag or port.whole):
                 found = (
                     f"{port.policy}, under which other uplinks than its home see another address"
                 )
@@ -120,11 +120,13 @@ class ShapedTeam:
         if not self.config.in_userspace:
             return None
         uplinks = len(self.config.uplinks)
-        ways = (
-            uplinks if PRESETS[port.policy].classifier.hashed else 1
-            for port in self.config.vm_ports
-        )
+        ways = (uplinks if _uses_several(port) else 1 for port in self.config.vm_ports)
         return sum(ways) + uplinks
+
+
+def _uses_several(port: VmPortConfig) -> bool:
+    """Whether a VM port may send by more than one uplink at a time."""
+    return port.split or (PRESETS[port.policy].classifier.hashed and not port.whole)
 
 
 @dataclass(slots=True)

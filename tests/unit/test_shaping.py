@@ -208,6 +208,12 @@ def test_queues_share_a_buffer_on_the_userspace_datapath_only() -> None:
     here = shared(replace(row, in_userspace=True))
     # Four VM ports with one uplink each, and what is nobody's on both.
     assert here.shapers["eth1"].queues == 6
+    set_keys(here, "vnet1", unit="source-mac")
+    here.run_for(3)
+    assert here.shapers["eth1"].queues == 7, "its addresses may use both uplinks"
+    set_keys(here, "vnet1", unit="source-mac", policy="dynamic", pin="eth1")
+    here.run_for(3)
+    assert here.shapers["eth1"].queues == 6
 
 
 def test_an_address_that_two_ports_have_is_of_the_one_that_asks() -> None:
