@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,15 +129,27 @@ threading.setprofile(hang)
 
 
 def test_the_unit_s_rights_are_enough(attached: Bed, own: Service, systemd: Systemd) -> None:
-    """Attaching, moving and detaching with the capabilities that the unit leaves it."""
-    (bounding,) = re.findall(r"^CapabilityBoundingSet=CAP_(\w+)$", UNIT, re.MULTILINE)
+    """Attaching, moving, shaping and detaching with the capabilities that the unit leaves it."""
+    (bounding,) = re.findall(r"^CapabilityBoundingSet=(.+)$", UNIT, re.MULTILINE)
+    kept = [name.removeprefix("CAP_").lower() for name in bounding.split()]
     assert "NoNewPrivileges=yes" in UNIT
-    own.launcher = ["setpriv", f"--bounding-set=-all,+{bounding.lower()}", "--no-new-privs"]
+    own.launcher = ["setpriv", f"--bounding-set=-all,+{',+'.join(kept)}", "--no-new-privs"]
     own.launcher += ["--inh-caps=-all", "--"]
     own.start()
     own.do("detach", attached.bridge)
     own.attach(attached)
-    own.move(attached.vms[0], attached.uplinks[0])
+    vm, uplink = attached.vms[0], attached.uplinks[0]
+    own.move(vm, uplink)
+    attached.set("interface", uplink.name, capacity_mbps=100)
+    own.do("set", "interface", vm.port, "limit-mbps=10")
+
+    def shaped() -> bool:
+        show = ["tc", "qdisc", "show", "dev", uplink.name, "root"]
+        return "htb" in subprocess.run(show, capture_output=True, text=True, check=True).stdout
+
+    wait_until(shaped, "the uplink's device queues by class")
+    own.do("set", "interface", vm.port, "limit-mbps=")
+    wait_until(lambda: not shaped(), "it has its own queue again")
     status = Path(f"/proc/{own.pid}/status").read_text()
     (effective,) = re.findall(r"^CapEff:\s*(\w+)$", status, re.MULTILINE)
-    assert int(effective, 16) == 1 << 1, "more than CAP_DAC_OVERRIDE"
+    assert int(effective, 16) == 1 << 1 | 1 << 12, "other than CAP_DAC_OVERRIDE, CAP_NET_ADMIN"
