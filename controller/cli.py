@@ -24,6 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from topologies import bench
 
         return bench.main(words[1:])
+    if words[:1] == ["replay"]:
+        from controller.replay import command
+
+        return command.main(words[1:])
     options = _parser().parse_args(words)
     if options.command == "run":
         return _run(options)
@@ -136,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("bridge", metavar="BRIDGE", nargs="?")
     which.add_argument("--all", action="store_true", help="every attached bridge that needs it")
 
+    commands.add_parser("replay", help="policies over recorded traffic: ovs-lbt replay TRACE")
     commands.add_parser("bench", help="run a benchmark layout: ovs-lbt bench LAYOUT")
     return parser
 

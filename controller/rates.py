@@ -78,12 +78,14 @@ class Rates:
         if not self._totals:
             return None
         end_s = self._totals[-1].clock_s - lag_s
-        known = [total for total in self._totals if total.clock_s <= end_s]
-        if len(known) < 2:
+        newest = next((total for total in reversed(self._totals) if total.clock_s <= end_s), None)
+        if newest is None or newest is self._totals[0]:
             return None
-        newest = known[-1]
-        before = [total for total in known if total.clock_s <= newest.clock_s - window_s]
-        oldest = before[-1] if before else known[0]
+        oldest = self._totals[0]
+        for total in self._totals:
+            if total.clock_s > newest.clock_s - window_s:
+                break
+            oldest = total
         if newest.clock_s - oldest.clock_s < COVERAGE_RATIO * window_s:
             return None
         return _between(oldest, newest)

@@ -1,0 +1,143 @@
+"""`ovs-lbt replay TRACE --policy P`: what policies would have done with recorded traffic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from controller.config import BRIDGE_KEYS, MAX_UPLINKS, parse_value
+from controller.replay.figures import Figures
+from controller.replay.flows import Mix
+from controller.replay.host import Options, Refused
+from controller.replay.run import replay
+from controller.replay.table import table
+from controller.replay.trace import BadTrace, HostTrace, read
+from policies.presets import PRESETS
+
+# Settings of a bridge that say when and where policies move.
+SETTINGS = ("threshold", "window-s", "poll-interval-ms")
+BAR_WIDTH = 40
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replay and tell; the exit status."""
+    options = _parser().parse_args(list(arguments))
+    policies = list(dict.fromkeys(options.policy))
+    how = Options(options.uplinks, Mix(options.flows, options.seed), dict(options.set))
+    try:
+        if options.out is not None:
+            from topologies.reports import replayed
+        hosts = read(options.trace)
+        found = replay(hosts, policies, how, _progress(), options.processes)
+        if options.out is not None:
+            excess = {policy: _over_time(of) for policy, of in found.items()}
+            paths = replayed.draw(excess, options.trace.name, options.out)
+            for path in paths:
+                print(f"ovs-lbt: {path}", file=sys.stderr)
+    except (BadTrace, Refused, OSError, ImportError) as error:
+        print(f"ovs-lbt: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps({policy: of.as_json() for policy, of in found.items()}, indent=2))
+    else:
+        print("\n".join(_table(found, hosts, how)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ovs-lbt replay", description="What policies would have done with recorded traffic."
+    )
+    parser.add_argument("trace", metavar="TRACE", type=Path, help="a .csv or .csv.gz file")
+    parser.add_argument(
+        "--policy",
+        metavar="P",
+        action="append",
+        required=True,
+        choices=list(PRESETS),
+        help="a teaming policy; give it again for others to compare",
+    )
+    parser.add_argument(
+        "--uplinks", metavar="N", type=_whole(2, MAX_UPLINKS), default=2, help="of each host (2)"
+    )
+    parser.add_argument(
+        "--flows",
+        metavar="N",
+        type=_whole(1, 100_000),
+        default=Mix().flows,
+        help="connections of a VM port, the k-th with 1/k of the first one's traffic (32)",
+    )
+    parser.add_argument(
+        "--seed", metavar="N", type=int, default=0, help="another one hashes them otherwise (0)"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        type=_setting,
+        action="append",
+        default=[],
+        help=f"a setting of the bridges: {', '.join(SETTINGS)}",
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="draw the excess over time there")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--processes", metavar="N", type=_whole(1, 1024), help="(default: one for each core)"
+    )
+    return parser
+
+
+def _whole(lowest: int, highest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{text} -> a whole number from {lowest} to {highest}")
+        return int(text)
+
+    return parse
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if key not in SETTINGS:
+        raise argparse.ArgumentTypeError(f"{key} -> one of {', '.join(SETTINGS)}")
+    try:
+        parse_value(BRIDGE_KEYS, key, value)
+    except ValueError as error:
+        expected = BRIDGE_KEYS[key].expected
+        raise argparse.ArgumentTypeError(f"{key} {value or 'empty'} -> {expected}") from error
+    return key, value
+
+
+def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:
+    percent = how.settings.get("threshold")
+    threshold_ratio = (float(percent) if percent else BRIDGE_KEYS["threshold"].default) / 100
+    return table(found, hosts, how, threshold_ratio)
+
+
+def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
+    """When each sample starts, and the excess ratios of both directions in it."""
+    return [
+        (start_s, volume.excess_ratio(0), volume.excess_ratio(1))
+        for start_s, volume in sorted(figures.by_time.items())
+    ]
+
+
+def _progress() -> Callable[[float], None]:
+    """A bar, where somebody looks at it."""
+    if not sys.stderr.isatty():
+        return lambda _ratio: None
+    shown = -1
+
+    def show(ratio: float) -> None:
+        nonlocal shown
+        percent = int(100 * ratio)
+        if percent == shown:
+            return
+        shown = percent
+        bar = "#" * int(BAR_WIDTH * ratio)
+        end = "\r\x1b[K" if percent >= 100 else ""
+        print(f"\r[{bar:<{BAR_WIDTH}}] {percent:3} %{end}", end="", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,90 @@
+"""All hosts of a trace under all policies, a process for each core."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from typing import Any
+
+from controller.replay.figures import Figures, summed
+from controller.replay.host import Host, Options
+from controller.replay.trace import HostTrace
+
+PROGRESS_INTERVAL_S = 0.2
+
+# Of a worker: how many samples all of them have replayed.
+_passed: Any = None
+
+
+def replay(
+    hosts: Sequence[HostTrace],
+    policies: Sequence[str],
+    options: Options,
+    progress: Callable[[float], None] = lambda _ratio: None,
+    processes: int | None = None,
+) -> dict[str, Figures]:
+    """The figures of each policy over all hosts; `progress` hears of the part that is done.
+
+    Raises:
+        Refused: the engine does not take a policy or a setting.
+    """
+    jobs = [(host, policy, options) for policy in policies for host in hosts]
+    samples = sum(len(host.samples) for host, _, _ in jobs)
+    processes = min(len(jobs), processes or len(os.sched_getaffinity(0)))
+    if processes == 1:
+        found = _one_after_another(jobs, samples, progress)
+    else:
+        found = _beside_each_other(jobs, samples, progress, processes)
+    by_host = [found[n : n + len(hosts)] for n in range(0, len(jobs), len(hosts))]
+    return {policy: summed(of) for policy, of in zip(policies, by_host, strict=True)}
+
+
+Job = tuple[HostTrace, str, Options]
+
+
+def _one_after_another(
+    jobs: Sequence[Job], samples: int, progress: Callable[[float], None]
+) -> list[Figures]:
+    done = 0
+
+    def passed() -> None:
+        nonlocal done
+        done += 1
+        progress(done / samples)
+
+    return [Host(host, policy, options).replay(passed) for host, policy, options in jobs]
+
+
+def _beside_each_other(
+    jobs: Sequence[Job], samples: int, progress: Callable[[float], None], processes: int
+) -> list[Figures]:
+    # Nothing runs beside us yet that a fork could leave locked.
+    context = multiprocessing.get_context("fork")
+    passed = context.Value("L", 0)
+    with ProcessPoolExecutor(processes, context, _begin, (passed,)) as pool:
+        futures = [pool.submit(_work, job) for job in jobs]
+        unfinished = set(futures)
+        while unfinished:
+            finished, unfinished = wait(unfinished, PROGRESS_INTERVAL_S)
+            progress(passed.value / samples)
+            if failed := next((f for f in finished if f.exception()), None):
+                pool.shutdown(wait=False, cancel_futures=True)
+                failed.result()
+        return [future.result() for future in futures]
+
+
+def _begin(passed: Any) -> None:
+    global _passed
+    _passed = passed
+
+
+def _work(job: Job) -> Figures:
+    host, policy, options = job
+
+    def one_more() -> None:
+        with _passed.get_lock():
+            _passed.value += 1
+
+    return Host(host, policy, options).replay(one_more)

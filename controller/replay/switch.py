@@ -1,0 +1,234 @@
+"""A simulated bridge: it has what the engine installs, and counts what its ports carry.
+
+Counters count all that is offered, also what an uplink has no room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.events import (
+    Event,
+    InstalledRead,
+    LearnedRead,
+    PortCounters,
+    PortState,
+    PortStatsRead,
+    UnitCountersRead,
+)
+from controller.hashing import CONNECTION
+from controller.rates import Sample
+from controller.reconcile import Changes
+from controller.replay.flows import Mix
+from controller.specs import FlowSpec, GroupSpec, Match, Multipath, Output, SetField
+from controller.tables import (
+    Kind,
+    Register,
+    Table,
+    binding_group_id,
+    bucket_group_id,
+    cookie_kind,
+)
+
+Loads = Mapping[int, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a VM port's traffic leaves: by its home, or as a hash says.
+
+    `buckets`: shares by bucket; nothing where all leaves by the home. `by_address`: switches
+    upstream know the VM port's address where its one bucket is.
+    """
+
+    home: int
+    number: int = 0
+    buckets: Mapping[int, float] = field(default_factory=dict)
+    by_address: bool = False
+
+
+class Switch:
+    """One bridge; `vm_ports` are names by ofport, `uplinks` the ofports of uplinks."""
+
+    def __init__(
+        self, bridge: str, uplinks: Mapping[int, str], vm_ports: Mapping[int, str], mix: Mix
+    ) -> None:
+        self.bridge, self.uplinks, self.vm_ports = bridge, uplinks, vm_ports
+        self.flows: dict[tuple[int, int, Match], FlowSpec] = {}
+        self.groups: dict[int, GroupSpec] = {}
+        self.routes: dict[int, Route] = {}
+        self.bucket_uplinks: dict[tuple[int, int], int] = {}
+        # What is carried now: (sent, received) in bit/s by uplink, VM port and bucket.
+        self.uplink_bps: dict[int, list[float]] = {}
+        self.bucket_bps: dict[tuple[int, int], float] = {}
+        self.port_bps: Loads = {}
+        self.clock_s = 0.0
+        self._mix = mix
+        self._mixed: dict[tuple[int, str, int], dict[int, float]] = {}
+        self._counted: dict[int, list[float]] = {o: [0.0, 0.0] for o in (*uplinks, *vm_ports)}
+        self._counted_buckets: dict[tuple[int, int], float] = {}
+
+    # ---- what it is asked ----------------------------------------------------------------
+
+    def ports(self, capacity_bps: float) -> tuple[PortState, ...]:
+        return tuple(
+            PortState(ofport, name, True, capacity_bps if ofport in self.uplinks else 0.0)
+            for ofport, name in (*self.uplinks.items(), *self.vm_ports.items())
+        )
+
+    def installed(self) -> InstalledRead:
+        return InstalledRead(self.bridge, tuple(self.flows.values()), tuple(self.groups.values()))
+
+    def learned(self) -> LearnedRead:
+        return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
+
+    def stats(self, buckets: bool) -> list[Event]:
+        clock_s, counted = self.clock_s, self._counted
+        ports = [
+            PortCounters(o, clock_s, int(counted[o][0]), int(counted[o][1]), 0, 0)
+            for o in self.uplinks
+        ]
+        # What a VM port sends comes into the switch.
+        ports += [
+            PortCounters(o, clock_s, int(counted[o][1]), int(counted[o][0]), 0, 0)
+            for o in self.vm_ports
+        ]
+        units = tuple(
+            (o, Sample(clock_s, int(counted[o][0]), int(counted[o][1]))) for o in self.vm_ports
+        )
+        shared = tuple(
+            (key, Sample(clock_s, int(self._counted_buckets.get(key, 0.0)), 0))
+            for key in (self.bucket_uplinks if buckets else ())
+        )
+        return [
+            PortStatsRead(self.bridge, tuple(ports)),
+            UnitCountersRead(self.bridge, units, shared),
+        ]
+
+    def commit(self, changes: Changes) -> None:
+        """Make changes, and forward by what is installed from now on."""
+        for group in (*changes.add_groups, *changes.modify_groups):
+            self.groups[group.group_id] = group
+        for flow in changes.add_flows:
+            if cookie_kind(flow.cookie) is not Kind.LEARNED:
+                self.flows[flow.key] = flow
+        for flow in changes.delete_flows:
+            self.flows.pop(flow.key, None)
+        for group_id in changes.delete_groups:
+            self.groups.pop(group_id, None)
+        self._route()
+        self.carry(self.port_bps)
+
+    # ---- traffic -------------------------------------------------------------------------
+
+    def carry(self, port_bps: Loads) -> None:
+        """VM ports offer this from now on."""
+        self.port_bps = port_bps
+        self.bucket_bps = self._in_buckets(port_bps)
+        self.uplink_bps = self.carried(port_bps)
+
+    def carried(self, port_bps: Loads) -> dict[int, list[float]]:
+        """What uplinks would carry (sent, received) if VM ports offered this."""
+        carried = {uplink: [0.0, 0.0] for uplink in self.uplinks}
+        for ofport, (tx_bps, rx_bps) in port_bps.items():
+            route = self.routes[ofport]
+            carried[route.home][1] += rx_bps
+            if not route.buckets:
+                carried[route.home][0] += tx_bps
+        for key, bps in self._in_buckets(port_bps).items():
+            carried[self.bucket_uplinks[key]][0] += bps
+        return carried
+
+    def _in_buckets(self, port_bps: Loads) -> dict[tuple[int, int], float]:
+        found: dict[tuple[int, int], float] = {}
+        for ofport, (tx_bps, _) in port_bps.items():
+            route = self.routes[ofport]
+            for bucket, share in route.buckets.items():
+                key = (route.number, bucket)
+                found[key] = found.get(key, 0.0) + share * tx_bps
+        return found
+
+    def count(self, seconds: float) -> None:
+        """So long it has carried that."""
+        self.clock_s += seconds
+        for bps_of in (self.uplink_bps, self.port_bps):
+            for ofport, (tx_bps, rx_bps) in bps_of.items():
+                counted = self._counted[ofport]
+                counted[0] += tx_bps * seconds / 8
+                counted[1] += rx_bps * seconds / 8
+        for key, bps in self.bucket_bps.items():
+            before = self._counted_buckets.get(key, 0.0)
+            self._counted_buckets[key] = before + bps * seconds / 8
+
+    def seen_at(self) -> dict[int, int]:
+        """The uplink by which switches upstream know each VM port's address."""
+        return {ofport: self._known_at(route) for ofport, route in self.routes.items()}
+
+    def _known_at(self, route: Route) -> int:
+        if not route.by_address:
+            return route.home
+        (bucket,) = route.buckets
+        return self.bucket_uplinks[route.number, bucket]
+
+    # ---- what is installed ---------------------------------------------------------------
+
+    def _route(self) -> None:
+        """Follow what VM ports send through groups and flows."""
+        hashes: dict[int, Multipath] = {}
+        for flow in self.flows.values():
+            if flow.table != Table.HASH:
+                continue
+            for action in flow.actions:
+                # VLANs that end in other bits have a hash of another basis: here is none.
+                if isinstance(action, Multipath) and not action.basis:
+                    number = dict(flow.match)[Register.HASHED.field]
+                    assert isinstance(number, int)
+                    hashes[number] = action
+        self.routes = {o: route for o in self.vm_ports if (route := self._route_of(o, hashes))}
+        self.bucket_uplinks = {}
+        for number, multipath in hashes.items():
+            for bucket in range(multipath.buckets):
+                values = self._first(bucket_group_id(number, bucket))
+                if values is not None:
+                    self.bucket_uplinks[number, bucket] = values[Register.TARGET.field]
+
+    def _route_of(self, ofport: int, hashes: Mapping[int, Multipath]) -> Route | None:
+        values = self._first(binding_group_id(ofport))
+        if values is None:
+            return None
+        number = values.get(Register.HASHED.field)
+        if number is None:
+            return Route(values["output"])
+        home = values[Register.HOME.field]
+        if number not in hashes:
+            return Route(home)
+        multipath = hashes[number]
+        shares = self._shares(ofport, multipath)
+        return Route(home, number, shares, multipath.fields != CONNECTION)
+
+    def _shares(self, ofport: int, multipath: Multipath) -> dict[int, float]:
+        key = (ofport, multipath.fields, multipath.buckets)
+        if key not in self._mixed:
+            by_connection = multipath.fields == CONNECTION
+            hashed = self._mix.by_connection if by_connection else self._mix.by_address
+            self._mixed[key] = hashed(self.bridge, self.vm_ports[ofport], multipath.buckets)
+        return self._mixed[key]
+
+    def _first(self, group_id: int) -> dict[str, int] | None:
+        """What the first bucket of a group does: all links are up."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return None
+        values = {}
+        for action in group.buckets[0].actions:
+            if isinstance(action, Output):
+                values["output"] = int(action.port)
+            elif isinstance(action, SetField) and isinstance(action.value, int):
+                values[action.field] = int(action.value)
+        return values
+
+
+def mac_of(ofport: int) -> str:
+    """The address behind a VM port."""
+    return f"52:54:00:00:{ofport >> 8:02x}:{ofport & 0xFF:02x}"

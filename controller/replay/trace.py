@@ -1,0 +1,118 @@
+"""Recorded traffic of VM ports, read from a file.
+
+A line is a sample: what a VM port of a host sent and received, in bit/s, from `time_s` on until
+the host's next sample.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")
+# How long a sample holds where a host has only one: what most recorders take.
+ONLY_SAMPLE_S = 300.0
+
+
+class BadTrace(Exception):
+    """A file that is no trace: where, what was found and what is expected."""
+
+
+@dataclass(slots=True)
+class HostTrace:
+    """What the VM ports of one host carried; a port without a line at a time carried nothing.
+
+    `capacity_bps`: of each uplink, in each direction.
+    """
+
+    name: str
+    capacity_bps: float
+    # By start: what each port sent and received.
+    samples: dict[float, dict[str, tuple[float, float]]] = field(default_factory=dict)
+
+    @property
+    def ports(self) -> list[str]:
+        return sorted({port for loads in self.samples.values() for port in loads})
+
+    def intervals(self) -> list[tuple[float, float, dict[str, tuple[float, float]]]]:
+        """Each sample with when it starts and ends; the last holds as long as the one before."""
+        starts = list(self.samples)
+        last_s = starts[-1] - starts[-2] if len(starts) > 1 else ONLY_SAMPLE_S
+        ends = [*starts[1:], starts[-1] + last_s]
+        return list(zip(starts, ends, self.samples.values(), strict=True))
+
+
+def read(path: Path) -> list[HostTrace]:
+    """The hosts of a `.csv` or `.csv.gz` file, by name.
+
+    Raises:
+        BadTrace: it is no trace.
+        OSError: it cannot be read.
+    """
+    try:
+        with _opened(path) as lines:
+            return parse(lines)
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error) as error:
+        raise BadTrace(f"{path}: {error} -> a .csv or .csv.gz file of samples") from error
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def parse(lines: Iterable[str]) -> list[HostTrace]:
+    """The hosts of a trace, by name.
+
+    Raises:
+        BadTrace: a line is none of a trace.
+    """
+    rows = csv.reader(lines)
+    header = next(rows, [])
+    if tuple(header) != COLUMNS:
+        _refuse(1, ",".join(header) or "nothing", "the columns " + ",".join(COLUMNS))
+    hosts: dict[str, HostTrace] = {}
+    last_s: dict[str, float] = {}
+    for row in rows:
+        line = rows.line_num
+        if len(row) != len(COLUMNS):
+            _refuse(line, f"{len(row)} fields", f"{len(COLUMNS)} fields")
+        start_s, tx_bps, rx_bps, capacity_bps = _numbers(line, row)
+        name, port = row[1], row[2]
+        if not name or not port:
+            _refuse(line, "no name", "the names of a host and a port")
+        host = hosts.setdefault(name, HostTrace(name, capacity_bps))
+        if capacity_bps != host.capacity_bps or not capacity_bps:
+            expected = f"{host.capacity_bps:g}, as before" if host.capacity_bps else "more than 0"
+            _refuse(line, f"uplink_capacity_bps {row[5]} of {name}", expected)
+        if start_s < last_s.get(name, -math.inf):
+            _refuse(line, f"time_s {row[0]}", f"{last_s[name]:g} or later, as {name} was there")
+        last_s[name] = start_s
+        loads = host.samples.setdefault(start_s, {})
+        if port in loads:
+            _refuse(line, f"{port} of {name} at {row[0]} again", "one line for each")
+        loads[port] = (tx_bps, rx_bps)
+    if not hosts:
+        _refuse(2, "the end", "a sample")
+    return [hosts[name] for name in sorted(hosts)]
+
+
+def _numbers(line: int, row: list[str]) -> Iterator[float]:
+    for column in (0, 3, 4, 5):
+        try:
+            value = float(row[column])
+        except ValueError:
+            value = math.nan
+        if not 0 <= value < math.inf:
+            _refuse(line, f"{COLUMNS[column]} {row[column] or 'empty'}", "a number of 0 or more")
+        yield value
+
+
+def _refuse(line: int, found: str, expected: str) -> None:
+    raise BadTrace(f"line {line}: {found} -> {expected}")

@@ -1,0 +1,55 @@
+"""The picture of a replay: traffic above capacity, over time and by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+
+DIRECTIONS = ("transmit", "receive")
+COLOURS = ("#1f5fa8", "#d9730d", "#3a8f4d", "#8a4fb0", "#b3261e", "#5b6570")
+# Drawn at most so many points for each line: each is a mean over samples.
+POINTS = 400
+
+
+def draw(
+    excess: Mapping[str, Sequence[tuple[float, float, float]]], title: str, directory: Path
+) -> list[Path]:
+    """Draw `replay.png` and `replay.svg`.
+
+    `excess`: by policy, when each sample starts, and which part of what was sent and received in
+    it was above capacity.
+    """
+    figure, rows = pyplot.subplots(
+        2, 1, figsize=(10, 6.4), sharex=True, sharey=True, layout="constrained"
+    )
+    figure.suptitle(f"Traffic above capacity: {title}", fontsize=12)
+    for direction, axes in enumerate(rows):
+        for index, (policy, samples) in enumerate(excess.items()):
+            step = -(-len(samples) // POINTS)
+            points = [samples[n : n + step] for n in range(0, len(samples), step)]
+            axes.plot(
+                [(of[0][0] - samples[0][0]) / 3600 for of in points],
+                [100 * sum(s[1 + direction] for s in of) / len(of) for of in points],
+                color=COLOURS[index % len(COLOURS)],
+                linewidth=1.2,
+                label=policy,
+                drawstyle="steps-post",
+            )
+        axes.set_title(DIRECTIONS[direction], fontsize=10, loc="left")
+        axes.set_ylabel("% of the bytes", fontsize=9)
+        axes.set_ylim(bottom=0)
+        axes.grid(True, axis="y", color="#dddddd", linewidth=0.6)
+    rows[0].legend(loc="upper right", fontsize=9, framealpha=0.9)
+    rows[1].set_xlabel("hours", fontsize=9)
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [directory / "replay.png", directory / "replay.svg"]
+    for path in paths:
+        figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+    return paths
