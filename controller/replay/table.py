@@ -31,7 +31,7 @@ def table(
         *HEAD,
         *(_row(policy, figures) for policy, figures in found.items()),
         "",
-        f"Above: some uplink of a host is used by more than {threshold_ratio:.0%}.",
+        f"Above: hours, summed over hosts, with an uplink above {100 * threshold_ratio:g} %.",
         "Optimality: the worst utilization over the least that any placement of what the",
         "policy moves could reach; 1 is perfect.",
     ]
