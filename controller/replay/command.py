@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from controller.config import BRIDGE_KEYS, MAX_UPLINKS, parse_value
 from controller.replay.figures import Figures
 from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
+from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import replay
 from controller.replay.table import table
 from controller.replay.trace import BadTrace, HostTrace, read
@@ -24,17 +26,22 @@ BAR_WIDTH = 40
 
 def main(arguments: Sequence[str]) -> int:
     """Replay and tell; the exit status."""
-    options = _parser().parse_args(list(arguments))
+    parser = _parser()
+    options = parser.parse_args(list(arguments))
+    if (options.trace is None) == (options.prometheus is None):
+        parser.error("expected one of TRACE and --prometheus URL")
+    if (options.prometheus is None) != (options.bridge is None):
+        parser.error("expected --prometheus URL and --bridge B together")
     policies = list(dict.fromkeys(options.policy))
     how = Options(options.uplinks, Mix(options.flows, options.seed), dict(options.set))
     try:
         if options.out is not None:
             from topologies.reports import replayed
-        hosts = read(options.trace)
+        hosts = _hosts(options)
         found = replay(hosts, policies, how, _progress(), options.processes)
         if options.out is not None:
             excess = {policy: _over_time(of) for policy, of in found.items()}
-            paths = replayed.draw(excess, options.trace.name, options.out)
+            paths = replayed.draw(excess, options.bridge or options.trace.name, options.out)
             for path in paths:
                 print(f"ovs-lbt: {path}", file=sys.stderr)
     except (BadTrace, Refused, OSError, ImportError) as error:
@@ -51,7 +58,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt replay", description="What policies would have done with recorded traffic."
     )
-    parser.add_argument("trace", metavar="TRACE", type=Path, help="a .csv or .csv.gz file")
+    parser.add_argument(
+        "trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file"
+    )
+    parser.add_argument(
+        "--prometheus", metavar="URL", help="instead of TRACE: what Prometheus has recorded"
+    )
+    parser.add_argument("--bridge", metavar="B", help="of this bridge, on each host that has one")
+    parser.add_argument(
+        "--since", metavar="7d", type=_duration, default="7d", help="for so long (%(default)s)"
+    )
     parser.add_argument(
         "--policy",
         metavar="P",
@@ -87,6 +103,19 @@ def _parser() -> argparse.ArgumentParser:
         "--processes", metavar="N", type=_whole(1, 1024), help="(default: one for each core)"
     )
     return parser
+
+
+def _hosts(options: argparse.Namespace) -> list[HostTrace]:
+    if options.prometheus is None:
+        return read(options.trace)
+    return fetch(options.prometheus, options.bridge, options.since, time.time())
+
+
+def _duration(text: str) -> int:
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} -> e.g. 90m, 12h, 7d or 2w") from error
 
 
 def _whole(lowest: int, highest: int) -> Callable[[str], int]:

@@ -166,7 +166,7 @@ def test_the_command_tells_programs_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["replay", str(EXAMPLE), "--policy", "originating-port", "--policy", "load-based"]
-    assert cli.main([*words, "--json", "--out", str(tmp_path)]) == 0
+    assert cli.main([*words, "--processes", "1", "--json", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert list(found) == ["originating-port", "load-based"]
@@ -178,7 +178,8 @@ def test_the_command_tells_programs_and_draws(
 
 
 def test_the_command_tells_people_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["replay", str(EXAMPLE), "--policy", "originating-port"]) == 0
+    words = ["replay", str(EXAMPLE), "--policy", "originating-port", "--processes", "1"]
+    assert cli.main(words) == 0
     out, err = capsys.readouterr()
     assert "originating-port        14.82    12.12" in out
     assert max(map(len, out.splitlines())) <= 80 and err == ""
@@ -191,6 +192,10 @@ def test_the_command_tells_people_in_80_columns(capsys: pytest.CaptureFixture[st
         ([__file__, "--policy", "slb"], 1, "line 1: "),
         ([str(EXAMPLE), "--policy", "ip-hash"], 1, "-> teaming lacp or static"),
         ([str(EXAMPLE)], 2, "--policy"),
+        (["--policy", "slb"], 2, "expected one of TRACE and --prometheus URL"),
+        (["--policy", "slb", "--prometheus", "http://x"], 2, "--prometheus URL and --bridge B"),
+        ([str(EXAMPLE), "--policy", "slb", "--since", "1y"], 2, "1y -> e.g. 90m"),
+        (["--policy", "slb", "--prometheus", "x", "--bridge", "b"], 1, "x -> http://HOST:PORT"),
         ([str(EXAMPLE), "--policy", "best"], 2, "invalid choice: 'best'"),
         ([str(EXAMPLE), "--policy", "slb", "--uplinks", "1"], 2, "1 -> a whole number from 2"),
         ([str(EXAMPLE), "--policy", "slb", "--set", "mode=observe"], 2, "mode -> one of threshold"),
@@ -201,7 +206,7 @@ def test_the_command_refuses(
     words: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        found = cli.main(["replay", *words])
+        found = cli.main(["replay", "--processes", "1", *words])
     except SystemExit as ended:
         found = int(str(ended.code))
     out, err = capsys.readouterr()

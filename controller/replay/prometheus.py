@@ -1,0 +1,100 @@
+"""A trace of one bridge, from what Prometheus has kept of the service's metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException
+from typing import Any
+
+from controller.replay.trace import BadTrace, HostTrace
+
+STEP_S = 300
+TIMEOUT_S = 60.0
+PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+BITS_PER_BYTE = 8
+
+
+def duration_s(text: str) -> int:
+    """Seconds of a duration as Prometheus writes them, e.g. 7d.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number, part = text[:-1], text[-1:]
+    if not number.isdecimal() or part not in PARTS_S or not int(number):
+        raise ValueError(text)
+    return int(number) * PARTS_S[part]
+
+
+def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
+    """The mean loads of a bridge's VM ports in steps of five minutes; one host per instance.
+
+    Raises:
+        BadTrace: what it answers makes no trace.
+        OSError: it cannot be asked.
+    """
+    end_s = now_s // STEP_S * STEP_S
+    span = (end_s - since_s + STEP_S, end_s)
+    chosen = f"{{bridge={json.dumps(bridge)}}}"
+    hosts: dict[str, HostTrace] = {}
+    for metric, values in _ask(url, f"ovslbt_uplink_capacity_bytes_per_second{chosen}", span):
+        capacity_bps = BITS_PER_BYTE * values[-1][1]
+        name = _label(metric, "instance")
+        host = hosts.setdefault(name, HostTrace(name, capacity_bps))
+        if capacity_bps != host.capacity_bps:
+            unequal = f"uplinks of {host.capacity_bps:g} and {capacity_bps:g} bit/s"
+            raise BadTrace(f"{bridge} at {name}: {unequal} -> one capacity")
+    for direction, counter in enumerate(("transmit", "receive")):
+        rate = f"rate(ovslbt_port_{counter}_bytes_total{chosen}[{STEP_S}s])"
+        for metric, values in _ask(url, rate, span):
+            name, port = _label(metric, "instance"), _label(metric, "port")
+            for at_s, bytes_per_second in values if name in hosts else ():
+                # A rate is that of the step which ends then.
+                loads = hosts[name].samples.setdefault(at_s - STEP_S, {})
+                load = list(loads.get(port, (0.0, 0.0)))
+                load[direction] = BITS_PER_BYTE * bytes_per_second
+                loads[port] = (load[0], load[1])
+    found = [hosts[name] for name in sorted(hosts) if hosts[name].samples]
+    if not found:
+        raise BadTrace(f"{url}: nothing of bridge {bridge} -> its ports and uplinks")
+    for host in found:
+        # Where nothing was recorded, no sample may hold on.
+        last_s = max(host.samples)
+        for at_s in [at_s for at_s in host.samples if at_s < last_s]:
+            host.samples.setdefault(at_s + STEP_S, {})
+        host.samples = dict(sorted(host.samples.items()))
+    return found
+
+
+def _ask(
+    url: str, query: str, span: tuple[float, float]
+) -> Iterator[tuple[Mapping[str, str], list[tuple[float, float]]]]:
+    """The series that a query finds, each with its labels and values over time."""
+    asked = {"query": query, "start": span[0], "end": span[1], "step": STEP_S}
+    address = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
+    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
+        raise BadTrace(f"{url} -> http://HOST:PORT or https://HOST:PORT")
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+            text = answer.read()
+        answered: Any = json.loads(text)
+        series = [
+            (one["metric"], [(float(at_s), float(value)) for at_s, value in one["values"]])
+            for one in answered["data"]["result"]
+        ]
+    except (ValueError, KeyError, TypeError, HTTPException) as error:
+        raise BadTrace(f"{url}: no answer of Prometheus's -> its HTTP API") from error
+    for metric, values in series:
+        kept = [(at_s, value) for at_s, value in values if 0 <= value < math.inf]
+        if kept:
+            yield metric, kept
+
+
+def _label(metric: Mapping[str, str], name: str) -> str:
+    if not metric.get(name):
+        raise BadTrace(f"a series without the label {name} -> one with it")
+    return metric[name]
