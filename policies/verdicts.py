@@ -15,8 +15,8 @@ class Standing(StrEnum):
     `MOVES`: nothing does, it is moved. `NEVER`: the policy moves nothing of its kind by load.
     `HELD`: a rule. `OUT_OF_SERVICE`: its uplink carries nothing, and failover has the word.
     `BELOW`: its uplink is not above the threshold. `TOO_SMALL`: it has too little of what
-    saturates its uplink. `NO_ROOM`: no other uplink could take it. `LATER`: another is moved
-    first.
+    saturates its uplink. `NO_ROOM`: no other uplink could take it. `NO_USE`: the team would not
+    gain by it. `LATER`: another is moved first.
     """
 
     MOVES = "moves"
@@ -26,6 +26,7 @@ class Standing(StrEnum):
     BELOW = "below-threshold"
     TOO_SMALL = "too-small"
     NO_ROOM = "no-room"
+    NO_USE = "no-use"
     LATER = "another-first"
 
 

@@ -1,0 +1,497 @@
+"""Makes the worst utilization of a team as low as it can, with few moves.
+
+Utilization is that of the busier direction, as a share of the uplink's own capacity. The plan
+starts from where units are, and makes the best move or exchange between the fullest uplink and
+another, again and again, with units of the right size found by bisection. Only while that leaves
+more than the fluid bound are the largest units also placed anew, some ways, and the best of
+these taken. In the end each move that is no longer of use is left out.
+
+Guaranteed: the worst utilization falls by `LEAST_GAIN_RATIO` of capacity at least, or nothing
+moves; rules are kept as `policies.rules.permits` has it, no uplink is promised more by a move
+than it has, and the same loads after the moves give no further ones. Whole units are hard to
+divide (multiprocessor scheduling), so that the optimum itself is not promised: tests hold the
+result against an exact solver. O(n log n) for n units on a fixed number of uplinks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from policies import failover, rules
+from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.verdicts import Rest, Resting, Standing, Verdict
+
+# Of capacity: what all moves together must bring. Less is noise, or not worth anybody's moving.
+LEAST_GAIN_RATIO = 0.02
+# Of the worst utilization: what a step must bring, and what may be lost by leaving moves out.
+LEAST_STEP_RATIO = 0.001
+# So near the bound a placement is good enough not to be taken apart.
+CLOSE_RATIO = 1.005
+# A placing anew must be so much better than steps from where units are.
+LEAST_BETTER_RATIO = 0.01
+# Of how many of its neighbours in size, either way, and of how many of the largest units of an
+# uplink, moves and exchanges are tried.
+NEIGHBOURS = 3
+LARGEST = 16
+# How many of the largest units are placed anew, and in how many steps a fill level is looked for.
+PLACED_ANEW = 256
+LEVELS = 7
+# Steps to the end of a search: it ends by itself much earlier but for adverse loads.
+MOST_STEPS = 300
+# How many placements of a small team are looked through, of how many units.
+FEW_UNITS = 24
+MOST_PLACEMENTS = 6000
+
+
+def settle(snapshot: Snapshot) -> Plan:
+    """The moves, by name; none where they gain too little."""
+    team = _Team(snapshot)
+    before_ratio = team.worst_ratio
+    if len(team.uplinks) < 2 or not team.items:
+        return Plan()
+    bound_ratio = team.bound_ratio
+    if before_ratio - bound_ratio < LEAST_GAIN_RATIO:
+        return Plan()
+    team.descend()
+    found_ratio, found = team.worst_ratio, team.at.copy()
+    if found_ratio > bound_ratio * CLOSE_RATIO:
+        for at in team.placed_anew(found_ratio, bound_ratio):
+            team.put(at)
+            team.descend()
+            if team.worst_ratio < found_ratio * (1.0 - LEAST_BETTER_RATIO):
+                found_ratio, found = team.worst_ratio, team.at.copy()
+            if found_ratio <= bound_ratio * CLOSE_RATIO:
+                break
+        team.put(found)
+    team.leave_out(found_ratio * (1.0 + LEAST_STEP_RATIO))
+    if before_ratio - team.worst_ratio < LEAST_GAIN_RATIO:
+        return Plan()
+    return Plan(moves=tuple(team.moves()))
+
+
+def verdict(snapshot: Snapshot, unit: str) -> Verdict:
+    """What stands against moving a unit of the snapshot."""
+    asked = next(u for u in snapshot.units if u.name == unit)
+    serving = failover.in_service(snapshot.uplinks)
+    uplink = next((u for u in serving if u.name == asked.uplink), None)
+    if not asked.movable:
+        return Verdict(Standing.HELD)
+    if uplink is None:
+        return Verdict(Standing.OUT_OF_SERVICE)
+    others = [u for u in serving if u is not uplink]
+    expected_ratio = {
+        u.name: (u.load + asked.load).utilization_ratio(u.capacity_bps)
+        for u in others
+        if rules.permits(asked, u.name, snapshot.in_sets)
+    }
+    moves = settle(snapshot).moves
+    if mine := next((move for move in moves if move.unit == unit), None):
+        return Verdict(Standing.MOVES, mine, expected_ratio)
+    return Verdict(Standing.NO_USE, None, expected_ratio)
+
+
+def rest(snapshot: Snapshot) -> Rest:
+    """Why nothing is moved, where nothing is."""
+    uplinks = failover.in_service(snapshot.uplinks)
+    if len(uplinks) < 2:
+        return Rest(Resting.ALONE)
+    by_ratio = sorted(uplinks, key=lambda u: (u.utilization_ratio, u.name))
+    emptiest, fullest = by_ratio[0], by_ratio[-1]
+    even = fullest.utilization_ratio - emptiest.utilization_ratio < LEAST_GAIN_RATIO
+    return Rest(Resting.EVEN if even else Resting.NO_GAIN, fullest.name, emptiest.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """Units that move together: one, or all of an affinity set that are on one uplink."""
+
+    units: tuple[Unit, ...]
+    load: Load
+    # Whether others' places matter to it, or it to its uplink's promises.
+    ruled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Items that leave the fullest uplink for another, and those that come in return."""
+
+    target: int
+    ratio: float
+    gone: int
+    back: int | None = None
+
+
+class _Team:
+    """A placement that is being changed: which item is on which uplink, and what that makes.
+
+    Directions are 0, towards the network, and 1. `_by_size`: for each uplink and direction its
+    items, smallest first.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.uplinks: Sequence[Uplink] = failover.in_service(snapshot.uplinks)
+        self.uplinks = sorted(self.uplinks, key=lambda u: u.name)
+        self._of = {uplink.name: i for i, uplink in enumerate(self.uplinks)}
+        self._caps = [uplink.capacity_bps for uplink in self.uplinks]
+        self._members = {unit.name: unit for unit in snapshot.in_sets}
+        self.items = list(self._items(snapshot))
+        self._sizes = (
+            [item.load.tx_bps for item in self.items],
+            [item.load.rx_bps for item in self.items],
+        )
+        self._homes = [self._of[str(item.units[0].uplink)] for item in self.items]
+        self.at = self._homes.copy()
+        self._ruled = [item.ruled for item in self.items]
+        self._reserved_bps = [uplink.reserved_bps for uplink in self.uplinks]
+        self._by_size: list[tuple[list[tuple[float, int]], list[tuple[float, int]]]] = []
+        self._base = self._held(snapshot)
+        self._fill()
+
+    # ---- what there is ------------------------------------------------------------------
+
+    def _items(self, snapshot: Snapshot) -> Iterator[_Item]:
+        movable = [u for u in snapshot.units if u.uplink in self._of and _may_move(u)]
+        movable.sort(key=lambda u: u.name)
+        names = {unit.name for unit in movable if unit.affinity is not None}
+        together: dict[tuple[str, str | None], list[str]] = {}
+        for unit in snapshot.in_sets:
+            if unit.affinity is not None:
+                together.setdefault((unit.affinity, unit.uplink), []).append(unit.name)
+        groups: dict[tuple[str, str | None], list[Unit]] = {}
+        for unit in movable:
+            if unit.affinity is None:
+                loose = unit.allowed is None and not unit.ruled and not unit.reserve_bps
+                yield _Item((unit,), unit.load, not loose)
+                continue
+            key = (unit.affinity, unit.uplink)
+            if names.issuperset(together.get(key, ())):
+                groups.setdefault(key, []).append(unit)
+            # Else one of its set is held there, and so is it.
+        for _, units in sorted(groups.items(), key=lambda group: group[1][0].name):
+            yield _Item(tuple(units), sum((u.load for u in units), Load()), True)
+
+    def _held(self, snapshot: Snapshot) -> tuple[list[float], list[float]]:
+        """What uplinks carry that is not for moving. Counters are not of quite one moment."""
+        rest = tuple(
+            [max(load, 0.0) for load in loads]
+            for loads in (
+                [u.load.tx_bps for u in self.uplinks],
+                [u.load.rx_bps for u in self.uplinks],
+            )
+        )
+        for direction in (0, 1):
+            for size, home in zip(self._sizes[direction], self._homes, strict=True):
+                rest[direction][home] -= size
+        return [max(0.0, bps) for bps in rest[0]], [max(0.0, bps) for bps in rest[1]]
+
+    def _fill(self) -> None:
+        """Loads and lists for the items as they are."""
+        count = len(self.uplinks)
+        self._bps = (self._base[0].copy(), self._base[1].copy())
+        self._by_size = []
+        for direction in (0, 1):
+            sizes, used = self._sizes[direction], self._bps[direction]
+            for i, uplink in enumerate(self.at):
+                used[uplink] += sizes[i]
+        lists: list[list[list[tuple[float, int]]]] = []
+        for direction in (0, 1):
+            per: list[list[tuple[float, int]]] = [[] for _ in range(count)]
+            at = self.at
+            for entry in sorted(zip(self._sizes[direction], range(len(at)), strict=True)):
+                per[at[entry[1]]].append(entry)
+            lists.append(per)
+        self._by_size = list(zip(*lists, strict=True))
+
+    def _ratio(self, uplink: int) -> float:
+        return max(self._bps[0][uplink], self._bps[1][uplink]) / self._caps[uplink]
+
+    @property
+    def worst_ratio(self) -> float:
+        return max(map(self._ratio, range(len(self.uplinks))), default=0.0)
+
+    @property
+    def bound_ratio(self) -> float:
+        """What no placement can beat: all divided as a fluid, the largest on the fastest."""
+        fastest_bps, total_bps = max(self._caps), sum(self._caps)
+        fluid = max(sum(used) for used in self._bps) / total_bps
+        largest = max(max(sizes) for sizes in self._sizes) / fastest_bps
+        held = max(
+            bps / cap for base in self._base for bps, cap in zip(base, self._caps, strict=True)
+        )
+        return max(fluid, largest, held)
+
+    # ---- from step to step -----------------------------------------------------------------
+
+    def descend(self) -> None:
+        """Steps from the fullest uplink, each the best, until none brings enough.
+
+        Where the fullest two cannot be told apart, none of them need get worse.
+        """
+        for _ in range(MOST_STEPS):
+            fullest = max(range(len(self.uplinks)), key=lambda u: (self._ratio(u), -u))
+            limit_ratio = self._ratio(fullest) * (1.0 - LEAST_STEP_RATIO)
+            step = self._best_step(fullest, limit_ratio)
+            if step is None:
+                return
+            self._make(step, fullest)
+
+    def _best_step(self, fullest: int, limit_ratio: float) -> _Step | None:
+        """A move rather than an exchange, unless that brings twice as much."""
+        single = self._best(self._moves_from(fullest), limit_ratio)
+        now_ratio, mean_ratio = self._ratio(fullest), self._mean_ratio
+        if single and now_ratio - single.ratio >= 0.5 * (now_ratio - mean_ratio):
+            return single
+        exchange = self._best(self._exchanges_from(fullest), limit_ratio)
+        if single is None or exchange is None:
+            return single or exchange
+        twice = now_ratio - exchange.ratio > 2.0 * (now_ratio - single.ratio)
+        return exchange if twice else single
+
+    @property
+    def _mean_ratio(self) -> float:
+        return max(map(sum, self._bps)) / sum(self._caps)
+
+    def _best(self, steps: Iterator[_Step], limit_ratio: float) -> _Step | None:
+        """The step that leaves the fuller of its two uplinks emptiest."""
+        good = [step for step in steps if step.ratio < limit_ratio]
+        good.sort(key=lambda s: (s.ratio, s.gone, s.target, -1 if s.back is None else s.back))
+        return next((s for s in good if self._is_free(s)), None)
+
+    def _is_free(self, step: _Step) -> bool:
+        return self._permits(step.gone, step.target, step.back) and (
+            step.back is None or self._permits(step.back, self.at[step.gone], step.gone)
+        )
+
+    def _moves_from(self, source: int) -> Iterator[_Step]:
+        for target in range(len(self.uplinks)):
+            if target == source:
+                continue
+            for direction in (0, 1):
+                wanted = self._wanted_bps(source, target, direction)
+                if wanted <= 0.0:
+                    continue
+                for item in self._near(source, direction, wanted):
+                    yield _Step(target, self._after(source, target, item), item)
+
+    def _exchanges_from(self, source: int) -> Iterator[_Step]:
+        direction = 0 if self._bps[0][source] >= self._bps[1][source] else 1
+        sizes = self._sizes[direction]
+        largest = self._by_size[source][direction][-LARGEST:]
+        for target in range(len(self.uplinks)):
+            if target == source:
+                continue
+            wanted = self._wanted_bps(source, target, direction)
+            tried = [i for _, i in largest]
+            tried += [i for i in self._near(source, direction, wanted) if i not in tried]
+            for item in tried:
+                less = sizes[item] - wanted
+                for back in self._near(target, direction, less):
+                    if sizes[back] < sizes[item]:
+                        ratio = self._after(source, target, item, back)
+                        yield _Step(target, ratio, item, back)
+
+    def _wanted_bps(self, source: int, target: int, direction: int) -> float:
+        """How much has to go for both to be as full in that direction."""
+        used, caps = self._bps[direction], self._caps
+        surplus = used[source] * caps[target] - used[target] * caps[source]
+        return surplus / (caps[source] + caps[target])
+
+    def _near(self, uplink: int, direction: int, size_bps: float) -> list[int]:
+        """Items there of about that size."""
+        entries = self._by_size[uplink][direction]
+        i = bisect_left(entries, (size_bps, -1))
+        return [item for _, item in entries[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]]
+
+    def _after(self, source: int, target: int, gone: int, back: int | None = None) -> float:
+        """How full the fuller of two uplinks is after an item has gone, and one come back."""
+        worst = 0.0
+        for sizes, used in zip(self._sizes, self._bps, strict=True):
+            net = sizes[gone] - (sizes[back] if back is not None else 0.0)
+            left, right = used[source] - net, used[target] + net
+            worst = max(worst, left / self._caps[source], right / self._caps[target])
+        return worst
+
+    def _permits(self, item: int, target: int, along: int | None = None) -> bool:
+        """Whether rules and promises let an item go there; `along` leaves for its place."""
+        if not self._ruled[item]:
+            return True
+        moved = self.items[item].units
+        back = self.items[along].units if along is not None else ()
+        more_bps = sum(u.reserve_bps for u in moved) - sum(u.reserve_bps for u in back)
+        free_bps = max(0.0, self._caps[target] - self._reserved_bps[target])
+        if more_bps > 0.0 and more_bps > free_bps:
+            return False
+        name, others = self.uplinks[target].name, self._members.values()
+        here = self.uplinks[self.at[item]].name
+        return all(
+            rules.permits(replace(unit, uplink=here), name, others, (*moved, *back))
+            for unit in moved
+        )
+
+    def _make(self, step: _Step, source: int) -> None:
+        self._place(step.gone, step.target)
+        if step.back is not None:
+            self._place(step.back, source)
+
+    def _place(self, item: int, target: int) -> None:
+        source = self.at[item]
+        for direction in (0, 1):
+            size = self._sizes[direction][item]
+            self._bps[direction][source] -= size
+            self._bps[direction][target] += size
+            entries = self._by_size[source][direction]
+            del entries[bisect_left(entries, (size, item))]
+            insort(self._by_size[target][direction], (size, item))
+        self.at[item] = target
+        if self._ruled[item]:
+            name = self.uplinks[target].name
+            for unit in self.items[item].units:
+                self._reserved_bps[source] -= unit.reserve_bps
+                self._reserved_bps[target] += unit.reserve_bps
+                if unit.name in self._members:
+                    self._members[unit.name] = replace(self._members[unit.name], uplink=name)
+
+    # ---- anew ------------------------------------------------------------------------------
+
+    def put(self, at: Sequence[int]) -> None:
+        """Have every item where it is said to be."""
+        for item, uplink in enumerate(at):
+            if self.at[item] != uplink:
+                self._place(item, uplink)
+
+    def placed_anew(self, found_ratio: float, bound_ratio: float) -> Iterator[list[int]]:
+        """Other placements of the largest items, those that move least first.
+
+        Each is of the units without rules that others' places matter to; those stay.
+        """
+        start = self._homes.copy()
+        caps = self._caps
+        fastest = max(caps)
+        weight = [max(s, r) / fastest for s, r in zip(*self._sizes, strict=True)]
+        loose = [i for i in range(len(self.items)) if not self._ruled[i]]
+        chosen = sorted(loose, key=lambda i: (-weight[i], i))[:PLACED_ANEW]
+        for keep in (True, False):
+            low, high = bound_ratio, found_ratio
+            best: list[int] | None = None
+            for _ in range(LEVELS):
+                level = (low + high) / 2.0
+                at = self._packed(start, chosen, level, keep)
+                if at is None:
+                    low = level
+                else:
+                    best, high = at, level
+            if best is not None:
+                yield best
+        yield self._levelled(start, chosen)
+        if len(chosen) <= FEW_UNITS and (at := self._searched(start, chosen, found_ratio)):
+            yield at
+
+    def _without(
+        self, start: Sequence[int], chosen: Sequence[int]
+    ) -> tuple[list[float], list[float]]:
+        out = set(chosen)
+        used = (self._base[0].copy(), self._base[1].copy())
+        for direction in (0, 1):
+            sizes = self._sizes[direction]
+            for i, uplink in enumerate(start):
+                if i not in out:
+                    used[direction][uplink] += sizes[i]
+        return used
+
+    def _packed(
+        self, start: Sequence[int], chosen: Sequence[int], level: float, keep: bool
+    ) -> list[int] | None:
+        """Largest first: where it is, if it fits below the level, else where least is left."""
+        used, at = self._without(start, chosen), list(start)
+        uplinks = range(len(self.uplinks))
+        for item in chosen:
+            tx, rx = self._sizes[0][item], self._sizes[1][item]
+
+            def left(u: int, tx: float = tx, rx: float = rx) -> float:
+                return self._caps[u] * level - max(used[0][u] + tx, used[1][u] + rx)
+
+            if not (keep and left(at[item]) >= 0.0):
+                fitting = [u for u in uplinks if left(u) >= 0.0]
+                if not fitting:
+                    return None
+                at[item] = min(fitting, key=lambda u: (left(u), u != at[item], u))
+            used[0][at[item]] += tx
+            used[1][at[item]] += rx
+        return at
+
+    def _levelled(self, start: Sequence[int], chosen: Sequence[int]) -> list[int]:
+        """Largest first, each where the uplink is emptiest with it."""
+        used, at = self._without(start, chosen), list(start)
+        for item in chosen:
+            tx, rx = self._sizes[0][item], self._sizes[1][item]
+            at[item] = min(
+                range(len(self.uplinks)),
+                key=lambda u: (max(used[0][u] + tx, used[1][u] + rx) / self._caps[u], u),
+            )
+            used[0][at[item]] += tx
+            used[1][at[item]] += rx
+        return at
+
+    def _searched(
+        self, start: Sequence[int], chosen: Sequence[int], found_ratio: float
+    ) -> list[int] | None:
+        """The best placement of few items, as far as so many steps go; None: none is better."""
+        used, at = self._without(start, chosen), list(start)
+        best: list[int] | None = None
+        best_ratio, steps = found_ratio, MOST_PLACEMENTS
+        caps, (sent, received) = self._caps, self._sizes
+
+        def look(k: int, worst: float) -> None:
+            nonlocal best, best_ratio, steps
+            if k == len(chosen):
+                best, best_ratio = at.copy(), worst
+                return
+            item = chosen[k]
+            tx, rx = sent[item], received[item]
+            ways = sorted(
+                (max(used[0][u] + tx, used[1][u] + rx) / caps[u], u) for u in range(len(caps))
+            )
+            seen: set[tuple[float, float, float]] = set()
+            for ratio, u in ways:
+                alike = (used[0][u], used[1][u], caps[u])
+                if ratio >= best_ratio * (1.0 - LEAST_STEP_RATIO) or steps <= 0:
+                    return
+                if alike in seen:
+                    continue
+                seen.add(alike)
+                steps -= 1
+                at[item] = u
+                used[0][u] += tx
+                used[1][u] += rx
+                look(k + 1, max(worst, ratio))
+                used[0][u], used[1][u] = alike[0], alike[1]
+
+        look(0, 0.0)
+        return best
+
+    # ---- the outcome -----------------------------------------------------------------------
+
+    def leave_out(self, limit_ratio: float) -> None:
+        """Put back what may be where it was, smallest first, while none passes the limit."""
+        moved = [i for i, home in enumerate(self._homes) if self.at[i] != home]
+        moved.sort(key=lambda i: (max(self._sizes[0][i], self._sizes[1][i]), i))
+        for item in moved:
+            home = self._homes[item]
+            after = self._after(self.at[item], home, item)
+            if after <= limit_ratio and self._permits(item, home):
+                self._place(item, home)
+
+    def moves(self) -> Iterator[Move]:
+        for item, home, at in zip(self.items, self._homes, self.at, strict=True):
+            if home != at:
+                source, target = self.uplinks[home].name, self.uplinks[at].name
+                for unit in item.units:
+                    yield Move(unit.name, source, target, Reason.REBALANCE)
+
+
+def _may_move(unit: Unit) -> bool:
+    """What carries nothing relieves nothing, but goes with its set."""
+    carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
+    return unit.movable and (carries or unit.affinity is not None)
