@@ -27,6 +27,8 @@ from policies.verdicts import Rest, Resting, Standing, Verdict
 LEAST_GAIN_RATIO = 0.02
 # Of the worst utilization: what a step must bring, and what may be lost by leaving moves out.
 LEAST_STEP_RATIO = 0.001
+# A move that brings so much is made without looking for an exchange that brings more.
+GOOD_STEP_RATIO = 0.01
 # So near the bound a placement is good enough not to be taken apart.
 CLOSE_RATIO = 1.005
 # A placing anew must be so much better than steps from where units are.
@@ -34,12 +36,13 @@ LEAST_BETTER_RATIO = 0.01
 # Of how many of its neighbours in size, either way, and of how many of the largest units of an
 # uplink, moves and exchanges are tried.
 NEIGHBOURS = 3
-LARGEST = 16
+LARGEST = 8
 # How many of the largest units are placed anew, and in how many steps a fill level is looked for.
 PLACED_ANEW = 256
 LEVELS = 7
-# Steps to the end of a search: it ends by itself much earlier but for adverse loads.
-MOST_STEPS = 300
+# Steps to the end of a search, without those that just drain an uplink: it ends by itself much
+# earlier but for adverse loads.
+MOST_STEPS = 160
 # How many placements of a small team are looked through, of how many units.
 FEW_UNITS = 24
 MOST_PLACEMENTS = 6000
@@ -54,12 +57,12 @@ def settle(snapshot: Snapshot) -> Plan:
     bound_ratio = team.bound_ratio
     if before_ratio - bound_ratio < LEAST_GAIN_RATIO:
         return Plan()
-    team.descend()
+    team.descend(bound_ratio)
     found_ratio, found = team.worst_ratio, team.at.copy()
     if found_ratio > bound_ratio * CLOSE_RATIO:
         for at in team.placed_anew(found_ratio, bound_ratio):
             team.put(at)
-            team.descend()
+            team.descend(bound_ratio)
             if team.worst_ratio < found_ratio * (1.0 - LEAST_BETTER_RATIO):
                 found_ratio, found = team.worst_ratio, team.at.copy()
             if found_ratio <= bound_ratio * CLOSE_RATIO:
@@ -103,14 +106,10 @@ def rest(snapshot: Snapshot) -> Rest:
     return Rest(Resting.EVEN if even else Resting.NO_GAIN, fullest.name, emptiest.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """Units that move together: one, or all of an affinity set that are on one uplink."""
-
-    units: tuple[Unit, ...]
-    load: Load
-    # Whether others' places matter to it, or it to its uplink's promises.
-    ruled: bool
+# Units that move together: one, or all of an affinity set that are on one uplink.
+_Item = tuple[Unit, ...]
+# Of each uplink, what it sends and what it receives.
+_Used = tuple[list[float], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class _Step:
 class _Team:
     """A placement that is being changed: which item is on which uplink, and what that makes.
 
-    Directions are 0, towards the network, and 1. `_by_size`: for each uplink and direction its
+    Directions are 0, towards the network, and 1. `_by_size`: for each direction and uplink its
     items, smallest first.
     """
 
@@ -136,73 +135,57 @@ class _Team:
         self._of = {uplink.name: i for i, uplink in enumerate(self.uplinks)}
         self._caps = [uplink.capacity_bps for uplink in self.uplinks]
         self._members = {unit.name: unit for unit in snapshot.in_sets}
-        self.items = list(self._items(snapshot))
-        self._sizes = (
-            [item.load.tx_bps for item in self.items],
-            [item.load.rx_bps for item in self.items],
-        )
-        self._homes = [self._of[str(item.units[0].uplink)] for item in self.items]
+        self.items: list[_Item] = self._groups(snapshot)
+        loads = [
+            item[0].load if len(item) == 1 else sum((u.load for u in item), Load())
+            for item in self.items
+        ]
+        self._sizes = ([load.tx_bps for load in loads], [load.rx_bps for load in loads])
+        self._homes = [self._of[str(item[0].uplink)] for item in self.items]
         self.at = self._homes.copy()
-        self._ruled = [item.ruled for item in self.items]
+        self._ruled = [_is_ruled(item[0]) for item in self.items]
         self._reserved_bps = [uplink.reserved_bps for uplink in self.uplinks]
-        self._by_size: list[tuple[list[tuple[float, int]], list[tuple[float, int]]]] = []
-        self._base = self._held(snapshot)
+        self._by_size: list[list[list[int]]] = [[[] for _ in self._caps] for _ in (0, 1)]
+        self._base = self._held()
         self._fill()
 
     # ---- what there is ------------------------------------------------------------------
 
-    def _items(self, snapshot: Snapshot) -> Iterator[_Item]:
+    def _groups(self, snapshot: Snapshot) -> list[_Item]:
+        """What may be moved, by name; a set is held where one of its units is."""
         movable = [u for u in snapshot.units if u.uplink in self._of and _may_move(u)]
         movable.sort(key=lambda u: u.name)
-        names = {unit.name for unit in movable if unit.affinity is not None}
-        together: dict[tuple[str, str | None], list[str]] = {}
+        together: dict[tuple[str, str | None], set[str]] = {}
         for unit in snapshot.in_sets:
             if unit.affinity is not None:
-                together.setdefault((unit.affinity, unit.uplink), []).append(unit.name)
+                together.setdefault((unit.affinity, unit.uplink), set()).add(unit.name)
         groups: dict[tuple[str, str | None], list[Unit]] = {}
         for unit in movable:
-            if unit.affinity is None:
-                loose = unit.allowed is None and not unit.ruled and not unit.reserve_bps
-                yield _Item((unit,), unit.load, not loose)
-                continue
-            key = (unit.affinity, unit.uplink)
-            if names.issuperset(together.get(key, ())):
-                groups.setdefault(key, []).append(unit)
-            # Else one of its set is held there, and so is it.
-        for _, units in sorted(groups.items(), key=lambda group: group[1][0].name):
-            yield _Item(tuple(units), sum((u.load for u in units), Load()), True)
+            if unit.affinity is not None:
+                groups.setdefault((unit.affinity, unit.uplink), []).append(unit)
+        whole = [
+            tuple(units)
+            for key, units in groups.items()
+            if together.get(key, set()) <= {unit.name for unit in units}
+        ]
+        return [(unit,) for unit in movable if unit.affinity is None] + whole
 
-    def _held(self, snapshot: Snapshot) -> tuple[list[float], list[float]]:
+    def _held(self) -> _Used:
         """What uplinks carry that is not for moving. Counters are not of quite one moment."""
-        rest = tuple(
-            [max(load, 0.0) for load in loads]
-            for loads in (
-                [u.load.tx_bps for u in self.uplinks],
-                [u.load.rx_bps for u in self.uplinks],
-            )
-        )
-        for direction in (0, 1):
-            for size, home in zip(self._sizes[direction], self._homes, strict=True):
-                rest[direction][home] -= size
+        rest = ([u.load.tx_bps for u in self.uplinks], [u.load.rx_bps for u in self.uplinks])
+        for sizes, left in zip(self._sizes, rest, strict=True):
+            for size, home in zip(sizes, self._homes, strict=True):
+                left[home] -= size
         return [max(0.0, bps) for bps in rest[0]], [max(0.0, bps) for bps in rest[1]]
 
     def _fill(self) -> None:
         """Loads and lists for the items as they are."""
-        count = len(self.uplinks)
         self._bps = (self._base[0].copy(), self._base[1].copy())
-        self._by_size = []
-        for direction in (0, 1):
-            sizes, used = self._sizes[direction], self._bps[direction]
-            for i, uplink in enumerate(self.at):
-                used[uplink] += sizes[i]
-        lists: list[list[list[tuple[float, int]]]] = []
-        for direction in (0, 1):
-            per: list[list[tuple[float, int]]] = [[] for _ in range(count)]
-            at = self.at
-            for entry in sorted(zip(self._sizes[direction], range(len(at)), strict=True)):
-                per[at[entry[1]]].append(entry)
-            lists.append(per)
-        self._by_size = list(zip(*lists, strict=True))
+        for sizes, used, lists in zip(self._sizes, self._bps, self._by_size, strict=True):
+            for size, uplink in zip(sizes, self.at, strict=True):
+                used[uplink] += size
+            for item in sorted(range(len(sizes)), key=sizes.__getitem__):
+                lists[self.at[item]].append(item)
 
     def _ratio(self, uplink: int) -> float:
         return max(self._bps[0][uplink], self._bps[1][uplink]) / self._caps[uplink]
@@ -224,24 +207,53 @@ class _Team:
 
     # ---- from step to step -----------------------------------------------------------------
 
-    def descend(self) -> None:
+    def descend(self, bound_ratio: float) -> None:
         """Steps from the fullest uplink, each the best, until none brings enough.
 
-        Where the fullest two cannot be told apart, none of them need get worse.
+        Or until the bound is as good as reached.
         """
-        for _ in range(MOST_STEPS):
-            fullest = max(range(len(self.uplinks)), key=lambda u: (self._ratio(u), -u))
-            limit_ratio = self._ratio(fullest) * (1.0 - LEAST_STEP_RATIO)
-            step = self._best_step(fullest, limit_ratio)
+        count, left = range(len(self.uplinks)), MOST_STEPS
+        drained = 2 * len(self.at)
+        while left > 0:
+            ratios = list(map(self._ratio, count))
+            worst_ratio = max(ratios)
+            if worst_ratio <= bound_ratio * CLOSE_RATIO:
+                return
+            fullest, emptiest = ratios.index(worst_ratio), ratios.index(min(ratios))
+            if drained > 0 and self._drain(fullest, emptiest, bound_ratio):
+                drained -= 1
+                continue
+            left -= 1
+            step = self._best_step(fullest, worst_ratio * (1.0 - LEAST_STEP_RATIO))
             if step is None:
                 return
             self._make(step, fullest)
 
+    def _drain(self, fullest: int, emptiest: int, bound_ratio: float) -> bool:
+        """Move the largest item, where it is not even half of what has to go."""
+        direction = 0 if self._bps[0][fullest] >= self._bps[1][fullest] else 1
+        entries = self._by_size[direction][fullest]
+        if not entries:
+            return False
+        item = entries[-1]
+        size = self._sizes[direction][item]
+        surplus_bps = self._bps[direction][fullest] - bound_ratio * self._caps[fullest]
+        room_bps = self._wanted_bps(fullest, emptiest, direction)
+        if not 0.0 < 2.0 * size < min(surplus_bps, room_bps):
+            return False
+        if self._after(fullest, emptiest, item) >= self._ratio(fullest):
+            return False
+        if not self._permits(item, emptiest):
+            return False
+        self._place(item, emptiest)
+        return True
+
     def _best_step(self, fullest: int, limit_ratio: float) -> _Step | None:
         """A move rather than an exchange, unless that brings twice as much."""
         single = self._best(self._moves_from(fullest), limit_ratio)
-        now_ratio, mean_ratio = self._ratio(fullest), self._mean_ratio
-        if single and now_ratio - single.ratio >= 0.5 * (now_ratio - mean_ratio):
+        now_ratio = self._ratio(fullest)
+        worth = max(0.2 * (now_ratio - self._mean_ratio), GOOD_STEP_RATIO * now_ratio)
+        if single and now_ratio - single.ratio >= worth:
             return single
         exchange = self._best(self._exchanges_from(fullest), limit_ratio)
         if single is None or exchange is None:
@@ -278,12 +290,12 @@ class _Team:
     def _exchanges_from(self, source: int) -> Iterator[_Step]:
         direction = 0 if self._bps[0][source] >= self._bps[1][source] else 1
         sizes = self._sizes[direction]
-        largest = self._by_size[source][direction][-LARGEST:]
+        largest = self._by_size[direction][source][-LARGEST:]
         for target in range(len(self.uplinks)):
             if target == source:
                 continue
             wanted = self._wanted_bps(source, target, direction)
-            tried = [i for _, i in largest]
+            tried = largest.copy()
             tried += [i for i in self._near(source, direction, wanted) if i not in tried]
             for item in tried:
                 less = sizes[item] - wanted
@@ -300,9 +312,9 @@ class _Team:
 
     def _near(self, uplink: int, direction: int, size_bps: float) -> list[int]:
         """Items there of about that size."""
-        entries = self._by_size[uplink][direction]
-        i = bisect_left(entries, (size_bps, -1))
-        return [item for _, item in entries[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]]
+        entries = self._by_size[direction][uplink]
+        i = bisect_left(entries, size_bps, key=self._sizes[direction].__getitem__)
+        return entries[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]
 
     def _after(self, source: int, target: int, gone: int, back: int | None = None) -> float:
         """How full the fuller of two uplinks is after an item has gone, and one come back."""
@@ -317,8 +329,8 @@ class _Team:
         """Whether rules and promises let an item go there; `along` leaves for its place."""
         if not self._ruled[item]:
             return True
-        moved = self.items[item].units
-        back = self.items[along].units if along is not None else ()
+        moved = self.items[item]
+        back = self.items[along] if along is not None else ()
         more_bps = sum(u.reserve_bps for u in moved) - sum(u.reserve_bps for u in back)
         free_bps = max(0.0, self._caps[target] - self._reserved_bps[target])
         if more_bps > 0.0 and more_bps > free_bps:
@@ -338,16 +350,17 @@ class _Team:
     def _place(self, item: int, target: int) -> None:
         source = self.at[item]
         for direction in (0, 1):
-            size = self._sizes[direction][item]
+            size_of = self._sizes[direction].__getitem__
+            size = size_of(item)
             self._bps[direction][source] -= size
             self._bps[direction][target] += size
-            entries = self._by_size[source][direction]
-            del entries[bisect_left(entries, (size, item))]
-            insort(self._by_size[target][direction], (size, item))
+            entries = self._by_size[direction][source]
+            del entries[entries.index(item, bisect_left(entries, size, key=size_of))]
+            insort(self._by_size[direction][target], item, key=size_of)
         self.at[item] = target
         if self._ruled[item]:
             name = self.uplinks[target].name
-            for unit in self.items[item].units:
+            for unit in self.items[item]:
                 self._reserved_bps[source] -= unit.reserve_bps
                 self._reserved_bps[target] += unit.reserve_bps
                 if unit.name in self._members:
@@ -367,30 +380,29 @@ class _Team:
         Each is of the units without rules that others' places matter to; those stay.
         """
         start = self._homes.copy()
-        caps = self._caps
-        fastest = max(caps)
+        fastest = max(self._caps)
         weight = [max(s, r) / fastest for s, r in zip(*self._sizes, strict=True)]
         loose = [i for i in range(len(self.items)) if not self._ruled[i]]
         chosen = sorted(loose, key=lambda i: (-weight[i], i))[:PLACED_ANEW]
+        held = self._without(start, chosen)
         for keep in (True, False):
             low, high = bound_ratio, found_ratio
             best: list[int] | None = None
             for _ in range(LEVELS):
                 level = (low + high) / 2.0
-                at = self._packed(start, chosen, level, keep)
+                at = self._packed(start, chosen, held, level, keep)
                 if at is None:
                     low = level
                 else:
                     best, high = at, level
             if best is not None:
                 yield best
-        yield self._levelled(start, chosen)
-        if len(chosen) <= FEW_UNITS and (at := self._searched(start, chosen, found_ratio)):
+        yield self._levelled(start, chosen, held)
+        if len(chosen) <= FEW_UNITS and (at := self._searched(start, chosen, held, found_ratio)):
             yield at
 
-    def _without(
-        self, start: Sequence[int], chosen: Sequence[int]
-    ) -> tuple[list[float], list[float]]:
+    def _without(self, start: Sequence[int], chosen: Sequence[int]) -> _Used:
+        """What uplinks carry besides the items chosen."""
         out = set(chosen)
         used = (self._base[0].copy(), self._base[1].copy())
         for direction in (0, 1):
@@ -401,10 +413,15 @@ class _Team:
         return used
 
     def _packed(
-        self, start: Sequence[int], chosen: Sequence[int], level: float, keep: bool
+        self,
+        start: Sequence[int],
+        chosen: Sequence[int],
+        held: _Used,
+        level: float,
+        keep: bool,
     ) -> list[int] | None:
         """Largest first: where it is, if it fits below the level, else where least is left."""
-        used, at = self._without(start, chosen), list(start)
+        used, at = (held[0].copy(), held[1].copy()), list(start)
         uplinks = range(len(self.uplinks))
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
@@ -421,9 +438,9 @@ class _Team:
             used[1][at[item]] += rx
         return at
 
-    def _levelled(self, start: Sequence[int], chosen: Sequence[int]) -> list[int]:
+    def _levelled(self, start: Sequence[int], chosen: Sequence[int], held: _Used) -> list[int]:
         """Largest first, each where the uplink is emptiest with it."""
-        used, at = self._without(start, chosen), list(start)
+        used, at = (held[0].copy(), held[1].copy()), list(start)
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
             at[item] = min(
@@ -435,10 +452,10 @@ class _Team:
         return at
 
     def _searched(
-        self, start: Sequence[int], chosen: Sequence[int], found_ratio: float
+        self, start: Sequence[int], chosen: Sequence[int], held: _Used, found_ratio: float
     ) -> list[int] | None:
         """The best placement of few items, as far as so many steps go; None: none is better."""
-        used, at = self._without(start, chosen), list(start)
+        used, at = (held[0].copy(), held[1].copy()), list(start)
         best: list[int] | None = None
         best_ratio, steps = found_ratio, MOST_PLACEMENTS
         caps, (sent, received) = self._caps, self._sizes
@@ -487,8 +504,13 @@ class _Team:
         for item, home, at in zip(self.items, self._homes, self.at, strict=True):
             if home != at:
                 source, target = self.uplinks[home].name, self.uplinks[at].name
-                for unit in item.units:
+                for unit in item:
                     yield Move(unit.name, source, target, Reason.REBALANCE)
+
+
+def _is_ruled(unit: Unit) -> bool:
+    """Whether it matters where it is, or it has been promised something there."""
+    return unit.allowed is not None or unit.ruled or unit.reserve_bps > 0.0
 
 
 def _may_move(unit: Unit) -> bool:
