@@ -13,6 +13,8 @@ from controller.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.show import part_of
 from controller.standing import Account, Held
 from policies.model import Reason, Role, Uplink
+from policies.planners import minmax
+from policies.presets import PRESETS
 from policies.verdicts import Standing
 
 LABEL_WIDTH = 12
@@ -129,6 +131,8 @@ def _why(account: Account) -> str:
             text += " another uplink could take"
         case Reason.REBALANCE:
             text = "its policy or its team is another, and gives it this home"
+            if PRESETS[account.own_policy].rebalance is minmax.settle:
+                text = "the fullest uplink carries less with it here, or its team is another"
         case Reason.PIN:
             text = f"it is pinned to {bound.uplink}"
         case Reason.RULE:
@@ -298,6 +302,8 @@ def _stays(account: Account, limit: str) -> str:
             return f"{at}, not above the threshold of {limit}"
         case Standing.TOO_SMALL:
             return f"{at}, above {limit}, but in that direction this port has less than 1%"
+        case Standing.NO_USE:
+            return f"{at}, and its move would not make the fullest uplink emptier by 2% of capacity"
         case Standing.NO_ROOM if verdict and verdict.expected_ratio:
             would = [
                 f"{name} would be at {percent(r)}" for name, r in verdict.expected_ratio.items()
@@ -343,6 +349,8 @@ def _to_change(account: Account) -> str:
             return f"its uplink's mean load has to pass {limit} {over}, and another have room"
         case Standing.TOO_SMALL:
             return "it has to carry more; the other ports on its uplink are looked at first"
+        case Standing.NO_USE:
+            return "loads have to change, so that the team gains by its move"
         case Standing.NO_ROOM:
             return _room(account)
     return "its uplink has to carry traffic again"

@@ -195,6 +195,9 @@ def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None
             pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
             pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
             return f"{pair}, and no bucket is of a size that would even them out"
+        case Resting.NO_BETTER if rest.fullest:
+            fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
+            return f"{fullest}, and no moves would make that less by 2% of capacity"
     return "no uplink is in service"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from policies import failover
 from policies.classifiers import Classifier
 from policies.model import Plan, Role, Snapshot, Teaming, Unit, Uplink
-from policies.planners import rebalance, shares, static, threshold
+from policies.planners import minmax, rebalance, shares, static, threshold
 from policies.verdicts import Rest, Verdict
 
 DEFAULT_PRESET = "load-based"
@@ -89,6 +89,8 @@ class Preset:
 SLB_WINDOW_S = 10.0
 # The bursts of one TCP connection even out over some seconds.
 DYNAMIC_WINDOW_S = 3.0
+# The least over which counters tell more than noise.
+ADAPTIVE_WINDOW_S = 1.0
 
 
 def _dynamic(limits: Limits) -> Preset:
@@ -128,4 +130,12 @@ PRESETS = {
     "dynamic": _dynamic(LBFO),
     "set": _dynamic(SET),
     "set-port": Preset(Classifier.VM_PORT, limits=SET),
+    "adaptive": Preset(
+        Classifier.VM_PORT,
+        rebalance=minmax.settle,
+        verdict=minmax.verdict,
+        rest=minmax.rest,
+        keeps_bindings=True,
+        window_s=ADAPTIVE_WINDOW_S,
+    ),
 }

@@ -48,7 +48,8 @@ class Resting(StrEnum):
 
     `NEVER`: it never does by load. `BELOW`: no uplink is above the threshold. `UNRELIEVED`: one
     is, and no move helps. `ALONE`: there are not two uplinks to choose from. `EVEN`: they differ
-    by less than is worth a move. `NO_GAIN`: they differ, and no unit is of a size that helps.
+    by less than is worth a move. `NO_GAIN`: they differ, and no unit is of a size that helps. `NO_BETTER`: no moves would
+    lower the worst utilization by enough.
     """
 
     NEVER = "never-by-load"
@@ -57,6 +58,7 @@ class Resting(StrEnum):
     ALONE = "one-uplink"
     EVEN = "even"
     NO_GAIN = "no-gain"
+    NO_BETTER = "no-better"
 
 
 @dataclass(frozen=True, slots=True)

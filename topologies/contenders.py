@@ -48,6 +48,7 @@ OURS = {
     "dynamic": SWITCH_INDEPENDENT,
     "set": SWITCH_INDEPENDENT,
     "set-port": SWITCH_INDEPENDENT,
+    "adaptive": SWITCH_INDEPENDENT,
 }
 # By default a bond of Open vSwitch rebalances every 10 s, a third of LBT's window; in a
 # run whose window is shorter, as much oftener, down to the least interval that it takes.

@@ -102,8 +102,7 @@ def rest(snapshot: Snapshot) -> Rest:
         return Rest(Resting.ALONE)
     by_ratio = sorted(uplinks, key=lambda u: (u.utilization_ratio, u.name))
     emptiest, fullest = by_ratio[0], by_ratio[-1]
-    even = fullest.utilization_ratio - emptiest.utilization_ratio < LEAST_GAIN_RATIO
-    return Rest(Resting.EVEN if even else Resting.NO_GAIN, fullest.name, emptiest.name)
+    return Rest(Resting.NO_BETTER, fullest.name, emptiest.name)
 
 
 # Units that move together: one, or all of an affinity set that are on one uplink.
