@@ -54,6 +54,7 @@ from controller.loads import Loads
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from controller.stations import Station, Stations
 from policies import rules
+from policies.damping import Damping
 from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
@@ -117,6 +118,8 @@ class Bridge:
     _found: dict[str, str] = field(default_factory=dict)
     # When a move last changed the loads that a policy judges.
     _moved_s: dict[str, float] = field(default_factory=dict)
+    _damping: Damping = field(default_factory=Damping)
+    _resting: frozenset[str] = frozenset()
     _stats_due_s: float = 0.0
     _buckets_due_s: float = 0.0
     _stats_asked_s: float | None = None
@@ -194,6 +197,7 @@ class Bridge:
     def _keep_units(self) -> None:
         """Forget units that are gone."""
         units = self.units()
+        self._damping.keep({unit.name for unit in units})
         for bindings in (self.bindings, self.held):
             if bindings is not None:
                 bindings.keep(unit.name for unit in units)
@@ -600,6 +604,8 @@ class Bridge:
         """No mean may mix before and after: what a policy chose concerns its own windows only."""
         policies = {unit.name: unit.policy for unit in self.units()} if moves else {}
         for move in moves:
+            if move.source:
+                self._damping.note(move.unit, now_s)
             chosen = move.reason in (Reason.THRESHOLD, Reason.REBALANCE)
             for policy in [policies[move.unit]] if chosen else PRESETS:
                 self._moved_s[policy] = now_s
@@ -651,7 +657,7 @@ class Bridge:
         """The team with the bindings that policies see."""
         bound = self.bindings.bound
         state = (self.config, self.links, self.loads, bound, self._found, self.on_normal)
-        return Judged(*state, self.stations)
+        return Judged(*state, self.stations, self._resting)
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """The team with its latest loads."""
@@ -699,6 +705,7 @@ class Bridge:
         after.
         """
         self.last_decision_s = now_s
+        self._resting = self._damping.resting(now_s)
         judged, relieved = self.judged, set[str]()
         for policy in judged.rebalancing:
             if self._pauses(policy, now_s):

@@ -302,6 +302,8 @@ def _stays(account: Account, limit: str) -> str:
             return f"{at}, not above the threshold of {limit}"
         case Standing.TOO_SMALL:
             return f"{at}, above {limit}, but in that direction this port has less than 1%"
+        case Standing.HELD:
+            return "it has moved lately, and rests, so that no address moves too often"
         case Standing.NO_USE:
             return f"{at}, and its move would not make the fullest uplink emptier by 2% of capacity"
         case Standing.NO_ROOM if verdict and verdict.expected_ratio:
@@ -349,6 +351,8 @@ def _to_change(account: Account) -> str:
             return f"its uplink's mean load has to pass {limit} {over}, and another have room"
         case Standing.TOO_SMALL:
             return "it has to carry more; the other ports on its uplink are looked at first"
+        case Standing.HELD:
+            return "nothing: its rest ends by itself, within 3 min"
         case Standing.NO_USE:
             return "loads have to change, so that the team gains by its move"
         case Standing.NO_ROOM:

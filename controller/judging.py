@@ -30,7 +30,8 @@ class Judged:
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the
     service started. `on_normal`: NORMAL forwards, and nobody counts what crosses uplinks.
-    `stations`: the addresses that are units of their own.
+    `stations`: the addresses that are units of their own. `resting`: the units that a damped
+    policy leaves where they are.
     """
 
     config: BridgeConfig
@@ -40,6 +41,7 @@ class Judged:
     found: Mapping[str, str]
     on_normal: bool = False
     stations: Stations = field(default_factory=Stations)
+    resting: frozenset[str] = frozenset()
 
     @property
     def rebalancing(self) -> list[str]:
@@ -171,6 +173,8 @@ class Judged:
         if not self.covers(window_s):
             return None
         hashed, units = PRESETS[policy].classifier.hashed, self.loaded(window_s)
+        if PRESETS[policy].damped and self.resting:
+            units = tuple(replace(u, excluded=True) if u.name in self.resting else u for u in units)
         return Snapshot(
             uplinks=self.carrying(window_s),
             units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),

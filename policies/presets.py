@@ -63,8 +63,9 @@ class Preset:
 
     `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
     `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
-    averaging window and least time between moves; None: the bridge's. `limits`: the teams it
-    works on.
+    averaging window and least time between moves; None: the bridge's. `damped`: it leaves alone
+    what rests, or has moved as often as an address should (`policies.damping`). `limits`: the
+    teams it works on.
     """
 
     classifier: Classifier
@@ -77,6 +78,7 @@ class Preset:
     keeps_bindings: bool = False
     keeps_buckets: bool = False
     window_s: float | None = None
+    damped: bool = False
     limits: Limits = ANY_TEAM
 
     @property
@@ -137,5 +139,6 @@ PRESETS = {
         rest=minmax.rest,
         keeps_bindings=True,
         window_s=ADAPTIVE_WINDOW_S,
+        damped=True,
     ),
 }

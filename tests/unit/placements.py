@@ -171,7 +171,10 @@ def speed(units: int, repetitions: int) -> dict[str, object]:
             spent_ms.append(1e3 * (time.thread_time() - began_s))
         medians_ms[size] = statistics.median(spent_ms)
     small, large = medians_ms.values()
-    return {"median_ms": {str(k): round(v, 2) for k, v in medians_ms.items()}, "growth": large / small}
+    return {
+        "median_ms": {str(k): round(v, 2) for k, v in medians_ms.items()},
+        "growth": large / small,
+    }
 
 
 def main() -> None:
