@@ -207,6 +207,7 @@ def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
         assert broken[1] <= broken[0], rule
 
 
+@pytest.mark.slow
 def test_plans_are_close_to_the_optimum_and_never_beat_it() -> None:
     """The full set: python -m tests.unit.placements --instances 1000."""
     found = list(placements.outcomes(range(100), limit_s=0.2))

@@ -196,6 +196,7 @@ def test_every_plan_fits_eighty_columns(mode: str) -> None:
             assert max(map(len, text.splitlines())) <= 80, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_there_is_an_answer_and_apply_keeps_to_the_plan(seed: int) -> None:
     """Operators, links, VMs and loads at random, under every policy."""

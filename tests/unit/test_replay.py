@@ -100,6 +100,7 @@ def random_trace(seed: int, samples: int, sample_s: float, ports: int) -> HostTr
         ("dynamic", 4, 30, 1),
     ],
 )
+@pytest.mark.slow
 def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, moves: int) -> None:
     made = random_trace(3, samples, sample_s, 6)
     skipped, lived = (figures(made, policy, skips=skips) for skips in (True, False))
@@ -110,6 +111,7 @@ def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, mo
         assert skipped[key] == pytest.approx(lived[key])
 
 
+@pytest.mark.slow
 def test_a_replay_is_the_same_each_time_and_in_as_many_processes_as_there_are() -> None:
     hosts = [random_trace(1, 3, 60, 4), random_trace(2, 3, 60, 4)]
     hosts[1].name = "host2"
@@ -162,6 +164,7 @@ def test_a_policy_that_the_team_is_none_for_is_refused() -> None:
 # ---- the command -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_tells_programs_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
