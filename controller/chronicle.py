@@ -109,7 +109,7 @@ class Chronicle:
         if decision is None or now_s < self._outcome_due_s:
             return []
         self._decision, self._outcome_due_s = None, math.inf
-        uplinks = judged.uplinks(_lately_s(judged))
+        uplinks = judged.uplinks(judged.covered(OUTCOME_S))
         why = f"{now_s - decision.at_s:.0f} s after the moves"
         entry = Entry(Happened.OUTCOME, now_s, judged.config.name, why)
         before, after = decision.before, _utilizations(uplinks)
@@ -217,20 +217,15 @@ def _over(uplink: Uplink, window_s: float | None) -> str:
 def _window_s(judged: Judged, by_load: Move | None) -> float | None:
     """The window that a decision was based on, if it was on loads; else what is carried now."""
     if by_load is None:
-        return MOMENT_S if judged.covers(MOMENT_S) else None
+        return judged.covered(MOMENT_S)
     policies = {unit.name: unit.policy for unit in judged.units()}
     policy = policies.get(by_load.unit)
-    window_s = judged.window_s(policy) if policy else None
-    return window_s if window_s and judged.covers(window_s) else None
+    return judged.covered(judged.window_s(policy)) if policy else None
 
 
 def _outcome_after_s(judged: Judged) -> float:
     """By then, the polls of so long after the decision are there."""
     return OUTCOME_S + UPLINK_LAG_S + 2 * judged.config.poll_interval_s
-
-
-def _lately_s(judged: Judged) -> float | None:
-    return OUTCOME_S if judged.covers(OUTCOME_S) else None
 
 
 def _with(uplink: Uplink, load: Load, sign: int) -> Uplink:

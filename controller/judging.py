@@ -83,6 +83,10 @@ class Judged:
         of = self.loads.known_s
         return min((of(uplink.ofport, UPLINK_LAG_S) for uplink in self.config.uplinks), default=0.0)
 
+    def covered(self, window_s: float) -> float | None:
+        """That window, if loads are known over it; None: the latest have to do."""
+        return window_s if self.covers(window_s) else None
+
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
         usable, reserved_bps = self.links.usable(self.config.uplinks), self._reserved_bps()

@@ -22,8 +22,9 @@ LATELY_S = 2.0
 def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
     """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
     config, decided_s = bridge.config, bridge.last_decision_s
+    units = {port.name: _units(bridge, port) for port in config.vm_ports if port.split}
     uplinks = tuple(
-        _uplink(bridge, uplink, of_record)
+        _uplink(bridge, uplink, of_record, units)
         for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
     )
     rules = bridge.rules
@@ -55,7 +56,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
 def _optimality_ratio(bridge: Bridge) -> float:
     """Of the last seconds, where known: flow counters stand still for half a second at a time."""
     judged = bridge.judged
-    window_s = LATELY_S if judged.covers(LATELY_S) else None
+    window_s = judged.covered(LATELY_S)
     units = [replace(unit, load=load) for unit, load in judged.carried(window_s)]
     return optimum.optimality_ratio(judged.uplinks(window_s), units)
 
@@ -70,7 +71,9 @@ def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
     return {p: {n: found[p, n] for n in names} for p in buckets.in_use(bridge.config)}
 
 
-def _uplink(bridge: Bridge, uplink: Uplink, config: UplinkConfig) -> UplinkStatus:
+def _uplink(
+    bridge: Bridge, uplink: Uplink, config: UplinkConfig, units: Mapping[str, dict[str, int]]
+) -> UplinkStatus:
     counters = bridge.loads.counters.get(uplink.ofport)
     return UplinkStatus(
         name=uplink.name,
@@ -83,7 +86,7 @@ def _uplink(bridge: Bridge, uplink: Uplink, config: UplinkConfig) -> UplinkStatu
         drops=_drops(counters),
         unrelieved=uplink.name in bridge.chronicle.unrelieved,
         link_changes=bridge.links.changes[uplink.name],
-        units=_units_on(bridge, uplink.name),
+        units=sum(count[uplink.name] for count in units.values()) if units else None,
     )
 
 
@@ -110,21 +113,12 @@ def _port(
         reserve_bps=port.reserve_bps,
         limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
-        units=_units(bridge, port),
+        units=_units(bridge, port) if port.split else None,
     )
 
 
-def _units_on(bridge: Bridge, uplink: str) -> int | None:
-    """How many addresses behind VM ports use an uplink, where any VM port is split into them."""
-    counts = [_units(bridge, port) for port in bridge.config.vm_ports]
-    split = [count for count in counts if count is not None]
-    return sum(count[uplink] for count in split) if split else None
-
-
-def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int] | None:
-    """How many of the addresses behind a VM port each uplink has, where that is asked for."""
-    if not port.split:
-        return None
+def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
+    """How many of the addresses behind a VM port, each a unit of its own, each uplink has."""
     bound, counts = bridge.in_force.bound, dict.fromkeys(map(_name, bridge.config.uplinks), 0)
     for station in bridge.stations.by_name.values():
         where = bound.get(station.name) if station.port == port.name else None
