@@ -495,14 +495,21 @@ class Bed:
     def introduce_to_normal(self) -> None:
         """Every VM and host has spoken, and NORMAL knows where the VMs are.
 
-        It may take a VM to be upstream when what comes back of its frame overtakes it.
+        It may take a VM to be upstream when what comes back of its frame overtakes it. Frames
+        that cached flows carry teach it nothing before the next revalidation, so each attempt
+        begins without such flows.
         """
 
         def known() -> bool:
+            self.ovs.run("ovs-appctl", "revalidator/purge")
             self.introduce()
             return self.normal_knows_vms()
 
-        wait_until(known, "NORMAL knows where the VMs are")
+        try:
+            wait_until(known, "NORMAL knows where the VMs are", interval_s=0.3)
+        except AssertionError as late:
+            late.add_note(self.ovs.run("ovs-appctl", "fdb/show", self.bridge))
+            raise
 
     def normal_knows_vms(self) -> bool:
         shown = self.ovs.run("ovs-appctl", "fdb/show", self.bridge).splitlines()
