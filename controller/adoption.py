@@ -362,8 +362,9 @@ def _traces(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | 
             settings.append(Setting("Bridge", row.name, "fail_mode", fail_mode, column="fail_mode"))
     for port in row.ports:
         for interface in port.interfaces:
-            if PREFIX + "binding" in interface.external_ids:
-                settings.append(Setting("Interface", interface.name, PREFIX + "binding", None))
+            for key in (PREFIX + "binding", PREFIX + "moved"):
+                if key in interface.external_ids:
+                    settings.append(Setting("Interface", interface.name, key, None))
     return tuple(settings), warning
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller import addresses, buckets, desired, pipeline, specs
@@ -18,7 +18,7 @@ from controller.announcing import Announced, Announcing, beneath
 from controller.bindings import Bindings, Bound
 from controller.buckets import hashed_by
 from controller.chronicle import Chronicle, told
-from controller.config import BridgeConfig
+from controller.config import BridgeConfig, moves_text
 from controller.database import PREFIX
 from controller.events import (
     Apply,
@@ -51,9 +51,10 @@ from controller.installation import Bundle, Installation
 from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
+from controller.peaks import Peaks
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from controller.stations import Station, Stations
-from policies import rules
+from policies import rules, worth
 from policies.damping import Damping
 from policies.model import Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -118,8 +119,12 @@ class Bridge:
     _found: dict[str, str] = field(default_factory=dict)
     # When a move last changed the loads that a policy judges.
     _moved_s: dict[str, float] = field(default_factory=dict)
-    _damping: Damping = field(default_factory=Damping)
+    epoch_s: float = 0.0
+    damping: Damping = field(default_factory=Damping)
     _resting: frozenset[str] = frozenset()
+    _peaks: Peaks = field(default_factory=Peaks)
+    # How many decisions in a row found moves worth making, by policy.
+    _found_worth: Counter[str] = field(default_factory=Counter)
     _stats_due_s: float = 0.0
     _buckets_due_s: float = 0.0
     _stats_asked_s: float | None = None
@@ -197,13 +202,16 @@ class Bridge:
     def _keep_units(self) -> None:
         """Forget units that are gone."""
         units = self.units()
-        self._damping.keep({unit.name for unit in units})
+        self.damping.keep({unit.name for unit in units})
         for bindings in (self.bindings, self.held):
             if bindings is not None:
                 bindings.keep(unit.name for unit in units)
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
+        for port in self.config.vm_ports:
+            before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
+            self.damping.restore(port.name, before, now_s)
         self.shaping.look_again()
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self._stats_due_s = now_s
@@ -389,7 +397,7 @@ class Bridge:
                 self._keep_units()
         moved = {move.unit for move in bundle.moves}
         commands += self._announce_moves(moved, now_s)
-        commands += self._remember_bindings()
+        commands += self._remember_bindings(moved)
         return [*commands, *self.settle(now_s)]
 
     def tick(self, now_s: float) -> Commands:
@@ -605,8 +613,8 @@ class Bridge:
         policies = {unit.name: unit.policy for unit in self.units()} if moves else {}
         for move in moves:
             if move.source:
-                self._damping.note(move.unit, now_s)
-            chosen = move.reason in (Reason.THRESHOLD, Reason.REBALANCE)
+                self.damping.note(move.unit, now_s, by_load=move.reason.by_load)
+            chosen = move.reason.by_load
             for policy in [policies[move.unit]] if chosen else PRESETS:
                 self._moved_s[policy] = now_s
 
@@ -657,7 +665,7 @@ class Bridge:
         """The team with the bindings that policies see."""
         bound = self.bindings.bound
         state = (self.config, self.links, self.loads, bound, self._found, self.on_normal)
-        return Judged(*state, self.stations, self._resting)
+        return Judged(*state, self.stations, self._resting, self._peaks)
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """The team with its latest loads."""
@@ -705,17 +713,35 @@ class Bridge:
         after.
         """
         self.last_decision_s = now_s
-        self._resting = self._damping.resting(now_s)
+        self._resting = self.damping.resting(now_s)
         judged, relieved = self.judged, set[str]()
+        if any(PRESETS[policy].at_once for policy in judged.rebalancing):
+            self._peaks.take(((unit.name, load) for unit, load in judged.carried()), now_s)
         for policy in judged.rebalancing:
             if self._pauses(policy, now_s):
                 continue
-            snapshot = judged.snapshot(policy, judged.window_s(policy))
-            for move in PRESETS[policy].rebalance(snapshot).moves if snapshot else ():
+            for move in self._wanted(policy, judged):
                 self.bindings.place(move.unit, move.target, move.reason)
                 relieved.add(move.source)
         commands: Commands = [*self._judge_saturation(relieved, now_s)]
         return [*commands, *self.settle(now_s)] if relieved else commands
+
+    def _wanted(self, policy: str, judged: Judged) -> Sequence[Move]:
+        """The moves that a policy wants made now.
+
+        One that acts at once finds them worth it twice in a row: the first reading after a change
+        is of before and after, the second tells how large it is.
+        """
+        snapshot = judged.asked(policy, judged.window_s(policy))
+        if snapshot is None:
+            return ()
+        moves = PRESETS[policy].rebalance(snapshot).moves
+        if not PRESETS[policy].at_once:
+            return moves
+        latest = judged.latest(policy)
+        moves = worth.worthwhile(moves, snapshot, latest) if moves and latest else ()
+        self._found_worth[policy] = self._found_worth[policy] + 1 if moves else 0
+        return moves if self._found_worth[policy] >= 2 else ()
 
     def _pauses(self, policy: str, now_s: float) -> bool:
         """Whether a window of this policy's is not yet over since a move."""
@@ -921,16 +947,24 @@ class Bridge:
         self._announcing.plan(announced, now_s)
         return self.tick(now_s)
 
-    def _remember_bindings(self) -> Commands:
-        """Write bindings to the database, so that a restart moves nothing."""
+    def _remember_bindings(self, moved: Collection[str] = ()) -> Commands:
+        """Write bindings to the database, so that a restart moves nothing.
+
+        And when VM ports have moved, where there is a budget of moves.
+        """
         if not self._polled or self.config.fallen_back:
             return []
-        settings = tuple(
+        settings = [
             Setting("Interface", port.name, PREFIX + "binding", self.bound[port.name].uplink)
             for port in self.config.vm_ports
             if port.name in self.bound and port.binding != self.bound[port.name].uplink
-        )
-        return [Write(settings)] if settings else []
+        ]
+        for port in self.config.vm_ports:
+            if port.name in moved and PRESETS[port.policy].at_once:
+                known = self.damping.remembered(port.name)
+                text = moves_text(replace(move, at_s=self.epoch_s + move.at_s) for move in known)
+                settings.append(Setting("Interface", port.name, PREFIX + "moved", text or None))
+        return [Write(tuple(settings))] if settings else []
 
     def _poll(self, now_s: float) -> Commands:
         self._stats_due_s = now_s + self.config.poll_interval_s
@@ -950,6 +984,7 @@ class Bridge:
         self.installation.forget()
         self._flooding.forget()
         self.loads.forget_rates()
+        self._peaks.forget()
         self._awaits_forwarding = False
         self._stats_asked_s = None
 

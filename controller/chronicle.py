@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from controller.events import Record
 from controller.history import Entry, Happened, Moved, Utilization
 from controller.judging import UPLINK_LAG_S, Judged
-from policies.model import Load, Move, Reason, Uplink
+from policies import outcome
+from policies.model import Move, Reason, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -22,8 +23,6 @@ MOMENT_S = 2.0
 # An uplink counts as relieved when it is so far below the threshold, lest every poll beside
 # it be an event.
 RELIEVED_RATIO = 0.05
-
-_BY_LOAD = (Reason.THRESHOLD, Reason.REBALANCE)
 
 
 @dataclass(slots=True)
@@ -126,28 +125,26 @@ class Chronicle:
     def _of_moves(
         self, happened: Happened, judged: Judged, moves: Sequence[Move], now_s: float
     ) -> Entry:
-        by_load = next((move for move in moves if move.reason in _BY_LOAD), None)
+        by_load = next((move for move in moves if move.reason.by_load), None)
         window_s = self.basis_s if by_load and self.basis_s else _window_s(judged, by_load)
         self.basis_s = None
         carrying = judged.carrying(window_s)
-        before, after = {u.name: u for u in carrying}, {u.name: u for u in carrying}
+        loads = {unit.name: load for unit, load in judged.carried(window_s)}
         # Observed, the uplinks have what they would carry after the moves, else what they
         # carried before.
-        changed, sign = (before, -1) if happened is Happened.PLANNED else (after, 1)
-        loads = {unit.name: load for unit, load in judged.carried(window_s)}
-        for move in moves:
-            load = loads.get(move.unit, Load())
-            for uplink, way in ((move.source, -sign), (move.target, sign)):
-                if uplink in changed:
-                    changed[uplink] = _with(changed[uplink], load, way)
+        if happened is Happened.PLANNED:
+            back = [replace(move, source=move.target, target=move.source) for move in moves]
+            before, after = outcome.after(carrying, back, loads), carrying
+        else:
+            before, after = carrying, outcome.after(carrying, moves, loads)
         return Entry(
             happened,
             now_s,
             judged.config.name,
-            why="; ".join(_why(moves, before, judged, window_s)),
+            why="; ".join(_why(moves, {u.name: u for u in before}, judged, window_s)),
             moves=told(judged, moves),
-            before=_utilizations(before.values()),
-            after=_utilizations(after.values()),
+            before=_utilizations(before),
+            after=_utilizations(after),
         )
 
     def _kept(self, entry: Entry) -> Record:
@@ -220,17 +217,14 @@ def _window_s(judged: Judged, by_load: Move | None) -> float | None:
         return judged.covered(MOMENT_S)
     policies = {unit.name: unit.policy for unit in judged.units()}
     policy = policies.get(by_load.unit)
-    return judged.covered(judged.window_s(policy)) if policy else None
+    if policy is None or PRESETS[policy].at_once:
+        return None
+    return judged.covered(judged.window_s(policy))
 
 
 def _outcome_after_s(judged: Judged) -> float:
     """By then, the polls of so long after the decision are there."""
     return OUTCOME_S + UPLINK_LAG_S + 2 * judged.config.poll_interval_s
-
-
-def _with(uplink: Uplink, load: Load, sign: int) -> Uplink:
-    changed = uplink.load + load if sign > 0 else uplink.load - load
-    return replace(uplink, load=Load(max(0.0, changed.tx_bps), max(0.0, changed.rx_bps)))
 
 
 def _utilizations(uplinks: Iterable[Uplink]) -> dict[str, Utilization]:

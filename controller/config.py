@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from controller import normal
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
+from policies.damping import Moved
 from policies.model import OfPort, Role, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -79,6 +80,8 @@ class VmPortConfig:
     anti_affinity: str | None = None
     excluded: bool = False
     binding: str | None = None
+    # The moves that count against its budget; times since the epoch.
+    moved: tuple[Moved, ...] = ()
     unit: str = "port"
     # Whether rules for it can be kept on the Bridge, where a VM's power cycle spares them.
     vm_id: str | None = None
@@ -257,6 +260,11 @@ class Choice:
         return frozenset(self.named or uplinks) - frozenset(self.ruled_out)
 
 
+def _moves(text: str) -> tuple[Moved, ...]:
+    pairs = [word.split(":") for word in text.split(",")]
+    return tuple(Moved(float(at_s), int(step)) for at_s, step in pairs)
+
+
 def _set_name(text: str) -> str:
     """The name of a set: no list, and nothing that a table of them could not show."""
     if not text or re.search(r"[\s,]", text):
@@ -292,7 +300,7 @@ BRIDGE_KEYS = {
     "mode": Key(_choice(*MODES), one_of(MODES), "enforce"),
     "threshold": Key(_number(10, 100), "a percentage from 10 to 100", 75.0),
     "window-s": Key(_number(1, DAY_S), "seconds from 1 to 86400", 30.0),
-    "poll-interval-ms": Key(_number(100, 60000), "milliseconds from 100 to 60000", 1000.0),
+    "poll-interval-ms": Key(_number(100, 60000), "milliseconds from 100 to 60000"),
     "failback-delay-s": Key(_number(0, DAY_S), "seconds from 0 to 86400", 45.0),
     "no-flood-before": Key(lambda text: frozenset(text.split(",")), WRITTEN_BY_US, frozenset()),
 }
@@ -316,7 +324,15 @@ VM_RULE_KEYS = {
     "limit-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
     "unit": Key(_choice(*UNITS), one_of(UNITS), "port"),
 }
-VM_KEYS = VM_RULE_KEYS | {"binding": Key(str, WRITTEN_BY_US)}
+VM_KEYS = VM_RULE_KEYS | {
+    "binding": Key(str, WRITTEN_BY_US),
+    "moved": Key(_moves, WRITTEN_BY_US, ()),
+}
+
+
+def moves_text(moves: Iterable[Moved]) -> str:
+    """The value of `moved`: of each move the time, and how many by load in a row it was."""
+    return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 
 def parse_value(keys: Mapping[str, Key], key: str, text: str) -> Any:
@@ -407,7 +423,7 @@ class _Reader:
             mode=bridge["mode"],
             threshold_ratio=bridge["threshold"] / 100,
             window_s=bridge["window-s"],
-            poll_interval_s=bridge["poll-interval-ms"] / 1000,
+            poll_interval_s=_poll_interval_s(bridge["poll-interval-ms"], vm_ports, policy),
             failback_delay_s=bridge["failback-delay-s"],
             on_bond=on_bond,
             bond_mode=bond.bond_mode if bond else None,
@@ -536,6 +552,7 @@ class _Reader:
             anti_affinity=rules.get("anti-affinity"),
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
+            moved=rules.get("moved", ()),
             unit=rules.get("unit", "port"),
             vm_id=vm_id,
             shares=rules.get("shares"),
@@ -672,3 +689,10 @@ def _has_ofport(interface: InterfaceRow) -> bool:
     return interface.ofport is not None and (
         0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
     )
+
+
+def _poll_interval_s(asked_ms: float | None, ports: Iterable[VmPortConfig], policy: str) -> float:
+    """As an operator says; else as the policy in use that looks most often."""
+    if asked_ms is not None:
+        return asked_ms / 1000
+    return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))

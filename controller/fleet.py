@@ -17,12 +17,18 @@ from controller.status import BridgeStatus
 class Fleet:
     """All bridges, attached or being looked at.
 
-    `epoch_s` is the wall-clock time at which `now_s` was zero; it is only ever shown.
+    `epoch_s` is the wall-clock time at which `now_s` was zero, for what is shown or written.
     """
 
     epoch_s: float = 0.0
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
+
+    def set_clock(self, epoch_s: float) -> None:
+        """The wall clock was set."""
+        self.epoch_s = epoch_s
+        for bridge in self.bridges.values():
+            bridge.epoch_s = epoch_s
 
     def follow(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
         """Follow the operator: bridges come, go, and change while we run.
@@ -44,7 +50,7 @@ class Fleet:
 
     def adopt(self, config: BridgeConfig, candidate: bool = False) -> Commands:
         """Begin to look after a bridge."""
-        self.bridges[config.name] = Bridge(config, candidate=candidate)
+        self.bridges[config.name] = Bridge(config, candidate=candidate, epoch_s=self.epoch_s)
         reports = [Report("warning", str(error)) for error in config.errors]
         reports += [Report("warning", f"not done: {text}") for text in config.not_done]
         return [*reports, Connect(config.name)]

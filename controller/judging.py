@@ -10,7 +10,8 @@ from controller import buckets, stations
 from controller.bindings import Bound
 from controller.config import BridgeConfig, UplinkConfig
 from controller.links import Links
-from controller.loads import Loads
+from controller.loads import CROSSING_S, Loads
+from controller.peaks import Peaks
 from controller.stations import Stations
 from policies.model import Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
@@ -22,6 +23,10 @@ UNKNOWN_CAPACITY_BPS = 1e9
 # filling up, and one too big for any uplink would be moved. While it empties, the load of a VM
 # port is the mean of then or of now, whichever is more, for the same reason.
 UPLINK_LAG_S = 1.0
+# Before that, a policy that acts at once does not know who carries what.
+KNOWN_S = 1.0
+# Until all that is under way follows a change of a group.
+REACTION_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class Judged:
 
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the
     service started. `on_normal`: NORMAL forwards, and nobody counts what crosses uplinks.
-    `stations`: the addresses that are units of their own. `resting`: the units that a damped
-    policy leaves where they are.
+    `stations`: the addresses that are units of their own. `resting`: the units that a policy
+    which acts at once leaves where they are, `peaks`: the loads by which it does.
     """
 
     config: BridgeConfig
@@ -42,6 +47,7 @@ class Judged:
     on_normal: bool = False
     stations: Stations = field(default_factory=Stations)
     resting: frozenset[str] = frozenset()
+    peaks: Peaks = field(default_factory=Peaks)
 
     @property
     def rebalancing(self) -> list[str]:
@@ -63,13 +69,20 @@ class Judged:
         return PRESETS[policy].window_s or self.config.window_s
 
     def pause_s(self, policy: str) -> float:
-        """How long after a move a full window has passed that began after it."""
+        """How long after a move a full window has passed that began after it.
+
+        Where live counters are judged: the switch follows, and two polls show it.
+        """
+        if PRESETS[policy].at_once:
+            return REACTION_S + 2 * self.config.poll_interval_s
         return self.window_s(policy) + self.config.poll_interval_s + UPLINK_LAG_S
 
     @property
     def keep_s(self) -> float:
         """For how long counters are remembered: as long as any policy in use looks back."""
-        return self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        return (
+            max(self.longest_window_s, CROSSING_S) + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        )
 
     def covers(self, window_s: float) -> bool:
         """Whether the loads of all uplinks are known over a whole window."""
@@ -169,6 +182,16 @@ class Judged:
 
         return [(unit, load(unit)) for unit in units]
 
+    def asked(self, policy: str, window_s: float) -> Snapshot | None:
+        """What a policy is asked about: loads over a window, or peaks where it acts at once."""
+        if not PRESETS[policy].at_once:
+            return self.snapshot(policy, window_s)
+        return self._live(policy, self.peaks)
+
+    def latest(self, policy: str) -> Snapshot | None:
+        """The team at this moment; None while less than a second is known."""
+        return self._live(policy, Peaks())
+
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known.
 
@@ -176,11 +199,41 @@ class Judged:
         """
         if not self.covers(window_s):
             return None
-        hashed, units = PRESETS[policy].classifier.hashed, self.loaded(window_s)
-        if PRESETS[policy].damped and self.resting:
-            units = tuple(replace(u, excluded=True) if u.name in self.resting else u for u in units)
+        return self._snapshot(policy, self.carrying(window_s), self.loaded(window_s))
+
+    def _live(self, policy: str, peaks: Peaks) -> Snapshot | None:
+        """The team with what units carry at their peaks; at this moment where none is known.
+
+        What else an uplink carries at this moment comes on top of that.
+        """
+        if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
+            return None
+        now_bps: dict[str | None, Load] = {}
+        most_bps: dict[str | None, Load] = {}
+        units = []
+        for unit, load in self.carried():
+            most = peaks.of(unit.name) or load
+            now_bps[unit.uplink] = now_bps.get(unit.uplink, Load()) + load
+            most_bps[unit.uplink] = most_bps.get(unit.uplink, Load()) + most
+            held = replace(unit, load=most)
+            units.append(replace(held, excluded=True) if unit.name in self.resting else held)
+        uplinks = tuple(
+            replace(
+                u,
+                load=_most(u.load, now_bps.get(u.name, Load()))
+                - now_bps.get(u.name, Load())
+                + most_bps.get(u.name, Load()),
+            )
+            for u in self.carrying()
+        )
+        return self._snapshot(policy, uplinks, tuple(units))
+
+    def _snapshot(
+        self, policy: str, uplinks: tuple[Uplink, ...], units: tuple[Unit, ...]
+    ) -> Snapshot:
+        hashed = PRESETS[policy].classifier.hashed
         return Snapshot(
-            uplinks=self.carrying(window_s),
+            uplinks=uplinks,
             units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
             threshold_ratio=self.config.threshold_ratio,
             in_sets=tuple(unit for unit in units if unit.in_set),
@@ -194,6 +247,8 @@ class Judged:
             load = self.loads.station(unit.name, window_s, UPLINK_LAG_S)
         elif self.on_normal:
             load = self.loads.port(unit.number, window_s)
+        elif window_s is None and PRESETS[unit.policy].at_once:
+            load = self.loads.live_unit(unit.number)
         else:
             load = self.loads.unit(unit.number, window_s, UPLINK_LAG_S)
         return replace(unit, uplink=bound.uplink if bound else None, load=load)
@@ -211,6 +266,10 @@ class Judged:
     def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         """None where nobody knows the speed."""
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _most(one: Load, other: Load) -> Load:
+    return Load(max(one.tx_bps, other.tx_bps), max(one.rx_bps, other.rx_bps))
 
 
 def _without(unit: Unit, sent_bps: float) -> Unit:

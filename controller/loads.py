@@ -12,6 +12,11 @@ from policies.model import Load
 
 K = TypeVar("K")
 
+# Over so long it is looked which part of a VM port's traffic crosses uplinks: much more than flow
+# counters lag. At first, less has to do.
+CROSSING_S = 5.0
+CROSSING_LEAST_S = 1.0
+
 
 @dataclass(slots=True)
 class Loads:
@@ -53,6 +58,24 @@ class Loads:
         """The mean over a window that ends now, or `lag_s` ago if that is more."""
         return _now_or_then(self._units, ofport, window_s, lag_s)
 
+    def live_unit(self, ofport: int) -> Load:
+        """What a VM port exchanges with uplinks at this moment; zero while unknown.
+
+        Ports are counted as they forward, flows up to half a second later. So this is what the
+        port carries now, and of that the part that has crossed uplinks lately.
+        """
+        if (port := self._ports.get(ofport)) is None:
+            return Load()
+        flows, load = self._units.get(ofport), port.latest()
+        for window_s in (CROSSING_S, CROSSING_LEAST_S):
+            crossed, all_of = flows.mean(window_s) if flows else None, port.mean(window_s)
+            if crossed is not None and all_of is not None:
+                return Load(
+                    load.tx_bps * _share(crossed.tx_bps, all_of.tx_bps),
+                    load.rx_bps * _share(crossed.rx_bps, all_of.rx_bps),
+                )
+        return Load()
+
     def station(self, name: str, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The same of an address behind a VM port."""
         return _now_or_then(self._stations, name, window_s, lag_s)
@@ -88,6 +111,10 @@ class Loads:
         self._units.clear()
         self._buckets.clear()
         self._stations.clear()
+
+
+def _share(part_bps: float, all_bps: float) -> float:
+    return min(1.0, part_bps / all_bps) if all_bps > 0.0 else 1.0
 
 
 def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:

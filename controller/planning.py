@@ -9,6 +9,7 @@ from controller.chronicle import told
 from controller.history import Moved
 from controller.judging import Judged
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Verdict
 
@@ -19,7 +20,6 @@ LEAST_POLLS = 3
 KEPT_S = 300.0
 # Means over one window differ by that from those over the next under a steady load.
 NOISE_RATIO = 0.02
-NOTHING: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ def propose(
     """
     promised = {unit.name: unit.reserve_bps for unit in judged.units()}
     views = {
-        policy: _View(snapshot, dict(_loads(judged, of.covered_s)), promised)
+        policy: _View(snapshot, _loads_in(snapshot, judged, of.covered_s), promised)
         for policy, of in bases.items()
-        if of.known and (snapshot := judged.snapshot(policy, of.covered_s)) is not None
+        if of.known and (snapshot := judged.asked(policy, of.covered_s)) is not None
     }
     moves: dict[str, list[Move]] = {policy: [] for policy in views}
     while round_ := _ask(views):
@@ -159,7 +159,7 @@ def propose(
         threshold_ratio=config.threshold_ratio,
         basis_s=basis_s,
         uplinks=before,
-        expected=_after(before, made, {name: unit.load for name, unit in units.items()}),
+        expected=after(before, made, {name: unit.load for name, unit in units.items()}),
         units=units,
         opinions=opinions,
         told=told(judged, made),
@@ -206,7 +206,7 @@ class _View:
         self.snapshot = replace(
             self.snapshot,
             in_sets=tuple(map(moved, self.snapshot.in_sets)),
-            uplinks=_after(self.snapshot.uplinks, moves, self.loads, self.promised),
+            uplinks=after(self.snapshot.uplinks, moves, self.loads, self.promised),
             units=tuple(
                 replace(u, uplink=targets[u.name], excluded=True) if u.name in targets else u
                 for u in self.snapshot.units
@@ -250,30 +250,9 @@ def _loads(judged: Judged, window_s: float | None) -> Iterable[tuple[str, Load]]
     return ((unit.name, load) for unit, load in judged.carried(window_s))
 
 
-def _after(
-    uplinks: Iterable[Uplink],
-    moves: Iterable[Move],
-    loads: Mapping[str, Load],
-    promised: Mapping[str, float] = NOTHING,
-) -> tuple[Uplink, ...]:
-    """The uplinks with what they would carry, and would promise, after the moves."""
-    carried = {uplink.name: uplink.load for uplink in uplinks}
-    reserved_bps = {uplink.name: uplink.reserved_bps for uplink in uplinks}
-    for move in moves:
-        load = loads.get(move.unit, Load())
-        carried[move.source] -= load
-        carried[move.target] += load
-        reserved_bps[move.source] -= promised.get(move.unit, 0.0)
-        reserved_bps[move.target] += promised.get(move.unit, 0.0)
-    return tuple(
-        replace(u, load=_positive(carried[u.name]), reserved_bps=max(0.0, reserved_bps[u.name]))
-        for u in uplinks
-    )
-
-
-def _positive(load: Load) -> Load:
-    """Counters of units and of uplinks are not of the same moment."""
-    return Load(max(0.0, load.tx_bps), max(0.0, load.rx_bps))
+def _loads_in(snapshot: Snapshot, judged: Judged, window_s: float) -> Mapping[str, Load]:
+    """What units carry: those that the policy may move, as it sees them."""
+    return dict(_loads(judged, window_s)) | {unit.name: unit.load for unit in snapshot.units}
 
 
 def _waiting(judged: Judged, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
@@ -382,19 +361,19 @@ def _loads_changed(proposal: Proposal, judged: Judged, bases: Mapping[str, Basis
         return "loads: not known any more"
     basis_s = max(of.covered_s for of in moving)
     before = judged.carrying(basis_s)
-    after = _after(before, proposal.moves, dict(_loads(judged, basis_s)))
+    carrying = after(before, proposal.moves, dict(_loads(judged, basis_s)))
     expected = {uplink.name: uplink.utilization_ratio for uplink in proposal.expected}
     limit_ratio = proposal.threshold_ratio
     targets = {m.target for m in proposal.moves if m.reason is Reason.THRESHOLD}
-    for uplink in after:
+    for uplink in carrying:
         kept = uplink.name in targets and expected[uplink.name] <= limit_ratio
         if kept and uplink.utilization_ratio > limit_ratio + NOISE_RATIO:
             was, now = expected[uplink.name], uplink.utilization_ratio
             return f"loads: {uplink.name} would be at {now:.0%} rather than {was:.0%}"
     fell = _worst(proposal.uplinks, proposal) - _worst(proposal.expected, proposal)
-    falls = _worst(before, proposal) - _worst(after, proposal)
+    falls = _worst(before, proposal) - _worst(carrying, proposal)
     if falls <= 0.0 and fell - falls > NOISE_RATIO:
-        was, now = _worst(before, proposal), _worst(after, proposal)
+        was, now = _worst(before, proposal), _worst(carrying, proposal)
         return f"loads: the worst uplink is at {was:.0%} now, and would be at {now:.0%}"
     return None
 

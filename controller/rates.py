@@ -13,6 +13,8 @@ UNSUPPORTED = 2**64 - 1
 WRAP_MARGIN = 16
 # How much of a window must be covered before its mean counts; polls are never quite on time.
 COVERAGE_RATIO = 0.9
+# The least over which counters that are read ten times a second make a rate.
+LATEST_S = 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,13 @@ class Rates:
         return None
 
     def latest(self) -> Load:
-        """The load between the last two samples; zero before there are two."""
+        """The load of the last two samples, or of more that came in quick succession.
+
+        Zero before there are two.
+        """
         if len(self._totals) < 2:
             return Load()
-        return _between(self._totals[-2], self._totals[-1])
+        return self.mean(LATEST_S) or _between(self._totals[-2], self._totals[-1])
 
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
         """The mean load over `window_s`, up to `lag_s` ago; None while less is known."""

@@ -192,7 +192,7 @@ class Service:
         """Hosts boot with a clock that is set later; what we tell is then told in its time."""
         epoch_s = _epoch_s()
         if abs(epoch_s - self._engine.fleet.epoch_s) > CLOCK_SET_S:
-            self._engine.fleet.epoch_s = epoch_s
+            self._engine.fleet.set_clock(epoch_s)
 
     def _report(self) -> None:
         """Tell the supervisor that the engine goes on, and how far it is."""

@@ -25,6 +25,11 @@ class Reason(StrEnum):
     FAILOVER = "failover"
     FAILBACK = "failback"
 
+    @property
+    def by_load(self) -> bool:
+        """Whether a policy moves for the sake of load."""
+        return self in (Reason.THRESHOLD, Reason.REBALANCE, Reason.SPLIT, Reason.MERGE)
+
 
 class Role(StrEnum):
     """What an uplink is for: failover goes to active uplinks first, then to standby ones."""

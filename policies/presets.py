@@ -63,9 +63,10 @@ class Preset:
 
     `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
     `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
-    averaging window and least time between moves; None: the bridge's. `damped`: it leaves alone
-    what rests, or has moved as often as an address should (`policies.damping`). `limits`: the
-    teams it works on.
+    averaging window and least time between moves; None: the bridge's. `at_once`: it judges peaks of
+    live counters rather than means, makes moves that are worth it (`policies.worth`), and leaves
+    alone what rests, or has moved as often as an address should (`policies.damping`). `poll_s`: how
+    often counters are read where nobody says so. `limits`: the teams it works on.
     """
 
     classifier: Classifier
@@ -78,7 +79,8 @@ class Preset:
     keeps_bindings: bool = False
     keeps_buckets: bool = False
     window_s: float | None = None
-    damped: bool = False
+    at_once: bool = False
+    poll_s: float = 1.0
     limits: Limits = ANY_TEAM
 
     @property
@@ -91,7 +93,7 @@ class Preset:
 SLB_WINDOW_S = 10.0
 # The bursts of one TCP connection even out over some seconds.
 DYNAMIC_WINDOW_S = 3.0
-# The least over which counters tell more than noise.
+# For what is told; it decides by peaks.
 ADAPTIVE_WINDOW_S = 1.0
 
 
@@ -139,6 +141,7 @@ PRESETS = {
         rest=minmax.rest,
         keeps_bindings=True,
         window_s=ADAPTIVE_WINDOW_S,
-        damped=True,
+        at_once=True,
+        poll_s=0.1,
     ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from random import Random
@@ -13,7 +12,16 @@ from hypothesis import strategies as st
 
 from controller.events import Record
 from controller.history import Happened
-from policies.damping import MOST_MOVES, PERIOD_S, RESTS_S, Damping
+from policies.damping import (
+    FIRST_REST_S,
+    FORGOTTEN_AFTER_S,
+    GROWTH,
+    LONGEST_REST_S,
+    MOST_MOVES,
+    PERIOD_S,
+    Damping,
+    Moved,
+)
 from tests.unit.fake_switch import World, done, moves, world
 from tests.unit.rows import VMS, host
 
@@ -30,16 +38,52 @@ def test_no_period_has_more_moves_than_the_budget(waits_s: list[float]) -> None:
         assert sum(0.0 <= other - at_s < PERIOD_S for other in made) <= MOST_MOVES
 
 
-def test_rests_grow_and_are_forgotten() -> None:
+def test_rests_grow_up_to_an_hour() -> None:
+    damping, now_s, rest_s = Damping(), 0.0, FIRST_REST_S
+    for _ in range(9):
+        damping.note("web", now_s)
+        free_s = damping.until_s("web", now_s)
+        assert free_s >= now_s + min(rest_s, LONGEST_REST_S)
+        assert damping.resting(free_s - 0.1) == {"web"}
+        assert damping.resting(free_s) == set()
+        now_s, rest_s = free_s, GROWTH * rest_s
+    assert damping.until_s("web", now_s - 1.0) - now_s <= LONGEST_REST_S
+
+
+def test_hours_without_a_move_take_rests_back() -> None:
     damping = Damping()
-    for rest_s in RESTS_S:
-        damping.note("web", 100.0)
-        assert damping.resting(100.0 + rest_s - 0.1) == {"web"}
-        assert damping.resting(100.0 + rest_s) == set()
-    damping.note("web", 110.0)
-    assert damping.resting(100.0 + PERIOD_S - 0.1) == {"web"}
-    assert damping.resting(100.0 + PERIOD_S) == set()
-    assert damping.resting(110.0 + PERIOD_S) == set()
+    for at_s in (0.0, 5.0, 25.0):
+        damping.note("web", at_s)
+    later_s = 25.0 + 2 * FORGOTTEN_AFTER_S
+    damping.note("web", later_s)
+    assert damping.until_s("web", later_s) == later_s + GROWTH * FIRST_REST_S
+
+
+def test_the_budget_holds_whatever_moves_are_for() -> None:
+    damping = Damping()
+    for at_s in range(MOST_MOVES):
+        assert damping.spent(at_s) == set()
+        damping.note("web", at_s, by_load=False)
+    assert damping.spent(3.0) == {"web"} == damping.resting(3.0)
+    assert damping.until_s("web", 3.0) == PERIOD_S
+    assert damping.resting(PERIOD_S) == set(), "one that failed over need not rest"
+
+
+def test_moves_of_before_a_restart_count() -> None:
+    before, after = Damping(), Damping()
+    for at_s in (0.0, 6.0, 40.0):
+        before.note("web", at_s)
+    later = tuple(Moved(move.at_s - 100.0, move.step) for move in before.remembered("web"))
+    after.restore("web", later, now_s=-40.0)
+    assert after.until_s("web", -40.0) == before.until_s("web", 60.0) - 100.0
+    after.restore("web", (), now_s=-30.0)
+    assert after.resting(-30.0) == {"web"}, "what is known here is better"
+
+
+def test_moves_of_a_clock_that_was_ahead_do_not_count() -> None:
+    damping = Damping()
+    damping.restore("web", [Moved(1e9, step=3)], now_s=5.0)
+    assert damping.resting(5.0) == set()
 
 
 def test_what_is_gone_is_forgotten() -> None:
@@ -127,13 +171,28 @@ def test_operators_moves_count_and_are_never_refused() -> None:
     for target in ("eth2", "eth1", "eth2", "eth1", "eth2"):
         done(here.ask("move", "vnet0", target))
         here.run_for(2)
-    here.switches["br0"].offered_bps = {10: steady(4e9), 11: steady(0.0)}
+    here.switches["br0"].offered_bps = {10: steady(4e9)}
+    done(here.ask("set", "interface", "vnet1", "exclude=true"))
     done(here.ask("move", "vnet1", "eth2"))
     here.switches["br0"].offered_bps = {10: steady(4e9), 11: steady(5e9)}
-    here.run_for(20)
+    here.run_for(PERIOD_S - 30)
     assert here.bindings()["vnet0"] == "eth2", "its budget is spent"
-    found = json.loads(done(here.ask("explain", "vnet0", "--json")))
-    assert found["against"] in ("held-by-rule", "excluded")
+    here.run_for(40)
+    assert here.bindings()["vnet0"] == "eth1"
+
+
+def test_the_budget_is_remembered_across_restarts() -> None:
+    here = crowded(*map(steady, (5e9, 4e9, 0.0, 0.0))).run_until(10)
+    (moved,) = [name for name, uplink in here.bindings().items() if uplink == "eth2"]
+    ofport = 10 + int(moved[-1])
+    for target in ("eth1", "eth2", "eth1"):
+        done(here.ask("move", moved, target))
+    here.restart_service()
+    here.run_for(60)
+    assert here.bindings()[moved] == "eth1", "it has moved four times"
+    here.switches["br0"].offered_bps[ofport] = steady(6e9)
+    here.run_for(PERIOD_S)
+    assert set(here.bindings().values()) == {"eth1", "eth2"}
 
 
 @pytest.mark.parametrize("policy", ["load-based"])

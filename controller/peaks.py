@@ -1,0 +1,67 @@
+"""Loads that rise at once and fall slowly: the greatest rates of the last seconds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from policies.model import Load
+
+# A load that repeats itself within that has a constant peak.
+PEAK_S = 10.0
+
+
+@dataclass(slots=True)
+class Peaks:
+    """Of each unit, by name, the greatest rate in each direction within `PEAK_S`."""
+
+    _tx_bps: dict[str, _Greatest] = field(default_factory=dict)
+    _rx_bps: dict[str, _Greatest] = field(default_factory=dict)
+
+    def take(self, loads: Iterable[tuple[str, Load]], now_s: float) -> None:
+        """Add what units carry now; those that are not named are forgotten."""
+        tx_bps, rx_bps = self._tx_bps, self._rx_bps
+        self._tx_bps, self._rx_bps = {}, {}
+        for unit, load in loads:
+            self._tx_bps[unit] = tx_bps.get(unit) or _Greatest()
+            self._rx_bps[unit] = rx_bps.get(unit) or _Greatest()
+            self._tx_bps[unit].add(load.tx_bps, now_s)
+            self._rx_bps[unit].add(load.rx_bps, now_s)
+
+    def of(self, unit: str) -> Load | None:
+        """None for a unit that is not known yet."""
+        if unit not in self._tx_bps:
+            return None
+        return Load(self._tx_bps[unit].value, self._rx_bps[unit].value)
+
+    def forget(self) -> None:
+        self._tx_bps.clear()
+        self._rx_bps.clear()
+
+    def falls_s(self) -> float:
+        """When one of them may be less next, if loads stay as they are; infinity: none."""
+        all_of = (*self._tx_bps.values(), *self._rx_bps.values())
+        return min((greatest.falls_s for greatest in all_of), default=float("inf"))
+
+
+@dataclass(slots=True)
+class _Greatest:
+    """The maximum over a sliding window: what is followed by something greater is left out."""
+
+    _rates: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def add(self, bps: float, now_s: float) -> None:
+        while self._rates and self._rates[-1][1] <= bps:
+            self._rates.pop()
+        self._rates.append((now_s, bps))
+        while self._rates[0][0] <= now_s - PEAK_S:
+            self._rates.popleft()
+
+    @property
+    def value(self) -> float:
+        return self._rates[0][1]
+
+    @property
+    def falls_s(self) -> float:
+        return self._rates[0][0] + PEAK_S if len(self._rates) > 1 else float("inf")

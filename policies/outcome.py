@@ -1,0 +1,42 @@
+"""What uplinks would carry after moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from policies.model import Load, Move, Uplink
+
+_NOTHING: Mapping[str, float] = {}
+
+
+def after(
+    uplinks: Iterable[Uplink],
+    moves: Iterable[Move],
+    loads: Mapping[str, Load],
+    promised_bps: Mapping[str, float] = _NOTHING,
+) -> tuple[Uplink, ...]:
+    """The uplinks with what they would carry, and would have promised, after the moves.
+
+    `loads` and `promised_bps` are units', by name. Counters of units and of uplinks are not of
+    the same moment, so nothing falls below zero.
+    """
+    uplinks = tuple(uplinks)
+    carried = {uplink.name: uplink.load for uplink in uplinks}
+    reserved_bps = {uplink.name: uplink.reserved_bps for uplink in uplinks}
+    for move in moves:
+        load, bps = loads.get(move.unit, Load()), promised_bps.get(move.unit, 0.0)
+        if move.source in carried:
+            carried[move.source] -= load
+            reserved_bps[move.source] -= bps
+        if move.target in carried:
+            carried[move.target] += load
+            reserved_bps[move.target] += bps
+    return tuple(
+        replace(u, load=_positive(carried[u.name]), reserved_bps=max(0.0, reserved_bps[u.name]))
+        for u in uplinks
+    )
+
+
+def _positive(load: Load) -> Load:
+    return Load(max(0.0, load.tx_bps), max(0.0, load.rx_bps))

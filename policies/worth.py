@@ -1,0 +1,66 @@
+"""Whether moves are worth making: by what they gain, at the peaks and at this moment.
+
+A placement that is good at the peaks of all units is good for the time between them, too; and what
+would help at the peaks but not now, may have passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from policies import failover
+from policies.model import Move, Snapshot, Unit, Uplink
+from policies.outcome import after
+
+# Of the worst utilization: what a round must bring. Peaks of a noisy load wander by some percent.
+LEAST_GAIN_RATIO = 0.1
+# An uplink that is nearly full is relieved for less.
+NEARLY_FULL_RATIO = 0.75
+LEAST_GAIN_FULL_RATIO = 0.05
+# More moves at once have switches upstream learn too much; the rest follows.
+MOST_AT_ONCE = 32
+
+
+def worthwhile(moves: Sequence[Move], peaks: Snapshot, latest: Snapshot) -> tuple[Move, ...]:
+    """The moves to make now: all, those of the largest units if they are many, or none."""
+    made = _largest(moves, peaks.units)
+    return made if all(_gains(made, snapshot) for snapshot in (peaks, latest)) else ()
+
+
+def _largest(moves: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
+    """The moves of the largest units, as many as may be made at once; a set goes as a whole.
+
+    Buckets are no addresses: all of them may.
+    """
+    by_name = {unit.name: unit for unit in units}
+    buckets: list[Move] = []
+    together: dict[str, list[Move]] = {}
+    for move in moves:
+        if by_name[move.unit].is_bucket:
+            buckets.append(move)
+        else:
+            together.setdefault(by_name[move.unit].affinity or move.unit, []).append(move)
+
+    def size_bps(group: Iterable[Move]) -> float:
+        loads = [by_name[move.unit].load for move in group]
+        return max(max(load.tx_bps, load.rx_bps) for load in loads)
+
+    made: list[Move] = []
+    for _, group in sorted(together.items(), key=lambda item: (-size_bps(item[1]), item[0])):
+        if made and len(made) + len(group) > MOST_AT_ONCE:
+            break
+        made += group
+    return (*made, *buckets)
+
+
+def _gains(moves: tuple[Move, ...], snapshot: Snapshot) -> bool:
+    loads = {unit.name: unit.load for unit in snapshot.units}
+    before_ratio = _worst_ratio(snapshot.uplinks)
+    least = LEAST_GAIN_FULL_RATIO if before_ratio >= NEARLY_FULL_RATIO else LEAST_GAIN_RATIO
+    after_ratio = _worst_ratio(after(snapshot.uplinks, moves, loads))
+    return bool(moves) and after_ratio <= before_ratio * (1.0 - least)
+
+
+def _worst_ratio(uplinks: Iterable[Uplink]) -> float:
+    serving = failover.in_service(tuple(uplinks))
+    return max((uplink.utilization_ratio for uplink in serving), default=0.0)
