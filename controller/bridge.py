@@ -716,7 +716,7 @@ class Bridge:
         self._resting = self.damping.resting(now_s)
         judged, relieved = self.judged, set[str]()
         if any(PRESETS[policy].at_once for policy in judged.rebalancing):
-            self._peaks.take(((unit.name, load) for unit, load in judged.carried()), now_s)
+            self._peaks.take(judged.carried(), now_s)
         for policy in judged.rebalancing:
             if self._pauses(policy, now_s):
                 continue
@@ -732,14 +732,14 @@ class Bridge:
         One that acts at once finds them worth it twice in a row: the first reading after a change
         is of before and after, the second tells how large it is.
         """
-        snapshot = judged.asked(policy, judged.window_s(policy))
-        if snapshot is None:
-            return ()
-        moves = PRESETS[policy].rebalance(snapshot).moves
-        if not PRESETS[policy].at_once:
-            return moves
-        latest = judged.latest(policy)
-        moves = worth.worthwhile(moves, snapshot, latest) if moves and latest else ()
+        preset = PRESETS[policy]
+        if not preset.at_once:
+            snapshot = judged.snapshot(policy, judged.window_s(policy))
+            return preset.rebalance(snapshot).moves if snapshot else ()
+        carried = judged.carried()
+        peaks = judged.live(policy, carried, self._peaks)
+        latest = judged.live(policy, carried)
+        moves = worth.moves(preset.rebalance, peaks, latest) if peaks and latest else ()
         self._found_worth[policy] = self._found_worth[policy] + 1 if moves else 0
         return moves if self._found_worth[policy] >= 2 else ()
 

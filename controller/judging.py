@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import buckets, stations
@@ -27,6 +27,7 @@ UPLINK_LAG_S = 1.0
 KNOWN_S = 1.0
 # Until all that is under way follows a change of a group.
 REACTION_S = 0.3
+NO_PEAKS = Peaks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +187,7 @@ class Judged:
         """What a policy is asked about: loads over a window, or peaks where it acts at once."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
-        return self._live(policy, self.peaks)
-
-    def latest(self, policy: str) -> Snapshot | None:
-        """The team at this moment; None while less than a second is known."""
-        return self._live(policy, Peaks())
+        return self.live(policy, self.carried(), self.peaks)
 
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known.
@@ -201,17 +198,20 @@ class Judged:
             return None
         return self._snapshot(policy, self.carrying(window_s), self.loaded(window_s))
 
-    def _live(self, policy: str, peaks: Peaks) -> Snapshot | None:
+    def live(
+        self, policy: str, carried: Iterable[tuple[Unit, Load]], peaks: Peaks = NO_PEAKS
+    ) -> Snapshot | None:
         """The team with what units carry at their peaks; at this moment where none is known.
 
-        What else an uplink carries at this moment comes on top of that.
+        What else an uplink carries at this moment comes on top of that. `carried`: what there is
+        of units at this moment. None while less than a second is known.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
         now_bps: dict[str | None, Load] = {}
         most_bps: dict[str | None, Load] = {}
         units = []
-        for unit, load in self.carried():
+        for unit, load in carried:
             most = peaks.of(unit.name) or load
             now_bps[unit.uplink] = now_bps.get(unit.uplink, Load()) + load
             most_bps[unit.uplink] = most_bps.get(unit.uplink, Load()) + most

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from policies.model import Load
+from policies.model import Load, Unit
 
 # A load that repeats itself within that has a constant peak.
 PEAK_S = 10.0
@@ -19,15 +19,16 @@ class Peaks:
     _tx_bps: dict[str, _Greatest] = field(default_factory=dict)
     _rx_bps: dict[str, _Greatest] = field(default_factory=dict)
 
-    def take(self, loads: Iterable[tuple[str, Load]], now_s: float) -> None:
+    def take(self, carried: Iterable[tuple[Unit, Load]], now_s: float) -> None:
         """Add what units carry now; those that are not named are forgotten."""
         tx_bps, rx_bps = self._tx_bps, self._rx_bps
         self._tx_bps, self._rx_bps = {}, {}
-        for unit, load in loads:
-            self._tx_bps[unit] = tx_bps.get(unit) or _Greatest()
-            self._rx_bps[unit] = rx_bps.get(unit) or _Greatest()
-            self._tx_bps[unit].add(load.tx_bps, now_s)
-            self._rx_bps[unit].add(load.rx_bps, now_s)
+        for unit, load in carried:
+            name = unit.name
+            self._tx_bps[name] = tx_bps.get(name) or _Greatest()
+            self._rx_bps[name] = rx_bps.get(name) or _Greatest()
+            self._tx_bps[name].add(load.tx_bps, now_s)
+            self._rx_bps[name].add(load.rx_bps, now_s)
 
     def of(self, unit: str) -> Load | None:
         """None for a unit that is not known yet."""

@@ -6,10 +6,10 @@ would help at the peaks but not now, may have passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from policies import failover
-from policies.model import Move, Snapshot, Unit, Uplink
+from policies import failover, optimum
+from policies.model import Move, Plan, Snapshot, Unit, Uplink
 from policies.outcome import after
 
 # Of the worst utilization: what a round must bring. Peaks of a noisy load wander by some percent.
@@ -21,13 +21,17 @@ LEAST_GAIN_FULL_RATIO = 0.05
 MOST_AT_ONCE = 32
 
 
-def worthwhile(moves: Sequence[Move], peaks: Snapshot, latest: Snapshot) -> tuple[Move, ...]:
-    """The moves to make now: all, those of the largest units if they are many, or none."""
-    made = _largest(moves, peaks.units)
-    return made if all(_gains(made, snapshot) for snapshot in (peaks, latest)) else ()
+def moves(
+    rebalance: Callable[[Snapshot], Plan], peaks: Snapshot, latest: Snapshot
+) -> tuple[Move, ...]:
+    """The moves of a plan to make now: all, those of the largest units if many, or none."""
+    if not (_can_gain(peaks) and _can_gain(latest)):
+        return ()
+    made = _largest(rebalance(peaks).moves, peaks.units)
+    return made if _gains(made, peaks) and _gains(made, latest) else ()
 
 
-def _largest(moves: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
+def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
     """The moves of the largest units, as many as may be made at once; a set goes as a whole.
 
     Buckets are no addresses: all of them may.
@@ -35,7 +39,7 @@ def _largest(moves: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
     by_name = {unit.name: unit for unit in units}
     buckets: list[Move] = []
     together: dict[str, list[Move]] = {}
-    for move in moves:
+    for move in planned:
         if by_name[move.unit].is_bucket:
             buckets.append(move)
         else:
@@ -53,12 +57,23 @@ def _largest(moves: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
     return (*made, *buckets)
 
 
-def _gains(moves: tuple[Move, ...], snapshot: Snapshot) -> bool:
+def _can_gain(snapshot: Snapshot) -> bool:
+    """Whether any placement could bring enough."""
+    least_ratio = optimum.least_worst_ratio(snapshot.uplinks, snapshot.units)
+    return least_ratio <= _enough_ratio(snapshot)
+
+
+def _gains(made: tuple[Move, ...], snapshot: Snapshot) -> bool:
     loads = {unit.name: unit.load for unit in snapshot.units}
-    before_ratio = _worst_ratio(snapshot.uplinks)
-    least = LEAST_GAIN_FULL_RATIO if before_ratio >= NEARLY_FULL_RATIO else LEAST_GAIN_RATIO
-    after_ratio = _worst_ratio(after(snapshot.uplinks, moves, loads))
-    return bool(moves) and after_ratio <= before_ratio * (1.0 - least)
+    after_ratio = _worst_ratio(after(snapshot.uplinks, made, loads))
+    return bool(made) and after_ratio <= _enough_ratio(snapshot)
+
+
+def _enough_ratio(snapshot: Snapshot) -> float:
+    """The worst utilization that is worth moves."""
+    worst_ratio = _worst_ratio(snapshot.uplinks)
+    full = worst_ratio >= NEARLY_FULL_RATIO
+    return worst_ratio * (1.0 - (LEAST_GAIN_FULL_RATIO if full else LEAST_GAIN_RATIO))
 
 
 def _worst_ratio(uplinks: Iterable[Uplink]) -> float:
