@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -27,6 +27,7 @@ LAYOUTS = (
     "converged",
     "two_switches",
     "mixed_speed",
+    "shift",
 )
 PROGRAMS = (
     *("ovs-vswitchd", "ovsdb-server", "nginx", "iperf3"),
@@ -183,10 +184,13 @@ def _bench(name: str, options: argparse.Namespace) -> int:
     from topologies.reports import console, page, report
 
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
-    how = Options(paces[options.pace], Direction(options.direction))
+    plan = PLANS[name]
+    chosen = paces[options.pace]
+    if plan.real_time:
+        chosen = pace.in_real_time(chosen)
+    how = Options(chosen, Direction(options.direction))
     directory = options.out / name
     directory.mkdir(parents=True, exist_ok=True)
-    plan = PLANS[name]
     results = []
     for scenario in plan.scenarios(how):
         if options.scenario and options.scenario not in scenario.name:
@@ -211,8 +215,10 @@ def _bench(name: str, options: argparse.Namespace) -> int:
     made = report.build(report.environment(how), results, phases, checked)
     paths = [report.write(made, results, directory), page.write(directory)]
     if phases:
-        paths += _draw(how, results[0], phases, directory)
+        paths += _pictures(lambda: _draw(how, results[0], phases, directory))
         print(console.phase_table(phases, results[0].scenario.layout.published), end="\n\n")
+    if draw := plan.draw:
+        paths += _pictures(lambda: draw(results, directory))
     for result in results:
         print(f"{result.scenario.name}: {result.scenario.what}")
         print(console.contender_table(result.medians()), end="\n\n")
@@ -221,17 +227,22 @@ def _bench(name: str, options: argparse.Namespace) -> int:
     return 0 if all(one.met for one in checked) else 1
 
 
-def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path) -> list[Path]:
+def _pictures(draw: Callable[[], list[Path]]) -> list[Path]:
     """The pictures; none, with a word on it, where matplotlib is not installed."""
-    from topologies.compare import figures
-    from topologies.contenders import THRESHOLD_PERCENT
-    from topologies.samples import move_times_s
-
     try:
-        from topologies.reports.picture import draw
+        return draw()
     except ImportError as missing:
         print(f"ovs-lbt bench: no picture: {missing} -> pip install matplotlib", file=sys.stderr)
         return []
+
+
+def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path) -> list[Path]:
+    """The pictures of a ramping load."""
+    from topologies.compare import figures
+    from topologies.contenders import THRESHOLD_PERCENT
+    from topologies.reports.picture import draw
+    from topologies.samples import move_times_s
+
     layout = result.scenario.layout
     first = {name: runs[0] for name, runs in result.observed.items()}
     return draw(

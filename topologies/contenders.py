@@ -26,6 +26,7 @@ NOBODY = "none"
 BONDS: dict[str, type[ServerBridge]] = {
     "active-backup": TEAMS["bond"],
     "balance-slb": TEAMS["balance-slb"],
+    "balance-slb/1s": TEAMS["balance-slb"],
     "balance-tcp": TEAMS["lacp"],
 }
 SWITCH_INDEPENDENT, LACP = "switch-independent", "lacp"
@@ -54,6 +55,8 @@ OURS = {
 # run whose window is shorter, as much oftener, down to the least interval that it takes.
 REBALANCES_PER_WINDOW = 3
 LEAST_REBALANCE_INTERVAL_MS = 1000
+# Those that rebalance by a clock of their own.
+OWN_INTERVALS_MS = {"balance-slb/1s": LEAST_REBALANCE_INTERVAL_MS}
 _SHIFT = re.compile(r"\|bond\|INFO\|bond (?P<bond>\S+): shift \d+kB of load")
 
 
@@ -142,7 +145,8 @@ class OvsBond(Contender):
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
         self._log = teams.ovs.rundir / "ovs-vswitchd.log"
         self._bonds = [f"{one.name}-team" for one in teams.servers if len(one.uplinks) > 1]
-        interval = f"bond-rebalance-interval={rebalance_interval_ms(teams.pace)}"
+        every_ms = OWN_INTERVALS_MS.get(self.name) or rebalance_interval_ms(teams.pace)
+        interval = f"bond-rebalance-interval={every_ms}"
         for bond in self._bonds:
             teams.ovs.vsctl("set", "port", bond, f"other_config:{interval}")
 

@@ -10,6 +10,7 @@ from topologies import (
     mixed_speed,
     quad_gbe_team,
     set_vs_lbfo,
+    shift,
     two_switches,
     vmware_lbt,
 )
@@ -25,5 +26,6 @@ LAYOUTS: dict[str, Callable[..., Layout]] = {
         converged,
         two_switches,
         mixed_speed,
+        shift,
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class Pace:
     settling_s: tuple[float, float] = (35.0, 15.0)
     # When a switch fails, when it returns, and the end.
     outage_s: tuple[float, float, float] = (8.0, 16.0, 26.0)
+    # Of loads that change at once: the longest wait before, and how long it is watched.
+    shift_s: tuple[float, float] = (10.0, 20.0)
+    # Of moves at a steady load: how many, and how long each is watched.
+    moves: int = 40
+    move_s: float = 1.0
 
     @property
     def load_s(self) -> float:
@@ -37,6 +42,8 @@ class Pace:
         return self.ramp_s + self.steady_s
 
 
+# As often as the service polls by itself.
+REAL_TIME_POLL_INTERVAL_MS = 100
 ACCELERATED = Pace("accelerated", 3, 250, ramp_s=40.0, steady_s=22.0, least_downloads=3000)
 # The documented default: a mean over 30 s, at most one move in 30 s.
 FAITHFUL = Pace(
@@ -61,4 +68,13 @@ QUICK = Pace(
     steps_s=(1.0, 4.0, 3.0),
     settling_s=(14.0, 6.0),
     outage_s=(4.0, 8.0, 14.0),
+    shift_s=(0.5, 8.0),
+    moves=4,
 )
+
+
+def in_real_time(chosen: Pace) -> Pace:
+    """A pace with the documented window, and everybody's own intervals."""
+    return replace(
+        chosen, window_s=FAITHFUL.window_s, poll_interval_ms=REAL_TIME_POLL_INTERVAL_MS
+    )

@@ -8,6 +8,7 @@ from topologies.benches import (
     mixed_speed,
     quad_gbe_team,
     set_vs_lbfo,
+    shift,
     two_switches,
     vmware_lbt,
 )
@@ -21,4 +22,5 @@ PLANS: dict[str, Plan] = {
     "converged": converged.PLAN,
     "two_switches": two_switches.PLAN,
     "mixed_speed": mixed_speed.PLAN,
+    "shift": shift.PLAN,
 }

@@ -1,0 +1,114 @@
+"""The bench of `shift`: the load of one uplink's VMs rises at once, that of the others falls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from topologies import shift
+from topologies.compare.expectation import Expectation, against_peers
+from topologies.compare.figures import Figures
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.graph import Role
+from topologies.loads.shift_load import Rates, ShiftLoad
+
+CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s")
+JUMP = "load jump"
+EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
+OURS, PEER = "adaptive", "balance-slb/1s"
+MOST_SETTLE_S = 1.0
+MOST_LOSS_RATIO = 0.001
+MOST_MOVES = 4
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """The jump."""
+    layout = shift.layout()
+    speed_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
+    rates = Rates(EVEN_RATIO * speed_bps, HOT_RATIO * speed_bps, COLD_RATIO * speed_bps)
+    longest_wait_s, watched_s = options.pace.shift_s
+    return [
+        Scenario(
+            name=JUMP,
+            what=f"Each of eight VMs sends {EVEN_RATIO:.0%} of an uplink's speed; then the four of"
+            f" one uplink send {HOT_RATIO:.0%} and the others {COLD_RATIO:.0%}. What is lost and"
+            f" reordered is of the {watched_s:.0f} s from then on; whoever settles later, or never,"
+            " has that time.",
+            layout=layout,
+            load=functools.partial(
+                ShiftLoad, rates=rates, longest_wait_s=longest_wait_s, watched_s=watched_s
+            ),
+            contenders=CONTENDERS,
+        )
+    ]
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Settled soon, with few moves and hardly a loss, and better than the fastest bond."""
+    found: list[Expectation] = []
+    for result in results:
+        contenders = result.medians()
+        if result.scenario.name == JUMP:
+            found += _settled(contenders)
+        found += against_peers(result.scenario.name, contenders)
+    return found
+
+
+def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
+    """The conditions on the jump; figures are medians of the runs."""
+    if OURS not in contenders:
+        return []
+    ours = contenders[OURS]
+    found = [
+        Expectation(
+            f"{OURS}: settled within {MOST_SETTLE_S:.1f} s",
+            f"{ours['settle_s']:.2f} s",
+            ours["settle_s"] <= MOST_SETTLE_S,
+        ),
+        Expectation(
+            f"{OURS}: at most {MOST_LOSS_RATIO:.1%} of the packets lost",
+            f"{ours['loss_ratio']:.3%}",
+            ours["loss_ratio"] <= MOST_LOSS_RATIO,
+        ),
+        Expectation(
+            f"{OURS}: at most {MOST_MOVES} moves", f"{ours['moves']:g}", ours["moves"] <= MOST_MOVES
+        ),
+    ]
+    if PEER in contenders:
+        peer = contenders[PEER]
+        found += [
+            Expectation(
+                f"{OURS}: settled sooner than {PEER}",
+                f"{ours['settle_s']:.2f} s and {peer['settle_s']:.2f} s",
+                ours["settle_s"] < peer["settle_s"],
+            ),
+            Expectation(
+                f"{OURS}: fewer packets lost than {PEER}",
+                f"{ours['loss_ratio']:.3%} and {peer['loss_ratio']:.3%}",
+                ours["loss_ratio"] < peer["loss_ratio"],
+            ),
+            Expectation(
+                f"{OURS}: no more moves than {PEER}",
+                f"{ours['moves']:g} and {peer['moves']:g}",
+                ours["moves"] <= peer["moves"],
+            ),
+        ]
+    return found
+
+
+def draw(results: Sequence[Result], directory: Path) -> list[Path]:
+    """The uplinks of each contender around the jump."""
+    from topologies.reports import shift_picture  # where matplotlib is installed
+
+    return [
+        path
+        for result in results
+        if result.scenario.name == JUMP
+        for path in shift_picture.draw(result, directory)
+    ]
+
+
+PLAN = Plan(scenarios, expectations, draw=draw, real_time=True)

@@ -1,0 +1,74 @@
+"""The layout `shift`: one server with two uplinks, and eight VMs whose loads change at once.
+
+No document describes it. All VMs offer the same, until those of one uplink together offer more
+than it carries, and those of the other nearly nothing. What differs between teams is how long that lasts.
+
+    mn --custom /path/to/topologies/shift.py --topo shift --test pingall
+
+runs it from any directory, with the team as an active-backup bond. Parameters of the
+topology, all optional:
+
+    --topo shift,uplinks=2,vms=4,clients=1,uplink_mbps=50,mtu=9000,vlan=7
+
+`vlan` is the VMs' and clients' access VLAN. `team=plain` (for `ovs-lbt attach`, with
+`capacity-mbps` set on the uplinks, since a virtual link does not tell its speed),
+`team=balance-slb`, `team=lacp` and `team=split` are the other forms of the team.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import networkx
+
+# As in vmware_lbt.py, which says why.
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+from topologies import parts as layout_parts  # noqa: E402
+from topologies.graph import Layout as LayoutGraph  # noqa: E402
+from topologies.graph import Role as LayoutRole  # noqa: E402
+from topologies.mininet_topo import LayoutTopo  # noqa: E402
+
+NAME = "shift"
+
+
+@layout_parts.with_checked_parameters
+def layout(
+    uplinks: int = 2,
+    vms: int = 8,
+    clients: int = 2,
+    uplink_mbps: int = 100,
+    mtu: int = layout_parts.STANDARD_MTU,
+    vlan: int = 0,
+) -> LayoutGraph:
+    """The layout's graph; the load goes from the VMs to the clients."""
+    graph = networkx.Graph()
+    graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
+    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
+    layout_parts.add_uplinks(graph, "server", ["upstream"], [uplink_mbps] * uplinks, mtu=mtu)
+    layout_parts.add_vms(
+        graph,
+        "server",
+        vms,
+        network="10.1.0",
+        first_ofport=10 * uplinks,
+        mtu=mtu,
+        vlan=vlan,
+    )
+    layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
+    return LayoutGraph(NAME, graph)
+
+
+class ShiftTopo(LayoutTopo):
+    """The layout for `mn --topo shift`."""
+
+    def build(
+        self, prefix: str = "shf-", team: str = "bond", datapath: str = "auto", **parameters: int
+    ) -> None:
+        self.build_named(layout(**parameters), prefix, team, datapath)
+
+
+topos = {NAME: ShiftTopo}
