@@ -96,6 +96,14 @@ class Contender(ABC):
     def observe(self) -> Observation:
         """The bindings now. It must cost little: it is asked several times a second."""
 
+    def move(self, interface: str, mac: str, uplink: str) -> None:
+        """Send what comes in at a VM port, from this address, by another uplink (an interface).
+
+        Raises:
+            RuntimeError: it was refused, or this contender moves nothing.
+        """
+        raise RuntimeError(f"{self.name}: moves nothing -> a contender that does")
+
     def pids(self) -> dict[str, int]:
         """Programs that this contender needs beside Open vSwitch, and their process ids."""
         return {}
@@ -143,6 +151,7 @@ class OvsBond(Contender):
         self.server_class = BONDS[name]
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        self._ovs = teams.ovs
         self._log = teams.ovs.rundir / "ovs-vswitchd.log"
         self._bonds = [f"{one.name}-team" for one in teams.servers if len(one.uplinks) > 1]
         every_ms = OWN_INTERVALS_MS.get(self.name) or rebalance_interval_ms(teams.pace)
@@ -153,6 +162,11 @@ class OvsBond(Contender):
     def observe(self) -> Observation:
         log = self._log.read_text(errors="replace")
         return Observation({}, sum(shifts(log, bond) for bond in self._bonds))
+
+    def move(self, interface: str, mac: str, uplink: str) -> None:
+        hash_ = self._ovs.run("ovs-appctl", "bond/hash", mac).strip()
+        (bond,) = self._bonds
+        self._ovs.run("ovs-appctl", "bond/migrate", bond, hash_, uplink)
 
 
 class Ours(Contender):
@@ -165,6 +179,7 @@ class Ours(Contender):
         self.server_class = FORMS[teaming]
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        self._ovs = teams.ovs
         log = teams.directory / "service.log"
         self._service = resources.enter_context(Service(teams.ovs, log))
         self._bridges = {str(server.name) for server in teams.servers}
@@ -194,6 +209,10 @@ class Ours(Contender):
             elif metric.name == "ovslbt_moves_applied_total":
                 moves += int(metric.value)
         return Observation(bindings, moves)
+
+    def move(self, interface: str, mac: str, uplink: str) -> None:
+        # As `ovs-lbt move` asks, without starting Python while time is measured.
+        self._ovs.run("ovs-appctl", "-t", "ovs-lbt", "lbt/move", interface, uplink)
 
     def pids(self) -> dict[str, int]:
         return {"ovs-lbt": self._service.pid}

@@ -33,7 +33,7 @@ class Pace:
     # Of loads that change at once: the longest wait before, and how long it is watched.
     shift_s: tuple[float, float] = (10.0, 20.0)
     # Of moves at a steady load: how many, and how long each is watched.
-    moves: int = 40
+    moves: int = 20
     move_s: float = 1.0
 
     @property
@@ -75,6 +75,4 @@ QUICK = Pace(
 
 def in_real_time(chosen: Pace) -> Pace:
     """A pace with the documented window, and everybody's own intervals."""
-    return replace(
-        chosen, window_s=FAITHFUL.window_s, poll_interval_ms=REAL_TIME_POLL_INTERVAL_MS
-    )
+    return replace(chosen, window_s=FAITHFUL.window_s, poll_interval_ms=REAL_TIME_POLL_INTERVAL_MS)

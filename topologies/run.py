@@ -117,6 +117,7 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
             bridges={name: tuple(server.bridges) for name, server in servers.items()},
             ovs=ovs,
             directory=directory,
+            move=lambda vm, uplink: _move(layout, contender, network, vm, uplink),
         )
         load = scenario.load(stage)
         resources.callback(load.close)
@@ -146,6 +147,13 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
             entered_packets=entered,
             delivered_packets=delivered,
         )
+
+
+def _move(layout: Layout, contender: Contender, network: Mininet, vm: str, uplink: str) -> None:
+    """Have a contender move a VM by its first vNIC."""
+    vnic = layout.vnics_of(vm)[0]
+    interface, to = (own_interface(layout, PREFIX, node) for node in (vnic, uplink))
+    contender.move(interface, network[vm].intfs[0].MAC(), to)
 
 
 def _watch(layout: Layout, contender: Contender, load: Load, progress: Progress) -> list[Sample]:

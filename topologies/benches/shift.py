@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from topologies import shift
-from topologies.compare.expectation import Expectation, against_peers
+from topologies.compare.expectation import Expectation, against_peers, is_ours, is_peer
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph import Role
+from topologies.loads.move_load import MoveLoad
 from topologies.loads.shift_load import Rates, ShiftLoad
 
 CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s")
-JUMP = "load jump"
+MOVED = ("adaptive", "balance-slb")
+JUMP, MOVES = "load jump", "moves"
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
 OURS, PEER = "adaptive", "balance-slb/1s"
 MOST_SETTLE_S = 1.0
@@ -25,7 +27,7 @@ MOST_MOVES = 4
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """The jump."""
+    """The jump, and what a single move costs."""
     layout = shift.layout()
     speed_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
     rates = Rates(EVEN_RATIO * speed_bps, HOT_RATIO * speed_bps, COLD_RATIO * speed_bps)
@@ -42,7 +44,16 @@ def scenarios(options: Options) -> list[Scenario]:
                 ShiftLoad, rates=rates, longest_wait_s=longest_wait_s, watched_s=watched_s
             ),
             contenders=CONTENDERS,
-        )
+        ),
+        Scenario(
+            name=MOVES,
+            what=f"A VM with TCP streams and datagrams, both ways, is moved {options.pace.moves}"
+            " times: by ovs-lbt move, and by bond/migrate. Each figure is a mean of the moves;"
+            " calm is the same time without any.",
+            layout=layout,
+            load=functools.partial(MoveLoad, moves=options.pace.moves, each_s=options.pace.move_s),
+            contenders=MOVED,
+        ),
     ]
 
 
@@ -53,7 +64,9 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         contenders = result.medians()
         if result.scenario.name == JUMP:
             found += _settled(contenders)
-        found += against_peers(result.scenario.name, contenders)
+            found += against_peers(result.scenario.name, contenders)
+        else:
+            found += _harmless(contenders)
     return found
 
 
@@ -96,6 +109,27 @@ def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
                 ours["moves"] <= peer["moves"],
             ),
         ]
+    return found
+
+
+def _harmless(contenders: Mapping[str, Figures]) -> list[Expectation]:
+    """That a move of ours costs TCP no more than one of a bond's."""
+    found = []
+    for name, ours in contenders.items():
+        if not is_ours(name):
+            continue
+        twice = round(ours["duplicated"])
+        found.append(Expectation(f"{name}: nothing arrives twice", str(twice), twice == 0))
+        for peer, theirs in contenders.items():
+            if is_peer(peer):
+                again = [one["retransmissions_per_move"] for one in (ours, theirs)]
+                found.append(
+                    Expectation(
+                        f"{name}: no more sent again for each move than with {peer}",
+                        f"{again[0]:.2f} and {again[1]:.2f}",
+                        again[0] <= again[1],
+                    )
+                )
     return found
 
 

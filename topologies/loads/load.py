@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from topologies.graph import Layout
 from topologies.private_ovs import PrivateOvs
+
+
+def cannot_move(vm: str, uplink: str) -> None:
+    """Refuse a move.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError(f"{vm} to {uplink}: nobody to ask -> a team that moves VMs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class Stage:
         host_pids: a process of every VM, host and client, whose network programs start in.
         bridges: each server's bridge, or bridges if it has one for each uplink.
         directory: for plans, logs and results; gone after the run.
+        move: has the team send a VM's traffic by an uplink from now on.
     """
 
     layout: Layout
@@ -31,6 +41,7 @@ class Stage:
     bridges: Mapping[str, tuple[str, ...]]
     ovs: PrivateOvs
     directory: Path
+    move: Callable[[str, str], None] = cannot_move
 
     def mac_of(self, name: str) -> str:
         """The address of an end system's first interface."""

@@ -254,7 +254,9 @@ class Place:
         self._bridge = f"{prefix}{switch}"
         self._vms = {stage.mac_of(vm).lower(): vm for vm in vms}
         self._uplinks = {
-            stage.ovs.vsctl("get", "interface", upstream_interface(layout, prefix, up), "ofport"): up
+            stage.ovs.vsctl(
+                "get", "interface", upstream_interface(layout, prefix, up), "ofport"
+            ): up
             for up in layout.nodes(Role.UPLINK)
         }
 
