@@ -68,8 +68,9 @@ QUICK = Pace(
     steps_s=(1.0, 4.0, 3.0),
     settling_s=(14.0, 6.0),
     outage_s=(4.0, 8.0, 14.0),
-    shift_s=(0.5, 8.0),
-    moves=4,
+    shift_s=(0.5, 6.0),
+    moves=3,
+    move_s=0.7,
 )
 
 

@@ -131,3 +131,40 @@ def test_streams_interrupted_between_two_servers_leave_nothing(tmp_path: Path) -
             return all(any(one.startswith(name) for one in programs) for name in wanted)
 
         interrupt(bench, streaming, signal.SIGINT)
+
+
+def test_shift_settles_a_load_that_jumps(tmp_path: Path) -> None:
+    words = ("--policy", "adaptive", "--against", "balance-slb/1s", "--scenario", "load jump")
+    report = report_of(tmp_path, "shift", *words)
+    assert report["environment"]["pace"]["window_s"] == 30
+    assert list(report["contenders"]) == ["adaptive", "balance-slb/1s"]
+    lines = (tmp_path / "out" / "shift" / "samples.jsonl").read_text().splitlines()
+    for line in map(json.loads, lines):
+        one, details = report["contenders"][line["contender"]], line["outcome"]["details"]
+        from_s, to_s = line["measured_s"]
+        assert 0 < one["settle_s"] <= to_s - from_s
+        assert one["moves"] > 0
+        assert 0 <= one["loss_ratio"] < 0.15, "more than if nobody had moved anything"
+        assert 0 <= one["reordered_ratio"] < 1 and one["duplicated"] == 0
+        # What the machine had no time to send is not offered, and not lost.
+        assert one["offered_bps"] == pytest.approx(132e6, rel=0.1)
+        assert len(details["hot"]) == 4, "not the VMs of one uplink"
+        before_s = from_s - 0.5
+        shares = [
+            (b["sent_bytes"][up] - a["sent_bytes"][up]) * 8 / (b["at_s"] - a["at_s"]) / 100e6
+            for a, b in pairwise(line["samples"])
+            for up in ("uplink1", "uplink2")
+            if b["at_s"] < before_s
+        ]
+        assert sum(shares) / len(shares) == pytest.approx(0.4, abs=0.05), "not even at first"
+    assert (tmp_path / "out" / "shift" / "shift.png").stat().st_size > 10_000
+
+
+def test_shift_counts_what_moves_cost_tcp(tmp_path: Path) -> None:
+    words = ("--policy", "load-based", "--against", "none", "--scenario", "moves")
+    report = report_of(tmp_path, "shift", *words)
+    ours = report["contenders"]["load-based"]
+    assert ours["moves"] == QUICK.moves
+    assert ours["duplicated"] == 0
+    assert ours["retransmissions_per_move"] >= 0 and ours["lost_per_move"] >= 0
+    assert 0 < ours["silence_ms"] <= ours["worst_silence_ms"] < 1000

@@ -45,6 +45,10 @@ MEASURED: Mapping[str, float] = {
     "failback_ms": 20,
     "blackout_ms": 100,
     "worst_blackout_ms": 200,
+    "settle_s": 0.5,
+    "loss_ratio": 0.0005,
+    "retransmissions_per_move": 0,
+    "duplicated": 0,
 }
 
 
@@ -230,7 +234,9 @@ def test_converged_compares_jumbo_with_standard_frames() -> None:
 
 def test_converged_expects_nothing_of_whoever_meets_a_fault() -> None:
     for name, scenario in _scenarios("converged").items():
-        slow = _result(scenario, throughput_bps=dict.fromkeys(("load-based", "dynamic"), 1e6))
+        slow = _result(
+            scenario, throughput_bps=dict.fromkeys(("load-based", "adaptive", "dynamic"), 1e6)
+        )
         checked, _ = _judged("converged", [slow])
         assert scenario.reachable == (not name.startswith("fault"))
         assert bool(checked) == scenario.reachable
@@ -272,6 +278,42 @@ def test_uplinks_are_apart_by_a_share_of_the_busier_one() -> None:
         result = _result(scenario, ["manual"], shares={"manual": shares})
         found = mixed_speed.difference(scenario.layout, result, "manual")
         assert found == pytest.approx(apart, abs=1e-4)
+
+
+def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -> None:
+    jump, _ = _scenarios("shift").values()
+    slow: Mapping[str, float] = {"settle_s": 4.0, "loss_ratio": 0.0034, "moves": 3}
+    slower = {"balance-slb/1s": slow}
+    assert _missed("shift", _result(jump, changed=slower)) == []
+    for changed, missed in (
+        ({"settle_s": 1.01}, ["adaptive: settled within 1.0 s"]),
+        ({"loss_ratio": 0.0011}, ["adaptive: at most 0.1% of the packets lost"]),
+        (
+            {"moves": 5},
+            ["adaptive: at most 4 moves", "adaptive: no more moves than balance-slb/1s"],
+        ),
+        (
+            slow,
+            [
+                "adaptive: settled within 1.0 s",
+                "adaptive: at most 0.1% of the packets lost",
+                "adaptive: settled sooner than balance-slb/1s",
+                "adaptive: fewer packets lost than balance-slb/1s",
+            ],
+        ),
+    ):
+        assert _missed("shift", _result(jump, changed={**slower, "adaptive": changed})) == missed
+
+
+def test_shift_wants_moves_that_cost_tcp_no_more_than_a_bond_s() -> None:
+    _, moves = _scenarios("shift").values()
+    assert _missed("shift", _result(moves)) == []
+    worse = _result(moves, changed={"load-based": {"retransmissions_per_move": 0.5}})
+    assert _missed("shift", worse) == [
+        "load-based: no more sent again for each move than with balance-slb"
+    ]
+    twice = _result(moves, ["load-based"], {"load-based": {"duplicated": 1}})
+    assert _missed("shift", twice) == ["load-based: nothing arrives twice"]
 
 
 @every_bench

@@ -23,6 +23,7 @@ from topologies.switches import (
         ("manual", SplitServer),
         ("active-backup", BondedServer),
         ("balance-slb", BalanceSlbServer),
+        ("balance-slb/1s", BalanceSlbServer),
         ("balance-tcp", LacpServer),
         ("load-based", PlainUplinksServer),
         ("dynamic", PlainUplinksServer),
@@ -144,7 +145,12 @@ def test_unknown_contenders_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "interval_ms"),
-    [(pace.FAITHFUL, 10_000), (pace.ACCELERATED, 1000), (pace.QUICK, 1000)],
+    [
+        (pace.FAITHFUL, 10_000),
+        (pace.ACCELERATED, 1000),
+        (pace.QUICK, 1000),
+        (pace.in_real_time(pace.QUICK), 10_000),
+    ],
 )
 def test_a_bond_rebalances_as_much_oftener_as_everything_is_faster(
     chosen: pace.Pace, interval_ms: int

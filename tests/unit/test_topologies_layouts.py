@@ -54,6 +54,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
     "mixed_speed": lambda fast_uplinks, slow_uplinks, uplink_mbps, slow_mbps, **_: (
         fast_uplinks * uplink_mbps + slow_uplinks * slow_mbps
     ),
+    "shift": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
 }
 
 
@@ -67,6 +68,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         ("converged", 2 * 10_000),
         ("two_switches", 2 * 100),
         ("mixed_speed", 100 + 10),
+        ("shift", 2 * 100),
     ],
 )
 def test_the_limit_of_a_layout_as_it_stands(name: str, mbps: int) -> None:
@@ -314,4 +316,5 @@ def test_only_what_was_published_is_said_to_be() -> None:
     assert {name for name, layout in LAYOUTS.items() if not layout().published} == {
         "two_switches",
         "mixed_speed",
+        "shift",
     }

@@ -16,7 +16,15 @@ from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
 from topologies.parts import STANDARD_MTU
 
-CONTENDERS = ("manual", "load-based", "dynamic", "active-backup", "balance-slb", "balance-tcp")
+CONTENDERS = (
+    "manual",
+    "load-based",
+    "adaptive",
+    "dynamic",
+    "active-backup",
+    "balance-slb",
+    "balance-tcp",
+)
 # What drivers call 9014: the frame with its header.
 JUMBO_MTU = 9000
 # As IOmeter's workers; some of them meet a faulty member, if the team spreads them.

@@ -20,7 +20,7 @@ from topologies.parts import STANDARD_MTU
 
 # Who reproduces the document's teams.
 LACP = ("dynamic/lacp", "address-hash", "balance-tcp")
-SWITCH_INDEPENDENT = ("load-based", "dynamic", "active-backup", "balance-slb")
+SWITCH_INDEPENDENT = ("load-based", "adaptive", "dynamic", "active-backup", "balance-slb")
 # For what does not tell the policies of a kind apart.
 FEW = ("dynamic", "dynamic/lacp", "balance-tcp")
 AT_ONCE = (8, 4, 2, 1)
@@ -72,7 +72,7 @@ def scenarios(options: Options) -> list[Scenario]:
             options,
             SMB,
             f"Eight VMs at once, each by {SMB_CONNECTIONS} connections over the team.",
-            ("load-based", "dynamic", "balance-slb", *LACP),
+            ("load-based", "adaptive", "dynamic", "balance-slb", *LACP),
             connections=SMB_CONNECTIONS,
             published=half | smb,
         ),

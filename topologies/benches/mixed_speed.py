@@ -21,6 +21,7 @@ CONTENDERS = (
     "manual",
     "originating-port",
     "load-based",
+    "adaptive",
     "dynamic",
     "active-backup",
     "balance-slb",
@@ -77,7 +78,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
     (result,) = results
     contenders = result.medians()
     found = []
-    for name in ("load-based", "dynamic"):
+    for name in ("load-based", "adaptive", "dynamic"):
         if name in contenders:
             apart = contenders[name]["uplink_difference"]
             condition = f"{name}: utilizations within {MOST_DIFFERENCE:.0%} of each other"

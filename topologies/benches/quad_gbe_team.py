@@ -19,6 +19,7 @@ from topologies.trace import datapath_actions
 
 CONTENDERS = (
     "manual",
+    "adaptive/lacp",
     "dynamic/lacp",
     "address-hash",
     "ip-hash",

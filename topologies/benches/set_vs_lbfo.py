@@ -18,6 +18,7 @@ CONTENDERS = (
     "manual",
     "originating-port",
     "load-based",
+    "adaptive",
     "dynamic",
     "set",
     "dynamic/lacp",

@@ -17,6 +17,7 @@ CONTENDERS = (
     "manual",
     "originating-port",
     "load-based",
+    "adaptive",
     "dynamic",
     "active-backup",
     "balance-slb",

@@ -34,7 +34,7 @@ INTRODUCTION = f"""\
 
 # Benchmarks
 
-The layouts that published documents describe, and two of our own, run on Mininet with the load of
+The layouts that published documents describe, and three of our own, run on Mininet with the load of
 the document: our policies beside Open vSwitch's bonds and placement by hand (`manual`), the peers.
 `ovs-lbt bench NAME` runs one of them again, and draws the uplinks of each contender over time.
 

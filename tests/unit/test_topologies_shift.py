@@ -1,0 +1,169 @@
+"""A load that jumps: when uplinks have settled, whom it hits, what became of its datagrams."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from topologies import shift
+from topologies.loads import paced
+from topologies.loads.move_load import tcp_counters
+from topologies.loads.settling import END_S, Reading, rates, settle_s
+from topologies.loads.shift_load import balanced, hot_vms, places, since
+
+CAPACITY_BPS = 100_000_000
+CAPACITIES = {"uplink1": CAPACITY_BPS, "uplink2": CAPACITY_BPS}
+EVERY_S, JUMP_S, END = 0.01, 2.0, 12.0
+Loads = Callable[[float], tuple[float, float]]
+
+
+def _readings(loads: Loads, stalls: Mapping[float, float] | None = None) -> list[Reading]:
+    """The counters of uplinks that carry these shares of their capacities.
+
+    While the machine stalls, from a time on for so long, nothing is sent; it is then made up
+    for as fast as the uplinks allow.
+    """
+    sent, waiting, found = [0.0, 0.0], [0.0, 0.0], []
+    for number in range(round(END / EVERY_S) + 1):
+        at_s = number * EVERY_S
+        found.append(Reading(at_s, dict(zip(CAPACITIES, map(int, sent), strict=True))))
+        stalled = any(begin <= at_s < begin + s for begin, s in (stalls or {}).items())
+        for index, share in enumerate(loads(at_s)):
+            waiting[index] += share * CAPACITY_BPS / 8 * EVERY_S
+            goes = 0.0 if stalled else min(waiting[index], CAPACITY_BPS / 8 * EVERY_S)
+            waiting[index] -= goes
+            sent[index] += goes
+    return found
+
+
+def _steps(*steps: tuple[float, float, float]) -> Loads:
+    """Even at first; then, so long after the jump, these shares."""
+
+    def loads(at_s: float) -> tuple[float, float]:
+        now = (0.4, 0.4)
+        for after_s, *shares in steps:
+            if at_s >= JUMP_S + after_s - 1e-9:
+                now = (shares[0], shares[1])
+        return now
+
+    return loads
+
+
+def _settle_s(
+    *steps: tuple[float, float, float], stalls: Mapping[float, float] | None = None
+) -> float:
+    return settle_s(_readings(_steps(*steps), stalls), CAPACITIES, JUMP_S, END)
+
+
+def test_uplinks_settle_with_the_last_change_of_their_split() -> None:
+    found = _settle_s((0, 1.0, 0.16), (2.5, 0.87, 0.45), (4.0, 0.62, 0.70), (5.3, 0.66, 0.66))
+    assert found == pytest.approx(5.3, abs=0.03)
+
+
+def test_a_team_that_never_changes_the_split_is_settled_at_once() -> None:
+    assert _settle_s((0, 0.66, 0.66)) == 0.0
+
+
+def test_an_uplink_that_is_full_in_the_end_is_not_settled() -> None:
+    assert _settle_s((0, 1.0, 0.16)) == END - JUMP_S
+
+
+def test_a_change_in_the_last_moments_is_not_settled() -> None:
+    after_s = END - JUMP_S - END_S / 2
+    assert _settle_s((0, 0.8, 0.2), (after_s, 0.5, 0.5)) >= after_s - 0.03
+
+
+def test_a_machine_that_stalls_does_not_unsettle_anybody() -> None:
+    found = _settle_s(
+        (0, 1.0, 0.16), (0.4, 0.66, 0.66), stalls={4.0: 0.05, 6.0: 0.3, JUMP_S + 5.0: 0.5}
+    )
+    assert found == pytest.approx(0.4, abs=0.03)
+
+
+def test_even_the_coldest_vm_s_move_unsettles() -> None:
+    assert _settle_s((0, 0.62, 0.70), (3.0, 0.66, 0.66)) == pytest.approx(3.0, abs=0.03)
+
+
+def test_a_rate_is_a_median_around_its_time() -> None:
+    found = rates(_readings(_steps((0, 0.8, 0.2)), {5.0: 0.05}), CAPACITIES)
+    near = [used for at_s, used in found if 4.5 < at_s < 5.5]
+    assert min(used["uplink1"] for used in near) == pytest.approx(0.8, abs=0.01)
+    assert max(used["uplink2"] for used in near) == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_load_of_the_uplink_with_most_vms_rises() -> None:
+    uplinks = {"vm3": "uplink2", "vm1": "uplink1", "vm2": "uplink2", "vm4": "uplink1"}
+    assert hot_vms(uplinks, 2) == ["vm1", "vm4"]
+    assert hot_vms({**uplinks, "vm4": "uplink2"}, 2) == ["vm2", "vm3"]
+
+
+def test_the_team_is_balanced_when_all_vms_are_seen_and_as_many_by_each() -> None:
+    layout = shift.layout(vms=4)
+    vms = ["vm1", "vm2", "vm3", "vm4"]
+    placed = dict(zip(vms, ["uplink1", "uplink1", "uplink2", "uplink2"], strict=True))
+    assert balanced(layout, placed, vms)
+    assert not balanced(layout, {**placed, "vm1": "uplink2"}, vms)
+    assert not balanced(layout, {vm: placed[vm] for vm in vms[1:]}, vms)
+
+
+# As ovs-vswitchd 3.1 prints it.
+FDB = """\
+ port  VLAN  MAC                Age
+    1     0  56:85:1c:9a:5e:10    1
+    2     0  3a:bb:41:76:f8:72    0
+    3     0  b2:8c:5a:0f:c8:01    0
+LOCAL     0  12:34:56:78:9a:bc    7
+"""
+
+
+def test_the_switch_upstream_tells_where_it_sees_vms() -> None:
+    vms = {"56:85:1c:9a:5e:10": "vm1", "3a:bb:41:76:f8:72": "vm2", "b2:8c:5a:0f:c8:01": "client1"}
+    found = places(FDB, {"1": "uplink1", "2": "uplink2"}, vms)
+    assert found == {"vm1": "uplink1", "vm2": "uplink2"}
+
+
+def test_what_was_sent_before_the_change_is_not_judged() -> None:
+    heard = since(10, 14, [8, 9, 10, 12, 11, 11], [0.0] * 6)
+    assert (heard.sent, heard.lost, heard.reordered, heard.duplicated) == (4, 1, 1, 1)
+
+
+def test_datagrams_leave_at_their_rate_and_none_are_made_up_for() -> None:
+    own, other = socket.socketpair(type=socket.SOCK_DGRAM)
+    other.close()
+    with own:  # nobody there: not sent
+        bits = (100 + paced.HEADERS_BYTES) * 8
+        flow = paced.Flow(own, 100, bits / 0.001)
+        flow.begin(5.0, 0.0)
+        flow.send(5.0)
+        assert (flow.sent, flow.left_out) == (0, 1)
+
+
+def test_a_sender_that_was_late_leaves_out_what_would_be_a_burst() -> None:
+    own, other = socket.socketpair(type=socket.SOCK_DGRAM)
+    with own, other:
+        own.setblocking(False)
+        bits = (100 + paced.HEADERS_BYTES) * 8
+        flow = paced.Flow(own, 100, bits / 0.001)
+        flow.begin(5.0, 0.0)
+        for at_s in (5.0, 5.0015, 5.0035):
+            flow.send(at_s)
+        assert (flow.sent, flow.left_out) == (4, 0)
+        flow.send(5.1)
+        assert flow.sent + flow.left_out in (100, 101)  # the last one is due just now
+        assert flow.sent - 4 <= paced.LATE_S / 0.001 + 1
+        assert flow.latest_s == pytest.approx(0.096, abs=0.001)
+        flow.change(bits / 0.002)
+        first = flow.sent
+        flow.send(5.105)
+        assert (flow.first, flow.left_out) == (first, 0)
+        assert 2 <= flow.sent - first <= 3
+        other.setblocking(False)
+        numbers = [paced.NUMBER.unpack(other.recv(paced.NUMBER.size))[0] for _ in range(flow.sent)]
+        assert numbers == list(range(flow.sent))
+
+
+def test_the_kernel_s_tables_are_read_by_name() -> None:
+    text = "Tcp: RetransSegs InErrs\nTcp: 7 0\nUdp: InErrs\nUdp: 3\n"
+    assert tcp_counters(text)["RetransSegs"] == 7
