@@ -164,8 +164,10 @@ class OvsBond(Contender):
         return Observation({}, sum(shifts(log, bond) for bond in self._bonds))
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
-        hash_ = self._ovs.run("ovs-appctl", "bond/hash", mac).strip()
         (bond,) = self._bonds
+        # It would move back by load what was moved by hand.
+        self._ovs.vsctl("set", "port", bond, "other_config:bond-rebalance-interval=0")
+        hash_ = self._ovs.run("ovs-appctl", "bond/hash", mac).strip()
         self._ovs.run("ovs-appctl", "bond/migrate", bond, hash_, uplink)
 
 

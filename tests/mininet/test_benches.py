@@ -161,7 +161,7 @@ def test_shift_settles_a_load_that_jumps(tmp_path: Path) -> None:
 
 
 def test_shift_counts_what_moves_cost_tcp(tmp_path: Path) -> None:
-    words = ("--policy", "load-based", "--against", "none", "--scenario", "moves")
+    words = ("--policy", "load-based", "--against", "none", "--scenario", "full uplink")
     report = report_of(tmp_path, "shift", *words)
     ours = report["contenders"]["load-based"]
     assert ours["moves"] == QUICK.moves

@@ -281,7 +281,7 @@ def test_uplinks_are_apart_by_a_share_of_the_busier_one() -> None:
 
 
 def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -> None:
-    jump, _ = _scenarios("shift").values()
+    jump, _, _ = _scenarios("shift").values()
     slow: Mapping[str, float] = {"settle_s": 4.0, "loss_ratio": 0.0034, "moves": 3}
     slower = {"balance-slb/1s": slow}
     assert _missed("shift", _result(jump, changed=slower)) == []
@@ -306,14 +306,14 @@ def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -
 
 
 def test_shift_wants_moves_that_cost_tcp_no_more_than_a_bond_s() -> None:
-    _, moves = _scenarios("shift").values()
+    _, moves, _ = _scenarios("shift").values()
     assert _missed("shift", _result(moves)) == []
     worse = _result(moves, changed={"load-based": {"retransmissions_per_move": 0.5}})
     assert _missed("shift", worse) == [
-        "load-based: no more sent again for each move than with balance-slb"
+        "moves, load-based: no more sent again for each move than with balance-slb"
     ]
     twice = _result(moves, ["load-based"], {"load-based": {"duplicated": 1}})
-    assert _missed("shift", twice) == ["load-based: nothing arrives twice"]
+    assert _missed("shift", twice) == ["moves, load-based: nothing arrives twice"]
 
 
 @every_bench

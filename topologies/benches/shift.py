@@ -19,7 +19,9 @@ from topologies.loads.shift_load import Rates, ShiftLoad
 CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s")
 # Who moves nothing by itself at this load; a move is made alike under every policy.
 MOVED = ("load-based", "balance-slb")
-JUMP, MOVES = "load jump", "moves"
+JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
+# Beside the streams of the VM that is moved: together more than the uplink carries.
+BUSY_RATIO = 0.8
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
 OURS, PEER = "adaptive", "balance-slb/1s"
 MOST_SETTLE_S = 1.0
@@ -28,7 +30,7 @@ MOST_MOVES = 4
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """The jump, and what a single move costs."""
+    """The jump, and what a single move costs, off an idle uplink and off a full one."""
     layout = shift.layout()
     speed_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
     rates = Rates(EVEN_RATIO * speed_bps, HOT_RATIO * speed_bps, COLD_RATIO * speed_bps)
@@ -46,14 +48,29 @@ def scenarios(options: Options) -> list[Scenario]:
             ),
             contenders=CONTENDERS,
         ),
-        Scenario(
-            name=MOVES,
-            what=f"A VM with TCP streams and datagrams, both ways, is moved {options.pace.moves}"
-            " times: by ovs-lbt move, and by bond/migrate. Each figure is a mean of the moves;"
-            " calm is the same time without any.",
-            layout=layout,
-            load=functools.partial(MoveLoad, moves=options.pace.moves, each_s=options.pace.move_s),
-            contenders=MOVED,
+        *(
+            Scenario(
+                name=name,
+                what="A VM with TCP streams and datagrams, both ways, is moved to and fro"
+                f" {options.pace.moves} times: by ovs-lbt move, and by bond/migrate. {more}",
+                layout=layout,
+                load=functools.partial(
+                    MoveLoad,
+                    moves=options.pace.moves,
+                    each_s=options.pace.move_s,
+                    busy_bps=busy_ratio * speed_bps,
+                ),
+                contenders=MOVED,
+            )
+            for name, busy_ratio, more in (
+                (MOVES, 0.0, "Calm is the same time without moves."),
+                (
+                    FULL_MOVES,
+                    BUSY_RATIO,
+                    f"Another VM sends {BUSY_RATIO:.0%} by one uplink, and the moves off that one"
+                    " are told.",
+                ),
+            )
         ),
     ]
 
@@ -67,7 +84,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
             found += _settled(contenders)
             found += against_peers(result.scenario.name, contenders)
         else:
-            found += _harmless(contenders)
+            found += _harmless(result.scenario.name, contenders)
     return found
 
 
@@ -113,20 +130,21 @@ def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
     return found
 
 
-def _harmless(contenders: Mapping[str, Figures]) -> list[Expectation]:
+def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
     """That a move of ours costs TCP no more than one of a bond's."""
     found = []
     for name, ours in contenders.items():
         if not is_ours(name):
             continue
         twice = round(ours["duplicated"])
-        found.append(Expectation(f"{name}: nothing arrives twice", str(twice), twice == 0))
+        condition = f"{scenario}, {name}: nothing arrives twice"
+        found.append(Expectation(condition, str(twice), twice == 0))
         for peer, theirs in contenders.items():
             if is_peer(peer):
                 again = [one["retransmissions_per_move"] for one in (ours, theirs)]
                 found.append(
                     Expectation(
-                        f"{name}: no more sent again for each move than with {peer}",
+                        f"{scenario}, {name}: no more sent again for each move than with {peer}",
                         f"{again[0]:.2f} and {again[1]:.2f}",
                         again[0] <= again[1],
                     )
