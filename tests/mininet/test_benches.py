@@ -161,9 +161,9 @@ def test_shift_settles_a_load_that_jumps(tmp_path: Path) -> None:
 
 
 def test_shift_counts_what_moves_cost_tcp(tmp_path: Path) -> None:
-    words = ("--policy", "load-based", "--against", "none", "--scenario", "full uplink")
+    words = ("--policy", "originating-port", "--against", "none", "--scenario", "full uplink")
     report = report_of(tmp_path, "shift", *words)
-    ours = report["contenders"]["load-based"]
+    ours = report["contenders"]["originating-port"]
     assert ours["moves"] == QUICK.moves
     assert ours["duplicated"] == 0
     assert ours["retransmissions_per_move"] >= 0 and ours["lost_per_move"] >= 0

@@ -308,12 +308,12 @@ def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -
 def test_shift_wants_moves_that_cost_tcp_no_more_than_a_bond_s() -> None:
     _, moves, _ = _scenarios("shift").values()
     assert _missed("shift", _result(moves)) == []
-    worse = _result(moves, changed={"load-based": {"retransmissions_per_move": 0.5}})
+    worse = _result(moves, changed={"originating-port": {"retransmissions_per_move": 0.5}})
     assert _missed("shift", worse) == [
-        "moves, load-based: no more sent again for each move than with balance-slb"
+        "moves, originating-port: no more sent again for each move than with balance-slb"
     ]
-    twice = _result(moves, ["load-based"], {"load-based": {"duplicated": 1}})
-    assert _missed("shift", twice) == ["moves, load-based: nothing arrives twice"]
+    twice = _result(moves, ["originating-port"], {"originating-port": {"duplicated": 1}})
+    assert _missed("shift", twice) == ["moves, originating-port: nothing arrives twice"]
 
 
 @every_bench
