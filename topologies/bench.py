@@ -83,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PEER",
         nargs="+",
         action="extend",
-        help="only these to compare with: manual, active-backup, balance-slb, balance-tcp; none",
+        help="only these to compare with: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp;"
+        " none",
     )
     parser.add_argument("--scenario", metavar="TEXT", help="only scenarios whose names have it")
     parser.add_argument(

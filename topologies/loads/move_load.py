@@ -104,6 +104,8 @@ class MoveLoad(Load):
         self._mover.join(max(0.0, self.start_s + self.load_s - time.monotonic()) + SEEN_WITHIN_S)
         if self._failure is not None:
             raise RuntimeError(f"move: {self._failure}") from self._failure
+        if self._mover.is_alive():
+            raise RuntimeError(f"moves: {len(self._moved)} in time -> {self._count}")
         outcome = self._streams.finish()
         heard = list(self._probing.finish().values())
         busiest = self._stage.layout.nodes(Role.UPLINK)[-1]
