@@ -92,6 +92,8 @@ class MoveLoad(Load):
 
     def start(self) -> None:
         """Start everything; the first move is after the calm part."""
+        # A calm part on the other VM's uplink would not be calm.
+        self._stage.move(self._vm, self._stage.layout.nodes(Role.UPLINK)[0])
         if self._busy_bps:
             self._keep_busy()
         self._streams.start()
