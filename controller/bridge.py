@@ -26,13 +26,16 @@ from controller.events import (
     Command,
     ForgetForwarding,
     ForwardingRead,
+    InboundRead,
     InstalledRead,
     LearnedRead,
+    Observe,
     PortFlagsSet,
     PortState,
     PortStatsRead,
     Prepare,
     ReadForwarding,
+    ReadInbound,
     ReadInstalled,
     ReadLearned,
     ReadStats,
@@ -46,12 +49,14 @@ from controller.events import (
     Write,
 )
 from controller.flooding import Flooding
+from controller.following import Following
 from controller.history import Happened, Moved
 from controller.installation import Bundle, Installation
 from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
 from controller.peaks import Peaks
+from controller.settling import Settling
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from controller.stations import Station, Stations
 from policies import rules, worth
@@ -61,6 +66,8 @@ from policies.presets import PRESETS
 from policies.rules import Rule
 
 Commands = list[Command]
+
+BY_LOAD = (Reason.THRESHOLD, Reason.REBALANCE, Reason.SPLIT, Reason.MERGE)
 
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
@@ -73,6 +80,8 @@ STATS_TIMEOUT_S = 10.0
 # told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
 # its port's home until then, and what is left of one that went is in nobody's way.
 LEARNED_INTERVAL_S = 2.0
+# At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
+UNITS_INTERVAL_S = 0.5
 # At most so often are the counters of 256 buckets read: the switch renews them twice a second,
 # and a policy that moves buckets looks at seconds.
 BUCKETS_INTERVAL_S = 1.0
@@ -109,7 +118,16 @@ class Bridge:
     last_decision_s: float | None = None
     chronicle: Chronicle = field(default_factory=Chronicle)
     shaping: Shaping = field(default_factory=Shaping)
+    # Of how many units, with the last poll.
+    budgets_spent: int = 0
+    # How often VM ports were announced again, as inbound did not follow, and in vain.
+    reannounced: int = 0
+    not_followed: int = 0
     _announcing: Announcing = field(default_factory=Announcing)
+    # A reading of what was learned is under way that will tell of after the bundle.
+    _read_ahead: bool = False
+    _following: Following = field(default_factory=Following)
+    _settling: Settling = field(default_factory=Settling)
     # Frames for NORMAL, once it has taken over.
     _introductions: Commands = field(default_factory=list)
     # To be announced when it is known that LACP is not negotiated.
@@ -127,6 +145,8 @@ class Bridge:
     _found_worth: Counter[str] = field(default_factory=Counter)
     _stats_due_s: float = 0.0
     _buckets_due_s: float = 0.0
+    _units_due_s: float = 0.0
+    _units_asked: bool = True
     _stats_asked_s: float | None = None
     _audit_due_s: float = 0.0
     _awaits_forwarding: bool = False
@@ -203,6 +223,7 @@ class Bridge:
         """Forget units that are gone."""
         units = self.units()
         self.damping.keep({unit.name for unit in units})
+        self._following.keep({int(port.ofport) for port in self.config.vm_ports})
         for bindings in (self.bindings, self.held):
             if bindings is not None:
                 bindings.keep(unit.name for unit in units)
@@ -288,16 +309,17 @@ class Bridge:
         self.loads.remove(ofport)
         return self.settle(now_s)
 
-    def take_port_stats(self, read: PortStatsRead) -> Commands:
+    def take_port_stats(self, read: PortStatsRead, now_s: float) -> Commands:
+        """Decide where it is the last part of a poll."""
         uplinks = {uplink.ofport for uplink in self.config.uplinks}
         keep_s = self.judged.keep_s
         for port in read.ports:
             self.loads.take_port(port, port.ofport in uplinks, keep_s)
-        return []
+        return [] if self._units_asked else self._polled_all(now_s)
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
-        self._stats_asked_s, keep_s = None, self.judged.keep_s
+        keep_s = self.judged.keep_s
         for ofport, sample in read.units:
             self.loads.take_unit(ofport, sample, keep_s)
         for (number, bucket), sample in read.buckets:
@@ -307,7 +329,42 @@ class Bridge:
         for slot, sample in read.stations:
             if slot in names:
                 self.loads.take_station(names[slot], sample, keep_s)
-        return self._decide(now_s)
+        return self._polled_all(now_s)
+
+    def _polled_all(self, now_s: float) -> Commands:
+        self._stats_asked_s = None
+        self.budgets_spent = sum(spent for _, spent in self.rests(now_s).values())
+        return [*self._decide(now_s), *self._settled_down(now_s)]
+
+    def _settled_down(self, now_s: float) -> Commands:
+        """Tell how long policies took, once all of them have looked again and moved nothing."""
+        if self._settling.at_rest:
+            return []
+        judged = self.judged
+        policies = judged.rebalancing
+        window_s = max(map(judged.window_s, policies), default=0.0)
+        paused = any(self._pauses(p, now_s) or self._found_worth[p] for p in policies)
+        if paused or not judged.covers(window_s) or not self.installation.settled:
+            return []
+        took_s = self._settling.rests()
+        return [] if took_s is None else [Observe(self.config.name, "settling", took_s)]
+
+    def take_inbound(self, read: InboundRead, now_s: float) -> Commands:
+        """What has moved is announced again where inbound does not follow."""
+        seen, name = self._following.take(read.counted, now_s), self.config.name
+        commands: Commands = [Observe(name, "inbound_follow", s) for _, s in seen.followed]
+        uplinks = {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
+        for port, others in seen.astray:
+            home = self.bound[port].uplink if port in self.bound else "-"
+            found = ", ".join(uplinks.get(number, str(number)) for number in others)
+            text = f"inbound of {port}: by {found}, announced again and again -> by {home}"
+            commands.append(Report("warning", f"{name}: {text}"))
+        self.not_followed += len(seen.astray)
+        if seen.again:
+            self.reannounced += len(seen.again)
+            self._announcing.plan_once(frozenset[Announced](seen.again))
+            commands.append(ReadLearned(name))
+        return commands
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
         """Remember the addresses; send the frames that a move called for.
@@ -323,6 +380,9 @@ class Bridge:
             if flows:
                 commands.append(Renew(self.config.name, flows))
             commands += self._follow_addresses(read, now_s)
+        elif not self.installation.settled:
+            # What it tells is of before the bundle.
+            self._read_ahead = False
         adopted = beneath(read, self.config)
         if not self._flooding.changing:
             adopted -= set(read.addresses)
@@ -378,6 +438,7 @@ class Bridge:
         if bundle is None:
             return []
         if done.error is not None:
+            self._read_ahead = False
             return self._bundle_refused(bundle, done.error, now_s)
         commands: Commands = list(bundle.waiting)
         if self.config.on_bond and not learned_before and addresses.learns(bundle.installs):
@@ -386,6 +447,8 @@ class Bridge:
             commands.append(ForgetForwarding(self.config.name))
         for move in bundle.moves:
             self.applied[move.reason] += 1
+            if move.reason in BY_LOAD:
+                self._settling.made(now_s)
         commands += self._said(bundle.moves)
         commands += self.chronicle.moved(self.judged, bundle.moves, now_s)
         if not self.installed_anything:
@@ -396,7 +459,9 @@ class Bridge:
                 self.stations.forget()
                 self._keep_units()
         moved = {move.unit for move in bundle.moves}
+        self._watch_inbound(bundle.moves, now_s)
         commands += self._announce_moves(moved, now_s)
+        self._read_ahead = False
         commands += self._remember_bindings(moved)
         return [*commands, *self.settle(now_s)]
 
@@ -423,7 +488,10 @@ class Bridge:
             commands.append(ReadInstalled(self.config.name))
         if self._announcing.due(now_s) or now_s >= self._addresses_due_s:
             self._learned_due_s = now_s + LEARNED_INTERVAL_S
-            commands.append(ReadLearned(self.config.name))
+            if not self._read_ahead:
+                commands.append(ReadLearned(self.config.name))
+        if ofports := self._following.due(now_s):
+            commands.append(ReadInbound(self.config.name, ofports))
         return commands
 
     @property
@@ -439,6 +507,7 @@ class Bridge:
             times.append(self.gathered_s)
         if self.connected:
             times += [self._audit_due_s, self._announcing.deadline_s()]
+            times.append(self._following.deadline_s())
             times += [self._addresses_due_s, self.shaping.deadline_s()]
             times.append(self.installation.deadline_s())
             if self._polled:
@@ -618,6 +687,14 @@ class Bridge:
             for policy in [policies[move.unit]] if chosen else PRESETS:
                 self._moved_s[policy] = now_s
 
+    def rests(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
+        """Until when units are not moved because of load, by name, and whether for their budget."""
+        spent = self.damping.spent(now_s)
+        resting = self.damping.resting(now_s) | spent
+        units = self.units() if resting else ()
+        damped = resting & {unit.name for unit in units if PRESETS[unit.policy].at_once}
+        return {n: (self.damping.until_s(n, now_s), n in spent) for n in damped}
+
     @property
     def observing(self) -> bool:
         return self.config.mode == "observe"
@@ -721,6 +798,7 @@ class Bridge:
             if self._pauses(policy, now_s):
                 continue
             for move in self._wanted(policy, judged):
+                self._settling.moves(now_s)
                 self.bindings.place(move.unit, move.target, move.reason)
                 relieved.add(move.source)
         commands: Commands = [*self._judge_saturation(relieved, now_s)]
@@ -826,7 +904,10 @@ class Bridge:
             return self.finish_bundle(BundleDone(self.config.name, bundle.bundle_id), now_s)
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
-        return [Report("debug", text), apply]
+        # Of what moves it is known by then which addresses are to be announced.
+        self._read_ahead = bool(bundle.moves) and self._announces
+        ahead = [ReadLearned(self.config.name)] if self._read_ahead else []
+        return [Report("debug", text), apply, *ahead]
 
     def _assume_port_flags(self) -> None:
         """What the flags must be, given what is installed; nothing where we do not need them."""
@@ -939,13 +1020,32 @@ class Bridge:
 
     def _announce(self, announced: frozenset[Announced], now_s: float) -> Commands:
         """Learning packets for VM ports or their addresses; never on a LAG, which needs none."""
-        if not announced or self.config.on_a_lag or not (self._polled and self._serves):
+        if not announced or not self._announces:
             return []
         if self._lacp_in_doubt:
             self._unsaid |= announced
             return []
         self._announcing.plan(announced, now_s)
         return self.tick(now_s)
+
+    @property
+    def _announces(self) -> bool:
+        return self._polled and self._serves and not self.config.on_a_lag
+
+    def _watch_inbound(self, moves: Iterable[Move], now_s: float) -> None:
+        """See whether what comes for VM ports follows them.
+
+        Where addresses leave by uplinks of their own, so does what comes for them.
+        """
+        ports = {port.name: port for port in self.config.vm_ports}
+        uplinks = {uplink.name: int(uplink.ofport) for uplink in self.config.uplinks}
+        for move in moves if self._announces else ():
+            port = ports.get(move.unit)
+            if port is None or port.split or not move.source or move.source == move.target:
+                continue
+            by = hashed_by(port)
+            if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
+                self._following.watch(port.name, int(port.ofport), uplinks[move.target], now_s)
 
     def _remember_bindings(self, moved: Collection[str] = ()) -> Commands:
         """Write bindings to the database, so that a restart moves nothing.
@@ -977,11 +1077,18 @@ class Bridge:
         due = (hashed or behind) and now_s >= self._buckets_due_s
         if due:
             self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
-        return [ReadStats(self.config.name, buckets=hashed and due, stations=behind and due)]
+        # As near as polls come to the interval.
+        units = due or now_s >= self._units_due_s - self.config.poll_interval_s / 2
+        if units:
+            self._units_due_s = now_s + UNITS_INTERVAL_S
+        self._units_asked = units
+        return [ReadStats(self.config.name, hashed and due, behind and due, units)]
 
     def _forget_switch(self) -> None:
         self._introductions = []
         self.installation.forget()
+        self._read_ahead = False
+        self._following.forget()
         self._flooding.forget()
         self.loads.forget_rates()
         self._peaks.forget()

@@ -16,6 +16,7 @@ from controller.events import (
     DatabaseRead,
     Event,
     ForwardingRead,
+    InboundRead,
     InstalledRead,
     LearnedRead,
     PortChanged,
@@ -87,9 +88,11 @@ class Engine:
             case PortRemoved(ofport=ofport):
                 return bridge.remove_port(ofport, now_s)
             case PortStatsRead():
-                return bridge.take_port_stats(event)
+                return bridge.take_port_stats(event, now_s)
             case UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
+            case InboundRead():
+                return bridge.take_inbound(event, now_s)
             case LearnedRead():
                 return bridge.take_learned(event, now_s)
             case ForwardingRead():

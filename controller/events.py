@@ -118,6 +118,14 @@ class UnitCountersRead:
 
 
 @dataclass(frozen=True, slots=True)
+class InboundRead:
+    """What uplinks brought for VM ports, as (ofport, the uplink's, bytes), counted by flows."""
+
+    bridge: str
+    counted: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LearnedRead:
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
@@ -215,6 +223,7 @@ Event = (
     | PortRemoved
     | PortStatsRead
     | UnitCountersRead
+    | InboundRead
     | LearnedRead
     | ForwardingRead
     | PortFlagsSet
@@ -247,7 +256,7 @@ class ReadInstalled:
 
 @dataclass(frozen=True, slots=True)
 class ReadStats:
-    """Ask for the counters of ports and units.
+    """Ask for the counters of ports and, unless `units` is False, units.
 
     `buckets`, `stations`: and for those of buckets, and of addresses behind VM ports.
     """
@@ -255,6 +264,15 @@ class ReadStats:
     bridge: str
     buckets: bool = False
     stations: bool = False
+    units: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInbound:
+    """Ask by which uplinks comes what is for these VM ports; of others the answer may tell, too."""
+
+    bridge: str
+    ofports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,11 +415,21 @@ class Record:
     entry: Entry
 
 
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """A duration for the histogram of that name in controller/exporter.py."""
+
+    bridge: str
+    histogram: str
+    seconds: float
+
+
 Command = (
     Connect
     | Disconnect
     | ReadInstalled
     | ReadStats
+    | ReadInbound
     | ReadLearned
     | ReadForwarding
     | ForgetForwarding
@@ -416,4 +444,5 @@ Command = (
     | Reply
     | Report
     | Record
+    | Observe
 )

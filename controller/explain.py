@@ -12,6 +12,7 @@ from controller import bindings
 from controller.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.show import part_of
 from controller.standing import Account, Held
+from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
 from policies.planners import minmax
 from policies.presets import PRESETS
@@ -46,7 +47,7 @@ def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
         **behind,
         "rules": "; ".join(_rules(account)) or "none",
         "if it fails": _fails_over(account),
-        "now": _now(account),
+        "now": _now(account, epoch_s, now_s),
         "to change": _to_change(account),
     }
 
@@ -88,6 +89,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "against": account.against.value,
         "target": move.target if move else None,
         "expected_ratio": dict(verdict.expected_ratio) if verdict else {},
+        "rests_until": _epoch(account.rests_until_s, epoch_s),
         "decided_in_s": round(account.decided_in_s, 3),
         "said": sentences(account, epoch_s, now_s),
     }
@@ -254,7 +256,7 @@ def _described(account: Account, uplink: Uplink) -> str:
 # ---- what keeps it there, and what would move it ---------------------------------------
 
 
-def _now(account: Account) -> str:
+def _now(account: Account, epoch_s: float, now_s: float) -> str:
     limit, verdict = threshold(account.threshold_ratio), account.verdict
     match account.against:
         case Held.NOT_CONNECTED:
@@ -269,6 +271,11 @@ def _now(account: Account) -> str:
             return "it stays: its pin holds it, whatever the loads are"
         case Held.EXCLUDED:
             return "it stays: no policy moves it, whatever the loads are"
+        case Held.RESTING:
+            return f"it stays: it has moved lately, and rests {_until(account, epoch_s, now_s)}"
+        case Held.SPENT:
+            often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, as often as an address should"
+            return f"it stays: it has moved {often}, and rests {_until(account, epoch_s, now_s)}"
         case Held.UNKNOWN:
             return f"not judged yet: {unknown(account.basis)}"
         case Held.NEW:
@@ -288,6 +295,12 @@ def _now(account: Account) -> str:
     return f"{text}. Judged by {covers(account.basis)}"
 
 
+def _until(account: Account, epoch_s: float, now_s: float) -> str:
+    """For how long a VM port still rests."""
+    until_s = now_s if account.rests_until_s is None else account.rests_until_s
+    return f"for {math.ceil(until_s - now_s)} s more, until {_clock(epoch_s + until_s)}"
+
+
 def _judged_uplink(account: Account) -> str:
     """The uplink that its policy takes it to be on, and how full that is."""
     name = account.planned or (account.bound.uplink if account.bound else "-")
@@ -302,8 +315,6 @@ def _stays(account: Account, limit: str) -> str:
             return f"{at}, not above the threshold of {limit}"
         case Standing.TOO_SMALL:
             return f"{at}, above {limit}, but in that direction this port has less than 1%"
-        case Standing.HELD:
-            return "it has moved lately, and rests, so that no address moves too often"
         case Standing.NO_USE:
             return f"{at}, and its move would not make the fullest uplink emptier by 2% of capacity"
         case Standing.NO_ROOM if verdict and verdict.expected_ratio:
@@ -336,6 +347,8 @@ def _to_change(account: Account) -> str:
             return f"ovs-lbt unpin {name}"
         case Held.EXCLUDED:
             return f"ovs-lbt set interface {name} exclude=false"
+        case Held.RESTING | Held.SPENT:
+            return f"nothing: its rest ends by itself; without waiting: ovs-lbt move {name} UPLINK"
         case Held.UNKNOWN | Held.NEW:
             return f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
         case Standing.NEVER:
@@ -351,8 +364,6 @@ def _to_change(account: Account) -> str:
             return f"its uplink's mean load has to pass {limit} {over}, and another have room"
         case Standing.TOO_SMALL:
             return "it has to carry more; the other ports on its uplink are looked at first"
-        case Standing.HELD:
-            return "nothing: its rest ends by itself, within 3 min"
         case Standing.NO_USE:
             return "loads have to change, so that the team gains by its move"
         case Standing.NO_ROOM:
@@ -407,6 +418,10 @@ def _last_move(account: Account, epoch_s: float) -> dict[str, Any] | None:
         "before_ratio": {name: used.worst_ratio for name, used in last.before.items()},
         "expected_ratio": {name: used.worst_ratio for name, used in last.after.items()},
     }
+
+
+def _epoch(at_s: float | None, epoch_s: float) -> float | None:
+    return None if at_s is None else epoch_s + at_s
 
 
 def _clock(at_s: float) -> str:

@@ -12,6 +12,17 @@ from controller.status import BridgeStatus
 
 PREFIX = "ovslbt_"
 BITS_PER_BYTE = 8
+# Of what a bridge tells of now and then: the name, what it is, and the buckets in seconds.
+OBSERVED = {
+    "settling": (
+        "Time from a policy's first move until it has nothing more to move.",
+        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    ),
+    "inbound_follow": (
+        "Time from a move until inbound came by the new uplink.",
+        (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    ),
+}
 SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
@@ -38,6 +49,17 @@ class Exporter:
             registry=self._registry,
         )
 
+        self._observed = {
+            name: Histogram(
+                f"{PREFIX}{name}_seconds",
+                text,
+                ["bridge"],
+                buckets=buckets,
+                registry=self._registry,
+            )
+            for name, (text, buckets) in OBSERVED.items()
+        }
+
     def listen(self, address: str, port: int) -> WSGIServer:
         """Serve on a thread of its own.
 
@@ -57,9 +79,16 @@ class Exporter:
     def observe_poll(self, bridge: str, duration_s: float) -> None:
         self._polls.labels(bridge).observe(duration_s)
 
+    def observe(self, bridge: str, histogram: str, seconds: float) -> None:
+        self._observed[histogram].labels(bridge).observe(seconds)
+
     def collect(self) -> Iterator[Metric]:
         """Every family, also those without a sample yet."""
         bridges = self._read_status()
+        for bridge in bridges:
+            # From the start, or the first observation would be no increase.
+            for histogram in self._observed.values():
+                histogram.labels(bridge.name)
         yield from _uplink_families(bridges)
         yield from _port_families(bridges)
         yield from _bridge_families(bridges)
@@ -186,8 +215,22 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     planned = _counter("moves_planned", "Moves a policy or an operator wanted.", by_reason)
     applied = _counter("moves_applied", "Moves the switch has made.", by_reason)
     refused = _counter("moves_refused", "Moves the switch refused.", by_reason)
+    exhausted = _gauge(
+        "move_budget_exhausted",
+        "Units that are not moved because of load, as they have moved as often as they should.",
+        labels,
+    )
+    reannounced = _counter(
+        "inbound_reannounced", "VM ports announced again, as inbound did not follow.", labels
+    )
+    astray = _counter(
+        "inbound_not_followed", "Moves that inbound did not follow, whatever was said.", labels
+    )
     for bridge in bridges:
         key = [bridge.name]
+        _add(exhausted, key, bridge.budgets_spent)
+        _add(reannounced, key, bridge.reannounced)
+        _add(astray, key, bridge.not_followed)
         _add(info, [*key, bridge.policy, bridge.teaming, bridge.mode], 1)
         _add(connected, key, bridge.connected)
         _add(optimality, key, bridge.optimality_ratio)
@@ -204,7 +247,7 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             for reason, count in moves.items():
                 _add(family, [*key, reason], count)
     yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
-    yield from (planned, applied, refused)
+    yield from (planned, applied, refused, exhausted, reannounced, astray)
 
 
 def _bytes_per_second(rate_bps: float | None) -> float | None:

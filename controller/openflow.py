@@ -14,11 +14,13 @@ from controller.events import (
     DeliverFrame,
     Event,
     ForeignFlow,
+    InboundRead,
     InstalledRead,
     LearnedRead,
     PortCounters,
     PortState,
     PortStatsRead,
+    ReadInbound,
     ReadInstalled,
     ReadLearned,
     ReadStats,
@@ -58,6 +60,7 @@ from controller.tables import (
     Table,
     cookie,
     cookie_bucket,
+    cookie_inbound,
     cookie_kind,
     cookie_ofport,
     openflow_port,
@@ -100,6 +103,7 @@ class Asked(IntEnum):
     BUCKETS = 0x6C000007
     TO_ADDRESS = 0x6C000008
     FROM_ADDRESS = 0x6C000009
+    INBOUND = 0x6C00000A
 
 
 # All messages of a bundle carry this plus the bundle's number, so that any error tells it.
@@ -135,13 +139,22 @@ def read_stats(datapath: Any, command: ReadStats) -> list[Any]:
         _unit_stats(datapath, Asked.TO_ADDRESS, Kind.TO_ADDRESS, Table.EGRESS),
         _unit_stats(datapath, Asked.FROM_ADDRESS, Kind.FROM_ADDRESS, Table.HASH),
     ]
-    return [
-        _with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS),
+    units = [
         *([buckets] if command.buckets else []),
         *(stations if command.stations else []),
         _unit_stats(datapath, Asked.TO_VM, Kind.TO_VM, Table.EGRESS),
         _unit_stats(datapath, Asked.FROM_VM, Kind.FROM_VM, Table.UPLINK_OUT),
     ]
+    ports = _with_xid(parser.OFPPortStatsRequest(datapath, 0, ofp.OFPP_ANY), Asked.PORTS)
+    return [ports, *units] if command.units else [ports]
+
+
+def read_inbound(datapath: Any, command: ReadInbound) -> list[Any]:
+    """Of one VM port, if it is one; else of all: there are as many flows as VM ports and uplinks."""
+    value, mask = cookie(Kind.INBOUND, 0), COOKIE_KIND_MASK
+    if len(command.ofports) == 1:
+        value, mask = value | command.ofports[0], mask | 0xFFFF
+    return [_flow_stats(datapath, Asked.INBOUND, value, mask, Table.INBOUND)]
 
 
 def read_learned(datapath: Any, _command: ReadLearned) -> list[Any]:
@@ -377,6 +390,8 @@ class Replies:
                 buckets = bucket_counters(self._take(Asked.BUCKETS))
                 to, sent = self._take(Asked.TO_ADDRESS), self._take(Asked.FROM_ADDRESS)
                 return UnitCountersRead(bridge, counters, buckets, unit_counters(to, sent))
+            case Asked.INBOUND:
+                return InboundRead(bridge, inbound_counters(self._take(Asked.INBOUND)))
             case Asked.LEARNED:
                 learned = self._take(Asked.LEARNED)
                 return LearnedRead(
@@ -510,6 +525,11 @@ def bucket_counters(stats: Iterable[Any]) -> tuple[tuple[tuple[int, int], Sample
         )
         for flow in stats
     )
+
+
+def inbound_counters(stats: Iterable[Any]) -> tuple[tuple[int, int, int], ...]:
+    """(ofport of a VM port, of an uplink, bytes that this brought for it)."""
+    return tuple((*cookie_inbound(flow.cookie), flow.byte_count) for flow in stats)
 
 
 def port_counters(stats: Iterable[Any]) -> tuple[PortCounters, ...]:
@@ -696,6 +716,7 @@ _DECODERS: dict[type, Callable[[Any], Action]] = {
 ENCODERS: dict[type, Callable[[Any, Any], list[Any]]] = {
     ReadInstalled: read_installed,
     ReadStats: read_stats,
+    ReadInbound: read_inbound,
     ReadLearned: read_learned,
     Renew: renew,
     SendFrame: send_frame,

@@ -50,6 +50,9 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         buckets=_bucket_counts(bridge),
         on_normal=bridge.on_normal,
         fallen_back=config.fallen_back,
+        budgets_spent=bridge.budgets_spent,
+        reannounced=bridge.reannounced,
+        not_followed=bridge.not_followed,
     )
 
 

@@ -65,6 +65,7 @@ from controller.tables import (
     cookie_kind,
     cookie_ofport,
     delivery_group_id,
+    inbound_cookie,
     learned_cookie,
     local_group_id,
     openflow_port,
@@ -84,6 +85,7 @@ def build(team: Team) -> Pipeline:
         flows += _uplink_flows(uplink, team)
     for port in team.vm_ports:
         flows += _vm_port_flows(port)
+        flows += _inbound_flows(port, team)
     flows += _destination_flows(team)
     flows += _unknown_port_flows(team)
     flows += hashing.flows(team)
@@ -201,6 +203,17 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
             match(eth_src=port.attached_mac, **vlan),
             (SetField(Register.LOCAL.field, 1),),
         )
+
+
+def _inbound_flows(port: VmPort, team: Team) -> Iterator[FlowSpec]:
+    """Count by which uplink comes what is for a VM port: whether it follows the port's moves.
+
+    For each uplink that there is, so that a move changes no flow. A LAG is one link upstream.
+    """
+    for uplink in () if team.hears_everywhere else team.uplinks:
+        ends = {Register.TARGET.field: int(port.ofport), Register.UPLINK.field: int(uplink)}
+        counts = inbound_cookie(port.ofport, uplink)
+        yield FlowSpec(Table.INBOUND, 10, match(**ends), cookie=counts)
 
 
 def _classify(
@@ -399,9 +412,10 @@ def _destination_flows(team: Team) -> Iterator[FlowSpec]:
 def _reflection_flows(team: Team) -> Iterator[FlowSpec]:
     """Frames from uplinks: what we sent comes back and is dropped, unless it says "I moved"."""
     local = {Register.LOCAL.field: 1}
-    yield FlowSpec(
-        Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), (Resubmit(Table.LOCATION),), Table.EGRESS
-    )
+    locate: tuple[Action, ...] = (Resubmit(Table.LOCATION),)
+    if not team.hears_everywhere:
+        locate += (Resubmit(Table.INBOUND),)
+    yield FlowSpec(Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), locate, Table.EGRESS)
     yield FlowSpec(
         Table.FROM_UPLINK,
         10,

@@ -29,6 +29,8 @@ from controller.events import (
     Event,
     ForgetForwarding,
     ForwardingRead,
+    Observe,
+    PortStatsRead,
     Prepare,
     ReadForwarding,
     ReadStats,
@@ -105,7 +107,8 @@ class Service:
         self._engine = Engine(epoch_s=_epoch_s())
         self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
         self._connections: dict[str, Any] = {}
-        self._asked_s: dict[str, float] = {}
+        # When the last poll of a bridge began, and whether it asks for the units' counters.
+        self._asked: dict[str, tuple[float, bool]] = {}
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
         self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch)
@@ -181,9 +184,11 @@ class Service:
         self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
-        if isinstance(event, UnitCountersRead):
-            self._exporter.observe_decision(event.bridge, time.monotonic() - started_s)
-            self._exporter.observe_poll(event.bridge, started_s - self._asked_s[event.bridge])
+        if isinstance(event, PortStatsRead | UnitCountersRead):
+            asked_s, units = self._asked[event.bridge]
+            if isinstance(event, UnitCountersRead) is units:
+                self._exporter.observe_decision(event.bridge, time.monotonic() - started_s)
+                self._exporter.observe_poll(event.bridge, started_s - asked_s)
         for command in commands:
             self._carry_out(command)
         self._database_read |= isinstance(event, DatabaseRead)
@@ -233,6 +238,8 @@ class Service:
                 LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
             case Record(entry=entry):
                 self._journal.write(history.as_line(entry, self._engine.fleet.epoch_s))
+            case Observe():
+                self._exporter.observe(command.bridge, command.histogram, command.seconds)
             case _:
                 self._send(command)
 
@@ -242,7 +249,7 @@ class Service:
         if datapath is None:
             return
         if isinstance(command, ReadStats):
-            self._asked_s[command.bridge] = time.monotonic()
+            self._asked[command.bridge] = time.monotonic(), command.units
         prepared, ahead = self._prepared
         if isinstance(command, Apply):
             self._prepared = None, b""

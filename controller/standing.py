@@ -24,6 +24,8 @@ class Held(StrEnum):
 
     `AWAY`: it is not at home, and returns there. `UNBOUND`: no uplink that it may use carries
     its VLANs, or traffic.
+    `RESTING`: it has moved because of load, and is left alone for a while; `SPENT`: it has moved
+    as often as an address should.
     `UNKNOWN`: not enough is known of the uplinks' loads; `NEW`: of its own.
     """
 
@@ -33,6 +35,8 @@ class Held(StrEnum):
     AWAY = "away-from-home"
     PINNED = "pinned"
     EXCLUDED = "excluded"
+    RESTING = "resting"
+    SPENT = "budget-spent"
     UNKNOWN = "loads-unknown"
     NEW = "load-unknown"
 
@@ -66,6 +70,7 @@ class Account:
     `verdict` what its policy says, if it was asked. `rules`: what is wrong with each of its own;
     an empty text where nothing is. `behind`: the addresses behind it that are
     units of their own, the busiest first; all else is about what is left to the VM port itself.
+    `rests_until_s`: when load may move it again, where it may not now.
     """
 
     bridge: str
@@ -94,6 +99,7 @@ class Account:
     buckets: Mapping[str, int] = field(default_factory=dict)
     rules: Mapping[Rule, str] = field(default_factory=dict)
     behind: tuple[Behind, ...] = ()
+    rests_until_s: float | None = None
 
     @property
     def uplink(self) -> Uplink | None:
@@ -120,7 +126,9 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     bound = bridge.bound.get(port.name)
     planned = judged.bound.get(port.name)
     last, moved = _last_move(bridge, port.name, bound)
-    against, verdict = _against(bridge, port, unit, basis, known_s)
+    rests_until_s, spent = bridge.rests(now_s).get(port.name, (None, False))
+    resting = (Held.SPENT if spent else Held.RESTING) if rests_until_s is not None else None
+    against, verdict = _against(bridge, port, unit, basis, known_s, resting)
     asked = next((p for p in config.asked.vm_ports if p.name == port.name), port)
     home = bridge.bindings.homes.get(port.name)
     return Account(
@@ -150,6 +158,7 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         buckets=_buckets(bridge, port),
         rules=bridge.rules.get(port.name, {}),
         behind=_behind(bridge, loaded, port),
+        rests_until_s=rests_until_s if against is resting else None,
     )
 
 
@@ -164,7 +173,12 @@ def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple
 
 
 def _against(
-    bridge: Bridge, port: VmPortConfig, unit: Unit, basis: Basis, known_s: float
+    bridge: Bridge,
+    port: VmPortConfig,
+    unit: Unit,
+    basis: Basis,
+    known_s: float,
+    resting: Held | None,
 ) -> tuple[Held | Standing, Verdict | None]:
     """What keeps a VM port where it is, the strongest first."""
     preset, name = PRESETS[port.policy], port.name
@@ -182,6 +196,8 @@ def _against(
         return Held.PINNED if unit.pin else Held.EXCLUDED, None
     if not preset.rebalances or preset.classifier.hashed:
         return Standing.NEVER, None
+    if resting is not None:
+        return resting, None
     snapshot = judged.snapshot(port.policy, basis.covered_s) if basis.known else None
     if snapshot is None:
         return Held.UNKNOWN, None

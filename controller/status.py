@@ -74,6 +74,9 @@ class BridgeStatus:
     ports are the planned ones. `fallen_back`: LACP is not negotiated, and until it is, one
     uplink serves all VM ports. `optimality_ratio`: the worst utilization over the least that
     any placement could reach. `buckets`: how many of a hashed policy's each uplink has.
+    `budgets_spent`: the units that policies leave alone as they have moved as often as they should.
+    `reannounced`, `not_followed`: how often VM ports were announced again, as inbound did not
+    follow a move, and in vain.
     """
 
     name: str
@@ -96,6 +99,9 @@ class BridgeStatus:
     buckets: dict[str, dict[str, int]] = field(default_factory=dict)
     on_normal: bool = False
     fallen_back: bool = False
+    budgets_spent: int = 0
+    reannounced: int = 0
+    not_followed: int = 0
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:

@@ -44,6 +44,7 @@ class Table(IntEnum):
     UNCACHE_FIRST = 27
     UNCACHE_AGAIN = 28
     IP_NIBBLE = 29
+    INBOUND = 30
 
 
 class Register(IntEnum):
@@ -94,6 +95,7 @@ class Kind(IntEnum):
     BUCKET = 5  # counts what a bucket of a hash carries; number and bucket instead of the ofport
     FROM_ADDRESS = 6  # counts what an address behind a VM port sends; its slot, not an ofport
     TO_ADDRESS = 7  # counts what uplinks bring for it
+    INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
 
 
 GROUP_IDS = range(0x6C000000, 0x6D000000)
@@ -178,6 +180,16 @@ def cookie(kind: Kind, ofport: int) -> int:
 def cookie_ofport(value: int) -> int:
     """The ofport that a flow of ours belongs to; 0: none."""
     return value & 0xFFFF
+
+
+def inbound_cookie(ofport: int, uplink: int) -> int:
+    """The cookie of the flow that counts what an uplink brings for a VM port."""
+    return cookie(Kind.INBOUND, uplink << 16 | ofport)
+
+
+def cookie_inbound(value: int) -> tuple[int, int]:
+    """The VM port and the uplink, by ofport, that a flow of kind INBOUND counts for."""
+    return value & 0xFFFF, value >> 16 & 0xFFFF
 
 
 def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:

@@ -24,6 +24,7 @@ from dashboards.queries import (
     RANGE,
     in_bits,
     increase,
+    quantile,
     rate,
     whole,
 )
@@ -346,6 +347,34 @@ def _what_was_done() -> list[panels.Panel]:
                 Ask(rate(HERE("port_shaped_drops_total")), "sent by {{port}}"),
             ],
             unit=panels.FRAMES,
+            width=8,
+        ),
+        lines(
+            "Inbound follows after",
+            "From a move until what comes for the VM port was seen by its new uplink, nine times of "
+            "ten: the switch counts twice a second. Good: at most 1.5 s. More: a switch upstream "
+            "learns late.",
+            [Ask(quantile(0.9, HERE("inbound_follow_seconds_bucket"), "bridge"), "{{bridge}}")],
+            unit=panels.SECONDS,
+            width=8,
+        ),
+        events(
+            "Inbound that does not follow",
+            "VM ports that were announced again, as inbound still came by their old uplink, and those "
+            "given up. Good: none. `ovs-lbt history` tells the moves, the service's log the VM ports.",
+            [
+                Ask(in_all("inbound_reannounced_total"), "announced again"),
+                Ask(in_all("inbound_not_followed_total"), "in vain"),
+            ],
+            width=8,
+        ),
+        lines(
+            "Move budgets used up",
+            "VM ports and other units that load does not move now, as they have moved four times in 3 "
+            "minutes. Good: 0. `ovs-lbt explain PORT` says until when; a load that jumps all the time "
+            "is better split or pinned.",
+            [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
+            unit=panels.COUNT,
             width=8,
         ),
     ]

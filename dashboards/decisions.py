@@ -15,6 +15,7 @@ from dashboards.queries import (
     RANGE,
     increase,
     or_none,
+    quantile,
     whole,
 )
 
@@ -260,4 +261,33 @@ def _what_came_of_it() -> list[panels.Panel]:
             unit=panels.SECONDS,
             width=8,
         ),
+        lines(
+            "Settling time",
+            "From the first move that a policy makes until it has looked again and has no more to "
+            "make, nine times of ten. Good: under a second with adaptive; a policy with a window of "
+            "30 s takes that long for each move after the first.",
+            [Ask(_nine_of_ten("settling_seconds_bucket"), WHERE)],
+            unit=panels.SECONDS,
+            width=8,
+        ),
+        lines(
+            "Inbound follows after",
+            "From a move until what comes for the VM port was seen by its new uplink, nine times of "
+            "ten. Good: at most 1.5 s. More: a switch upstream has to be told again.",
+            [Ask(_nine_of_ten("inbound_follow_seconds_bucket"), WHERE)],
+            unit=panels.SECONDS,
+            width=8,
+        ),
+        lines(
+            "Move budgets used up",
+            "Units that load does not move now, as they have moved as often as switches upstream "
+            "bear. Good: 0. Above 0 while an uplink is full: split or pin what jumps.",
+            [Ask(BRIDGES("move_budget_exhausted"), WHERE)],
+            unit=panels.COUNT,
+            width=8,
+        ),
     ]
+
+
+def _nine_of_ten(histogram: str) -> str:
+    return quantile(0.9, BRIDGES(histogram), "job, instance, bridge")

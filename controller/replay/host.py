@@ -224,8 +224,8 @@ class Host:
             case ReadInstalled() if not self.bridge.settled:
                 # Otherwise it looks whether somebody has changed what it knows; here is nobody.
                 self._events.append(self.switch.installed())
-            case ReadStats(buckets=buckets):
-                self._events += self.switch.stats(buckets)
+            case ReadStats(buckets=buckets, units=units):
+                self._events += self.switch.stats(buckets)[: None if units else 1]
             case ReadLearned():
                 self._events.append(self.switch.learned())
             case ReadForwarding():

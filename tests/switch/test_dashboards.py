@@ -10,6 +10,7 @@ that Grafana loads the dashboards and is asked every query, too.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -154,6 +155,8 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
             first = on(up0)
             wait_until(lambda: on(up0) < first, "a port has left the busy uplink", 15.0)
         assert len(moves) == 1
+        settled = functools.partial(service.metric, "ovslbt_settling_seconds_count")
+        wait_until(lambda: settled(bridge=bed.bridge) == 1, "no more is moved")
         bed.set("bridge", bed.bridge, window_s=LONG_WINDOW_S, threshold="high")
         prometheus.wait_for_scrapes(2)
         by_hand = next(vm for vm in bed.vms if vm.port in on(up1))

@@ -24,6 +24,7 @@ from controller.events import (
     Event,
     ForeignFlow,
     ForwardingRead,
+    InboundRead,
     InstalledRead,
     LearnedRead,
     PortChanged,
@@ -33,6 +34,7 @@ from controller.events import (
     PortState,
     PortStatsRead,
     ReadForwarding,
+    ReadInbound,
     ReadInstalled,
     ReadLearned,
     ReadStats,
@@ -71,6 +73,10 @@ class FakeSwitch:
     hashed_bps: dict[tuple[int, int], Rate] = field(default_factory=dict)
     # What addresses behind VM ports send, by (ofport, MAC, VLAN).
     behind_bps: dict[tuple[int, str, int], Rate] = field(default_factory=dict)
+    # What is sent to VM ports, and by which uplink the switch upstream sends it, by ofport.
+    inbound_bps: dict[int, Rate] = field(default_factory=dict)
+    comes_by: dict[int, int] = field(default_factory=dict)
+    inbound_bytes: dict[tuple[int, int], float] = field(default_factory=dict)
     learned: Sequence[tuple[int, str, int]] = ()
     beneath: tuple[tuple[int, str, int | None], ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
@@ -101,6 +107,11 @@ class FakeSwitch:
                 return [InstalledRead(bridge, flows, groups, self.foreign, by_default)]
             case ReadForwarding(bridge=bridge):
                 return [ForwardingRead(bridge, self.forwarding)]
+            case ReadStats(bridge=bridge, units=False):
+                return [PortStatsRead(bridge, tuple(map(self._counters, self.ports)))]
+            case ReadInbound(bridge=bridge, ofports=ofports):
+                counted = [(*key, int(n)) for key, n in self.inbound_bytes.items()]
+                return [InboundRead(bridge, tuple(c for c in counted if c[0] in ofports))]
             case ReadStats(bridge=bridge, buckets=buckets, stations=stations):
                 ports = tuple(self._counters(ofport) for ofport in self.ports)
                 units = tuple(
@@ -198,6 +209,10 @@ class FakeSwitch:
             for counted in (address[0], self.uplink_of_address(*address)):
                 if counted is not None:
                     self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
+        for ofport, offered_bps in self.inbound_bps.items():
+            key = ofport, self.comes_by[ofport]
+            came = offered_bps(middle_s) / 8 * elapsed_s
+            self.inbound_bytes[key] = self.inbound_bytes.get(key, 0) + came
         self.now_s = now_s
 
     def _commit(self, changes: Changes) -> None:
@@ -420,6 +435,7 @@ class World:
             case (
                 ReadInstalled()
                 | ReadStats()
+                | ReadInbound()
                 | ReadLearned()
                 | ReadForwarding()
                 | SetPortFlags()
@@ -448,7 +464,15 @@ class World:
 
     def _ask_switch(
         self,
-        command: (ReadInstalled | ReadStats | ReadLearned | ReadForwarding | SetPortFlags | Apply),
+        command: (
+            ReadInstalled
+            | ReadStats
+            | ReadInbound
+            | ReadLearned
+            | ReadForwarding
+            | SetPortFlags
+            | Apply
+        ),
     ) -> None:
         switch = self.switches[command.bridge]
         if isinstance(command, Apply):

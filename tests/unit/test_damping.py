@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -243,6 +244,8 @@ def test_operators_moves_count_and_are_never_refused() -> None:
     here.switches["br0"].offered_bps = {10: steady(4e9), 11: steady(5e9)}
     here.run_for(PERIOD_S - 30)
     assert here.bindings()["vnet0"] == "eth2", "its budget is spent"
+    found = json.loads(done(here.ask("explain", "vnet0", "--json")))
+    assert found["against"] == "budget-spent"
     here.run_for(40)
     assert here.bindings()["vnet0"] == "eth1"
 

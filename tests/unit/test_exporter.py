@@ -24,6 +24,8 @@ COUNTERS = {
     "moves_refused",
     "failovers",
     "uplink_link_changes",
+    "inbound_reannounced",
+    "inbound_not_followed",
 }
 GAUGES = {
     "uplink_capacity_bytes_per_second",
@@ -47,10 +49,16 @@ GAUGES = {
     "bridge_connected",
     "last_decision_timestamp_seconds",
     "config_errors",
+    "move_budget_exhausted",
     "build_info",
     "leader",
 }
-HISTOGRAMS = {"decision_duration_seconds", "stats_poll_duration_seconds"}
+HISTOGRAMS = {
+    "decision_duration_seconds",
+    "stats_poll_duration_seconds",
+    "settling_seconds",
+    "inbound_follow_seconds",
+}
 
 ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5, 3)
 # As many as a VM port can have.
@@ -92,6 +100,9 @@ BR0 = BridgeStatus(
     moves_refused={"threshold": 0},
     failovers=4,
     last_decision_at=1712.5,
+    budgets_spent=2,
+    reannounced=6,
+    not_followed=1,
 )
 
 
@@ -165,6 +176,9 @@ def test_states_and_moves() -> None:
     assert value("port_units", port="vnet0") == value("uplink_units", uplink="eth1") == 3
     assert samples()[("leader", ())] == 1
     assert value("failovers_total") == 4
+    assert value("move_budget_exhausted") == 2
+    assert value("inbound_reannounced_total") == 6
+    assert value("inbound_not_followed_total") == 1
     assert value("moves_planned_total", reason="threshold") == 2
     assert value("moves_applied_total", reason="threshold") == 1
     assert value("moves_refused_total", reason="threshold") == 0
@@ -199,6 +213,19 @@ def test_durations_are_observed_by_bridge() -> None:
     for name, seconds in (("decision_duration", 0.002), ("stats_poll_duration", 0.02)):
         assert registry.get_sample_value(f"ovslbt_{name}_seconds_count", labels) == 1
         assert registry.get_sample_value(f"ovslbt_{name}_seconds_sum", labels) == seconds
+
+
+def test_what_happens_now_and_then_is_counted_from_zero_on() -> None:
+    """Prometheus sees no increase in a series that begins with one."""
+    made = exporter(BR0)
+    count = "ovslbt_settling_seconds_count"
+    before = [*made._registry.collect()]
+    assert {s.value for f in before for s in f.samples if s.name == count} == {0}
+    made.observe("br0", "settling", 0.25)
+    made.observe("br0", "inbound_follow", 1.25)
+    for name, seconds in (("settling", 0.25), ("inbound_follow", 1.25)):
+        observed = made._registry.get_sample_value(f"ovslbt_{name}_seconds_sum", {"bridge": "br0"})
+        assert observed == seconds
 
 
 def test_a_rule_is_broken_or_kept_and_one_that_a_port_has_not_is_absent() -> None:

@@ -30,8 +30,17 @@ from controller.specs import (
     Resubmit,
     SetField,
     ToGroup,
+    match,
 )
-from controller.tables import BROADCAST, OFPP_NORMAL, VLAN_PRESENT, Register, Table, openflow_port
+from controller.tables import (
+    BROADCAST,
+    OFPP_NORMAL,
+    UNICAST,
+    VLAN_PRESENT,
+    Register,
+    Table,
+    openflow_port,
+)
 from controller.team import Hash, Station, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
 from policies.classifiers import Classifier
@@ -373,6 +382,24 @@ def test_every_vm_port_is_counted_in_each_direction_by_one_flow(team: Team) -> N
     for kind in (tables.Kind.FROM_VM, tables.Kind.TO_VM):
         counted = [f.cookie & 0xFFFFFFFF for f in flows if tables.cookie_kind(f.cookie) is kind]
         assert sorted(counted) == sorted(port.ofport for port in team.vm_ports)
+
+
+@given(teams())
+def test_what_comes_for_a_vm_port_is_counted_by_uplink_unless_they_are_one_link(team: Team) -> None:
+    """In a table that only counts, and in which all unicast from uplinks is looked up."""
+    flows = build(team).flows.values()
+    counting = [f for f in flows if f.table == Table.INBOUND]
+    assert not any(flow.actions or flow.goto for flow in counting)
+    ends = {tables.cookie_inbound(f.cookie): dict(f.match) for f in counting}
+    assert len(ends) == len(counting)
+    assert ends == {
+        (port.ofport, uplink): {Register.TARGET.field: port.ofport, Register.UPLINK.field: uplink}
+        for port in team.vm_ports
+        for uplink in (() if team.hears_everywhere else team.uplinks)
+    }
+    unicast = match(eth_dst=UNICAST)
+    (located,) = [f for f in flows if (f.table, f.match) == (Table.FROM_UPLINK, unicast)]
+    assert (Resubmit(Table.INBOUND) in located.actions) is not team.hears_everywhere
 
 
 @given(teams(), st.data())

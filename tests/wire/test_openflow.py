@@ -15,9 +15,11 @@ from controller.events import (
     Apply,
     DeliverFrame,
     ForeignFlow,
+    InboundRead,
     InstalledRead,
     LearnedRead,
     PortStatsRead,
+    ReadInbound,
     ReadInstalled,
     ReadLearned,
     ReadStats,
@@ -437,6 +439,32 @@ def test_what_addresses_exchanged_comes_with_what_units_did() -> None:
     assert again == UnitCountersRead("br0", ())
 
 
+def test_what_uplinks_brought_comes_by_vm_port_and_uplink() -> None:
+    def stats(ofport: int, uplink: int, count: int) -> bytes:
+        counts = tables.inbound_cookie(ofport, uplink)
+        return as_stats(FlowSpec(Table.INBOUND, 10, (), cookie=counts), count=count, age_s=2.25)
+
+    highest = 0xFF00
+    counted = [stats(10, 1, 111), stats(OFPORT_LOCAL, highest, 222)]
+    read = Replies().event("br0", reply(Asked.INBOUND, ofproto.OFPMP_FLOW, counted))
+    assert read == InboundRead("br0", ((10, 1, 111), (OFPORT_LOCAL, highest, 222)))
+
+
+@pytest.mark.parametrize(("ofports", "mask"), [((10,), 0xFFFFFFFF0000FFFF), ((10, 11), None)])
+def test_of_one_vm_port_only_its_own_flows_are_asked_for(
+    ofports: tuple[int, ...], mask: int | None
+) -> None:
+    (asked,) = openflow.read_inbound(DATAPATH, ReadInbound("br0", ofports))
+    value = cookie(Kind.INBOUND, 10 if mask else 0)
+    assert (asked.cookie, asked.cookie_mask) == (value, mask or tables.COOKIE_KIND_MASK)
+    assert asked.table_id == Table.INBOUND
+
+
+def test_units_are_left_out_of_a_poll_that_does_not_ask_for_them() -> None:
+    (ports,) = openflow.read_stats(DATAPATH, ReadStats("br0", units=False))
+    assert ports.xid == Asked.PORTS
+
+
 def test_an_address_that_announced_itself_outside_is_elsewhere() -> None:
     entries = [
         learned(tables.ELSEWHERE, MAC, (7, 0xFFF), taught_by=0),
@@ -603,5 +631,6 @@ def test_a_frame_for_a_vm_port_goes_past_the_pipeline() -> None:
 
 
 def test_every_command_for_a_switch_has_an_encoder() -> None:
-    read, frames = {ReadInstalled, ReadStats, ReadLearned}, {SendFrame, DeliverFrame}
+    read = {ReadInstalled, ReadStats, ReadInbound, ReadLearned}
+    frames = {SendFrame, DeliverFrame}
     assert openflow.ENCODERS.keys() == {*read, *frames, Renew, Apply}

@@ -1,0 +1,141 @@
+"""What a bridge does about inbound after a move, and what it reads of counters when."""
+
+from __future__ import annotations
+
+from controller.events import Command, Observe, ReadInbound, ReadLearned, ReadStats
+from tests.unit.fake_switch import World, done, reports, world
+from tests.unit.rows import host, with_ids
+
+MAC = "52:54:00:00:00:10"
+ETH1, ETH2 = 1, 2
+
+
+def receiving(bps: float = 1e6, teaming: str = "switch-independent") -> World:
+    """vnet0 is on eth1, and so is what the switch upstream sends it."""
+    here = world(host("originating-port", binding="eth1", teaming=teaming))
+    switch = here.switches["br0"]
+    switch.learned = ((10, MAC, 0),)
+    switch.inbound_bps[10], switch.comes_by[10] = (lambda _: bps), ETH1
+    here.start().run_until(12)
+    return here
+
+
+def move(here: World, follows_after_s: float | None = 0.0) -> float:
+    """Move vnet0 to eth2; when that was."""
+    moved_s = here.now_s
+    done(here.ask("move", "vnet0", "eth2"))
+    if follows_after_s is not None:
+        here.run_until(moved_s + follows_after_s)
+        here.switches["br0"].comes_by[10] = ETH2
+    here.run_until(moved_s + 20)
+    return moved_s
+
+
+def frames_after(here: World, moved_s: float) -> list[float]:
+    return [round(at_s - moved_s, 3) for at_s, _ in here.frames() if at_s >= moved_s]
+
+
+def observed(here: World) -> list[Command]:
+    return here.commands(Observe)
+
+
+def test_inbound_that_follows_is_observed_once() -> None:
+    here = receiving()
+    moved_s = move(here)
+    assert observed(here) == [Observe("br0", "inbound_follow", 0.5)]
+    assert frames_after(here, moved_s) == [0.0, 1.0, 3.0], "nothing is said beyond that"
+    assert here.engine.status()[0].reannounced == 0
+
+
+def test_counters_are_read_for_as_long_as_there_is_something_to_see() -> None:
+    here = receiving()
+    assert not here.commands(ReadInbound)
+    moved_s = move(here)
+    reads = [at_s - moved_s for at_s, c in here.log if isinstance(c, ReadInbound)]
+    assert reads == [0.0, 0.5]
+    assert {c.ofports for c in here.commands(ReadInbound) if isinstance(c, ReadInbound)} == {(10,)}
+
+
+def test_inbound_that_stays_is_announced_again_until_it_follows() -> None:
+    here = receiving()
+    moved_s = move(here, follows_after_s=2.7)
+    assert frames_after(here, moved_s) == [0.0, 1.0, 2.5, 3.0]
+    assert observed(here) == [Observe("br0", "inbound_follow", 3.0)]
+    status = here.engine.status()[0]
+    assert (status.reannounced, status.not_followed) == (1, 0)
+
+
+def test_inbound_that_never_follows_is_told_of_once() -> None:
+    here = receiving()
+    moved_s = move(here, follows_after_s=None)
+    assert frames_after(here, moved_s) == [0.0, 1.0, 2.5, 3.0, 5.0, 7.5]
+    status = here.engine.status()[0]
+    assert (status.reannounced, status.not_followed) == (3, 1)
+    assert not observed(here)
+    found = "br0: inbound of vnet0: by eth1, announced again and again -> by eth2"
+    assert reports(here, "warning").count(found) == 1
+
+
+def test_nothing_comes_and_nothing_is_said() -> None:
+    here = receiving(bps=0.0)
+    moved_s = move(here, follows_after_s=None)
+    assert frames_after(here, moved_s) == [0.0, 1.0, 3.0]
+    assert not reports(here, "warning")
+
+
+def test_a_failover_is_watched_too_and_a_lag_never() -> None:
+    for teaming, watched in (("switch-independent", True), ("static", False)):
+        here = receiving(teaming=teaming)
+        here.set_link(ETH1, up=False)
+        here.run_for(0.1)
+        assert here.bindings()["vnet0"] == "eth2"
+        assert bool(here.commands(ReadInbound)) is watched, teaming
+
+
+def test_with_a_move_it_is_asked_once_what_to_announce() -> None:
+    """With the bundle, as waiting for its answer first would cost the first learning packet."""
+    here = receiving()
+    moved_s = here.now_s
+    done(here.ask("move", "vnet0", "eth2"))
+    assert [at_s for at_s, c in here.log if isinstance(c, ReadLearned) and at_s == moved_s] == [
+        moved_s
+    ]
+    assert frames_after(here, moved_s) == [0.0]
+
+
+def test_flows_are_read_twice_a_second_at_most_and_ports_with_each_poll() -> None:
+    here = world(host("load-based", poll_interval_ms="100", window_s="1")).start().run_until(5)
+    polls = [(at_s, c.units) for at_s, c in here.log if isinstance(c, ReadStats)]
+    units_s = [at_s for at_s, units in polls if units]
+    assert 45 <= len(polls) <= 55
+    assert 9 <= len(units_s) <= 12
+    bridge = here.engine.fleet.bridges["br0"]
+    assert bridge.last_decision_s == polls[-1][0], "each poll ends with a decision"
+
+
+def test_a_poll_a_second_reads_all_there_is() -> None:
+    here = world(host("load-based")).start().run_until(5)
+    assert all(c.units for c in here.commands(ReadStats) if isinstance(c, ReadStats))
+
+
+def test_settling_ends_with_the_last_move_that_was_needed() -> None:
+    here = world(host("load-based", binding="eth1", window_s="2"))
+    here.switches["br0"].offered_bps = {10 + i: (lambda _: 3e9) for i in range(3)}
+    here.start().run_until(60)
+    made = here.engine.status()[0].moves_applied["threshold"]
+    took_s = [c.seconds for c in observed(here) if isinstance(c, Observe)]
+    assert (made, took_s) == (1, [0.0]), "one move is as quick as the switch"
+    # Two are a window apart.
+    here.switches["br0"].offered_bps = {10 + i: (lambda _: 3e9) for i in range(4)}
+    done(here.ask("move", "vnet0", "eth1"))
+    here.run_for(60)
+    assert here.engine.status()[0].moves_applied["threshold"] == made + 2
+    (_, took_again_s) = [c.seconds for c in observed(here) if isinstance(c, Observe)]
+    assert 2.0 <= took_again_s <= 5.0
+
+
+def test_observing_nothing_settles_and_nothing_is_watched() -> None:
+    here = receiving()
+    here.write(with_ids(here.rows["br0"], mode="observe"))
+    here.run_for(5)
+    assert not here.commands(ReadInbound)
