@@ -86,7 +86,7 @@ class Addresses:
             known = self.by_port.get(port.name, ())
             macs = {mac for mac, _ in known}
             last_s = self._renewed_s.get(port.name)
-            if len(macs) != 1 or port.split or not up.get(int(port.ofport), False):
+            if len(macs) != 1 or port.parted or not up.get(int(port.ofport), False):
                 continue
             if last_s is None or now_s - last_s >= RENEW_INTERVAL_S:
                 due += _flows(port, known)

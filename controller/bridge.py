@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller import addresses, buckets, desired, pipeline, specs
+from controller import addresses, buckets, desired, pipeline, specs, splits
 from controller.addresses import Addresses
 from controller.announcing import Announced, Announcing, beneath
 from controller.bindings import Bindings, Bound
@@ -58,10 +58,11 @@ from controller.loads import Loads
 from controller.peaks import Peaks
 from controller.settling import Settling
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
+from controller.splits import Splits
 from controller.stations import Station, Stations
 from policies import rules, worth
 from policies.damping import Damping
-from policies.model import Move, Reason, Role, Unit, Uplink
+from policies.model import Load, Move, Plan, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -85,6 +86,12 @@ UNITS_INTERVAL_S = 0.5
 # At most so often are the counters of 256 buckets read: the switch renews them twice a second,
 # and a policy that moves buckets looks at seconds.
 BUCKETS_INTERVAL_S = 1.0
+# When a split has changed what buckets count, twice read since then they tell how much is in each:
+# by that time the switch has changed its cached flows, and counted.
+RESPLIT_AFTER_S = 0.6
+RESPLIT_READINGS = 2
+# The longest rest of a bucket that has moved.
+BUCKET_REST_S = 60.0
 
 
 @dataclass(slots=True)
@@ -97,7 +104,8 @@ class Bridge:
     `bindings` are those that policies see. `held`, where there are any, are the ones in force
     instead: on plain uplinks that are observed, as `bindings` are virtual then, and on a
     bond whose VM ports gather on one member before NORMAL takes over (`gathered_s`: when
-    they have; None: they do not).
+    they have; None: they do not). `config` is marked with the VM ports that are split, as
+    policies see it; `split_in_force`: those that the switch spreads, where that is not so.
     """
 
     config: BridgeConfig
@@ -110,6 +118,8 @@ class Bridge:
     stations: Stations = field(default_factory=Stations)
     bindings: Bindings = field(default_factory=Bindings)
     held: Bindings | None = None
+    splits: Splits = field(default_factory=Splits)
+    split_in_force: frozenset[str] = frozenset()
     gathered_s: float | None = None
     installation: Installation = field(default_factory=Installation)
     planned: Counter[str] = field(default_factory=Counter)
@@ -139,7 +149,15 @@ class Bridge:
     _moved_s: dict[str, float] = field(default_factory=dict)
     epoch_s: float = 0.0
     damping: Damping = field(default_factory=Damping)
+    # No switch upstream sees that a bucket moves: it is but for the order of packets.
+    _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_REST_S))
     _resting: frozenset[str] = frozenset()
+    _ripe: frozenset[str] = frozenset()
+    # Splits and merges that are told with the next bundle; when the last was, and how often
+    # buckets were read since.
+    _resplit: list[Move] = field(default_factory=list)
+    _resplit_s: float = -math.inf
+    _readings: int = 0
     _peaks: Peaks = field(default_factory=Peaks)
     # How many decisions in a row found moves worth making, by policy.
     _found_worth: Counter[str] = field(default_factory=Counter)
@@ -158,6 +176,7 @@ class Bridge:
     def configure(self, config: BridgeConfig, now_s: float) -> Commands:
         """Take a new configuration; the switch follows where it differs."""
         config = config.in_force(self.links.lacp_known(config.uplinks))
+        config = self._with_splits(config, now_s)
         old, self.config = self.config, config
         self.links.follow_team(old.uplinks, config.uplinks)
         self.addresses.keep(config.vm_ports)
@@ -222,11 +241,13 @@ class Bridge:
     def _keep_units(self) -> None:
         """Forget units that are gone."""
         units = self.units()
-        self.damping.keep({unit.name for unit in units})
+        names = {unit.name for unit in units}
+        self.damping.keep(names)
+        self._bucket_damping.keep(names)
         self._following.keep({int(port.ofport) for port in self.config.vm_ports})
-        for bindings in (self.bindings, self.held):
-            if bindings is not None:
-                bindings.keep(unit.name for unit in units)
+        self.bindings.keep(names)
+        if self.held is not None:
+            self.held.keep(unit.name for unit in self._units_in_force)
 
     def connect(self, ports: Iterable[PortState], now_s: float) -> Commands:
         self._forget_switch()
@@ -237,6 +258,7 @@ class Bridge:
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self._stats_due_s = now_s
         self._audit_due_s = now_s + AUDIT_INTERVAL_S
+        self._count_anew(now_s)
         return [ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
@@ -253,6 +275,8 @@ class Bridge:
             self._assume_port_flags()
             self._found |= buckets.installed(self.installed or specs.EMPTY, self.uplinks())
             self.stations.restore(self.installed or specs.EMPTY, self.config)
+            if self.read is None:
+                self._restore_splits(now_s)
         first_look, self.read = self.read is None, read
         if addresses.learns(self.installed or specs.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
@@ -325,6 +349,7 @@ class Bridge:
         for (number, bucket), sample in read.buckets:
             name = buckets.name_of(buckets.HASHED[number], bucket)
             self.loads.take_bucket(name, sample, keep_s)
+        self._readings += bool(read.buckets) and now_s >= self._resplit_s + RESPLIT_AFTER_S
         names = {s.slot: s.name for s in self.stations.by_name.values()} if read.stations else {}
         for slot, sample in read.stations:
             if slot in names:
@@ -441,6 +466,8 @@ class Bridge:
             self._read_ahead = False
             return self._bundle_refused(bundle, done.error, now_s)
         commands: Commands = list(bundle.waiting)
+        if any(move.is_resplit for move in bundle.moves):
+            self._count_anew(now_s)
         if self.config.on_bond and not learned_before and addresses.learns(bundle.installs):
             # When a member fails, the bond announces by another one whatever NORMAL has
             # learned; that would come back to us as the word that our VMs have moved away.
@@ -458,8 +485,8 @@ class Bridge:
                 # Nobody counts them there.
                 self.stations.forget()
                 self._keep_units()
-        moved = {move.unit for move in bundle.moves}
-        self._watch_inbound(bundle.moves, now_s)
+        moved = {move.unit for move in bundle.moves if not move.is_resplit}
+        self._watch_inbound([move for move in bundle.moves if not move.is_resplit], now_s)
         commands += self._announce_moves(moved, now_s)
         self._read_ahead = False
         commands += self._remember_bindings(moved)
@@ -497,7 +524,7 @@ class Bridge:
     @property
     def _follows_addresses(self) -> bool:
         """Whether addresses are units of their own, and the switch has learned some."""
-        split = any(port.split for port in self.config.vm_ports)
+        split = any(port.parted for port in self.config.vm_ports)
         return split and self._polled and self.installed_anything
 
     def deadline_s(self) -> float:
@@ -584,8 +611,7 @@ class Bridge:
         `basis_s`: what the loads cover that the moves were chosen by, if it was by loads.
         """
         self.chronicle.basis_s = basis_s
-        for move in moves:
-            self.bindings.place(move.unit, move.target, move.reason)
+        self._carry_out(moves, now_s)
         self.installation.wait(reply)
         return self.settle(now_s)
 
@@ -639,9 +665,10 @@ class Bridge:
             for uplink, up in self.links.take_changes()
             for record in self.chronicle.linked(self.judged, uplink, up, now_s)
         ]
-        self._hold_or_release()
+        self._hold_or_release(now_s)
         team = (self.units(), self.uplinks(), now_s)
-        moves = self.bindings.follow(*team)
+        moves = [*self._resplit, *self.bindings.follow(*team)]
+        self._resplit = []
         self.planned.update(move.reason.value for move in moves)
         self._begin_windows(moves, now_s)
         if not self.observing:
@@ -650,7 +677,7 @@ class Bridge:
             commands += self._said(moves, ", not made")
             commands += self.chronicle.planned(self.judged, moves, now_s)
         if self.held is not None:
-            self.installation.expect(self.held.follow(*team))
+            self.installation.expect(self.held.follow(self._units_in_force, *team[1:]))
         if self.gathered_s is None:
             commands += self._judge_rules(now_s)
         return [*commands, *self._reconcile(now_s), *self._shape(now_s)]
@@ -681,7 +708,9 @@ class Bridge:
         """No mean may mix before and after: what a policy chose concerns its own windows only."""
         policies = {unit.name: unit.policy for unit in self.units()} if moves else {}
         for move in moves:
-            if move.source:
+            if move.unit.rpartition("/")[0] in buckets.HASHED:
+                self._bucket_damping.note(move.unit, now_s)
+            elif move.source and not move.is_resplit:
                 self.damping.note(move.unit, now_s, by_load=move.reason.by_load)
             chosen = move.reason.by_load
             for policy in [policies[move.unit]] if chosen else PRESETS:
@@ -709,7 +738,7 @@ class Bridge:
         """The bindings that the switch follows; on NORMAL, where VM ports would be."""
         return self.held or self.bindings
 
-    def _hold_or_release(self) -> None:
+    def _hold_or_release(self, now_s: float) -> None:
         """Observing plain uplinks, the bindings in force stay, and others are planned."""
         observed = self.observing and not self.config.on_bond
         leaving = self.on_normal and self.installed_anything
@@ -723,7 +752,12 @@ class Bridge:
                 keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
                 homes = {name: home for name, home in homes.items() if name in keeps}
                 self.bindings = Bindings(homes, dict(self.held.bound))
+                if virtual:
+                    self.splits.hold(self.split_in_force, now_s)
+                    self.config = splits.marked(self.config, self.splits.names)
             self.held = None
+        if self.held is None:
+            self.split_in_force = self.splits.names
 
     def _leave_to_normal(self, now_s: float) -> Commands:
         """Going back to NORMAL, VM ports gather first, on a bond that needs it."""
@@ -742,7 +776,7 @@ class Bridge:
         """The team with the bindings that policies see."""
         bound = self.bindings.bound
         state = (self.config, self.links, self.loads, bound, self._found, self.on_normal)
-        return Judged(*state, self.stations, self._resting, self._peaks)
+        return Judged(*state, self.stations, self._resting, self._peaks, self._ripe)
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """The team with its latest loads."""
@@ -751,6 +785,15 @@ class Bridge:
     def units(self) -> tuple[Unit, ...]:
         """VM ports, addresses behind them, and buckets, as far as is known."""
         return self.judged.units()
+
+    @property
+    def _config_in_force(self) -> BridgeConfig:
+        """With the VM ports split that the switch spreads."""
+        return splits.marked(self.config, self.split_in_force)
+
+    @property
+    def _units_in_force(self) -> tuple[Unit, ...]:
+        return replace(self.judged, config=self._config_in_force).units()
 
     def desired(self) -> specs.Pipeline:
         """The pipeline for the bindings in force; empty where the bridge stays on NORMAL.
@@ -769,8 +812,8 @@ class Bridge:
 
         return pipeline.build(
             desired.team(
-                self.config,
-                self.units(),
+                self._config_in_force,
+                self._units_in_force,
                 order,
                 self.in_force.homes,
                 no_flood or frozenset(),
@@ -790,21 +833,31 @@ class Bridge:
         after.
         """
         self.last_decision_s = now_s
-        self._resting = self.damping.resting(now_s)
+        self._resting = self.damping.resting(now_s) | self._bucket_damping.resting(now_s)
+        self._ripe = self.splits.ripe(now_s)
         judged, relieved = self.judged, set[str]()
+        carried: list[tuple[Unit, Load]] = []
         if any(PRESETS[policy].at_once for policy in judged.rebalancing):
-            self._peaks.take(judged.carried(), now_s)
+            carried = judged.carried()
+            self._peaks.take(carried, now_s)
         for policy in judged.rebalancing:
             if self._pauses(policy, now_s):
                 continue
-            for move in self._wanted(policy, judged):
+            moves = self._wanted(policy, judged, carried, now_s)
+            if moves:
                 self._settling.moves(now_s)
-                self.bindings.place(move.unit, move.target, move.reason)
-                relieved.add(move.source)
+            self._carry_out(moves, now_s)
+            relieved |= {move.source for move in moves}
         commands: Commands = [*self._judge_saturation(relieved, now_s)]
         return [*commands, *self.settle(now_s)] if relieved else commands
 
-    def _wanted(self, policy: str, judged: Judged) -> Sequence[Move]:
+    def _wanted(
+        self,
+        policy: str,
+        judged: Judged,
+        carried: Sequence[tuple[Unit, Load]],
+        now_s: float,
+    ) -> Sequence[Move]:
         """The moves that a policy wants made now.
 
         One that acts at once finds them worth it twice in a row: the first reading after a change
@@ -814,16 +867,83 @@ class Bridge:
         if not preset.at_once:
             snapshot = judged.snapshot(policy, judged.window_s(policy))
             return preset.rebalance(snapshot).moves if snapshot else ()
-        carried = judged.carried()
         peaks = judged.live(policy, carried, self._peaks)
         latest = judged.live(policy, carried)
-        moves = worth.moves(preset.rebalance, peaks, latest) if peaks and latest else ()
-        self._found_worth[policy] = self._found_worth[policy] + 1 if moves else 0
-        return moves if self._found_worth[policy] >= 2 else ()
+        plan = worth.plan(preset.rebalance, peaks, latest) if peaks and latest else Plan()
+        if peaks:
+            self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
+        self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
+        return plan.moves if self._found_worth[policy] >= 2 else ()
 
     def _pauses(self, policy: str, now_s: float) -> bool:
         """Whether a window of this policy's is not yet over since a move."""
-        return now_s - self.last_moved_s(policy) < self.judged.pause_s(policy)
+        paused = now_s - self.last_moved_s(policy) < self.judged.pause_s(policy)
+        return paused or self._counts_lag(policy, now_s)
+
+    def _counts_lag(self, policy: str, now_s: float) -> bool:
+        """Whether buckets do not tell yet what is in them, since a split or a connection."""
+        if policy not in buckets.in_use(self.config) or PRESETS[policy].splits_by is None:
+            return False
+        if now_s < self._resplit_s + RESPLIT_AFTER_S:
+            return True
+        return not self.observing and self._readings < RESPLIT_READINGS
+
+    def _count_anew(self, now_s: float) -> None:
+        """What buckets have counted so far was of others' frames, or is not known."""
+        self._resplit_s, self._readings = now_s, 0
+        self._buckets_due_s = now_s + RESPLIT_AFTER_S
+
+    # ---- splits ------------------------------------------------------------------------
+
+    def _carry_out(self, moves: Iterable[Move], now_s: float) -> None:
+        """Make homes of targets, and split and merge; `settle` follows."""
+        moves = list(moves)
+        for move in moves:
+            if not move.is_resplit:
+                self.bindings.place(move.unit, move.target, move.reason)
+        resplit = [move for move in moves if move.is_resplit]
+        policies = {port.name: port.policy for port in self.config.vm_ports}
+        for move in resplit:
+            policy, in_use = policies[move.unit], buckets.in_use(self.config)
+            if move.reason is Reason.MERGE:
+                self.splits.merge(move.unit)
+            else:
+                self.splits.split(move.unit, now_s)
+                if policy not in in_use:
+                    homes = buckets.by_shares(policy, move.shares)
+                    self.bindings.homes |= homes
+        if resplit:
+            self._resplit += resplit
+            self._count_anew(now_s)
+            named = {move.unit for move in resplit}
+            self._peaks.drop(u.name for u in self.units() if u.is_bucket or u.name in named)
+            self.config = splits.marked(self.config, self.splits.names)
+            self._keep_units()
+
+    def _with_splits(self, config: BridgeConfig, now_s: float) -> BridgeConfig:
+        """A configuration with the splits that it allows; the others end."""
+        if not config.fallen_back and self.splits.since_s:
+            ended = self.splits.keep(config)
+            bound = self.bindings.bound
+            self._resplit += [
+                Move(name, bound[name].uplink, bound[name].uplink, Reason.MERGE)
+                for name in ended
+                if name in bound
+            ]
+            if self.held is not None:
+                self.split_in_force = frozenset(
+                    port.name
+                    for port in config.vm_ports
+                    if port.name in self.split_in_force and splits.may_split(port, config)
+                )
+        return splits.marked(config, self.splits.names)
+
+    def _restore_splits(self, now_s: float) -> None:
+        """As the switch has it when it is read first."""
+        for name in splits.installed(self.installed or specs.EMPTY, self.config):
+            self.splits.split(name, now_s)
+        self.config = splits.marked(self.config, self.splits.names)
+        self.split_in_force = self.splits.names
 
     def _judge_saturation(self, relieved: set[str], now_s: float) -> list[Record]:
         """Note which uplinks stay above the threshold, once loads are of the bindings in force."""
@@ -979,12 +1099,22 @@ class Bridge:
         later, waiters = self.installation.give_up()
         moves = [*bundle.moves, *later]
         self.refused.update(move.reason.value for move in moves)
-        self.in_force.take_back(moves, now_s)
+        self.in_force.take_back([move for move in moves if not move.is_resplit], now_s)
+        self._take_back_splits(moves, now_s)
         refusal = f"the switch refused the change: {error}"
         records = self.chronicle.refused(self.judged, told(self.judged, moves), refusal, now_s)
         waiting = [*bundle.waiting, *waiters]
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
         return [Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
+
+    def _take_back_splits(self, moves: Iterable[Move], now_s: float) -> None:
+        """The switch refused them."""
+        for move in moves:
+            if move.reason is Reason.SPLIT:
+                self.splits.merge(move.unit)
+            elif move.reason is Reason.MERGE:
+                self.splits.split(move.unit, now_s)
+        self.config = self._with_splits(self.config, now_s)
 
     def _announce_moves(self, moved: set[str], now_s: float) -> Commands:
         """Learning packets for what has moved.
@@ -1041,7 +1171,7 @@ class Bridge:
         uplinks = {uplink.name: int(uplink.ofport) for uplink in self.config.uplinks}
         for move in moves if self._announces else ():
             port = ports.get(move.unit)
-            if port is None or port.split or not move.source or move.source == move.target:
+            if port is None or port.parted or not move.source or move.source == move.target:
                 continue
             by = hashed_by(port)
             if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
@@ -1072,7 +1202,7 @@ class Bridge:
         if 0.0 < unanswered_s < STATS_TIMEOUT_S:
             return []
         self._stats_asked_s = now_s
-        hashed = any(PRESETS[policy].classifier.hashed for policy in self.judged.rebalancing)
+        hashed = not set(self.judged.rebalancing).isdisjoint(buckets.in_use(self.config))
         behind = bool(self.stations.by_name)
         due = (hashed or behind) and now_s >= self._buckets_due_s
         if due:

@@ -14,7 +14,10 @@ from policies.model import OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
 
 # A hash keeps its number whatever else is in use, so that its flows and groups stay.
-HASHED = tuple(sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed))
+HASHED = (
+    *sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed),
+    *sorted(name for name, preset in PRESETS.items() if preset.splits_by is not None),
+)
 
 # Of an address's first octet.
 MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
@@ -26,7 +29,8 @@ def number_of(policy: str) -> int:
 
 def hashed_by(port: VmPortConfig) -> str | None:
     """The policy by whose buckets a VM port sends; one with rules leaves by its home."""
-    return port.policy if port.policy in HASHED and not port.whole else None
+    spread = port.split or PRESETS[port.policy].classifier.hashed
+    return port.policy if port.policy in HASHED and spread and not port.whole else None
 
 
 def in_use(config: BridgeConfig) -> list[str]:
@@ -45,9 +49,20 @@ def units(
     """The buckets of a bridge; `found`: the homes they had before the service started."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     for policy in in_use(config):
-        for bucket in range(PRESETS[policy].classifier.buckets(active or len(uplinks))):
+        for bucket in range(PRESETS[policy].spreads_by.buckets(active or len(uplinks))):
             name = name_of(policy, bucket)
             yield Unit(name, bucket, policy, is_bucket=True, uplink=found.get(name))
+
+
+def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:
+    """An uplink for each bucket of a hash of connections, so that each gets its share of them."""
+    homes: dict[str, str] = {}
+    share = 0.0
+    for uplink, part in shares:
+        share += part
+        for bucket in range(len(homes), min(BUCKETS, round(BUCKETS * share))):
+            homes[name_of(policy, bucket)] = uplink
+    return homes
 
 
 def hashes(
@@ -66,7 +81,7 @@ def hashes(
         if unit.is_bucket:
             orders[unit.policy].append(with_home(order(unit), homes.get(unit.name)))
     return tuple(
-        Hash(number_of(policy), PRESETS[policy].classifier, tuple(of_buckets))
+        Hash(number_of(policy), PRESETS[policy].spreads_by, tuple(of_buckets))
         for policy, of_buckets in orders.items()
     )
 
@@ -97,7 +112,7 @@ def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
     the uplink's own, which LOCAL often has: the switch upstream would learn the host's
     management there.
     """
-    if not in_use(config) and not any(port.split for port in config.vm_ports):
+    if not in_use(config) and not any(port.parted for port in config.vm_ports):
         return {}
     macs = {}
     for uplink in config.uplinks:

@@ -128,13 +128,15 @@ class Chronicle:
         by_load = next((move for move in moves if move.reason.by_load), None)
         window_s = self.basis_s if by_load and self.basis_s else _window_s(judged, by_load)
         self.basis_s = None
+        resplit = {move.unit for move in moves if move.is_resplit}
         carrying = judged.carrying(window_s)
         loads = {unit.name: load for unit, load in judged.carried(window_s)}
         # Observed, the uplinks have what they would carry after the moves, else what they
         # carried before.
+        whole = {unit.name: unit.load for unit in judged.loaded(window_s)} if resplit else {}
+        loads |= {name: load for name, load in whole.items() if name in resplit}
         if happened is Happened.PLANNED:
-            back = [replace(move, source=move.target, target=move.source) for move in moves]
-            before, after = outcome.after(carrying, back, loads), carrying
+            before, after = outcome.after(carrying, moves, loads, back=True), carrying
         else:
             before, after = carrying, outcome.after(carrying, moves, loads)
         return Entry(
@@ -197,6 +199,10 @@ def _why(
                 text = f"pinned to {move.target}"
             case Reason.MANUAL:
                 text = "asked for by an operator"
+            case Reason.SPLIT:
+                text = f"{carried}, and no placement of whole ports makes that much better"
+            case Reason.MERGE:
+                text = f"what {move.unit} sends need not be spread any more"
             case Reason.RULE:
                 text = f"{move.source} is not where a rule wants it"
             case _:

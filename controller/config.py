@@ -89,6 +89,8 @@ class VmPortConfig:
     shares: int | None = None
     reserve_bps: float | None = None
     limit_bps: float | None = None
+    # Whether a policy that may split it does so now: the state of its bridge, no configuration.
+    split: bool = False
 
     @property
     def ruled(self) -> bool:
@@ -101,7 +103,7 @@ class VmPortConfig:
         return self.pin is not None or self.allow is not None or self.ruled
 
     @property
-    def split(self) -> bool:
+    def parted(self) -> bool:
         """Whether each address behind it is a unit of its own.
 
         A hash parts them already, and a rule holds all of them.

@@ -48,7 +48,7 @@ def team(
 
 
 def _hashed(port: VmPortConfig) -> int | None:
-    if port.split:
+    if port.parted:
         return ASSIGNED
     policy = buckets.hashed_by(port)
     return None if policy is None else buckets.number_of(policy)

@@ -14,7 +14,7 @@ from controller.show import part_of
 from controller.standing import Account, Held
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
-from policies.planners import minmax
+from policies.planners import splitting
 from policies.presets import PRESETS
 from policies.verdicts import Standing
 
@@ -39,12 +39,13 @@ def as_text(account: Account, epoch_s: float, now_s: float) -> str:
 
 def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
     """What there is to say, by what it answers."""
-    behind = {"addresses": _addresses(account)} if account.port.split else {}
+    behind = {"addresses": _addresses(account)} if account.port.parted else {}
     return {
         "where": _where(account, epoch_s, now_s),
         "why there": _why(account),
         "carries": _carries(account),
         **behind,
+        **_split(account, epoch_s, now_s),
         "rules": "; ".join(_rules(account)) or "none",
         "if it fails": _fails_over(account),
         "now": _now(account, epoch_s, now_s),
@@ -84,7 +85,8 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
-        **({"addresses": _behind(account)} if account.port.split else {}),
+        **({"split_at": epoch_s + account.split_s} if account.split_s is not None else {}),
+        **({"addresses": _behind(account)} if account.port.parted else {}),
         "last_move": _last_move(account, epoch_s),
         "against": account.against.value,
         "target": move.target if move else None,
@@ -133,7 +135,7 @@ def _why(account: Account) -> str:
             text += " another uplink could take"
         case Reason.REBALANCE:
             text = "its policy or its team is another, and gives it this home"
-            if PRESETS[account.own_policy].rebalance is minmax.settle:
+            if PRESETS[account.own_policy].rebalance is splitting.settle:
                 text = "the fullest uplink carries less with it here, or its team is another"
         case Reason.PIN:
             text = f"it is pinned to {bound.uplink}"
@@ -181,6 +183,15 @@ def _carries(account: Account) -> str:
         return text
     at = f"which is at {uplink.utilization_ratio:.0%} of {uplink.capacity_bps / 1e6:g} Mbit/s"
     return f"{text}: {_percent(share_ratio)} of {uplink.name}, {at}"
+
+
+def _split(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
+    """Of one that is split: that, and why."""
+    if account.split_s is None:
+        return {}
+    since = f"{_clock(epoch_s + account.split_s)}, {_ago(now_s - account.split_s)}"
+    text = f"what it sends is split by connection since {since}, because: {account.split_why}"
+    return {"split": f"{text}. What it receives, broadcasts and all but IP stay at its home"}
 
 
 def _addresses(account: Account) -> str:
@@ -284,6 +295,10 @@ def _now(account: Account, epoch_s: float, now_s: float) -> str:
             return f"it stays: {account.own_policy} moves buckets of what it sends, never its home"
         case Standing.NEVER:
             return f"it stays: {account.own_policy} moves nothing because of load"
+        case Standing.MOVES if verdict and verdict.move and verdict.move.is_resplit:
+            does = "split by connection" if verdict.move.reason is Reason.SPLIT else "made whole"
+            text = f"it {'would be' if account.observed else 'is'} {does}"
+            text += f" {_when(account)}, if loads stay as they are"
         case Standing.MOVES if verdict and verdict.move:
             text = f"it {'would be' if account.observed else 'is'} moved to {verdict.move.target}"
             text += f" {_when(account)}, if loads stay as they are"

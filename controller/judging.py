@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import buckets, stations
+from controller import buckets, splits, stations
 from controller.bindings import Bound
 from controller.config import BridgeConfig, UplinkConfig
 from controller.links import Links
@@ -37,7 +37,8 @@ class Judged:
     `bound`: the bindings that policies see. `found`: the homes that buckets had before the
     service started. `on_normal`: NORMAL forwards, and nobody counts what crosses uplinks.
     `stations`: the addresses that are units of their own. `resting`: the units that a policy
-    which acts at once leaves where they are, `peaks`: the loads by which it does.
+    which acts at once leaves where they are, `peaks`: the loads by which it does. `ripe`: the VM
+    ports that need no longer be split.
     """
 
     config: BridgeConfig
@@ -49,6 +50,7 @@ class Judged:
     stations: Stations = field(default_factory=Stations)
     resting: frozenset[str] = frozenset()
     peaks: Peaks = field(default_factory=Peaks)
+    ripe: frozenset[str] = frozenset()
 
     @property
     def rebalancing(self) -> list[str]:
@@ -142,6 +144,9 @@ class Judged:
                 affinity=port.affinity,
                 anti_affinity=port.anti_affinity,
                 reserve_bps=port.reserve_bps or 0.0,
+                spread=buckets.hashed_by(port) is not None,
+                divisible=not port.split and splits.may_split(port, self.config),
+                ripe=port.name in self.ripe,
             )
             for port in self.config.vm_ports
         ]
@@ -154,7 +159,7 @@ class Judged:
 
         What addresses of a VM port carry that are units of their own is not the VM port's.
         """
-        units = [self._loaded(unit, window_s) for unit in self.units()]
+        units = self._evenly([self._loaded(unit, window_s) for unit in self.units()])
         apart_bps: dict[str, float] = {}
         for unit in units:
             if unit.behind is not None:
@@ -174,14 +179,10 @@ class Judged:
 
     def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
         """Units, and what moves with each: what is in a bucket does not go with its VM port."""
-        units = self.loaded(window_s)
-        spread = {unit.policy for unit in units if unit.is_bucket}
-
-        def load(unit: Unit) -> Load:
-            in_buckets = unit.policy in spread and not unit.is_bucket and not unit.whole
-            return Load(rx_bps=unit.load.rx_bps) if in_buckets else unit.load
-
-        return [(unit, load(unit)) for unit in units]
+        return [
+            (unit, Load(rx_bps=unit.load.rx_bps) if unit.spread else unit.load)
+            for unit in self.loaded(window_s)
+        ]
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
         """What a policy is asked about: loads over a window, or peaks where it acts at once."""
@@ -196,7 +197,8 @@ class Judged:
         """
         if not self.covers(window_s):
             return None
-        return self._snapshot(policy, self.carrying(window_s), self.loaded(window_s))
+        units = tuple(map(_apart, self.loaded(window_s)))
+        return self._snapshot(policy, self.carrying(window_s), units)
 
     def live(
         self, policy: str, carried: Iterable[tuple[Unit, Load]], peaks: Peaks = NO_PEAKS
@@ -215,8 +217,11 @@ class Judged:
             most = peaks.of(unit.name) or load
             now_bps[unit.uplink] = now_bps.get(unit.uplink, Load()) + load
             most_bps[unit.uplink] = most_bps.get(unit.uplink, Load()) + most
-            held = replace(unit, load=most)
-            units.append(replace(held, excluded=True) if unit.name in self.resting else held)
+            excluded = unit.excluded or unit.name in self.resting
+            if most != unit.load or excluded or unit.spread:
+                spread_bps = unit.load.tx_bps if unit.spread else 0.0
+                unit = replace(unit, load=most, spread_bps=spread_bps, excluded=excluded)
+            units.append(unit)
         uplinks = tuple(
             replace(
                 u,
@@ -234,16 +239,33 @@ class Judged:
         hashed = PRESETS[policy].classifier.hashed
         return Snapshot(
             uplinks=uplinks,
-            units=tuple(u for u in units if u.policy == policy and u.is_bucket == hashed),
+            units=tuple(u for u in units if u.policy == policy and (u.is_bucket or not hashed)),
             threshold_ratio=self.config.threshold_ratio,
             in_sets=tuple(unit for unit in units if unit.in_set),
         )
 
+    def _evenly(self, units: list[Unit]) -> list[Unit]:
+        """Observing, VM ports are split in mind only: what they send is in all buckets alike."""
+        if self.config.mode != "observe" or not any(port.split for port in self.config.vm_ports):
+            return units
+        sent_bps, count = Counter[str](), Counter(u.policy for u in units if u.is_bucket)
+        for unit in units:
+            sent_bps[unit.policy] += round(unit.load.tx_bps) if unit.spread else 0
+        return [
+            replace(u, load=Load(tx_bps=sent_bps[u.policy] / count[u.policy]))
+            if u.is_bucket and PRESETS[u.policy].splits_by
+            else u
+            for u in units
+        ]
+
     def _loaded(self, unit: Unit, window_s: float | None) -> Unit:
         bound = self.bound.get(unit.name)
         if unit.is_bucket:
+            # There are many of them, and nothing else to be said of one.
+            at = bound.uplink if bound else None
             load = self.loads.bucket(unit.name, window_s)
-        elif unit.behind is not None:
+            return Unit(unit.name, unit.number, unit.policy, is_bucket=True, uplink=at, load=load)
+        if unit.behind is not None:
             load = self.loads.station(unit.name, window_s, UPLINK_LAG_S)
         elif self.on_normal:
             load = self.loads.port(unit.number, window_s)
@@ -266,6 +288,13 @@ class Judged:
     def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         """None where nobody knows the speed."""
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _apart(unit: Unit) -> Unit:
+    """What is in buckets is moved with those."""
+    if not unit.spread:
+        return unit
+    return replace(unit, load=Load(rx_bps=unit.load.rx_bps), spread_bps=unit.load.tx_bps)
 
 
 def _most(one: Load, other: Load) -> Load:

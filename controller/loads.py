@@ -29,6 +29,8 @@ class Loads:
     _ports: dict[int, Rates] = field(default_factory=dict)
     _units: dict[int, Rates] = field(default_factory=dict)
     _buckets: dict[str, Rates] = field(default_factory=dict)
+    # Of buckets, whose counters are read less often than loads are looked at.
+    _latest: dict[str, Load] = field(default_factory=dict)
     _stations: dict[str, Rates] = field(default_factory=dict)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
@@ -46,6 +48,7 @@ class Loads:
 
     def take_bucket(self, name: str, sample: Sample, keep_s: float) -> None:
         _rates_of(self._buckets, name, keep_s).add(sample)
+        self._latest.pop(name, None)
 
     def take_station(self, name: str, sample: Sample, keep_s: float) -> None:
         _rates_of(self._stations, name, keep_s).add(sample)
@@ -81,7 +84,11 @@ class Loads:
         return _now_or_then(self._stations, name, window_s, lag_s)
 
     def bucket(self, name: str, window_s: float | None) -> Load:
-        return _load(self._buckets, name, window_s, 0.0)
+        if window_s is not None:
+            return _load(self._buckets, name, window_s, 0.0)
+        if name not in self._latest:
+            self._latest[name] = _load(self._buckets, name, None, 0.0)
+        return self._latest[name]
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
@@ -110,6 +117,7 @@ class Loads:
         self._ports.clear()
         self._units.clear()
         self._buckets.clear()
+        self._latest.clear()
         self._stations.clear()
 
 

@@ -36,6 +36,12 @@ class Peaks:
             return None
         return Load(self._tx_bps[unit].value, self._rx_bps[unit].value)
 
+    def drop(self, units: Iterable[str]) -> None:
+        """Forget these: what they carry is something else now."""
+        for unit in units:
+            self._tx_bps.pop(unit, None)
+            self._rx_bps.pop(unit, None)
+
     def forget(self) -> None:
         self._tx_bps.clear()
         self._rx_bps.clear()

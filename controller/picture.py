@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from controller import buckets
+from controller.bindings import Bound
 from controller.bridge import Bridge
 from controller.config import UplinkConfig, VmPortConfig
 from controller.events import PortCounters
@@ -22,7 +23,7 @@ LATELY_S = 2.0
 def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
     """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
     config, decided_s = bridge.config, bridge.last_decision_s
-    units = {port.name: _units(bridge, port) for port in config.vm_ports if port.split}
+    units = {port.name: _units(bridge, port) for port in config.vm_ports if port.parted}
     uplinks = tuple(
         _uplink(bridge, uplink, of_record, units)
         for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
@@ -105,7 +106,7 @@ def _port(
         policy=port.policy,
         uplink=bound.uplink if bound else None,
         load=bridge.loads.port(port.ofport, None),
-        reason=bound.reason if bound else None,
+        reason=_reason(bridge, port, bound),
         bound_at=epoch_s + bound.since_s if bound else None,
         tx_bytes=_counted(counters.rx_bytes if counters else None),
         rx_bytes=_counted(counters.tx_bytes if counters else None),
@@ -116,8 +117,16 @@ def _port(
         reserve_bps=port.reserve_bps,
         limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
-        units=_units(bridge, port) if port.split else None,
+        units=_units(bridge, port) if port.parted else None,
+        split=port.name in bridge.splits.since_s,
     )
+
+
+def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
+    """Why its frames leave where they do: of a split one that is not its home."""
+    if bound and port.name in bridge.splits.since_s:
+        return Reason.SPLIT.value
+    return bound.reason if bound else None
 
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:

@@ -203,14 +203,17 @@ class _View:
         def moved(unit: Unit) -> Unit:
             return replace(unit, uplink=targets.get(unit.name, unit.uplink))
 
+        def done(unit: Unit) -> Unit:
+            made = replace(moved(unit), excluded=True, divisible=False, ripe=False)
+            return replace(made, load=Load(rx_bps=unit.load.rx_bps)) if unit.name in split else made
+
+        split = {move.unit for move in moves if move.reason is Reason.SPLIT}
+
         self.snapshot = replace(
             self.snapshot,
             in_sets=tuple(map(moved, self.snapshot.in_sets)),
             uplinks=after(self.snapshot.uplinks, moves, self.loads, self.promised),
-            units=tuple(
-                replace(u, uplink=targets[u.name], excluded=True) if u.name in targets else u
-                for u in self.snapshot.units
-            ),
+            units=tuple(done(u) if u.name in targets else u for u in self.snapshot.units),
         )
 
 

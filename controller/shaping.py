@@ -126,7 +126,9 @@ class ShapedTeam:
 
 def _uses_several(port: VmPortConfig) -> bool:
     """Whether a VM port may send by more than one uplink at a time."""
-    return port.split or (PRESETS[port.policy].classifier.hashed and not port.whole)
+    preset = PRESETS[port.policy]
+    spread = preset.classifier.hashed or preset.splits_by is not None
+    return port.parted or (spread and not port.whole)
 
 
 @dataclass(slots=True)

@@ -148,4 +148,5 @@ def _port(port: PortStatus) -> dict[str, object]:
         **({} if port.planned_uplink is None else {"planned_uplink": port.planned_uplink}),
         **{key: value for key, value in parts.items() if value is not None},
         **({} if port.units is None else {"units": port.units}),
+        **({"split": True} if port.split else {}),
     }

@@ -9,11 +9,12 @@ from enum import StrEnum
 from controller import planning
 from controller.bindings import Bound
 from controller.bridge import Bridge
+from controller.buckets import hashed_by
 from controller.config import VmPortConfig
 from controller.history import Entry, Happened, Moved
 from controller.planning import Basis
 from controller.rates import COVERAGE_RATIO
-from policies.model import Load, Unit, Uplink
+from policies.model import Load, Reason, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 from policies.verdicts import Standing, Verdict
@@ -71,6 +72,7 @@ class Account:
     an empty text where nothing is. `behind`: the addresses behind it that are
     units of their own, the busiest first; all else is about what is left to the VM port itself.
     `rests_until_s`: when load may move it again, where it may not now.
+    `split_s`: since when what it sends is spread by connection, and `split_why` that is so.
     """
 
     bridge: str
@@ -100,6 +102,8 @@ class Account:
     rules: Mapping[Rule, str] = field(default_factory=dict)
     behind: tuple[Behind, ...] = ()
     rests_until_s: float | None = None
+    split_s: float | None = None
+    split_why: str = ""
 
     @property
     def uplink(self) -> Uplink | None:
@@ -159,7 +163,16 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         rules=bridge.rules.get(port.name, {}),
         behind=_behind(bridge, loaded, port),
         rests_until_s=rests_until_s if against is resting else None,
+        split_s=bridge.splits.since_s.get(port.name),
+        split_why=_split_why(bridge, port.name),
     )
+
+
+def _split_why(bridge: Bridge, name: str) -> str:
+    for entry in reversed(bridge.chronicle.entries):
+        if any(m.unit == name and m.reason == Reason.SPLIT for m in entry.moves):
+            return entry.why
+    return "the switch had it so when the service started"
 
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
@@ -219,7 +232,8 @@ def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | 
     happened = Happened.PLANNED if bridge.on_normal else Happened.MOVED
     for entry in reversed(bridge.chronicle.entries):
         for moved in entry.moves if entry.happened is happened else ():
-            if moved.unit == name and not moved.buckets:
+            resplit = moved.reason in (Reason.SPLIT, Reason.MERGE)
+            if moved.unit == name and not (moved.buckets or resplit):
                 brought = bound is not None and moved.target == bound.uplink
                 return (entry, moved) if brought else (None, None)
     return None, None
@@ -236,7 +250,7 @@ def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
     """How many of the buckets that a VM port sends by each uplink has."""
     found: dict[str, int] = {}
     bound = bridge.in_force.bound
-    if PRESETS[port.policy].classifier.hashed and not port.whole:
+    if hashed_by(port) is not None:
         for unit in bridge.units():
             if unit.is_bucket and unit.policy == port.policy and unit.name in bound:
                 uplink = bound[unit.name].uplink

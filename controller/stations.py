@@ -74,7 +74,7 @@ class Stations:
 
     def take(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
         """Follow what the switch has learned; the names of those that came or went."""
-        ports = {int(port.ofport): port for port in config.vm_ports if port.split}
+        ports = {int(port.ofport): port for port in config.vm_ports if port.parted}
         present = {
             (ports[ofport].name, mac, vlan)
             for ofport, mac, vlan in read.addresses
@@ -124,7 +124,7 @@ class Stations:
 
     def restore(self, installed: Pipeline, config: BridgeConfig) -> None:
         """Take over those that a switch has, with their slots and homes."""
-        ports = {int(port.ofport): port.name for port in config.vm_ports if port.split}
+        ports = {int(port.ofport): port.name for port in config.vm_ports if port.parted}
         uplinks = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
         taken = {station.slot for station in self.by_name.values()}
         for flow in installed.flows.values():
@@ -146,7 +146,7 @@ class Stations:
     def keep(self, config: BridgeConfig) -> None:
         """Forget those behind VM ports that are gone, carry their VLAN no more, or are one unit."""
         ports = {port.name: port for port in config.vm_ports}
-        names = {name: port.split for name, port in ports.items()}
+        names = {name: port.parted for name, port in ports.items()}
         for name, station in list(self.by_name.items()):
             if names.get(station.port) and station.vlan in ports[station.port].vlans.carried:
                 continue

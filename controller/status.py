@@ -44,7 +44,8 @@ class PortStatus:
     `shares`, `reserve_bps`, `limit_bps`: its part of an uplink, where somebody said so;
     `shaped_drops`: its frames that found their queue there full.
     `units`: how many of
-    the addresses behind it each uplink has, where these are units of their own.
+    the addresses behind it each uplink has, where these are units of their own. `split`: what it
+    sends is spread over its policy's buckets, as no uplink should carry all of it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class PortStatus:
     limit_bps: float | None = None
     shaped_drops: int | None = None
     units: dict[str, int] | None = None
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class Moved:
 class Damping:
     """When units have moved, for as long as it counts."""
 
+    longest_rest_s: float = LONGEST_REST_S
     _moves: dict[str, tuple[Moved, ...]] = field(default_factory=dict)
 
     def note(self, unit: str, now_s: float, by_load: bool = True) -> None:
@@ -67,9 +68,12 @@ class Damping:
     def until_s(self, unit: str, now_s: float) -> float:
         """When a unit that has moved may be moved because of load again."""
         in_period, last = self._in_period(unit, now_s), _by_load(self._moves.get(unit, ()))
-        rested_s = last.at_s + _rest_s(last.step) if last else now_s
+        rested_s = last.at_s + self._rest_s(last.step) if last else now_s
         free_s = in_period[-MOST_MOVES] + PERIOD_S if len(in_period) >= MOST_MOVES else now_s
         return max(now_s, rested_s, free_s)
+
+    def _rest_s(self, step: int) -> float:
+        return min(self.longest_rest_s, FIRST_REST_S * GROWTH ** (step - 1))
 
     def _in_period(self, unit: str, now_s: float) -> list[float]:
         return [m.at_s for m in self._moves.get(unit, ()) if now_s - m.at_s < PERIOD_S]
@@ -84,10 +88,6 @@ def _step(moves: Iterable[Moved], now_s: float) -> int:
     """How many moves by load count still: one less for each hour since."""
     last = _by_load(moves)
     return max(0, last.step - int((now_s - last.at_s) // FORGOTTEN_AFTER_S)) if last else 0
-
-
-def _rest_s(step: int) -> float:
-    return min(LONGEST_REST_S, FIRST_REST_S * GROWTH ** (step - 1))
 
 
 def _counting(moves: tuple[Moved, ...], now_s: float) -> tuple[Moved, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
@@ -101,7 +101,9 @@ class Unit:
     `confined`: an operator says so, and rather than by one that carries nothing it is bound to
     none. `prefer`: uplinks it should use, the best first; `avoid`: those it should not.
     `affinity`: the set whose members should share an uplink; `anti_affinity`: be kept apart.
-    `reserve_bps`: what it is promised of its uplink's capacity.
+    `reserve_bps`: what it is promised of its uplink's capacity. `spread`: what it sends goes by
+    buckets, by its uplink what it receives; where a policy may end that, `load` is the latter
+    and `spread_bps` the former. `divisible`: a policy may spread it; `ripe`: and end it now.
     """
 
     name: str
@@ -120,6 +122,10 @@ class Unit:
     anti_affinity: str | None = None
     reserve_bps: float = 0.0
     behind: str | None = None
+    spread: bool = False
+    spread_bps: float = 0.0
+    divisible: bool = False
+    ripe: bool = False
 
     @property
     def in_set(self) -> bool:
@@ -158,17 +164,41 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One unit's binding changes from `source` to `target`."""
+    """One unit's binding changes from `source` to `target`.
+
+    Of a split or a merge both are its home. `shares`: of a split, the part of what it sends that
+    each uplink is to carry.
+    """
 
     unit: str
     source: str
     target: str
     reason: Reason
+    shares: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def is_resplit(self) -> bool:
+        """Whether it stays at home, and what it sends is spread from now on, or no more."""
+        return self.reason in (Reason.SPLIT, Reason.MERGE)
+
+    def shifts(self, load: Load) -> Iterator[tuple[str, Load]]:
+        """What uplinks carry more or less when a unit with this load moves so."""
+        if self.shares:
+            yield self.source, Load(tx_bps=-load.tx_bps)
+            for uplink, share in self.shares:
+                yield uplink, Load(tx_bps=share * load.tx_bps)
+        elif not self.is_resplit:
+            yield self.source, Load() - load
+            yield self.target, load
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a planner wants; `unrelieved` names uplinks above threshold that no move helps."""
+    """What a planner wants; `unrelieved` names uplinks above threshold that no move helps.
+
+    `cool`: the spread units that would do no harm as a whole.
+    """
 
     moves: tuple[Move, ...] = ()
     unrelieved: tuple[str, ...] = ()
+    cool: tuple[str, ...] = ()

@@ -15,10 +15,11 @@ def after(
     moves: Iterable[Move],
     loads: Mapping[str, Load],
     promised_bps: Mapping[str, float] = _NOTHING,
+    back: bool = False,
 ) -> tuple[Uplink, ...]:
     """The uplinks with what they would carry, and would have promised, after the moves.
 
-    `loads` and `promised_bps` are units', by name. Counters of units and of uplinks are not of
+    `back`: what they had before moves that they have now. `loads` and `promised_bps` are units', by name. Counters of units and of uplinks are not of
     the same moment, so nothing falls below zero.
     """
     uplinks = tuple(uplinks)
@@ -26,12 +27,12 @@ def after(
     reserved_bps = {uplink.name: uplink.reserved_bps for uplink in uplinks}
     for move in moves:
         load, bps = loads.get(move.unit, Load()), promised_bps.get(move.unit, 0.0)
-        if move.source in carried:
-            carried[move.source] -= load
-            reserved_bps[move.source] -= bps
-        if move.target in carried:
-            carried[move.target] += load
-            reserved_bps[move.target] += bps
+        for name, shifted in move.shifts(load):
+            if name in carried:
+                carried[name] = carried[name] - shifted if back else carried[name] + shifted
+        for name, more_bps in ((move.source, -bps), (move.target, bps)):
+            if name in reserved_bps:
+                reserved_bps[name] += -more_bps if back else more_bps
     return tuple(
         replace(u, load=_positive(carried[u.name]), reserved_bps=max(0.0, reserved_bps[u.name]))
         for u in uplinks

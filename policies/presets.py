@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from policies import failover
 from policies.classifiers import Classifier
 from policies.model import Plan, Role, Snapshot, Teaming, Unit, Uplink
-from policies.planners import minmax, rebalance, shares, static, threshold
+from policies.planners import minmax, rebalance, shares, splitting, static, threshold
 from policies.verdicts import Rest, Verdict
 
 DEFAULT_PRESET = "load-based"
@@ -66,7 +66,8 @@ class Preset:
     averaging window and least time between moves; None: the bridge's. `at_once`: it judges peaks of
     live counters rather than means, makes moves that are worth it (`policies.worth`), and leaves
     alone what rests, or has moved as often as an address should (`policies.damping`). `poll_s`: how
-    often counters are read where nobody says so. `limits`: the teams it works on.
+    often counters are read where nobody says so. `splits_by`: how what a VM port sends is spread
+    while no uplink should carry all of it; None: never. `limits`: the teams it works on.
     """
 
     classifier: Classifier
@@ -81,7 +82,13 @@ class Preset:
     window_s: float | None = None
     at_once: bool = False
     poll_s: float = 1.0
+    splits_by: Classifier | None = None
     limits: Limits = ANY_TEAM
+
+    @property
+    def spreads_by(self) -> Classifier:
+        """What makes buckets of what VM ports send, always or while they are split."""
+        return self.splits_by or self.classifier
 
     @property
     def rebalances(self) -> bool:
@@ -136,12 +143,14 @@ PRESETS = {
     "set-port": Preset(Classifier.VM_PORT, limits=SET),
     "adaptive": Preset(
         Classifier.VM_PORT,
-        rebalance=minmax.settle,
-        verdict=minmax.verdict,
+        rebalance=splitting.settle,
+        verdict=splitting.verdict,
         rest=minmax.rest,
         keeps_bindings=True,
+        keeps_buckets=True,
         window_s=ADAPTIVE_WINDOW_S,
         at_once=True,
         poll_s=0.1,
+        splits_by=Classifier.TRANSPORT,
     ),
 }

@@ -7,10 +7,12 @@ would help at the peaks but not now, may have passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from policies import failover, optimum
-from policies.model import Move, Plan, Snapshot, Unit, Uplink
+from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after
+from policies.planners import splitting
 
 # Of the worst utilization: what a round must bring. Peaks of a noisy load wander by some percent.
 LEAST_GAIN_RATIO = 0.1
@@ -21,14 +23,29 @@ LEAST_GAIN_FULL_RATIO = 0.05
 MOST_AT_ONCE = 32
 
 
-def moves(
-    rebalance: Callable[[Snapshot], Plan], peaks: Snapshot, latest: Snapshot
-) -> tuple[Move, ...]:
-    """The moves of a plan to make now: all, those of the largest units if many, or none."""
-    if not (_can_gain(peaks) and _can_gain(latest)):
-        return ()
-    made = _largest(rebalance(peaks).moves, peaks.units)
-    return made if _gains(made, peaks) and _gains(made, latest) else ()
+def plan(rebalance: Callable[[Snapshot], Plan], peaks: Snapshot, latest: Snapshot) -> Plan:
+    """The moves of a plan to make now: all, those of the largest units if many, or none.
+
+    Those of buckets alone, where the others are not worth it. What is made whole again gains
+    nothing by that, and is made whole.
+    """
+    if not _may_resplit(peaks) and not (_can_gain(peaks) and _can_gain(latest)):
+        return Plan()
+    planned = rebalance(peaks)
+    merged = tuple(move for move in planned.moves if move.reason is Reason.MERGE)
+    buckets = {unit.name for unit in peaks.units if unit.is_bucket}
+    made = _largest((m for m in planned.moves if m.reason is not Reason.MERGE), peaks.units)
+    for moves in (made, tuple(move for move in made if move.unit in buckets)):
+        if _gains(moves, peaks) and _gains(moves, latest):
+            return replace(planned, moves=(*moves, *merged))
+    return replace(planned, moves=merged)
+
+
+def _may_resplit(snapshot: Snapshot) -> bool:
+    """Whether VM ports are split, or may have to be: bounds are for units as they are."""
+    serving = failover.in_service(snapshot.uplinks)
+    high = any(u.load.tx_bps > splitting.HIGH_RATIO * u.capacity_bps for u in serving)
+    return any(u.spread or (high and u.divisible) for u in snapshot.units)
 
 
 def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
@@ -64,9 +81,17 @@ def _can_gain(snapshot: Snapshot) -> bool:
 
 
 def _gains(made: tuple[Move, ...], snapshot: Snapshot) -> bool:
-    loads = {unit.name: unit.load for unit in snapshot.units}
+    """Of buckets and splits, what is sent decides: they change nothing else."""
+    if not made:
+        return False
+    units = {unit.name: unit for unit in snapshot.units}
+    sending = all(move.is_resplit or units[move.unit].is_bucket for move in made)
+    if sending:
+        sent = tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in snapshot.uplinks)
+        snapshot = replace(snapshot, uplinks=sent)
+    loads = {name: unit.load for name, unit in units.items()}
     after_ratio = _worst_ratio(after(snapshot.uplinks, made, loads))
-    return bool(made) and after_ratio <= _enough_ratio(snapshot)
+    return after_ratio <= _enough_ratio(snapshot)
 
 
 def _enough_ratio(snapshot: Snapshot) -> float:

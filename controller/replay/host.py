@@ -151,10 +151,13 @@ class Host:
     def _due_s(self) -> float:
         """When something happens next. At rest, that is when a moved address is free again.
 
-        A policy may have held a move back, for an address that had moved often.
+        A policy may have held a move back, for an address that had moved often. Or a split VM
+        port has been cool for long enough.
         """
         if self._at_rest:
-            return min(self._macs.free_again_s(self.now_s), default=math.inf)
+            ripe_s = self.bridge.splits.deadline_s(self.now_s)
+            later = [*self._macs.free_again_s(self.now_s), ripe_s]
+            return min((at_s for at_s in later if at_s > self.now_s), default=math.inf)
         pending_s = self._pending[0][0] if self._pending else math.inf
         return max(self.now_s, min(pending_s, self.engine.deadline_s()))
 

@@ -74,8 +74,8 @@ def settle(snapshot: Snapshot) -> Plan:
     return Plan(moves=tuple(team.moves()))
 
 
-def verdict(snapshot: Snapshot, unit: str) -> Verdict:
-    """What stands against moving a unit of the snapshot."""
+def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdict:
+    """What stands against moving a unit of the snapshot; `planned`: what is made instead."""
     asked = next(u for u in snapshot.units if u.name == unit)
     serving = failover.in_service(snapshot.uplinks)
     uplink = next((u for u in serving if u.name == asked.uplink), None)
@@ -89,7 +89,7 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
         for u in others
         if rules.permits(asked, u.name, snapshot.in_sets)
     }
-    moves = settle(snapshot).moves
+    moves = (settle(snapshot) if planned is None else planned).moves
     if mine := next((move for move in moves if move.unit == unit), None):
         return Verdict(Standing.MOVES, mine, expected_ratio)
     return Verdict(Standing.NO_USE, None, expected_ratio)

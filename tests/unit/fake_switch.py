@@ -71,6 +71,8 @@ class FakeSwitch:
     offered_bps: dict[int, Rate] = field(default_factory=dict)
     # What VM ports send by a bucket of a hash.
     hashed_bps: dict[tuple[int, int], Rate] = field(default_factory=dict)
+    # Of what VM ports offer, the part in each bucket, while they are hashed.
+    connections: dict[int, dict[int, float]] = field(default_factory=dict)
     # What addresses behind VM ports send, by (ofport, MAC, VLAN).
     behind_bps: dict[tuple[int, str, int], Rate] = field(default_factory=dict)
     # What is sent to VM ports, and by which uplink the switch upstream sends it, by ofport.
@@ -195,14 +197,16 @@ class FakeSwitch:
         elapsed_s, middle_s = now_s - self.now_s, (now_s + self.now_s) / 2
         for ofport, offered_bps in self.offered_bps.items():
             sent = offered_bps(middle_s) / 8 * elapsed_s
-            for counted in (ofport, self.uplink_of(ofport)):
+            number, spread = self.hash_of(ofport), self.connections.get(ofport, {})
+            hashed = number is not None and bool(spread)
+            for counted in (ofport, None if hashed else self.uplink_of(ofport)):
                 if counted is not None:
                     self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
+            if number is not None:
+                for bucket, share in spread.items():
+                    self._count_bucket((number, bucket), share * sent)
         for key, offered_bps in self.hashed_bps.items():
-            sent = offered_bps(middle_s) / 8 * elapsed_s
-            self.sent_by_bucket[key] = self.sent_by_bucket.get(key, 0) + sent
-            if (uplink := self.uplink_of_bucket(*key)) is not None:
-                self.sent_bytes[uplink] = self.sent_bytes.get(uplink, 0) + sent
+            self._count_bucket(key, offered_bps(middle_s) / 8 * elapsed_s)
         for address, offered_bps in self.behind_bps.items():
             sent = offered_bps(middle_s) / 8 * elapsed_s
             self.sent_by_address[address] = self.sent_by_address.get(address, 0) + sent
@@ -214,6 +218,19 @@ class FakeSwitch:
             came = offered_bps(middle_s) / 8 * elapsed_s
             self.inbound_bytes[key] = self.inbound_bytes.get(key, 0) + came
         self.now_s = now_s
+
+    def hash_of(self, ofport: int) -> int | None:
+        """The hash that spreads what a VM port sends."""
+        group = self.groups.get(tables.binding_group_id(ofport))
+        for action in group.buckets[0].actions if group and group.buckets else ():
+            if isinstance(action, SetField) and action.field == tables.Register.HASHED.field:
+                return int(action.value)
+        return None
+
+    def _count_bucket(self, key: tuple[int, int], sent: float) -> None:
+        self.sent_by_bucket[key] = self.sent_by_bucket.get(key, 0) + sent
+        if (uplink := self.uplink_of_bucket(*key)) is not None:
+            self.sent_bytes[uplink] = self.sent_bytes.get(uplink, 0) + sent
 
     def _commit(self, changes: Changes) -> None:
         """All or nothing, and as strict as Open vSwitch about groups."""

@@ -27,7 +27,7 @@ from policies.damping import (
 )
 from policies.model import Reason
 from tests.unit.fake_switch import World, done, moves, world
-from tests.unit.rows import VMS, host
+from tests.unit.rows import VMS, host, with_interface
 
 
 @given(st.lists(st.floats(0.1, 60), max_size=60))
@@ -102,7 +102,11 @@ def test_what_is_gone_is_forgotten() -> None:
 
 def crowded(*loads: Callable[[float], float], poll_interval_ms: str = "100") -> World:
     """VMs on the first of two uplinks of 10 Gbit/s."""
-    here = world(host("adaptive", binding="eth1", poll_interval_ms=poll_interval_ms))
+    row = host("adaptive", binding="eth1", poll_interval_ms=poll_interval_ms)
+    for vm in VMS:
+        # So that none of them is split.
+        row = with_interface(row, vm, binding="eth1", shares="50")
+    here = world(row)
     here.switches["br0"].offered_bps = {10 + i: load for i, load in enumerate(loads)}
     return here.start()
 

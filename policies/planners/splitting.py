@@ -1,0 +1,233 @@
+"""Lowers the worst utilization as `minmax` does, and divides VM ports where that is not enough.
+
+What a VM port sends is spread over buckets while no placement of whole VM ports keeps uplinks
+from filling up, and its division does so markedly better. Neighbours that move out of its way
+come first, where they suffice. Buckets then go where they even out what is sent: that costs no
+address a move. What a VM port receives stays at its home, so that only sending is looked at.
+
+Guaranteed: nothing is split while the fullest uplink sends `HIGH_RATIO` or less, or where a
+perfect division would bring less than `GAIN_RATIO` of capacity and of the utilization; and what
+is called cool would not be split as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from policies import failover
+from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after
+from policies.planners import minmax
+from policies.verdicts import Verdict
+
+# Of capacity: above that uplinks fill up with the next burst.
+HIGH_RATIO = 0.7
+# What a division must bring: of capacity, and of the utilization that is left without.
+GAIN_RATIO = 0.05
+GAIN_OF_WORST_RATIO = 0.1
+# Below that nobody misses anything if a VM port is whole again.
+COOL_RATIO = 0.5
+# What would bring half as much as a division must is not worth going on with.
+COOL_GAIN_RATIO = 0.5
+# How many are divided at once.
+MOST_AT_ONCE = 8
+
+
+def settle(snapshot: Snapshot) -> Plan:
+    """Moves, or divisions first; and which VM ports are divided in vain."""
+    placed = _placed(snapshot)
+    left = _after(snapshot, placed)
+    cool, merged = _cool(left)
+    if merged:
+        return Plan(moves=(*placed, *merged), cool=cool)
+    for begun, moves in ((snapshot, ()), (left, placed)):
+        if found := _divided(begun, _worst_ratio(left)):
+            other = _divided(left, _worst_ratio(left)) if begun is snapshot else None
+            if other is not None and found.ratio - other.ratio > minmax.LEAST_GAIN_RATIO:
+                continue
+            return Plan(moves=(*moves, *found.moves), cool=cool)
+    return Plan(moves=placed, cool=cool)
+
+
+def verdict(snapshot: Snapshot, unit: str) -> Verdict:
+    """What stands against moving a VM port of the snapshot, or dividing it."""
+    return minmax.verdict(snapshot, unit, settle(snapshot))
+
+
+# ---- moves -----------------------------------------------------------------------------
+
+
+def _placed(snapshot: Snapshot) -> tuple[Move, ...]:
+    """Buckets first, for what is sent alone; then all units, for both directions."""
+    buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
+    evened: tuple[Move, ...] = ()
+    if buckets:
+        sending = tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in snapshot.uplinks)
+        evened = minmax.settle(replace(snapshot, uplinks=sending, units=buckets)).moves
+    moves = minmax.settle(_after(snapshot, evened)).moves
+    sources = {unit.name: unit.uplink for unit in snapshot.units}
+    targets = {move.unit: move.target for move in (*evened, *moves)}
+    return tuple(
+        Move(name, str(sources[name]), target, Reason.REBALANCE)
+        for name, target in sorted(targets.items())
+        if sources[name] != target
+    )
+
+
+def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
+    """The team as it would be after the moves."""
+    if not moves:
+        return snapshot
+    targets = {move.unit: move.target for move in moves}
+
+    def moved(unit: Unit) -> Unit:
+        return replace(unit, uplink=targets.get(unit.name, unit.uplink))
+
+    return replace(
+        snapshot,
+        uplinks=after(
+            snapshot.uplinks,
+            moves,
+            {unit.name: unit.load for unit in snapshot.units},
+            {unit.name: unit.reserve_bps for unit in snapshot.units},
+        ),
+        units=tuple(map(moved, snapshot.units)),
+        in_sets=tuple(map(moved, snapshot.in_sets)),
+    )
+
+
+# ---- what a division would bring -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """VM ports to divide, and the worst utilization, of sending, that is left."""
+
+    moves: tuple[Move, ...]
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """What is spread, as if it were a fluid, over uplinks: how full those are that get some."""
+
+    ratio: float
+    shares: tuple[tuple[str, float], ...]
+
+
+def _divided(snapshot: Snapshot, worst_ratio: float) -> _Division | None:
+    """The fewest VM ports, always the hottest of the fullest uplink; None: it is not worth it.
+
+    `worst_ratio`: what is left without.
+    """
+    uplinks = failover.in_service(snapshot.uplinks)
+    if len(uplinks) < 2 or worst_ratio <= HIGH_RATIO:
+        return None
+    whole_bps, spread_bps = _sent(uplinks, snapshot.units)
+    able = [u for u in snapshot.units if u.divisible and u.uplink in whole_bps]
+    able.sort(key=lambda u: (-u.load.tx_bps, u.name))
+    chosen: list[Unit] = []
+    found = [(_fullest(uplinks, whole_bps)[0], _level(uplinks, whole_bps, spread_bps))]
+    while len(chosen) < MOST_AT_ONCE:
+        ratio, fullest = _fullest(uplinks, whole_bps)
+        if ratio <= found[-1][1].ratio:
+            break
+        hottest = next((u for u in able if u.uplink == fullest and u.load.tx_bps > 0.0), None)
+        if hottest is None:
+            break
+        able.remove(hottest)
+        chosen.append(hottest)
+        whole_bps[fullest] = max(0.0, whole_bps[fullest] - hottest.load.tx_bps)
+        spread_bps += hottest.load.tx_bps
+        level = _level(uplinks, whole_bps, spread_bps)
+        found.append((_fullest(uplinks, whole_bps)[0], level))
+    ratios = [max(ratio, level.ratio) for ratio, level in found]
+    least = _least_gain_ratio(worst_ratio)
+    fewest = next(k for k, ratio in enumerate(ratios) if ratio - min(ratios) < least)
+    if not fewest or worst_ratio - ratios[fewest] < least:
+        return None
+    shares = found[fewest][1].shares
+    moves = (_resplit(unit, Reason.SPLIT, shares) for unit in chosen[:fewest])
+    return _Division(tuple(moves), ratios[fewest])
+
+
+def _resplit(unit: Unit, reason: Reason, shares: tuple[tuple[str, float], ...] = ()) -> Move:
+    home = str(unit.uplink)
+    return Move(unit.name, home, home, reason, shares)
+
+
+def _least_gain_ratio(worst_ratio: float) -> float:
+    return max(GAIN_RATIO, GAIN_OF_WORST_RATIO * worst_ratio)
+
+
+def _sent(uplinks: Sequence[Uplink], units: Iterable[Unit]) -> tuple[dict[str, float], float]:
+    """What each uplink sends besides buckets, and what is in those."""
+    whole_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
+    spread_bps = 0.0
+    for unit in units:
+        if unit.is_bucket and unit.uplink in whole_bps:
+            whole_bps[unit.uplink] -= unit.load.tx_bps
+            spread_bps += unit.load.tx_bps
+    return {name: max(0.0, bps) for name, bps in whole_bps.items()}, spread_bps
+
+
+def _fullest(uplinks: Sequence[Uplink], sent_bps: Mapping[str, float]) -> tuple[float, str]:
+    return max((sent_bps[u.name] / u.capacity_bps, u.name) for u in uplinks)
+
+
+def _worst_ratio(snapshot: Snapshot) -> float:
+    """Of what is sent."""
+    uplinks = failover.in_service(snapshot.uplinks)
+    return max((u.load.tx_bps / u.capacity_bps for u in uplinks), default=0.0)
+
+
+def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps: float) -> _Level:
+    """The emptiest uplinks get what makes them all as full."""
+    by_ratio = sorted(uplinks, key=lambda u: (whole_bps[u.name] / u.capacity_bps, u.name))
+    sent_bps = capacity_bps = level = 0.0
+    for uplink in by_ratio:
+        if capacity_bps and whole_bps[uplink.name] / uplink.capacity_bps >= level:
+            break
+        sent_bps += whole_bps[uplink.name]
+        capacity_bps += uplink.capacity_bps
+        level = (sent_bps + spread_bps) / capacity_bps
+    if spread_bps <= 0.0:
+        return _Level(0.0, ())
+    added = {u.name: max(0.0, level * u.capacity_bps - whole_bps[u.name]) for u in uplinks}
+    total_bps = sum(added.values()) or 1.0
+    return _Level(level, tuple((name, bps / total_bps) for name, bps in added.items()))
+
+
+# ---- the way back ----------------------------------------------------------------------
+
+
+def _cool(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
+    """The VM ports that would do no harm as a whole, and of these, which become so now."""
+    uplinks = failover.in_service(snapshot.uplinks)
+    spread = [u for u in snapshot.units if u.spread and not u.is_bucket]
+    if not spread or not uplinks:
+        return (), ()
+    whole_bps, spread_bps = _sent(uplinks, snapshot.units)
+    now_bps = {u.name: u.load.tx_bps - whole_bps[u.name] for u in uplinks}
+    cool: list[Unit] = []
+    for unit in sorted(spread, key=lambda u: (u.spread_bps, u.name)):
+        if unit.uplink not in whole_bps:
+            continue
+        # What of it is in which bucket nobody knows: as much of all that is in buckets.
+        left_bps = max(0.0, spread_bps - unit.spread_bps)
+        left = left_bps / spread_bps if spread_bps else 0.0
+        merged_bps = dict(whole_bps)
+        merged_bps[unit.uplink] += unit.spread_bps
+        sent = {n: merged_bps[n] + left * max(0.0, now_bps[n]) for n in merged_bps}
+        worst_ratio = _fullest(uplinks, sent)[0]
+        divided = _level(uplinks, whole_bps, spread_bps).ratio
+        gain = worst_ratio - max(divided, _fullest(uplinks, whole_bps)[0])
+        if worst_ratio > COOL_RATIO and gain > COOL_GAIN_RATIO * _least_gain_ratio(worst_ratio):
+            continue
+        cool.append(unit)
+        if unit.ripe:
+            whole_bps, spread_bps = merged_bps, left_bps
+            now_bps = {name: left * bps for name, bps in now_bps.items()}
+    merged = tuple(_resplit(unit, Reason.MERGE) for unit in cool if unit.ripe)
+    return tuple(unit.name for unit in cool), merged
