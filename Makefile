@@ -17,8 +17,12 @@ ARGS ?=
 PYTEST_ARGS ?=
 # As the document has it: by hand, by a hash that collides, by load.
 DEMO ?= --policy originating-port load-based --against manual
+# Without a switch or a wait: as many beside each other as there are cores.
+BESIDE := tests/unit tests/wire
+# All others look at the clock, and share one switch: one after another.
+ALONE := tests $(BESIDE:%=--ignore=%)
 # What tells most in two minutes: everything without a switch, and every path through a real one.
-QUICK ?= tests/unit tests/wire tests/switch/test_trace.py
+QUICK ?= tests/switch/test_trace.py
 
 # Attach, delivery, failover and reconnects: every kind of message in both directions.
 RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
@@ -40,11 +44,24 @@ demo: setup
 bench: setup
 	$(BIN)/ovs-lbt bench --all $(ARGS)
 
+# Both runs are made, whatever comes of the first, unless it was interrupted or could not be begun
+# (2). That -k leaves one without a test (5) is fine.
+define pytest
+@beside=0; alone=0; \
+$(BIN)/python -m pytest -n $$(nproc) --dist loadfile $(BESIDE) $(2) $(PYTEST_ARGS) || beside=$$?; \
+[[ $$beside != 2 ]] || exit 2; \
+$(BIN)/python -m pytest $(1) $(2) $(PYTEST_ARGS) || alone=$$?; \
+case $$beside$$alone in \
+00 | 05 | 50) ;; \
+*) echo "found pytest's status $$beside of $(BESIDE), $$alone of $(1) -> 0" >&2; exit 1 ;; \
+esac
+endef
+
 test: setup lint
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(call pytest,$(ALONE))
 
 test-quick: setup lint
-	$(BIN)/python -m pytest -m "not slow" $(QUICK) $(PYTEST_ARGS)
+	$(call pytest,$(QUICK),-m "not slow")
 
 test-ryu:
 	@.ci/setup ryu

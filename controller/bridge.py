@@ -52,7 +52,7 @@ from controller.flooding import Flooding
 from controller.following import Following
 from controller.history import Happened, Moved
 from controller.installation import Bundle, Installation
-from controller.judging import Judged
+from controller.judging import BUCKETS_INTERVAL_S, UNITS_INTERVAL_S, Judged
 from controller.links import Links
 from controller.loads import Loads
 from controller.peaks import Peaks
@@ -81,17 +81,14 @@ STATS_TIMEOUT_S = 10.0
 # told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
 # its port's home until then, and what is left of one that went is in nobody's way.
 LEARNED_INTERVAL_S = 2.0
-# At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
-UNITS_INTERVAL_S = 0.5
-# At most so often are the counters of 256 buckets read: the switch renews them twice a second,
-# and a policy that moves buckets looks at seconds.
-BUCKETS_INTERVAL_S = 1.0
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
 # by that time the switch has changed its cached flows, and counted.
 RESPLIT_AFTER_S = 0.6
 RESPLIT_READINGS = 2
 # The longest rest of a bucket that has moved.
 BUCKET_REST_S = 60.0
+# Ten times 0.1 s may be less than a second.
+ON_TIME_S = 0.001
 
 
 @dataclass(slots=True)
@@ -833,7 +830,7 @@ class Bridge:
         after.
         """
         self.last_decision_s = now_s
-        self._resting = self.damping.resting(now_s) | self._bucket_damping.resting(now_s)
+        self._resting = frozenset().union(*(d.resting(now_s) for d in self._dampings))
         self._ripe = self.splits.ripe(now_s)
         judged, relieved = self.judged, set[str]()
         carried: list[tuple[Unit, Load]] = []
@@ -841,7 +838,7 @@ class Bridge:
             carried = judged.carried()
             self._peaks.take(carried, now_s)
         for policy in judged.rebalancing:
-            if self._pauses(policy, now_s):
+            if self._pauses(policy, now_s) or judged.is_calm(policy):
                 continue
             moves = self._wanted(policy, judged, carried, now_s)
             if moves:
@@ -944,6 +941,39 @@ class Bridge:
             self.splits.split(name, now_s)
         self.config = splits.marked(self.config, self.splits.names)
         self.split_in_force = self.splits.names
+
+    @property
+    def _dampings(self) -> tuple[Damping, Damping]:
+        return self.damping, self._bucket_damping
+
+    def quiet_until_s(self, steady_s: float, now_s: float) -> float:
+        """Until when no decision differs from the last one, if loads are what they have been
+        since `steady_s`; `now_s`: the next one may, infinity: none will.
+
+        The last one saw nothing from before that, and what has moved rests.
+        """
+        decided_s, judged = self.last_decision_s, self.judged
+        if decided_s is None or not self.settled:
+            return now_s
+        for policy in judged.rebalancing:
+            since_s = max(steady_s, self.last_moved_s(policy))
+            if decided_s < since_s + judged.remembered_s(policy) or self._pauses(policy, decided_s):
+                return now_s
+        if any(self._found_worth.values()):
+            return now_s
+        free_s = (d.until_s(u, now_s) for u in self._resting for d in self._dampings)
+        later_s = [at_s for at_s in free_s if at_s > now_s]
+        until_s = min(self._peaks.falls_s(), self.splits.deadline_s(now_s), *later_s, math.inf)
+        return max(now_s, until_s)
+
+    def is_calm(self, loads: Mapping[str, Load]) -> bool:
+        """Whether nothing is moved while uplinks carry that, or a mean of several such loads.
+
+        Whatever the units' parts of them are.
+        """
+        judged = self.judged
+        uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in judged.uplinks())
+        return all(judged.is_calm(policy, uplinks) for policy in judged.rebalancing)
 
     def _judge_saturation(self, relieved: set[str], now_s: float) -> list[Record]:
         """Note which uplinks stay above the threshold, once loads are of the bindings in force."""
@@ -1204,7 +1234,7 @@ class Bridge:
         self._stats_asked_s = now_s
         hashed = not set(self.judged.rebalancing).isdisjoint(buckets.in_use(self.config))
         behind = bool(self.stations.by_name)
-        due = (hashed or behind) and now_s >= self._buckets_due_s
+        due = (hashed or behind) and now_s >= self._buckets_due_s - ON_TIME_S
         if due:
             self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
         # As near as polls come to the interval.

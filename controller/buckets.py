@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,7 +11,7 @@ from controller.specs import GroupSpec, Pipeline, SetField
 from controller.tables import bucket_group_id
 from controller.team import Hash
 from policies.classifiers import BUCKETS
-from policies.model import OfPort, Role, Unit, Uplink
+from policies.model import Load, OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
 
 # A hash keeps its number whatever else is in use, so that its flows and groups stay.
@@ -38,9 +39,24 @@ def in_use(config: BridgeConfig) -> list[str]:
     return sorted({policy for port in config.vm_ports if (policy := hashed_by(port))})
 
 
+@functools.cache
 def name_of(policy: str, bucket: int) -> str:
     """A bucket's name as a unit; no interface has one like it."""
     return f"{policy}/{bucket}"
+
+
+def unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
+    """A bucket of a hash. Most of the 256 often carry nothing."""
+    return _unit(policy, bucket, uplink, load) if load.tx_bps else _idle(policy, bucket, uplink)
+
+
+@functools.cache
+def _idle(policy: str, bucket: int, uplink: str | None) -> Unit:
+    return _unit(policy, bucket, uplink, Load())
+
+
+def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
+    return Unit(name_of(policy, bucket), bucket, policy, True, uplink, load)
 
 
 def units(
@@ -50,8 +66,7 @@ def units(
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     for policy in in_use(config):
         for bucket in range(PRESETS[policy].spreads_by.buckets(active or len(uplinks))):
-            name = name_of(policy, bucket)
-            yield Unit(name, bucket, policy, is_bucket=True, uplink=found.get(name))
+            yield _idle(policy, bucket, found.get(name_of(policy, bucket)))
 
 
 def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:

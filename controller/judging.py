@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from controller import buckets, splits, stations
 from controller.bindings import Bound
 from controller.config import BridgeConfig, UplinkConfig
 from controller.links import Links
-from controller.loads import CROSSING_S, Loads
+from controller.loads import Loads
 from controller.peaks import Peaks
 from controller.stations import Stations
 from policies.model import Load, Snapshot, Unit, Uplink
@@ -28,6 +29,12 @@ KNOWN_S = 1.0
 # Until all that is under way follows a change of a group.
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
+# An uplink that carries so much of its capacity may be dropping more.
+FULL_RATIO = 0.9
+# At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
+UNITS_INTERVAL_S = 0.5
+# And those of 256 buckets, as a policy that moves buckets looks at seconds.
+BUCKETS_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Judged:
     resting: frozenset[str] = frozenset()
     peaks: Peaks = field(default_factory=Peaks)
     ripe: frozenset[str] = frozenset()
+    # Units with their loads, by window: they are asked for more than once in a decision.
+    _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
 
     @property
     def rebalancing(self) -> list[str]:
@@ -80,12 +89,26 @@ class Judged:
             return REACTION_S + 2 * self.config.poll_interval_s
         return self.window_s(policy) + self.config.poll_interval_s + UPLINK_LAG_S
 
+    def remembered_s(self, policy: str) -> float:
+        """For how long a change of loads is seen in what a policy judges, if polls are on time."""
+        round_s = self.round_s
+        if PRESETS[policy].at_once:
+            return 2 * round_s
+        return round_s * (
+            math.ceil(self.window_s(policy) / round_s) + math.ceil(UPLINK_LAG_S / round_s)
+        )
+
+    @property
+    def round_s(self) -> float:
+        """After how long everything has been read: counters of flows are not with each poll."""
+        poll_s = self.config.poll_interval_s
+        hashed = not set(self.rebalancing).isdisjoint(buckets.in_use(self.config))
+        return poll_s * math.ceil((BUCKETS_INTERVAL_S if hashed else UNITS_INTERVAL_S) / poll_s)
+
     @property
     def keep_s(self) -> float:
         """For how long counters are remembered: as long as any policy in use looks back."""
-        return (
-            max(self.longest_window_s, CROSSING_S) + 2 * self.config.poll_interval_s + UPLINK_LAG_S
-        )
+        return self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
 
     def covers(self, window_s: float) -> bool:
         """Whether the loads of all uplinks are known over a whole window."""
@@ -155,15 +178,22 @@ class Judged:
         return (*ports, *behind, *buckets.units(self.config, self.uplinks(), self.found))
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
-        """Units where they are bound, with what they carry over uplinks.
+        """Units where they are bound, with what they carry over uplinks."""
+        if window_s not in self._made:
+            self._made[window_s] = self._made_loaded(window_s)
+        return self._made[window_s]
 
-        What addresses of a VM port carry that are units of their own is not the VM port's.
-        """
+    def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
+        """What addresses of a VM port carry that are units of their own is not the VM port's."""
         units = self._evenly([self._loaded(unit, window_s) for unit in self.units()])
+        if window_s is None:
+            units = self._as_carried(units)
         apart_bps: dict[str, float] = {}
         for unit in units:
             if unit.behind is not None:
                 apart_bps[unit.behind] = apart_bps.get(unit.behind, 0.0) + unit.load.tx_bps
+        if not apart_bps:
+            return tuple(units)
         return tuple(_without(unit, apart_bps.get(unit.name, 0.0)) for unit in units)
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
@@ -189,6 +219,17 @@ class Judged:
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
         return self.live(policy, self.carried(), self.peaks)
+
+    def is_calm(self, policy: str, uplinks: tuple[Uplink, ...] = ()) -> bool:
+        """Whether a policy moves nothing, whatever units carry, over a window as uplinks are.
+
+        Or with these uplinks. That is known without a look at a single unit.
+        """
+        is_calm, window_s = PRESETS[policy].is_calm, self.window_s(policy)
+        if is_calm is None or not (uplinks or self.covers(window_s)):
+            return False
+        uplinks = uplinks or self.carrying(window_s)
+        return is_calm(Snapshot(uplinks, (), self.config.threshold_ratio))
 
     def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
         """The team with loads over a full window; None while less is known.
@@ -244,6 +285,26 @@ class Judged:
             in_sets=tuple(unit for unit in units if unit.in_set),
         )
 
+    def _as_carried(self, units: list[Unit]) -> list[Unit]:
+        """At this moment, VM ports cannot exchange more by an uplink than it carries.
+
+        Unless it is full, and drops the rest. What they seem to exchange beyond that stays on this
+        host, as their flows will tell.
+        """
+        live = [PRESETS[unit.policy].at_once and not unit.is_bucket for unit in units]
+        if self.config.mode == "observe" or not any(live):
+            return units
+        sums: dict[str | None, Load] = {}
+        for unit in units:
+            load = Load(rx_bps=unit.load.rx_bps) if unit.spread else unit.load
+            sums[unit.uplink] = sums.get(unit.uplink, Load()) + load
+        parts = {u.name: _parts(u, sums.get(u.name, Load())) for u in self.uplinks()}
+        parts = {name: part for name, part in parts.items() if min(part) < 1.0}
+        return [
+            _scaled(unit, *parts[unit.uplink]) if scales and unit.uplink in parts else unit
+            for unit, scales in zip(units, live, strict=True)
+        ]
+
     def _evenly(self, units: list[Unit]) -> list[Unit]:
         """Observing, VM ports are split in mind only: what they send is in all buckets alike."""
         if self.config.mode != "observe" or not any(port.split for port in self.config.vm_ports):
@@ -262,9 +323,8 @@ class Judged:
         bound = self.bound.get(unit.name)
         if unit.is_bucket:
             # There are many of them, and nothing else to be said of one.
-            at = bound.uplink if bound else None
             load = self.loads.bucket(unit.name, window_s)
-            return Unit(unit.name, unit.number, unit.policy, is_bucket=True, uplink=at, load=load)
+            return buckets.unit(unit.policy, unit.number, bound.uplink if bound else None, load)
         if unit.behind is not None:
             load = self.loads.station(unit.name, window_s, UPLINK_LAG_S)
         elif self.on_normal:
@@ -288,6 +348,25 @@ class Judged:
     def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         """None where nobody knows the speed."""
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
+    """What an uplink carries of what its units seem to, in both directions."""
+    full_bps = FULL_RATIO * uplink.capacity_bps
+
+    def part(carried_bps: float, seems_bps: float) -> float:
+        return carried_bps / seems_bps if carried_bps < min(seems_bps, full_bps) else 1.0
+
+    return (
+        part(uplink.load.tx_bps, summed.tx_bps),
+        part(uplink.load.rx_bps, summed.rx_bps),
+    )
+
+
+def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
+    """What is spread is not its uplink's."""
+    load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
+    return replace(unit, load=load)
 
 
 def _apart(unit: Unit) -> Unit:

@@ -6,16 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from controller.crossing import Crossing
 from controller.events import PortCounters
 from controller.rates import Rates, Sample
 from policies.model import Load
 
 K = TypeVar("K")
-
-# Over so long it is looked which part of a VM port's traffic crosses uplinks: much more than flow
-# counters lag. At first, less has to do.
-CROSSING_S = 5.0
-CROSSING_LEAST_S = 1.0
 
 
 @dataclass(slots=True)
@@ -28,6 +24,7 @@ class Loads:
     counters: dict[int, PortCounters] = field(default_factory=dict)
     _ports: dict[int, Rates] = field(default_factory=dict)
     _units: dict[int, Rates] = field(default_factory=dict)
+    _crossing: dict[int, Crossing] = field(default_factory=dict)
     _buckets: dict[str, Rates] = field(default_factory=dict)
     # Of buckets, whose counters are read less often than loads are looked at.
     _latest: dict[str, Load] = field(default_factory=dict)
@@ -44,7 +41,11 @@ class Loads:
         _rates_of(self._ports, port.ofport, keep_s).add(sample)
 
     def take_unit(self, ofport: int, sample: Sample, keep_s: float) -> None:
-        _rates_of(self._units, ofport, keep_s).add(sample)
+        rates = _rates_of(self._units, ofport, keep_s)
+        rates.add(sample)
+        port = self._ports[ofport].total if ofport in self._ports else None
+        if port is not None and rates.total is not None:
+            self._crossing.setdefault(ofport, Crossing()).take(port, rates.total)
 
     def take_bucket(self, name: str, sample: Sample, keep_s: float) -> None:
         _rates_of(self._buckets, name, keep_s).add(sample)
@@ -62,22 +63,10 @@ class Loads:
         return _now_or_then(self._units, ofport, window_s, lag_s)
 
     def live_unit(self, ofport: int) -> Load:
-        """What a VM port exchanges with uplinks at this moment; zero while unknown.
-
-        Ports are counted as they forward, flows up to half a second later. So this is what the
-        port carries now, and of that the part that has crossed uplinks lately.
-        """
-        if (port := self._ports.get(ofport)) is None:
+        """What a VM port exchanges with uplinks at this moment; zero while unknown."""
+        if ofport not in self._crossing or ofport not in self._ports:
             return Load()
-        flows, load = self._units.get(ofport), port.latest()
-        for window_s in (CROSSING_S, CROSSING_LEAST_S):
-            crossed, all_of = flows.mean(window_s) if flows else None, port.mean(window_s)
-            if crossed is not None and all_of is not None:
-                return Load(
-                    load.tx_bps * _share(crossed.tx_bps, all_of.tx_bps),
-                    load.rx_bps * _share(crossed.rx_bps, all_of.rx_bps),
-                )
-        return Load()
+        return self._crossing[ofport].of(self._ports[ofport].latest())
 
     def station(self, name: str, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The same of an address behind a VM port."""
@@ -105,7 +94,7 @@ class Loads:
 
     def remove(self, ofport: int) -> None:
         """Forget a port: its number may be another's next."""
-        for kept in (self.counters, self._ports, self._units):
+        for kept in (self.counters, self._ports, self._units, self._crossing):
             kept.pop(ofport, None)
 
     def forget_stations(self, names: Iterable[str]) -> None:
@@ -116,20 +105,18 @@ class Loads:
         """The switch is another one, or was away: no rate may span the gap."""
         self._ports.clear()
         self._units.clear()
+        self._crossing.clear()
         self._buckets.clear()
         self._latest.clear()
         self._stations.clear()
 
 
-def _share(part_bps: float, all_bps: float) -> float:
-    return min(1.0, part_bps / all_bps) if all_bps > 0.0 else 1.0
-
-
 def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
-    if key not in rates:
-        rates[key] = Rates(keep_s)
-    rates[key].keep_s = keep_s
-    return rates[key]
+    found = rates.get(key)
+    if found is None:
+        found = rates[key] = Rates(keep_s)
+    found.keep_s = keep_s
+    return found
 
 
 def _now_or_then(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
@@ -138,8 +125,9 @@ def _now_or_then(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s
 
 
 def _load(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
-    if key not in rates:
+    found = rates.get(key)
+    if found is None:
         return Load()
     if window_s is None:
-        return rates[key].latest()
-    return rates[key].mean(window_s, lag_s) or Load()
+        return found.latest()
+    return found.mean(window_s, lag_s) or Load()

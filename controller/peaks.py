@@ -10,6 +10,8 @@ from policies.model import Load, Unit
 
 # A load that repeats itself within that has a constant peak.
 PEAK_S = 10.0
+# Counters are whole bytes, read at moments of whole milliseconds.
+ROUNDING_RATIO = 1e-4
 
 
 @dataclass(slots=True)
@@ -71,4 +73,7 @@ class _Greatest:
 
     @property
     def falls_s(self) -> float:
-        return self._rates[0][0] + PEAK_S if len(self._rates) > 1 else float("inf")
+        """Not by what rounding makes of a constant load."""
+        least_bps = self.value * (1.0 - ROUNDING_RATIO)
+        held_s = max(at_s for at_s, bps in self._rates if bps >= least_bps)
+        return held_s + PEAK_S if held_s < self._rates[-1][0] else float("inf")

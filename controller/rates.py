@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from policies.model import Load
 
@@ -16,9 +18,11 @@ COVERAGE_RATIO = 0.9
 # The least over which counters that are read ten times a second make a rate.
 LATEST_S = 0.08
 
+_IDLE = Load()
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+
+# Tuples, as hundreds are made with each poll.
+class Sample(NamedTuple):
     """Byte counters at `clock_s`, the age that the switch gives the port or flow.
 
     `tx_bytes` go towards the network. None: the switch does not count them.
@@ -29,8 +33,7 @@ class Sample:
     rx_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Total:
+class Total(NamedTuple):
     """Bytes counted since the first sample, across wraps of the counters."""
 
     clock_s: float
@@ -48,7 +51,8 @@ class Rates:
 
     keep_s: float
     _last: Sample | None = None
-    _totals: deque[_Total] = field(default_factory=deque)
+    # Oldest first.
+    _totals: list[Total] = field(default_factory=list)
 
     def add(self, sample: Sample) -> None:
         """Take a sample; one at the same moment as the last is a repetition and is ignored."""
@@ -61,13 +65,17 @@ class Rates:
         rx_bytes = _increase(last.rx_bytes, sample.rx_bytes)
         if tx_bytes is None or rx_bytes is None:
             return self._restart(sample)
-        before = self._totals[-1]
-        self._totals.append(
-            _Total(sample.clock_s, before.tx_bytes + tx_bytes, before.rx_bytes + rx_bytes)
-        )
-        while len(self._totals) > 2 and self._totals[1].clock_s <= sample.clock_s - self.keep_s:
-            self._totals.popleft()
+        totals = self._totals
+        _, tx_before, rx_before = totals[-1]
+        totals.append(Total(sample.clock_s, tx_before + tx_bytes, rx_before + rx_bytes))
+        while len(totals) > 2 and totals[1].clock_s <= sample.clock_s - self.keep_s:
+            del totals[0]
         return None
+
+    @property
+    def total(self) -> Total | None:
+        """All that was counted; None before the first sample."""
+        return self._totals[-1] if self._totals else None
 
     def latest(self) -> Load:
         """The load of the last two samples, or of more that came in quick succession.
@@ -80,40 +88,41 @@ class Rates:
 
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
         """The mean load over `window_s`, up to `lag_s` ago; None while less is known."""
-        if not self._totals:
+        totals = self._totals
+        if not totals:
             return None
-        end_s = self._totals[-1].clock_s - lag_s
-        newest = next((total for total in reversed(self._totals) if total.clock_s <= end_s), None)
-        if newest is None or newest is self._totals[0]:
+        newest = _at(totals, totals[-1].clock_s - lag_s) if lag_s else len(totals) - 1
+        if newest <= 0:
             return None
-        oldest = self._totals[0]
-        for total in self._totals:
-            if total.clock_s > newest.clock_s - window_s:
-                break
-            oldest = total
-        if newest.clock_s - oldest.clock_s < COVERAGE_RATIO * window_s:
+        last = totals[newest]
+        first = totals[max(0, _at(totals, last.clock_s - window_s))]
+        if last.clock_s - first.clock_s < COVERAGE_RATIO * window_s:
             return None
-        return _between(oldest, newest)
+        return _between(first, last)
 
     def known_s(self, lag_s: float = 0.0) -> float:
         """For how long, up to `lag_s` ago, the load is known."""
         if not self._totals:
             return 0.0
-        end_s = self._totals[-1].clock_s - lag_s
-        known = [total.clock_s for total in self._totals if total.clock_s <= end_s]
-        return known[-1] - known[0] if known else 0.0
+        newest = _at(self._totals, self._totals[-1].clock_s - lag_s)
+        return self._totals[newest].clock_s - self._totals[0].clock_s if newest >= 0 else 0.0
 
     def _restart(self, sample: Sample) -> None:
         self._totals.clear()
-        self._totals.append(_Total(sample.clock_s, 0, 0))
+        self._totals.append(Total(sample.clock_s, 0, 0))
 
 
-def _between(first: _Total, last: _Total) -> Load:
+def _at(totals: list[Total], clock_s: float) -> int:
+    """The index of the last of that time or before; -1: none is."""
+    return bisect_right(totals, (clock_s, math.inf)) - 1
+
+
+def _between(first: Total, last: Total) -> Load:
+    tx_bytes, rx_bytes = last.tx_bytes - first.tx_bytes, last.rx_bytes - first.rx_bytes
+    if not tx_bytes and not rx_bytes:
+        return _IDLE
     elapsed_s = last.clock_s - first.clock_s
-    return Load(
-        tx_bps=8 * (last.tx_bytes - first.tx_bytes) / elapsed_s,
-        rx_bps=8 * (last.rx_bytes - first.rx_bytes) / elapsed_s,
-    )
+    return Load(tx_bps=8 * tx_bytes / elapsed_s, rx_bps=8 * rx_bytes / elapsed_s)
 
 
 def _increase(last: int | None, now: int | None) -> int | None:
@@ -121,10 +130,12 @@ def _increase(last: int | None, now: int | None) -> int | None:
 
     Nothing, where the switch does not count (yet, or any more).
     """
-    if last in (None, UNSUPPORTED) or now in (None, UNSUPPORTED):
+    if last is None or now is None:
         return 0
-    if now >= last:
+    if last <= now < UNSUPPORTED:
         return now - last
+    if UNSUPPORTED in (last, now):
+        return 0
     for size in (2**32, 2**64):
         margin = size // WRAP_MARGIN
         if size - margin <= last < size and now < margin:

@@ -59,7 +59,8 @@ class Preset:
     `place` finds homes for VM ports and, where the classifier hashes, `spread` for the
     buckets that they send by. `rebalance` answers a full window of loads with moves of
     its units; `verdict` says what stands against moving one of them, by name, and `rest` why
-    none is moved. `backup` orders the uplinks behind a unit's home.
+    none is moved. `is_calm` says of uplinks' loads alone that no unit is moved, and of every mean of
+    such loads; None: only the units can tell. `backup` orders the uplinks behind a unit's home.
 
     `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
     `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
@@ -76,6 +77,7 @@ class Preset:
     rebalance: Callable[[Snapshot], Plan] = static.stay
     verdict: Callable[[Snapshot, str], Verdict] = static.never
     rest: Callable[[Snapshot], Rest] = static.rest
+    is_calm: Callable[[Snapshot], bool] | None = None
     backup: failover.BackupOrder = failover.scattered
     keeps_bindings: bool = False
     keeps_buckets: bool = False
@@ -110,6 +112,7 @@ def _dynamic(limits: Limits) -> Preset:
         Classifier.TRANSPORT,
         rebalance=rebalance.even_out,
         rest=rebalance.rest,
+        is_calm=rebalance.is_calm,
         keeps_buckets=True,
         window_s=DYNAMIC_WINDOW_S,
         limits=limits,
@@ -129,12 +132,14 @@ PRESETS = {
         rebalance=threshold.relieve_saturated,
         verdict=threshold.verdict,
         rest=threshold.rest,
+        is_calm=threshold.is_calm,
         keeps_bindings=True,
     ),
     "slb": Preset(
         Classifier.SOURCE_MAC_VLAN,
         rebalance=rebalance.even_out,
         rest=rebalance.rest,
+        is_calm=rebalance.is_calm,
         keeps_buckets=True,
         window_s=SLB_WINDOW_S,
     ),

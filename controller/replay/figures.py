@@ -129,12 +129,3 @@ class MacMoves:
         while times[0] <= now_s - MAC_MOVES_SPAN_S:
             times.popleft()
         self.most = max(self.most, len(times))
-
-    def free_again_s(self, now_s: float) -> list[float]:
-        """When moves that are in the span now leave it."""
-        return [
-            at_s + MAC_MOVES_SPAN_S
-            for times in self._times.values()
-            for at_s in times
-            if at_s + MAC_MOVES_SPAN_S > now_s
-        ]

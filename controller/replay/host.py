@@ -1,8 +1,8 @@
 """One host under one policy: the engine between a simulated switch and recorded traffic.
 
-Time jumps from one thing that happens to the next. Once nothing can happen any more before loads
-change, the rest of a sample is skipped: its bytes count for the figures, while the switch's clock
-and counters stand still, so that windows hold after the jump what they would hold without it.
+Time jumps from one thing that happens to the next. While the engine says that it will decide
+nothing, its polls are skipped: what is carried meanwhile counts for the figures, while the switch's
+clock and counters stand still, so that windows hold after the jump what they would hold without it.
 """
 
 from __future__ import annotations
@@ -41,18 +41,16 @@ from controller.replay.flows import Mix
 from controller.replay.switch import Switch, mac_of
 from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
-from policies.planners import threshold
-from policies.presets import PRESETS
 
 # From when a bundle is sent until what is under way follows it: the switch looks through what it
 # has cached within half a second, a quarter on average.
 REACTION_S = 0.25
 # Before the trace begins, the engine takes its bridge over.
 TAKEOVER_S = 60.0
-# The policies that move nothing while no uplink's mean is above the threshold.
-ACT_ABOVE_THRESHOLD = (threshold.relieve_saturated,)
 # Counters are whole bytes.
 ROUNDING_RATIO = 1e-3
+# Of a poll interval: multiples of some have no exact sum.
+ON_TIME_RATIO = 1e-6
 
 Offered = Mapping[int, tuple[float, float]]
 
@@ -92,7 +90,11 @@ class Host:
         self._changed_s = 0.0
         self._sample_s: float | None = None
         self._passes_by = False
-        self._rebalancing: list[str] = []
+        # No poll is due before that.
+        self._resume_s = 0.0
+        # When counters of buckets were read.
+        self._all_read_s = 0.0
+        self._held_s = 0.0
         self._optimality_ratio = 1.0
         self._uplinks: list[Uplink] = []
 
@@ -106,18 +108,19 @@ class Host:
         intervals = self.trace.intervals()
         ahead_s = TAKEOVER_S - intervals[0][0]
         offered = [self._offered(loads) for _, _, loads in intervals]
-        was_below = True
+        was_calm = True
         for (start_s, end_s, _), now, following in zip(
             intervals, offered, [*offered[1:], {}], strict=True
         ):
-            rested = self._at_rest and was_below
-            was_below = self._stays_below(now)
-            self._passes_by = rested and was_below and self._stays_below(following)
+            rested, was_calm = was_calm and self._quiet_until_s() > self.now_s, self._is_calm(now)
+            self._passes_by = rested and was_calm and self._is_calm(following)
+            self._hold()
             self._sample_s, self._changed_s = start_s, self.now_s
             self.switch.carry(now)
             self._reckon()
             self._run_until(end_s + ahead_s)
             passed()
+        self._hold()
         self.figures.most_moves_per_mac = self._macs.most
         return self.figures
 
@@ -136,70 +139,67 @@ class Host:
         self._reckon()
         self._run_until(TAKEOVER_S)
         missing = self.switch.vm_ports.keys() - self.switch.routes.keys()
-        self._rebalancing = self.bridge.judged.rebalancing
         if missing:
             raise Refused(f"{self.policy}: {len(missing)} ports without a way out -> none")
 
     # ---- time ----------------------------------------------------------------------------
 
     def _run_until(self, end_s: float) -> None:
-        while (due_s := self._due_s()) < end_s:
-            self._advance(due_s)
+        while True:
+            self._skip(end_s)
+            pending_s = self._pending[0][0] if self._pending else math.inf
+            due_s = max(self.now_s, self._resume_s, min(pending_s, self.engine.deadline_s()))
+            if due_s >= end_s:
+                self._count_until(end_s)
+                return
+            self._count_until(due_s)
             self._happen()
-        self._advance(end_s)
 
-    def _due_s(self) -> float:
-        """When something happens next. At rest, that is when a moved address is free again.
-
-        A policy may have held a move back, for an address that had moved often. Or a split VM
-        port has been cool for long enough.
-        """
-        if self._at_rest:
-            ripe_s = self.bridge.splits.deadline_s(self.now_s)
-            later = [*self._macs.free_again_s(self.now_s), ripe_s]
-            return min((at_s for at_s in later if at_s > self.now_s), default=math.inf)
-        pending_s = self._pending[0][0] if self._pending else math.inf
-        return max(self.now_s, min(pending_s, self.engine.deadline_s()))
-
-    @property
-    def _at_rest(self) -> bool:
-        """Whether nothing can happen before loads change.
-
-        Each policy has decided on a full window that began after everything had changed; or
-        need not look, as it acts above the threshold only, and no window has come near that.
-        """
-        bridge = self.bridge
-        if not self.skips or self._sample_s is None or self._pending or not bridge.settled:
-            return False
+    def _quiet_until_s(self) -> float:
+        """Until when the engine decides nothing, as long as loads stay."""
+        if not self.skips or self._sample_s is None or self._pending or not self.bridge.settled:
+            return self.now_s
         if self._passes_by:
+            return math.inf
+        return self.bridge.quiet_until_s(self._changed_s, self.now_s)
+
+    def _skip(self, end_s: float) -> None:
+        """Skip polls at which the engine decides nothing, and the time that they take."""
+        bridge, quiet_until_s = self.bridge, self._quiet_until_s()
+        if quiet_until_s <= self.now_s or bridge.last_decision_s is None:
+            return
+        polled_s, interval_s = bridge.last_decision_s, bridge.config.poll_interval_s
+        polls = math.floor((end_s - self.now_s) / interval_s + ON_TIME_RATIO)
+        if not self._passes_by:
+            # The last one is made: until then it has been so, for who remembers peaks.
+            polls -= 1
+        if quiet_until_s < end_s:
+            wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
+            polls = min(polls, wakes - 1)
+        # The next one reads what is not read with each: as long after the last time as ever.
+        in_round = round(bridge.judged.round_s / interval_s)
+        since = round((polled_s - self._all_read_s) / interval_s)
+        polls -= (since + polls + 1) % in_round
+        if polls > 0:
+            self.switch.count(polls % in_round * interval_s)
+            self.now_s += polls * interval_s
+            self._resume_s = polled_s + (polls + 1) * interval_s
+
+    def _is_calm(self, offered: Offered) -> bool:
+        """Whether the engine moves nothing, whatever VM ports' parts in these loads are."""
+        if not offered:
             return True
-        judged = bridge.judged
-        pauses_s = [judged.pause_s(policy) for policy in self._rebalancing]
-        if not pauses_s:
-            return True
-        decided_s = bridge.last_decision_s
-        return decided_s is not None and decided_s >= self._changed_s + max(pauses_s)
+        carried = self.switch.carried(offered)
+        more = 1.0 + ROUNDING_RATIO
+        return self.bridge.is_calm(
+            {
+                name: Load(*(more * bps for bps in carried[ofport]))
+                for ofport, name in self.switch.uplinks.items()
+            }
+        )
 
-    def _stays_below(self, offered: Offered) -> bool:
-        """Whether a policy that acts above the threshold only is not called for by these loads.
-
-        A mean over several such loads is below the threshold, too.
-        """
-        if any(PRESETS[p].rebalance not in ACT_ABOVE_THRESHOLD for p in self._rebalancing):
-            return False
-        capacity_bps, config = self.trace.capacity_bps, self.bridge.config
-        most_bps = (1 - ROUNDING_RATIO) * config.threshold_ratio * capacity_bps
-        return all(max(bps) < most_bps for bps in self.switch.carried(offered).values())
-
-    def _advance(self, to_s: float) -> None:
-        seconds = to_s - self.now_s
-        if seconds > 0.0 and self._sample_s is not None:
-            threshold_ratio = self.bridge.config.threshold_ratio
-            self.figures.hold(
-                self._sample_s, seconds, self._uplinks, self._optimality_ratio, threshold_ratio
-            )
-        if not self._at_rest:
-            self.switch.count(seconds)
+    def _count_until(self, to_s: float) -> None:
+        self.switch.count(to_s - self.now_s)
         self.now_s = to_s
 
     def _happen(self) -> None:
@@ -228,6 +228,7 @@ class Host:
                 # Otherwise it looks whether somebody has changed what it knows; here is nobody.
                 self._events.append(self.switch.installed())
             case ReadStats(buckets=buckets, units=units):
+                self._all_read_s = self.now_s if buckets else self._all_read_s
                 self._events += self.switch.stats(buckets)[: None if units else 1]
             case ReadLearned():
                 self._events.append(self.switch.learned())
@@ -256,6 +257,7 @@ class Host:
         switch = self.switch
         homes = {ofport: route.home for ofport, route in switch.routes.items()}
         buckets, seen_at = switch.bucket_uplinks, switch.seen_at()
+        self._hold()
         switch.commit(apply.changes)
         self._changed_s = self.now_s
         if self._sample_s is None:
@@ -269,6 +271,15 @@ class Host:
         self._reckon()
 
     # ---- figures -------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        """Until now it has carried what was reckoned last."""
+        seconds, self._held_s = self.now_s - self._held_s, self.now_s
+        if seconds > 0.0 and self._sample_s is not None:
+            threshold_ratio = self.bridge.config.threshold_ratio
+            self.figures.hold(
+                self._sample_s, seconds, self._uplinks, self._optimality_ratio, threshold_ratio
+            )
 
     def _reckon(self) -> None:
         """What uplinks carry now, and how well that is placed."""

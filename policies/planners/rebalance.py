@@ -31,7 +31,8 @@ def even_out(snapshot: Snapshot) -> Plan:
     """
     uplinks = failover.in_service(snapshot.uplinks)
     sent_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
-    units = [u for u in snapshot.units if u.movable and u.uplink in sent_bps]
+    # What sends nothing makes no uplink emptier.
+    units = [u for u in snapshot.units if u.load.tx_bps and u.movable and u.uplink in sent_bps]
     moves: list[Move] = []
     in_sets = {unit.name: unit for unit in snapshot.in_sets}
     while made := _between_extremes(uplinks, units, sent_bps, in_sets):
@@ -49,6 +50,13 @@ def rest(snapshot: Snapshot) -> Rest:
     emptiest, fullest = _extremes(uplinks, {u.name: u.load.tx_bps for u in uplinks})
     even = _sent_ratio(fullest) - _sent_ratio(emptiest) < LEAST_DIFFERENCE_RATIO
     return Rest(Resting.EVEN if even else Resting.NO_GAIN, fullest.name, emptiest.name)
+
+
+def is_calm(snapshot: Snapshot) -> bool:
+    """Whether nothing moves, whatever units carry; so it is with any mean of such loads."""
+    uplinks = failover.in_service(snapshot.uplinks)
+    ratios = [_sent_ratio(uplink) for uplink in uplinks]
+    return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
 
 
 def _sent_ratio(uplink: Uplink) -> float:

@@ -66,6 +66,11 @@ def rest(snapshot: Snapshot) -> Rest:
     return Rest(resting, fullest.name if fullest else None, unrelieved=unrelieved)
 
 
+def is_calm(snapshot: Snapshot) -> bool:
+    """Whether nothing moves, whatever units carry; so it is with any mean of such loads."""
+    return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
+
+
 def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
     return uplink.usable and uplink.utilization_ratio > snapshot.threshold_ratio
 

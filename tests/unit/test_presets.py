@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from policies.classifiers import Classifier, ip_hash
-from policies.model import OfPort, Role, Uplink
+from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 LBFO_PRESETS, SET_PRESETS = ("address-hash", "dynamic"), ("set", "set-port")
@@ -75,3 +79,37 @@ def test_ip_hash_has_a_bucket_for_each_uplink_and_others_have_256() -> None:
     assert Classifier.IP_PAIR.buckets(3) == 3
     assert {c.buckets(3) for c in Classifier if c.hashed} == {3, 256}
     assert Classifier.VM_PORT.buckets(3) == 0
+
+
+@pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.is_calm])
+@settings(max_examples=60, deadline=None)
+@given(
+    fill=st.floats(0, 0.7),
+    more=st.lists(st.tuples(*[st.floats(0, 0.05)] * 2), min_size=2, max_size=4),
+    carried=st.lists(st.tuples(*[st.floats(0, 2e9)] * 2), min_size=1, max_size=6),
+    part=st.floats(0, 1),
+)
+def test_what_is_calm_moves_nothing_whatever_units_carry_nor_do_means_of_it(
+    policy: str,
+    fill: float,
+    more: list[tuple[float, float]],
+    carried: list[tuple[float, float]],
+    part: float,
+) -> None:
+    preset, count = PRESETS[policy], len(more)
+    units = tuple(
+        Unit(f"unit{n}", n, policy, uplink=f"eth{n % count + 1}", load=Load(tx, rx))
+        for n, (tx, rx) in enumerate(carried)
+    )
+
+    def team(ratios: Iterable[float], units: tuple[Unit, ...] = ()) -> Snapshot:
+        loads = [Load(1e9 * ratio, 1e9 * ratio) for ratio in ratios]
+        made = (replace(u, load=load) for u, load in zip(uplinks(count), loads, strict=True))
+        return Snapshot(tuple(made), units)
+
+    one, other = ([fill + of[i] for of in more] for i in (0, 1))
+    assert preset.is_calm is not None
+    assume(preset.is_calm(team(one)) and preset.is_calm(team(other)))
+    mean = [part * a + (1 - part) * b for a, b in zip(one, other, strict=True)]
+    for ratios in (one, other, mean):
+        assert not preset.rebalance(team(ratios, units)).moves

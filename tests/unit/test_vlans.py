@@ -142,7 +142,6 @@ UPLINKS = {
         (port_vlans("native-tagged", 10, ()), {"every", "ten", "both"}),
         (port_vlans("native-untagged", 10, (20,)), {"every", "both"}),
     ],
-    ids=str,
 )
 def test_a_vm_port_may_use_the_uplinks_that_carry_its_vlans(
     port: PortVlans, expected: set[str]
