@@ -62,7 +62,7 @@ from controller.splits import Splits
 from controller.stations import Station, Stations
 from policies import rules, worth
 from policies.damping import Damping
-from policies.model import Load, Move, Plan, Reason, Role, Unit, Uplink
+from policies.model import Load, Move, Plan, Reason, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -89,6 +89,8 @@ RESPLIT_READINGS = 2
 BUCKET_REST_S = 60.0
 # Ten times 0.1 s may be less than a second.
 ON_TIME_S = 0.001
+# Of capacity: counters are whole bytes, so that a constant load is not quite constant.
+ROUNDING_RATIO = 1e-4
 
 
 @dataclass(slots=True)
@@ -865,8 +867,11 @@ class Bridge:
             snapshot = judged.snapshot(policy, judged.window_s(policy))
             return preset.rebalance(snapshot).moves if snapshot else ()
         peaks = judged.live(policy, carried, self._peaks)
-        latest = judged.live(policy, carried)
-        plan = worth.plan(preset.rebalance, peaks, latest) if peaks and latest else Plan()
+
+        def latest() -> Snapshot:
+            return judged.live(policy, carried) or peaks or Snapshot((), ())
+
+        plan = worth.plan(preset.rebalance, peaks, latest) if peaks else Plan()
         if peaks:
             self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
         self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
@@ -963,7 +968,10 @@ class Bridge:
             return now_s
         free_s = (d.until_s(u, now_s) for u in self._resting for d in self._dampings)
         later_s = [at_s for at_s in free_s if at_s > now_s]
-        until_s = min(self._peaks.falls_s(), self.splits.deadline_s(now_s), *later_s, math.inf)
+        least_bps = ROUNDING_RATIO * min((u.capacity_bps for u in judged.uplinks()), default=0.0)
+        until_s = min(
+            self._peaks.falls_s(least_bps), self.splits.deadline_s(now_s), *later_s, math.inf
+        )
         return max(now_s, until_s)
 
     def is_calm(self, loads: Mapping[str, Load]) -> bool:

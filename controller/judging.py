@@ -29,6 +29,7 @@ KNOWN_S = 1.0
 # Until all that is under way follows a change of a group.
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
+NOTHING = (0.0, 0.0, 0.0, 0.0)
 # An uplink that carries so much of its capacity may be dropping more.
 FULL_RATIO = 0.9
 # At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
@@ -251,25 +252,23 @@ class Judged:
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
-        now_bps: dict[str | None, Load] = {}
-        most_bps: dict[str | None, Load] = {}
+        # Sent and received, at this moment and at most, by uplink.
+        sums: dict[str | None, list[float]] = {}
         units = []
         for unit, load in carried:
             most = peaks.of(unit.name) or load
-            now_bps[unit.uplink] = now_bps.get(unit.uplink, Load()) + load
-            most_bps[unit.uplink] = most_bps.get(unit.uplink, Load()) + most
+            at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
+            at[0] += load.tx_bps
+            at[1] += load.rx_bps
+            at[2] += most.tx_bps
+            at[3] += most.rx_bps
             excluded = unit.excluded or unit.name in self.resting
             if most != unit.load or excluded or unit.spread:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
                 unit = replace(unit, load=most, spread_bps=spread_bps, excluded=excluded)
             units.append(unit)
         uplinks = tuple(
-            replace(
-                u,
-                load=_most(u.load, now_bps.get(u.name, Load()))
-                - now_bps.get(u.name, Load())
-                + most_bps.get(u.name, Load()),
-            )
+            replace(u, load=_with_peaks(u.load, *sums.get(u.name, NOTHING)))
             for u in self.carrying()
         )
         return self._snapshot(policy, uplinks, tuple(units))
@@ -350,6 +349,16 @@ class Judged:
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
 
 
+def _with_peaks(
+    load: Load, tx_bps: float, rx_bps: float, most_tx_bps: float, most_rx_bps: float
+) -> Load:
+    """What an uplink would carry with its units at their peaks; beside them, as now."""
+    return Load(
+        max(load.tx_bps, tx_bps) - tx_bps + most_tx_bps,
+        max(load.rx_bps, rx_bps) - rx_bps + most_rx_bps,
+    )
+
+
 def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
     """What an uplink carries of what its units seem to, in both directions."""
     full_bps = FULL_RATIO * uplink.capacity_bps
@@ -374,10 +383,6 @@ def _apart(unit: Unit) -> Unit:
     if not unit.spread:
         return unit
     return replace(unit, load=Load(rx_bps=unit.load.rx_bps), spread_bps=unit.load.tx_bps)
-
-
-def _most(one: Load, other: Load) -> Load:
-    return Load(max(one.tx_bps, other.tx_bps), max(one.rx_bps, other.rx_bps))
 
 
 def _without(unit: Unit, sent_bps: float) -> Unit:

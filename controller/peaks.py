@@ -10,8 +10,6 @@ from policies.model import Load, Unit
 
 # A load that repeats itself within that has a constant peak.
 PEAK_S = 10.0
-# Counters are whole bytes, read at moments of whole milliseconds.
-ROUNDING_RATIO = 1e-4
 
 
 @dataclass(slots=True)
@@ -48,10 +46,10 @@ class Peaks:
         self._tx_bps.clear()
         self._rx_bps.clear()
 
-    def falls_s(self) -> float:
-        """When one of them may be less next, if loads stay as they are; infinity: none."""
+    def falls_s(self, least_bps: float) -> float:
+        """When one of them may be less by so much next, if loads stay; infinity: none will."""
         all_of = (*self._tx_bps.values(), *self._rx_bps.values())
-        return min((greatest.falls_s for greatest in all_of), default=float("inf"))
+        return min((g.falls_s(least_bps) for g in all_of), default=float("inf"))
 
 
 @dataclass(slots=True)
@@ -71,9 +69,9 @@ class _Greatest:
     def value(self) -> float:
         return self._rates[0][1]
 
-    @property
-    def falls_s(self) -> float:
-        """Not by what rounding makes of a constant load."""
-        least_bps = self.value * (1.0 - ROUNDING_RATIO)
-        held_s = max(at_s for at_s, bps in self._rates if bps >= least_bps)
-        return held_s + PEAK_S if held_s < self._rates[-1][0] else float("inf")
+    def falls_s(self, least_bps: float) -> float:
+        value, last_s = self.value, self._rates[-1][0]
+        for at_s, bps in reversed(self._rates):
+            if value - bps < least_bps:
+                return at_s + PEAK_S if at_s < last_s else float("inf")
+        return float("inf")

@@ -23,20 +23,22 @@ LEAST_GAIN_FULL_RATIO = 0.05
 MOST_AT_ONCE = 32
 
 
-def plan(rebalance: Callable[[Snapshot], Plan], peaks: Snapshot, latest: Snapshot) -> Plan:
+def plan(
+    rebalance: Callable[[Snapshot], Plan], peaks: Snapshot, latest: Callable[[], Snapshot]
+) -> Plan:
     """The moves of a plan to make now: all, those of the largest units if many, or none.
 
     Those of buckets alone, where the others are not worth it. What is made whole again gains
     nothing by that, and is made whole.
     """
-    if not _may_resplit(peaks) and not (_can_gain(peaks) and _can_gain(latest)):
+    if not _may_resplit(peaks) and not _can_gain(peaks):
         return Plan()
     planned = rebalance(peaks)
     merged = tuple(move for move in planned.moves if move.reason is Reason.MERGE)
     buckets = {unit.name for unit in peaks.units if unit.is_bucket}
     made = _largest((m for m in planned.moves if m.reason is not Reason.MERGE), peaks.units)
     for moves in (made, tuple(move for move in made if move.unit in buckets)):
-        if _gains(moves, peaks) and _gains(moves, latest):
+        if _gains(moves, peaks) and _gains(moves, latest()):
             return replace(planned, moves=(*moves, *merged))
     return replace(planned, moves=merged)
 

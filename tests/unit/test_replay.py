@@ -137,7 +137,7 @@ def test_nor_does_it_on_any_trace(
     steady: bool,
 ) -> None:
     made = random_trace(seed, samples, sample_s, 6, steady=steady)
-    if PRESETS[policy].classifier.hashed:
+    if PRESETS[policy].classifier.hashed or PRESETS[policy].splits_by:
         # Buckets are read once a second.
         poll_ms = max(poll_ms, 1000)
     how = {"poll-interval-ms": str(poll_ms), "window-s": "5"}
