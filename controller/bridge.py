@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import addresses, buckets, desired, pipeline, specs, splits
@@ -20,6 +20,7 @@ from controller.buckets import hashed_by
 from controller.chronicle import Chronicle, told
 from controller.config import BridgeConfig, moves_text
 from controller.database import PREFIX
+from controller.deciding import Deciding
 from controller.events import (
     Apply,
     BundleDone,
@@ -55,14 +56,11 @@ from controller.installation import Bundle, Installation
 from controller.judging import BUCKETS_INTERVAL_S, UNITS_INTERVAL_S, Judged
 from controller.links import Links
 from controller.loads import Loads
-from controller.peaks import Peaks
 from controller.settling import Settling
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
-from controller.splits import Splits
 from controller.stations import Station, Stations
-from policies import rules, worth
-from policies.damping import Damping
-from policies.model import Load, Move, Plan, Reason, Role, Snapshot, Unit, Uplink
+from policies import rules
+from policies.model import Load, Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -81,16 +79,8 @@ STATS_TIMEOUT_S = 10.0
 # told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
 # its port's home until then, and what is left of one that went is in nobody's way.
 LEARNED_INTERVAL_S = 2.0
-# When a split has changed what buckets count, twice read since then they tell how much is in each:
-# by that time the switch has changed its cached flows, and counted.
-RESPLIT_AFTER_S = 0.6
-RESPLIT_READINGS = 2
-# The longest rest of a bucket that has moved.
-BUCKET_REST_S = 60.0
 # Ten times 0.1 s may be less than a second.
 ON_TIME_S = 0.001
-# Of capacity: counters are whole bytes, so that a constant load is not quite constant.
-ROUNDING_RATIO = 1e-4
 
 
 @dataclass(slots=True)
@@ -117,14 +107,13 @@ class Bridge:
     stations: Stations = field(default_factory=Stations)
     bindings: Bindings = field(default_factory=Bindings)
     held: Bindings | None = None
-    splits: Splits = field(default_factory=Splits)
     split_in_force: frozenset[str] = frozenset()
     gathered_s: float | None = None
     installation: Installation = field(default_factory=Installation)
     planned: Counter[str] = field(default_factory=Counter)
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    last_decision_s: float | None = None
+    deciding: Deciding = field(default_factory=Deciding)
     chronicle: Chronicle = field(default_factory=Chronicle)
     shaping: Shaping = field(default_factory=Shaping)
     # Of how many units, with the last poll.
@@ -144,22 +133,9 @@ class Bridge:
     _flooding: Flooding = field(default_factory=Flooding)
     # The buckets' homes, as the switch had them when it was read first.
     _found: dict[str, str] = field(default_factory=dict)
-    # When a move last changed the loads that a policy judges.
-    _moved_s: dict[str, float] = field(default_factory=dict)
     epoch_s: float = 0.0
-    damping: Damping = field(default_factory=Damping)
-    # No switch upstream sees that a bucket moves: it is but for the order of packets.
-    _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_REST_S))
-    _resting: frozenset[str] = frozenset()
-    _ripe: frozenset[str] = frozenset()
-    # Splits and merges that are told with the next bundle; when the last was, and how often
-    # buckets were read since.
+    # Splits and merges that are told with the next bundle.
     _resplit: list[Move] = field(default_factory=list)
-    _resplit_s: float = -math.inf
-    _readings: int = 0
-    _peaks: Peaks = field(default_factory=Peaks)
-    # How many decisions in a row found moves worth making, by policy.
-    _found_worth: Counter[str] = field(default_factory=Counter)
     _stats_due_s: float = 0.0
     _buckets_due_s: float = 0.0
     _units_due_s: float = 0.0
@@ -188,7 +164,7 @@ class Bridge:
             commands += self._end_fallback()
         if old.mode != config.mode:
             # Loads from before are not those of the bindings that are judged from here on.
-            self._moved_s = dict.fromkeys(PRESETS, now_s)
+            self.deciding.begin_windows(now_s)
             commands += self._leave_to_normal(now_s)
             commands += self._learn_from_normal()
         commands += self.settle(now_s)
@@ -241,8 +217,7 @@ class Bridge:
         """Forget units that are gone."""
         units = self.units()
         names = {unit.name for unit in units}
-        self.damping.keep(names)
-        self._bucket_damping.keep(names)
+        self.deciding.keep(names)
         self._following.keep({int(port.ofport) for port in self.config.vm_ports})
         self.bindings.keep(names)
         if self.held is not None:
@@ -252,7 +227,7 @@ class Bridge:
         self._forget_switch()
         for port in self.config.vm_ports:
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
-            self.damping.restore(port.name, before, now_s)
+            self.deciding.damping.restore(port.name, before, now_s)
         self.shaping.look_again()
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self._stats_due_s = now_s
@@ -348,7 +323,8 @@ class Bridge:
         for (number, bucket), sample in read.buckets:
             name = buckets.name_of(buckets.HASHED[number], bucket)
             self.loads.take_bucket(name, sample, keep_s)
-        self._readings += bool(read.buckets) and now_s >= self._resplit_s + RESPLIT_AFTER_S
+        if read.buckets:
+            self.deciding.read_buckets(now_s)
         names = {s.slot: s.name for s in self.stations.by_name.values()} if read.stations else {}
         for slot, sample in read.stations:
             if slot in names:
@@ -367,7 +343,8 @@ class Bridge:
         judged = self.judged
         policies = judged.rebalancing
         window_s = max(map(judged.window_s, policies), default=0.0)
-        paused = any(self._pauses(p, now_s) or self._found_worth[p] for p in policies)
+        paused = any(self.deciding.pauses(p, judged, now_s) for p in policies)
+        paused = paused or self.deciding.looks_again
         if paused or not judged.covers(window_s) or not self.installation.settled:
             return []
         took_s = self._settling.rests()
@@ -616,7 +593,7 @@ class Bridge:
 
     def last_moved_s(self, policy: str) -> float:
         """When a move last changed the loads that a policy judges; minus infinity if none did."""
-        return self._moved_s.get(policy, -math.inf)
+        return self.deciding.last_moved_s(policy)
 
     def gather(self, now_s: float) -> bool:
         """Begin to bind every unit to one member, where NORMAL needs that before it takes over.
@@ -669,7 +646,8 @@ class Bridge:
         moves = [*self._resplit, *self.bindings.follow(*team)]
         self._resplit = []
         self.planned.update(move.reason.value for move in moves)
-        self._begin_windows(moves, now_s)
+        policies = {unit.name: unit.policy for unit in team[0]}
+        self.deciding.note(moves, policies, now_s)
         if not self.observing:
             self.installation.expect(moves)
         else:
@@ -703,25 +681,9 @@ class Bridge:
         ]
         return [*told, *said]
 
-    def _begin_windows(self, moves: Iterable[Move], now_s: float) -> None:
-        """No mean may mix before and after: what a policy chose concerns its own windows only."""
-        policies = {unit.name: unit.policy for unit in self.units()} if moves else {}
-        for move in moves:
-            if move.unit.rpartition("/")[0] in buckets.HASHED:
-                self._bucket_damping.note(move.unit, now_s)
-            elif move.source and not move.is_resplit:
-                self.damping.note(move.unit, now_s, by_load=move.reason.by_load)
-            chosen = move.reason.by_load
-            for policy in [policies[move.unit]] if chosen else PRESETS:
-                self._moved_s[policy] = now_s
-
     def rests(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
         """Until when units are not moved because of load, by name, and whether for their budget."""
-        spent = self.damping.spent(now_s)
-        resting = self.damping.resting(now_s) | spent
-        units = self.units() if resting else ()
-        damped = resting & {unit.name for unit in units if PRESETS[unit.policy].at_once}
-        return {n: (self.damping.until_s(n, now_s), n in spent) for n in damped}
+        return self.deciding.rests(self.judged, now_s)
 
     @property
     def observing(self) -> bool:
@@ -752,11 +714,11 @@ class Bridge:
                 homes = {name: home for name, home in homes.items() if name in keeps}
                 self.bindings = Bindings(homes, dict(self.held.bound))
                 if virtual:
-                    self.splits.hold(self.split_in_force, now_s)
-                    self.config = splits.marked(self.config, self.splits.names)
+                    self.deciding.splits.hold(self.split_in_force, now_s)
+                    self.config = splits.marked(self.config, self.deciding.splits.names)
             self.held = None
         if self.held is None:
-            self.split_in_force = self.splits.names
+            self.split_in_force = self.deciding.splits.names
 
     def _leave_to_normal(self, now_s: float) -> Commands:
         """Going back to NORMAL, VM ports gather first, on a bond that needs it."""
@@ -775,7 +737,8 @@ class Bridge:
         """The team with the bindings that policies see."""
         bound = self.bindings.bound
         state = (self.config, self.links, self.loads, bound, self._found, self.on_normal)
-        return Judged(*state, self.stations, self._resting, self._peaks, self._ripe)
+        of = self.deciding
+        return Judged(*state, self.stations, of.resting, of.peaks, of.ripe)
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """The team with its latest loads."""
@@ -826,23 +789,10 @@ class Bridge:
         return self.enabled and not self.on_normal and bool(self.config.uplinks)
 
     def _decide(self, now_s: float) -> Commands:
-        """Ask each policy, at most once a window of its own, and do what it says.
-
-        A window begins at the first sample after a move, so that no mean mixes before and
-        after.
-        """
-        self.last_decision_s = now_s
-        self._resting = frozenset().union(*(d.resting(now_s) for d in self._dampings))
-        self._ripe = self.splits.ripe(now_s)
+        """Ask each policy, and do what it says."""
+        self.deciding.begin(now_s)
         judged, relieved = self.judged, set[str]()
-        carried: list[tuple[Unit, Load]] = []
-        if any(PRESETS[policy].at_once for policy in judged.rebalancing):
-            carried = judged.carried()
-            self._peaks.take(carried, now_s)
-        for policy in judged.rebalancing:
-            if self._pauses(policy, now_s) or judged.is_calm(policy):
-                continue
-            moves = self._wanted(policy, judged, carried, now_s)
+        for moves in self.deciding.wanted(judged, now_s):
             if moves:
                 self._settling.moves(now_s)
             self._carry_out(moves, now_s)
@@ -850,50 +800,9 @@ class Bridge:
         commands: Commands = [*self._judge_saturation(relieved, now_s)]
         return [*commands, *self.settle(now_s)] if relieved else commands
 
-    def _wanted(
-        self,
-        policy: str,
-        judged: Judged,
-        carried: Sequence[tuple[Unit, Load]],
-        now_s: float,
-    ) -> Sequence[Move]:
-        """The moves that a policy wants made now.
-
-        One that acts at once finds them worth it twice in a row: the first reading after a change
-        is of before and after, the second tells how large it is.
-        """
-        preset = PRESETS[policy]
-        if not preset.at_once:
-            snapshot = judged.snapshot(policy, judged.window_s(policy))
-            return preset.rebalance(snapshot).moves if snapshot else ()
-        peaks = judged.live(policy, carried, self._peaks)
-
-        def latest() -> Snapshot:
-            return judged.live(policy, carried) or peaks or Snapshot((), ())
-
-        plan = worth.plan(preset.rebalance, peaks, latest) if peaks else Plan()
-        if peaks:
-            self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
-        self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
-        return plan.moves if self._found_worth[policy] >= 2 else ()
-
-    def _pauses(self, policy: str, now_s: float) -> bool:
-        """Whether a window of this policy's is not yet over since a move."""
-        paused = now_s - self.last_moved_s(policy) < self.judged.pause_s(policy)
-        return paused or self._counts_lag(policy, now_s)
-
-    def _counts_lag(self, policy: str, now_s: float) -> bool:
-        """Whether buckets do not tell yet what is in them, since a split or a connection."""
-        if policy not in buckets.in_use(self.config) or PRESETS[policy].splits_by is None:
-            return False
-        if now_s < self._resplit_s + RESPLIT_AFTER_S:
-            return True
-        return not self.observing and self._readings < RESPLIT_READINGS
-
     def _count_anew(self, now_s: float) -> None:
         """What buckets have counted so far was of others' frames, or is not known."""
-        self._resplit_s, self._readings = now_s, 0
-        self._buckets_due_s = now_s + RESPLIT_AFTER_S
+        self._buckets_due_s = self.deciding.count_anew(now_s)
 
     # ---- splits ------------------------------------------------------------------------
 
@@ -908,9 +817,9 @@ class Bridge:
         for move in resplit:
             policy, in_use = policies[move.unit], buckets.in_use(self.config)
             if move.reason is Reason.MERGE:
-                self.splits.merge(move.unit)
+                self.deciding.splits.merge(move.unit)
             else:
-                self.splits.split(move.unit, now_s)
+                self.deciding.splits.split(move.unit, now_s)
                 if policy not in in_use:
                     homes = buckets.by_shares(policy, move.shares)
                     self.bindings.homes |= homes
@@ -918,14 +827,14 @@ class Bridge:
             self._resplit += resplit
             self._count_anew(now_s)
             named = {move.unit for move in resplit}
-            self._peaks.drop(u.name for u in self.units() if u.is_bucket or u.name in named)
-            self.config = splits.marked(self.config, self.splits.names)
+            self.deciding.peaks.drop(u.name for u in self.units() if u.is_bucket or u.name in named)
+            self.config = splits.marked(self.config, self.deciding.splits.names)
             self._keep_units()
 
     def _with_splits(self, config: BridgeConfig, now_s: float) -> BridgeConfig:
         """A configuration with the splits that it allows; the others end."""
-        if not config.fallen_back and self.splits.since_s:
-            ended = self.splits.keep(config)
+        if not config.fallen_back and self.deciding.splits.since_s:
+            ended = self.deciding.splits.keep(config)
             bound = self.bindings.bound
             self._resplit += [
                 Move(name, bound[name].uplink, bound[name].uplink, Reason.MERGE)
@@ -938,41 +847,23 @@ class Bridge:
                     for port in config.vm_ports
                     if port.name in self.split_in_force and splits.may_split(port, config)
                 )
-        return splits.marked(config, self.splits.names)
+        return splits.marked(config, self.deciding.splits.names)
 
     def _restore_splits(self, now_s: float) -> None:
         """As the switch has it when it is read first."""
         for name in splits.installed(self.installed or specs.EMPTY, self.config):
-            self.splits.split(name, now_s)
-        self.config = splits.marked(self.config, self.splits.names)
-        self.split_in_force = self.splits.names
-
-    @property
-    def _dampings(self) -> tuple[Damping, Damping]:
-        return self.damping, self._bucket_damping
+            self.deciding.splits.split(name, now_s)
+        self.config = splits.marked(self.config, self.deciding.splits.names)
+        self.split_in_force = self.deciding.splits.names
 
     def quiet_until_s(self, steady_s: float, now_s: float) -> float:
-        """Until when no decision differs from the last one, if loads are what they have been
-        since `steady_s`; `now_s`: the next one may, infinity: none will.
+        """Until when nothing is decided, if loads are what they have been since `steady_s`.
 
-        The last one saw nothing from before that, and what has moved rests.
+        `now_s`: something may be at once; infinity: nothing will.
         """
-        decided_s, judged = self.last_decision_s, self.judged
-        if decided_s is None or not self.settled:
+        if not self.settled:
             return now_s
-        for policy in judged.rebalancing:
-            since_s = max(steady_s, self.last_moved_s(policy))
-            if decided_s < since_s + judged.remembered_s(policy) or self._pauses(policy, decided_s):
-                return now_s
-        if any(self._found_worth.values()):
-            return now_s
-        free_s = (d.until_s(u, now_s) for u in self._resting for d in self._dampings)
-        later_s = [at_s for at_s in free_s if at_s > now_s]
-        least_bps = ROUNDING_RATIO * min((u.capacity_bps for u in judged.uplinks()), default=0.0)
-        until_s = min(
-            self._peaks.falls_s(least_bps), self.splits.deadline_s(now_s), *later_s, math.inf
-        )
-        return max(now_s, until_s)
+        return self.deciding.quiet_until_s(self.judged, steady_s, now_s)
 
     def is_calm(self, loads: Mapping[str, Load]) -> bool:
         """Whether nothing is moved while uplinks carry that, or a mean of several such loads.
@@ -987,7 +878,8 @@ class Bridge:
         """Note which uplinks stay above the threshold, once loads are of the bindings in force."""
         judged = self.judged
         window_s = judged.longest_window_s
-        if not judged.covers(window_s) or any(self._pauses(p, now_s) for p in judged.policies):
+        pauses = any(self.deciding.pauses(p, judged, now_s) for p in judged.policies)
+        if pauses or not judged.covers(window_s):
             return []
         return self.chronicle.saturation(judged, window_s, relieved, now_s)
 
@@ -1149,9 +1041,9 @@ class Bridge:
         """The switch refused them."""
         for move in moves:
             if move.reason is Reason.SPLIT:
-                self.splits.merge(move.unit)
+                self.deciding.splits.merge(move.unit)
             elif move.reason is Reason.MERGE:
-                self.splits.split(move.unit, now_s)
+                self.deciding.splits.split(move.unit, now_s)
         self.config = self._with_splits(self.config, now_s)
 
     def _announce_moves(self, moved: set[str], now_s: float) -> Commands:
@@ -1229,7 +1121,7 @@ class Bridge:
         ]
         for port in self.config.vm_ports:
             if port.name in moved and PRESETS[port.policy].at_once:
-                known = self.damping.remembered(port.name)
+                known = self.deciding.damping.remembered(port.name)
                 text = moves_text(replace(move, at_s=self.epoch_s + move.at_s) for move in known)
                 settings.append(Setting("Interface", port.name, PREFIX + "moved", text or None))
         return [Write(tuple(settings))] if settings else []
@@ -1259,7 +1151,7 @@ class Bridge:
         self._following.forget()
         self._flooding.forget()
         self.loads.forget_rates()
-        self._peaks.forget()
+        self.deciding.peaks.forget()
         self._awaits_forwarding = False
         self._stats_asked_s = None
 

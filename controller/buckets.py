@@ -45,6 +45,11 @@ def name_of(policy: str, bucket: int) -> str:
     return f"{policy}/{bucket}"
 
 
+def is_bucket(unit: str) -> bool:
+    """Whether a unit's name is a bucket's."""
+    return unit.rpartition("/")[0] in HASHED
+
+
 def unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
     """A bucket of a hash. Most of the 256 often carry nothing."""
     return _unit(policy, bucket, uplink, load) if load.tx_bps else _idle(policy, bucket, uplink)

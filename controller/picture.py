@@ -22,7 +22,7 @@ LATELY_S = 2.0
 
 def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
     """The bridge now. `epoch_s` is the wall-clock time at which engine time was zero."""
-    config, decided_s = bridge.config, bridge.last_decision_s
+    config, decided_s = bridge.config, bridge.deciding.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.parted}
     uplinks = tuple(
         _uplink(bridge, uplink, of_record, units)
@@ -118,13 +118,13 @@ def _port(
         limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.parted else None,
-        split=port.name in bridge.splits.since_s,
+        split=port.name in bridge.deciding.splits.since_s,
     )
 
 
 def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
     """Why its frames leave where they do: of a split one that is not its home."""
-    if bound and port.name in bridge.splits.since_s:
+    if bound and port.name in bridge.deciding.splits.since_s:
         return Reason.SPLIT.value
     return bound.reason if bound else None
 

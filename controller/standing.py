@@ -163,7 +163,7 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         rules=bridge.rules.get(port.name, {}),
         behind=_behind(bridge, loaded, port),
         rests_until_s=rests_until_s if against is resting else None,
-        split_s=bridge.splits.since_s.get(port.name),
+        split_s=bridge.deciding.splits.since_s.get(port.name),
         split_why=_split_why(bridge, port.name),
     )
 

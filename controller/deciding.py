@@ -1,0 +1,189 @@
+"""When the policies of a bridge decide, and what they want moved.
+
+Windows begin anew after moves, policies that act at once judge peaks, what has moved rests, and
+what is split is counted before it is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller import buckets
+from controller.judging import Judged
+from controller.peaks import Peaks
+from controller.splits import Splits
+from policies import worth
+from policies.damping import Damping
+from policies.model import Load, Move, Plan, Snapshot, Unit
+from policies.presets import PRESETS
+
+# When a split has changed what buckets count, twice read since then they tell how much is in each:
+# by that time the switch has changed its cached flows, and counted.
+RESPLIT_AFTER_S = 0.6
+RESPLIT_READINGS = 2
+# The longest rest of a bucket that has moved.
+BUCKET_REST_S = 60.0
+# Of capacity: counters are whole bytes, so that a constant load is not quite constant.
+ROUNDING_RATIO = 1e-4
+
+
+@dataclass(slots=True)
+class Deciding:
+    """What is remembered from one decision of a bridge to the next.
+
+    `last_s`: when the last one was. `resting`: the units that are not moved by load now; `ripe`:
+    the VM ports that need no longer be split.
+    """
+
+    last_s: float | None = None
+    splits: Splits = field(default_factory=Splits)
+    damping: Damping = field(default_factory=Damping)
+    peaks: Peaks = field(default_factory=Peaks)
+    resting: frozenset[str] = frozenset()
+    ripe: frozenset[str] = frozenset()
+    # No switch upstream sees that a bucket moves: it is but for the order of packets.
+    _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_REST_S))
+    # When a move last changed the loads that a policy judges.
+    _moved_s: dict[str, float] = field(default_factory=dict)
+    # How many decisions in a row found moves worth making, by policy.
+    _found_worth: Counter[str] = field(default_factory=Counter)
+    # When buckets last began to count something else, and how often they were read since.
+    _recounted_s: float = -math.inf
+    _readings: int = 0
+
+    def keep(self, units: Collection[str]) -> None:
+        """Forget units that are gone."""
+        for damping in self._dampings:
+            damping.keep(units)
+
+    def begin_windows(self, now_s: float) -> None:
+        """Loads from before are not those of the bindings that are judged from here on."""
+        self._moved_s = dict.fromkeys(PRESETS, now_s)
+
+    def note(self, moves: Iterable[Move], policies: Mapping[str, str], now_s: float) -> None:
+        """No mean may mix before and after: what a policy chose concerns its own windows only.
+
+        `policies`: those of units, by name.
+        """
+        for move in moves:
+            if buckets.is_bucket(move.unit):
+                self._bucket_damping.note(move.unit, now_s)
+            elif move.source and not move.is_resplit:
+                self.damping.note(move.unit, now_s, by_load=move.reason.by_load)
+            for policy in [policies[move.unit]] if move.reason.by_load else PRESETS:
+                self._moved_s[policy] = now_s
+
+    def last_moved_s(self, policy: str) -> float:
+        """When a move last changed the loads that a policy judges; minus infinity if none did."""
+        return self._moved_s.get(policy, -math.inf)
+
+    # ---- a decision --------------------------------------------------------------------
+
+    def begin(self, now_s: float) -> None:
+        """A poll has told everything; `wanted` follows, of what is judged from here on."""
+        self.last_s = now_s
+        self.resting = frozenset().union(*(d.resting(now_s) for d in self._dampings))
+        self.ripe = self.splits.ripe(now_s)
+
+    def wanted(self, judged: Judged, now_s: float) -> Iterator[Sequence[Move]]:
+        """What each policy wants moved, at most once a window of its own."""
+        carried: list[tuple[Unit, Load]] = []
+        if any(PRESETS[policy].at_once for policy in judged.rebalancing):
+            carried = judged.carried()
+            self.peaks.take(carried, now_s)
+        for policy in judged.rebalancing:
+            if self.pauses(policy, judged, now_s) or judged.is_calm(policy):
+                continue
+            if PRESETS[policy].at_once:
+                yield self._wanted_at_once(policy, judged, carried, now_s)
+            elif snapshot := judged.snapshot(policy, judged.window_s(policy)):
+                yield PRESETS[policy].rebalance(snapshot).moves
+
+    def _wanted_at_once(
+        self, policy: str, judged: Judged, carried: Sequence[tuple[Unit, Load]], now_s: float
+    ) -> Sequence[Move]:
+        """What is found worth it twice in a row.
+
+        The first reading after a change is of before and after, the second tells how large it is.
+        """
+        peaks = judged.live(policy, carried, self.peaks)
+
+        def latest() -> Snapshot:
+            return judged.live(policy, carried) or peaks or Snapshot((), ())
+
+        plan = worth.plan(PRESETS[policy].rebalance, peaks, latest) if peaks else Plan()
+        if peaks:
+            self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
+        self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
+        return plan.moves if self._found_worth[policy] >= 2 else ()
+
+    def pauses(self, policy: str, judged: Judged, now_s: float) -> bool:
+        """Whether a window of this policy's is not yet over since a move."""
+        paused = now_s - self.last_moved_s(policy) < judged.pause_s(policy)
+        return paused or self._counts_lag(policy, judged, now_s)
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether moves were found worth it once."""
+        return any(self._found_worth.values())
+
+    # ---- what buckets count ------------------------------------------------------------
+
+    def count_anew(self, now_s: float) -> float:
+        """What buckets have counted so far was of others' frames, or is not known.
+
+        When they should be read next.
+        """
+        self._recounted_s, self._readings = now_s, 0
+        return now_s + RESPLIT_AFTER_S
+
+    def read_buckets(self, now_s: float) -> None:
+        """They have been read."""
+        self._readings += now_s >= self._recounted_s + RESPLIT_AFTER_S
+
+    def _counts_lag(self, policy: str, judged: Judged, now_s: float) -> bool:
+        """Whether buckets do not tell yet what is in them, since a split or a connection."""
+        config = judged.config
+        if policy not in buckets.in_use(config) or PRESETS[policy].splits_by is None:
+            return False
+        if now_s < self._recounted_s + RESPLIT_AFTER_S:
+            return True
+        return config.mode != "observe" and self._readings < RESPLIT_READINGS
+
+    # ---- what is to come ---------------------------------------------------------------
+
+    def rests(self, judged: Judged, now_s: float) -> Mapping[str, tuple[float, bool]]:
+        """Until when units are not moved because of load, by name, and whether for their budget."""
+        spent = self.damping.spent(now_s)
+        resting = self.damping.resting(now_s) | spent
+        units = judged.units() if resting else ()
+        damped = resting & {unit.name for unit in units if PRESETS[unit.policy].at_once}
+        return {n: (self.damping.until_s(n, now_s), n in spent) for n in damped}
+
+    def quiet_until_s(self, judged: Judged, steady_s: float, now_s: float) -> float:
+        """Until when no decision differs from the last one, if loads are what they have been
+        since `steady_s`; `now_s`: the next one may, infinity: none will.
+
+        The last one saw nothing from before that, and what has moved rests.
+        """
+        last_s = self.last_s
+        if last_s is None or self.looks_again:
+            return now_s
+        for policy in judged.rebalancing:
+            since_s = max(steady_s, self.last_moved_s(policy))
+            if last_s < since_s + judged.remembered_s(policy) or self.pauses(
+                policy, judged, last_s
+            ):
+                return now_s
+        free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)
+        later_s = [at_s for at_s in free_s if at_s > now_s]
+        least_bps = ROUNDING_RATIO * min((u.capacity_bps for u in judged.uplinks()), default=0.0)
+        fall_s, merge_s = self.peaks.falls_s(least_bps), self.splits.deadline_s(now_s)
+        return max(now_s, min(fall_s, merge_s, *later_s))
+
+    @property
+    def _dampings(self) -> tuple[Damping, Damping]:
+        return self.damping, self._bucket_damping
