@@ -17,7 +17,7 @@ from controller.peaks import Peaks
 from controller.splits import Splits
 from policies import worth
 from policies.damping import Damping
-from policies.model import Load, Move, Plan, Snapshot, Unit
+from policies.model import Load, Move, Unit
 from policies.presets import PRESETS
 
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
@@ -109,14 +109,12 @@ class Deciding:
 
         The first reading after a change is of before and after, the second tells how large it is.
         """
-        peaks = judged.live(policy, carried, self.peaks)
-
-        def latest() -> Snapshot:
-            return judged.live(policy, carried) or peaks or Snapshot((), ())
-
-        plan = worth.plan(PRESETS[policy].rebalance, peaks, latest) if peaks else Plan()
-        if peaks:
-            self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
+        if (peaks := judged.live(policy, carried, self.peaks)) is None:
+            return ()
+        plan = PRESETS[policy].rebalance(peaks)
+        if plan.moves and (latest := judged.live(policy, carried)):
+            plan = worth.chosen(plan, latest)
+        self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
         self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
         return plan.moves if self._found_worth[policy] >= 2 else ()
 

@@ -6,13 +6,12 @@ would help at the peaks but not now, may have passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from policies import failover, optimum
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after
-from policies.planners import splitting
 
 # Of the worst utilization: what a round must bring. Peaks of a noisy load wander by some percent.
 LEAST_GAIN_RATIO = 0.1
@@ -23,31 +22,19 @@ LEAST_GAIN_FULL_RATIO = 0.05
 MOST_AT_ONCE = 32
 
 
-def plan(
-    rebalance: Callable[[Snapshot], Plan], peaks: Snapshot, latest: Callable[[], Snapshot]
-) -> Plan:
-    """The moves of a plan to make now: all, those of the largest units if many, or none.
+def chosen(plan: Plan, snapshot: Snapshot) -> Plan:
+    """A plan with the moves to make now: all, those of the largest units if many, or none.
 
     Those of buckets alone, where the others are not worth it. What is made whole again gains
     nothing by that, and is made whole.
     """
-    if not _may_resplit(peaks) and not _can_gain(peaks):
-        return Plan()
-    planned = rebalance(peaks)
-    merged = tuple(move for move in planned.moves if move.reason is Reason.MERGE)
-    buckets = {unit.name for unit in peaks.units if unit.is_bucket}
-    made = _largest((m for m in planned.moves if m.reason is not Reason.MERGE), peaks.units)
+    merged = tuple(move for move in plan.moves if move.reason is Reason.MERGE)
+    buckets = {unit.name for unit in snapshot.units if unit.is_bucket}
+    made = _largest((m for m in plan.moves if m.reason is not Reason.MERGE), snapshot.units)
     for moves in (made, tuple(move for move in made if move.unit in buckets)):
-        if _gains(moves, peaks) and _gains(moves, latest()):
-            return replace(planned, moves=(*moves, *merged))
-    return replace(planned, moves=merged)
-
-
-def _may_resplit(snapshot: Snapshot) -> bool:
-    """Whether VM ports are split, or may have to be: bounds are for units as they are."""
-    serving = failover.in_service(snapshot.uplinks)
-    high = any(u.load.tx_bps > splitting.HIGH_RATIO * u.capacity_bps for u in serving)
-    return any(u.spread or (high and u.divisible) for u in snapshot.units)
+        if _gains(moves, snapshot):
+            return replace(plan, moves=(*moves, *merged))
+    return replace(plan, moves=merged)
 
 
 def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
@@ -76,7 +63,7 @@ def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]
     return (*made, *buckets)
 
 
-def _can_gain(snapshot: Snapshot) -> bool:
+def can_gain(snapshot: Snapshot) -> bool:
     """Whether any placement could bring enough."""
     least_ratio = optimum.least_worst_ratio(snapshot.uplinks, snapshot.units)
     return least_ratio <= _enough_ratio(snapshot)

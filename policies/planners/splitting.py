@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from policies import failover
+from policies import failover, worth
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after
 from policies.planners import minmax
@@ -35,7 +35,21 @@ MOST_AT_ONCE = 8
 
 
 def settle(snapshot: Snapshot) -> Plan:
-    """Moves, or divisions first; and which VM ports are divided in vain."""
+    """What is worth it of moves, divisions and their ends; and which VM ports are divided in vain."""
+    if not _may_divide(snapshot) and not worth.can_gain(snapshot):
+        return Plan()
+    return worth.chosen(_planned(snapshot), snapshot)
+
+
+def _may_divide(snapshot: Snapshot) -> bool:
+    """Whether VM ports are divided, or may have to be: bounds are for units as they are."""
+    serving = failover.in_service(snapshot.uplinks)
+    high = any(u.load.tx_bps > HIGH_RATIO * u.capacity_bps for u in serving)
+    return any(u.spread or (high and u.divisible) for u in snapshot.units)
+
+
+def _planned(snapshot: Snapshot) -> Plan:
+    """Moves, or divisions first."""
     placed = _placed(snapshot)
     left = _after(snapshot, placed)
     cool, merged = _cool(left)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller import buckets
-from controller.bridge import Bridge
+from controller.deciding import Deciding
 from controller.events import Apply, SendFrame
 from controller.splits import COOLING_S, REMEMBERED_S, Splits
 from tests.unit.fake_switch import World, done, moves, world
@@ -263,7 +263,7 @@ def test_it_is_told() -> None:
 
 
 def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bridge, "_pauses", lambda *_: True)
+    monkeypatch.setattr(Deciding, "pauses", lambda *_: True)
     here = hot(14.0, 1.0).run_until(10)
     assert split(here) == set()
     shown = done(here.ask("plan", "br0"))
