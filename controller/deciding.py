@@ -17,7 +17,7 @@ from controller.peaks import Peaks
 from controller.splits import Splits
 from policies import worth
 from policies.damping import Damping
-from policies.model import Load, Move, Unit
+from policies.model import Load, Move, Plan, Unit
 from policies.presets import PRESETS
 
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
@@ -111,7 +111,9 @@ class Deciding:
         """
         if (peaks := judged.live(policy, carried, self.peaks)) is None:
             return ()
-        plan = PRESETS[policy].rebalance(peaks)
+        plan = Plan()
+        if worth.may_be(peaks):
+            plan = worth.chosen(PRESETS[policy].rebalance(peaks), peaks)
         if plan.moves and (latest := judged.live(policy, carried)):
             plan = worth.chosen(plan, latest)
         self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)

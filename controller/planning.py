@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from controller.chronicle import told
 from controller.history import Moved
 from controller.judging import Judged
+from policies import worth
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after
 from policies.presets import PRESETS
@@ -222,6 +223,8 @@ def _ask(views: Mapping[str, _View]) -> list[tuple[str, Move]]:
     found = []
     for policy, view in sorted(views.items()):
         plan: Plan = PRESETS[policy].rebalance(view.snapshot)
+        if PRESETS[policy].at_once:
+            plan = worth.chosen(plan, view.snapshot)
         for other in views.values():
             other.follow(plan.moves)
         found += [(policy, move) for move in plan.moves]

@@ -18,6 +18,8 @@ LEAST_GAIN_RATIO = 0.1
 # An uplink that is nearly full is relieved for less.
 NEARLY_FULL_RATIO = 0.75
 LEAST_GAIN_FULL_RATIO = 0.05
+# Above that uplinks fill up with the next burst, and a VM port may have to be divided.
+HIGH_RATIO = 0.7
 # More moves at once have switches upstream learn too much; the rest follows.
 MOST_AT_ONCE = 32
 
@@ -63,8 +65,15 @@ def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]
     return (*made, *buckets)
 
 
-def can_gain(snapshot: Snapshot) -> bool:
-    """Whether any placement could bring enough."""
+def may_be(snapshot: Snapshot) -> bool:
+    """Whether any plan could be worth it; if not, nobody needs to make one.
+
+    Bounds are for units as they are, so not where VM ports are divided, or may have to be.
+    """
+    serving = failover.in_service(snapshot.uplinks)
+    high = any(u.load.tx_bps > HIGH_RATIO * u.capacity_bps for u in serving)
+    if any(u.spread or (high and u.divisible) for u in snapshot.units):
+        return True
     least_ratio = optimum.least_worst_ratio(snapshot.uplinks, snapshot.units)
     return least_ratio <= _enough_ratio(snapshot)
 

@@ -20,9 +20,8 @@ from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after
 from policies.planners import minmax
 from policies.verdicts import Verdict
+from policies.worth import HIGH_RATIO
 
-# Of capacity: above that uplinks fill up with the next burst.
-HIGH_RATIO = 0.7
 # What a division must bring: of capacity, and of the utilization that is left without.
 GAIN_RATIO = 0.05
 GAIN_OF_WORST_RATIO = 0.1
@@ -35,21 +34,7 @@ MOST_AT_ONCE = 8
 
 
 def settle(snapshot: Snapshot) -> Plan:
-    """What is worth it of moves, divisions and their ends; and which VM ports are divided in vain."""
-    if not _may_divide(snapshot) and not worth.can_gain(snapshot):
-        return Plan()
-    return worth.chosen(_planned(snapshot), snapshot)
-
-
-def _may_divide(snapshot: Snapshot) -> bool:
-    """Whether VM ports are divided, or may have to be: bounds are for units as they are."""
-    serving = failover.in_service(snapshot.uplinks)
-    high = any(u.load.tx_bps > HIGH_RATIO * u.capacity_bps for u in serving)
-    return any(u.spread or (high and u.divisible) for u in snapshot.units)
-
-
-def _planned(snapshot: Snapshot) -> Plan:
-    """Moves, or divisions first."""
+    """Moves, or divisions first; and which VM ports are divided in vain."""
     placed = _placed(snapshot)
     left = _after(snapshot, placed)
     cool, merged = _cool(left)
@@ -66,7 +51,7 @@ def _planned(snapshot: Snapshot) -> Plan:
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
     """What stands against moving a VM port of the snapshot, or dividing it."""
-    return minmax.verdict(snapshot, unit, settle(snapshot))
+    return minmax.verdict(snapshot, unit, worth.chosen(settle(snapshot), snapshot))
 
 
 # ---- moves -----------------------------------------------------------------------------
@@ -75,10 +60,10 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 def _placed(snapshot: Snapshot) -> tuple[Move, ...]:
     """Buckets first, for what is sent alone; then all units, for both directions."""
     buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
-    evened: tuple[Move, ...] = ()
-    if buckets:
-        sending = tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in snapshot.uplinks)
-        evened = minmax.settle(replace(snapshot, uplinks=sending, units=buckets)).moves
+    if not buckets:
+        return minmax.settle(snapshot).moves
+    sending = tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in snapshot.uplinks)
+    evened = minmax.settle(replace(snapshot, uplinks=sending, units=buckets)).moves
     moves = minmax.settle(_after(snapshot, evened)).moves
     sources = {unit.name: unit.uplink for unit in snapshot.units}
     targets = {move.unit: move.target for move in (*evened, *moves)}
@@ -94,17 +79,18 @@ def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
     if not moves:
         return snapshot
     targets = {move.unit: move.target for move in moves}
+    moving = [unit for unit in snapshot.units if unit.name in targets]
 
     def moved(unit: Unit) -> Unit:
-        return replace(unit, uplink=targets.get(unit.name, unit.uplink))
+        return replace(unit, uplink=targets[unit.name]) if unit.name in targets else unit
 
     return replace(
         snapshot,
         uplinks=after(
             snapshot.uplinks,
             moves,
-            {unit.name: unit.load for unit in snapshot.units},
-            {unit.name: unit.reserve_bps for unit in snapshot.units},
+            {unit.name: unit.load for unit in moving},
+            {unit.name: unit.reserve_bps for unit in moving},
         ),
         units=tuple(map(moved, snapshot.units)),
         in_sets=tuple(map(moved, snapshot.in_sets)),

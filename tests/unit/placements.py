@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from policies.model import Load, OfPort, Plan, Snapshot, Unit, Uplink
 from policies.optimum import least_worst_ratio
-from policies.planners import minmax
+from policies.planners import splitting
 
 MBPS = 1e6
 CAPACITIES_MBPS = (1000, 10_000, 25_000)
@@ -130,7 +130,7 @@ class Outcome:
 def outcomes(seeds: Sequence[int], limit_s: float) -> Iterator[Outcome]:
     for seed in seeds:
         snapshot = instance(seed)
-        plan = minmax.settle(snapshot)
+        plan = splitting.settle(snapshot)
         reached = worst_ratio(after(snapshot, plan))
         bound, exact = least_worst_ratio(snapshot.uplinks, snapshot.units), False
         if reached > bound * NEAR_RATIO:
@@ -167,7 +167,7 @@ def speed(units: int, repetitions: int) -> dict[str, object]:
         for seed in range(repetitions):
             snapshot = instance(seed, uplinks=8, units=size)
             began_s = time.thread_time()
-            minmax.settle(snapshot)
+            splitting.settle(snapshot)
             spent_ms.append(1e3 * (time.thread_time() - began_s))
         medians_ms[size] = statistics.median(spent_ms)
     small, large = medians_ms.values()
