@@ -107,19 +107,20 @@ def test_two_vms_are_kept_apart_whatever_the_load_is(team: Bed, service: Service
         # Of the two on the full uplink one could go to the emptiest, where the other is.
         service.do("move", heavy.port, mine)
         service.do("move", light.port, third)
-        with load(bed, {heavy: 45, one: 40, light: 44}):
-            wait_until(
-                lambda: (
-                    service.show_json(bed.bridge)["uplinks"][by(bed, mine)]["utilization_ratio"]
-                    > 0.8
-                ),
-                "the uplink is over the threshold",
-            )
-            bindings = service.bindings(bed)
-            holds(lambda: service.bindings(bed) == bindings, "nothing moves", QUIET_S)
-            # With room where no member is, it goes there.
-            service.do("move", light.port, theirs)
-            wait_until(lambda: service.bindings(bed)[one.port] == third, "it moves", DECIDES_S)
+
+        def carries(uplink: str, ratio: float) -> bool:
+            shown = service.show_json(bed.bridge)["uplinks"][by(bed, uplink)]
+            return bool(shown["utilization_ratio"] > ratio)
+
+        with load(bed, {light: 49}):
+            wait_until(lambda: carries(third, 0.47), "there is no room for it by the third")
+            with load(bed, {heavy: 44, one: 38}):
+                wait_until(lambda: carries(mine, 0.78), "the uplink is over the threshold")
+                bindings = service.bindings(bed)
+                holds(lambda: service.bindings(bed) == bindings, "nothing moves", QUIET_S)
+                # With room where no member is, it goes there.
+                service.do("move", light.port, theirs)
+                wait_until(lambda: service.bindings(bed)[one.port] == third, "it moves", DECIDES_S)
         assert service.port(bed, one)["reason"] == "threshold"
         assert leaves(bed, one) == [third] != leaves(bed, other)
         assert service.show_json(bed.bridge)["rules_broken"] == []
