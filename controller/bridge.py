@@ -66,8 +66,6 @@ from policies.rules import Rule
 
 Commands = list[Command]
 
-BY_LOAD = (Reason.THRESHOLD, Reason.REBALANCE, Reason.SPLIT, Reason.MERGE)
-
 # Frames for a VM keep coming by the member it was moved from until the upstream switch has
 # carried the learning packet into its flow cache: at once, or after the second one (1 s).
 GATHERED_AFTER_S = 1.2
@@ -116,8 +114,6 @@ class Bridge:
     deciding: Deciding = field(default_factory=Deciding)
     chronicle: Chronicle = field(default_factory=Chronicle)
     shaping: Shaping = field(default_factory=Shaping)
-    # Of how many units, with the last poll.
-    budgets_spent: int = 0
     # How often VM ports were announced again, as inbound did not follow, and in vain.
     reannounced: int = 0
     not_followed: int = 0
@@ -333,7 +329,6 @@ class Bridge:
 
     def _polled_all(self, now_s: float) -> Commands:
         self._stats_asked_s = None
-        self.budgets_spent = sum(spent for _, spent in self.rests(now_s).values())
         return [*self._decide(now_s), *self._settled_down(now_s)]
 
     def _settled_down(self, now_s: float) -> Commands:
@@ -450,7 +445,7 @@ class Bridge:
             commands.append(ForgetForwarding(self.config.name))
         for move in bundle.moves:
             self.applied[move.reason] += 1
-            if move.reason in BY_LOAD:
+            if move.reason.by_load:
                 self._settling.made(now_s)
         commands += self._said(bundle.moves)
         commands += self.chronicle.moved(self.judged, bundle.moves, now_s)
@@ -591,10 +586,6 @@ class Bridge:
         self.installation.wait(reply)
         return self.settle(now_s)
 
-    def last_moved_s(self, policy: str) -> float:
-        """When a move last changed the loads that a policy judges; minus infinity if none did."""
-        return self.deciding.last_moved_s(policy)
-
     def gather(self, now_s: float) -> bool:
         """Begin to bind every unit to one member, where NORMAL needs that before it takes over.
 
@@ -646,8 +637,9 @@ class Bridge:
         moves = [*self._resplit, *self.bindings.follow(*team)]
         self._resplit = []
         self.planned.update(move.reason.value for move in moves)
-        policies = {unit.name: unit.policy for unit in team[0]}
-        self.deciding.note(moves, policies, now_s)
+        if moves:
+            policies = {unit.name: unit.policy for unit in team[0]}
+            self.deciding.note(moves, policies, now_s)
         if not self.observing:
             self.installation.expect(moves)
         else:

@@ -17,7 +17,7 @@ from controller.peaks import Peaks
 from controller.splits import Splits
 from policies import worth
 from policies.damping import Damping
-from policies.model import Load, Move, Plan, Unit
+from policies.model import Move, Plan
 from policies.presets import PRESETS
 
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
@@ -90,31 +90,27 @@ class Deciding:
 
     def wanted(self, judged: Judged, now_s: float) -> Iterator[Sequence[Move]]:
         """What each policy wants moved, at most once a window of its own."""
-        carried: list[tuple[Unit, Load]] = []
         if any(PRESETS[policy].at_once for policy in judged.rebalancing):
-            carried = judged.carried()
-            self.peaks.take(carried, now_s)
+            self.peaks.take(judged.carried(), now_s)
         for policy in judged.rebalancing:
             if self.pauses(policy, judged, now_s) or judged.is_calm(policy):
                 continue
             if PRESETS[policy].at_once:
-                yield self._wanted_at_once(policy, judged, carried, now_s)
+                yield self._wanted_at_once(policy, judged, now_s)
             elif snapshot := judged.snapshot(policy, judged.window_s(policy)):
                 yield PRESETS[policy].rebalance(snapshot).moves
 
-    def _wanted_at_once(
-        self, policy: str, judged: Judged, carried: Sequence[tuple[Unit, Load]], now_s: float
-    ) -> Sequence[Move]:
+    def _wanted_at_once(self, policy: str, judged: Judged, now_s: float) -> Sequence[Move]:
         """What is found worth it twice in a row.
 
         The first reading after a change is of before and after, the second tells how large it is.
         """
-        if (peaks := judged.live(policy, carried, self.peaks)) is None:
+        if (peaks := judged.live(policy, self.peaks)) is None:
             return ()
         plan = Plan()
         if worth.may_be(peaks):
             plan = worth.chosen(PRESETS[policy].rebalance(peaks), peaks)
-        if plan.moves and (latest := judged.live(policy, carried)):
+        if plan.moves and (latest := judged.live(policy)):
             plan = worth.chosen(plan, latest)
         self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
         self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0

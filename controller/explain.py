@@ -14,7 +14,6 @@ from controller.show import part_of
 from controller.standing import Account, Held
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
-from policies.planners import splitting
 from policies.presets import PRESETS
 from policies.verdicts import Standing
 
@@ -135,7 +134,7 @@ def _why(account: Account) -> str:
             text += " another uplink could take"
         case Reason.REBALANCE:
             text = "its policy or its team is another, and gives it this home"
-            if PRESETS[account.own_policy].rebalance is splitting.settle:
+            if PRESETS[account.own_policy].at_once:
                 text = "the fullest uplink carries less with it here, or its team is another"
         case Reason.PIN:
             text = f"it is pinned to {bound.uplink}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import buckets, splits, stations
@@ -210,16 +210,13 @@ class Judged:
 
     def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
         """Units, and what moves with each: what is in a bucket does not go with its VM port."""
-        return [
-            (unit, Load(rx_bps=unit.load.rx_bps) if unit.spread else unit.load)
-            for unit in self.loaded(window_s)
-        ]
+        return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
         """What a policy is asked about: loads over a window, or peaks where it acts at once."""
         if not PRESETS[policy].at_once:
             return self.snapshot(policy, window_s)
-        return self.live(policy, self.carried(), self.peaks)
+        return self.live(policy, self.peaks)
 
     def is_calm(self, policy: str, uplinks: tuple[Uplink, ...] = ()) -> bool:
         """Whether a policy moves nothing, whatever units carry, over a window as uplinks are.
@@ -242,20 +239,18 @@ class Judged:
         units = tuple(map(_apart, self.loaded(window_s)))
         return self._snapshot(policy, self.carrying(window_s), units)
 
-    def live(
-        self, policy: str, carried: Iterable[tuple[Unit, Load]], peaks: Peaks = NO_PEAKS
-    ) -> Snapshot | None:
+    def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
         """The team with what units carry at their peaks; at this moment where none is known.
 
-        What else an uplink carries at this moment comes on top of that. `carried`: what there is
-        of units at this moment. None while less than a second is known.
+        What else an uplink carries at this moment comes on top of that. None while less than a
+        second is known.
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
         # Sent and received, at this moment and at most, by uplink.
         sums: dict[str | None, list[float]] = {}
         units = []
-        for unit, load in carried:
+        for unit, load in self.carried():
             most = peaks.of(unit.name) or load
             at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
             at[0] += load.tx_bps
@@ -295,8 +290,7 @@ class Judged:
             return units
         sums: dict[str | None, Load] = {}
         for unit in units:
-            load = Load(rx_bps=unit.load.rx_bps) if unit.spread else unit.load
-            sums[unit.uplink] = sums.get(unit.uplink, Load()) + load
+            sums[unit.uplink] = sums.get(unit.uplink, Load()) + unit.own_load
         parts = {u.name: _parts(u, sums.get(u.name, Load())) for u in self.uplinks()}
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
         return [
@@ -382,7 +376,7 @@ def _apart(unit: Unit) -> Unit:
     """What is in buckets is moved with those."""
     if not unit.spread:
         return unit
-    return replace(unit, load=Load(rx_bps=unit.load.rx_bps), spread_bps=unit.load.tx_bps)
+    return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)
 
 
 def _without(unit: Unit, sent_bps: float) -> Unit:

@@ -51,7 +51,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         buckets=_bucket_counts(bridge),
         on_normal=bridge.on_normal,
         fallen_back=config.fallen_back,
-        budgets_spent=bridge.budgets_spent,
+        budgets_spent=_budgets_spent(bridge),
         reannounced=bridge.reannounced,
         not_followed=bridge.not_followed,
     )
@@ -73,6 +73,14 @@ def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
             found[unit.policy, bound[unit.name].uplink] += 1
     names = [uplink.name for uplink in bridge.config.uplinks]
     return {p: {n: found[p, n] for n in names} for p in buckets.in_use(bridge.config)}
+
+
+def _budgets_spent(bridge: Bridge) -> int:
+    """Of how many units, when the last decision was made."""
+    decided_s = bridge.deciding.last_s
+    if decided_s is None:
+        return 0
+    return sum(spent for _, spent in bridge.rests(decided_s).values())
 
 
 def _uplink(

@@ -81,7 +81,7 @@ def bases(bridge: Bridge, now_s: float) -> dict[str, Basis]:
     """What each policy of a bridge can be asked about."""
     judged = bridge.judged
     return {
-        policy: planning.basis(judged, policy, bridge.last_moved_s(policy), now_s)
+        policy: planning.basis(judged, policy, bridge.deciding.last_moved_s(policy), now_s)
         for policy in judged.policies
     }
 

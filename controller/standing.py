@@ -119,7 +119,7 @@ class Account:
 def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     """What there is to say of a VM port of a bridge; `port` as it is configured now."""
     judged, config = bridge.judged, bridge.config
-    basis = planning.basis(judged, port.policy, bridge.last_moved_s(port.policy), now_s)
+    basis = planning.basis(judged, port.policy, bridge.deciding.last_moved_s(port.policy), now_s)
     known_s = _known_s(bridge, port)
     known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
     window_s = basis.covered_s if known else None

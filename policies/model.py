@@ -143,6 +143,11 @@ class Unit:
         return self.pin is not None or self.confined or self.ruled
 
     @property
+    def own_load(self) -> Load:
+        """What moves with it: what it sends by buckets does not."""
+        return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
+
+    @property
     def movable(self) -> bool:
         """Whether a policy may move it; failover always may."""
         return self.pin is None and not self.excluded

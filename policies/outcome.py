@@ -39,5 +39,10 @@ def after(
     )
 
 
+def sent(uplinks: Iterable[Uplink]) -> tuple[Uplink, ...]:
+    """The uplinks with what they send, and nothing received."""
+    return tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in uplinks)
+
+
 def _positive(load: Load) -> Load:
     return Load(max(0.0, load.tx_bps), max(0.0, load.rx_bps))

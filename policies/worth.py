@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from policies import failover, optimum
-from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.outcome import after
+from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after, sent
 
 # Of the worst utilization: what a round must bring. Peaks of a noisy load wander by some percent.
 LEAST_GAIN_RATIO = 0.1
@@ -85,20 +85,20 @@ def _gains(made: tuple[Move, ...], snapshot: Snapshot) -> bool:
     units = {unit.name: unit for unit in snapshot.units}
     sending = all(move.is_resplit or units[move.unit].is_bucket for move in made)
     if sending:
-        sent = tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in snapshot.uplinks)
-        snapshot = replace(snapshot, uplinks=sent)
+        snapshot = replace(snapshot, uplinks=sent(snapshot.uplinks))
     loads = {name: unit.load for name, unit in units.items()}
-    after_ratio = _worst_ratio(after(snapshot.uplinks, made, loads))
+    after_ratio = worst_ratio(after(snapshot.uplinks, made, loads))
     return after_ratio <= _enough_ratio(snapshot)
 
 
 def _enough_ratio(snapshot: Snapshot) -> float:
     """The worst utilization that is worth moves."""
-    worst_ratio = _worst_ratio(snapshot.uplinks)
-    full = worst_ratio >= NEARLY_FULL_RATIO
-    return worst_ratio * (1.0 - (LEAST_GAIN_FULL_RATIO if full else LEAST_GAIN_RATIO))
+    found_ratio = worst_ratio(snapshot.uplinks)
+    full = found_ratio >= NEARLY_FULL_RATIO
+    return found_ratio * (1.0 - (LEAST_GAIN_FULL_RATIO if full else LEAST_GAIN_RATIO))
 
 
-def _worst_ratio(uplinks: Iterable[Uplink]) -> float:
+def worst_ratio(uplinks: Iterable[Uplink]) -> float:
+    """Of the uplinks in service, the highest utilization."""
     serving = failover.in_service(tuple(uplinks))
     return max((uplink.utilization_ratio for uplink in serving), default=0.0)

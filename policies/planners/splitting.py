@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies import failover, worth
-from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.outcome import after
+from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after, sent
 from policies.planners import minmax
 from policies.verdicts import Verdict
 from policies.worth import HIGH_RATIO
@@ -40,9 +40,10 @@ def settle(snapshot: Snapshot) -> Plan:
     cool, merged = _cool(left)
     if merged:
         return Plan(moves=(*placed, *merged), cool=cool)
+    left_ratio = worth.worst_ratio(sent(left.uplinks))
     for begun, moves in ((snapshot, ()), (left, placed)):
-        if found := _divided(begun, _worst_ratio(left)):
-            other = _divided(left, _worst_ratio(left)) if begun is snapshot else None
+        if found := _divided(begun, left_ratio):
+            other = _divided(left, left_ratio) if begun is snapshot else None
             if other is not None and found.ratio - other.ratio > minmax.LEAST_GAIN_RATIO:
                 continue
             return Plan(moves=(*moves, *found.moves), cool=cool)
@@ -62,8 +63,8 @@ def _placed(snapshot: Snapshot) -> tuple[Move, ...]:
     buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
     if not buckets:
         return minmax.settle(snapshot).moves
-    sending = tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in snapshot.uplinks)
-    evened = minmax.settle(replace(snapshot, uplinks=sending, units=buckets)).moves
+    sending = replace(snapshot, uplinks=sent(snapshot.uplinks), units=buckets)
+    evened = minmax.settle(sending).moves
     moves = minmax.settle(_after(snapshot, evened)).moves
     sources = {unit.name: unit.uplink for unit in snapshot.units}
     targets = {move.unit: move.target for move in (*evened, *moves)}
@@ -176,12 +177,6 @@ def _fullest(uplinks: Sequence[Uplink], sent_bps: Mapping[str, float]) -> tuple[
     return max((sent_bps[u.name] / u.capacity_bps, u.name) for u in uplinks)
 
 
-def _worst_ratio(snapshot: Snapshot) -> float:
-    """Of what is sent."""
-    uplinks = failover.in_service(snapshot.uplinks)
-    return max((u.load.tx_bps / u.capacity_bps for u in uplinks), default=0.0)
-
-
 def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps: float) -> _Level:
     """The emptiest uplinks get what makes them all as full."""
     by_ratio = sorted(uplinks, key=lambda u: (whole_bps[u.name] / u.capacity_bps, u.name))
@@ -219,8 +214,8 @@ def _cool(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
         left = left_bps / spread_bps if spread_bps else 0.0
         merged_bps = dict(whole_bps)
         merged_bps[unit.uplink] += unit.spread_bps
-        sent = {n: merged_bps[n] + left * max(0.0, now_bps[n]) for n in merged_bps}
-        worst_ratio = _fullest(uplinks, sent)[0]
+        sent_bps = {n: merged_bps[n] + left * max(0.0, now_bps[n]) for n in merged_bps}
+        worst_ratio = _fullest(uplinks, sent_bps)[0]
         divided = _level(uplinks, whole_bps, spread_bps).ratio
         gain = worst_ratio - max(divided, _fullest(uplinks, whole_bps)[0])
         if worst_ratio > COOL_RATIO and gain > COOL_GAIN_RATIO * _least_gain_ratio(worst_ratio):
