@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from policies.model import Uplink
+from policies.model import Reason, Uplink
 
 # How many entries are shown unless told otherwise.
 LAST = 20
+# Where one that is split sends, for people.
+BY_CONNECTION = "by connection"
 
 
 class Happened(StrEnum):
@@ -49,7 +51,13 @@ class Moved:
 
     def __str__(self) -> str:
         what = f"{self.unit}, {self.buckets} buckets" if self.buckets else self.unit
-        return f"{what}: {self.source or '-'} -> {self.target} ({self.reason})"
+        source, target = self.ends
+        return f"{what}: {source} -> {target} ({self.reason})"
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """From what to what, in words: one that is split or merged has the same home before."""
+        return ends(self.source, self.target, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,16 @@ class Entry:
     before: Mapping[str, Utilization] = field(default_factory=dict)
     after: Mapping[str, Utilization] = field(default_factory=dict)
     port: str | None = None
+
+
+def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
+    """From what to what a move is, in words."""
+    match reason:
+        case Reason.SPLIT:
+            return source or "-", BY_CONNECTION
+        case Reason.MERGE:
+            return BY_CONNECTION, target
+    return source or "-", target
 
 
 def as_line(entry: Entry, epoch_s: float) -> str:
@@ -198,7 +216,8 @@ def _way(move: Mapping[str, Any]) -> str:
     what = (
         f"{move['port']}{vm}" if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     )
-    return f"{what}: {move.get('source', '-')} -> {move['target']} ({move['reason']})"
+    source, target = ends(move.get("source"), move["target"], move["reason"])
+    return f"{what}: {source} -> {target} ({move['reason']})"
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any], uplink: str) -> str:

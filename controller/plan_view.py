@@ -85,8 +85,7 @@ def _table(proposal: Proposal) -> list[str]:
         load = proposal.load_of(moved)
         what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else moved.unit
         rates = f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
-        ends = moved.source or "-", moved.target
-        rows.append((what, _vm(moved) or "-", *ends, *rates, moved.reason))
+        rows.append((what, _vm(moved) or "-", *moved.ends, *rates, moved.reason))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     gaps = 2 * len(widths)
     widths[1] = max(SHORTEST_VM, min(widths[1], WIDTH - gaps - sum(widths) + widths[1]))
@@ -268,7 +267,8 @@ def _wrap(text: str) -> list[str]:
 def _named(moved: Moved) -> str:
     vm = f" ({name})" if (name := _vm(moved)) else ""
     what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else f"{moved.unit}{vm}"
-    return f"{what}: {moved.source} -> {moved.target} ({moved.reason})"
+    source, target = moved.ends
+    return f"{what}: {source} -> {target} ({moved.reason})"
 
 
 # ---- for programs ----------------------------------------------------------------------

@@ -53,6 +53,20 @@ def test_a_move_by_load_is_told_with_what_was_found_and_what_is_expected() -> No
     assert expected == pytest.approx({"eth1": 0.55, "eth2": 0.3}, abs=0.001)
 
 
+def test_one_that_is_split_is_told_without_a_way_home() -> None:
+    split = history.Moved("vnet0", "eth1", "eth1", Reason.SPLIT)
+    merged = history.Moved("vnet0", "eth1", "eth1", Reason.MERGE)
+    assert str(split) == "vnet0: eth1 -> by connection (split)"
+    assert str(merged) == "vnet0: by connection -> eth1 (merge)"
+    entry = history.Entry(history.Happened.MOVED, 1.0, "br0", "", (split, merged))
+    read = history.read([history.as_line(entry, epoch_s=0.0)], history.Query())
+    assert [move["target"] for move in read[0]["moves"]] == ["eth1", "eth1"], (
+        "programs get the home"
+    )
+    text = history.as_text(read, str)
+    assert str(split) in text and str(merged) in text
+
+
 def test_what_came_of_it_is_measured_afterwards() -> None:
     here = loaded(host(binding="eth1")).run_until(60)
     (moved,), (outcome,) = entries(here, "moved"), entries(here, "outcome")
