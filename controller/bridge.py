@@ -39,7 +39,6 @@ from controller.events import (
     ReadInbound,
     ReadInstalled,
     ReadLearned,
-    ReadStats,
     Record,
     Renew,
     Reply,
@@ -53,9 +52,10 @@ from controller.flooding import Flooding
 from controller.following import Following
 from controller.history import Happened, Moved
 from controller.installation import Bundle, Installation
-from controller.judging import BUCKETS_INTERVAL_S, UNITS_INTERVAL_S, Judged
+from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
+from controller.polling import Polling
 from controller.settling import Settling
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from controller.stations import Station, Stations
@@ -72,13 +72,10 @@ GATHERED_AFTER_S = 1.2
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 10.0
 RETRY_INTERVAL_S = 1.0
-STATS_TIMEOUT_S = 10.0
 # How often it is read what the switch has learned, while an address is missing that a VM port is
 # told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
 # its port's home until then, and what is left of one that went is in nobody's way.
 LEARNED_INTERVAL_S = 2.0
-# Ten times 0.1 s may be less than a second.
-ON_TIME_S = 0.001
 
 
 @dataclass(slots=True)
@@ -132,11 +129,7 @@ class Bridge:
     epoch_s: float = 0.0
     # Splits and merges that are told with the next bundle.
     _resplit: list[Move] = field(default_factory=list)
-    _stats_due_s: float = 0.0
-    _buckets_due_s: float = 0.0
-    _units_due_s: float = 0.0
-    _units_asked: bool = True
-    _stats_asked_s: float | None = None
+    _polling: Polling = field(default_factory=Polling)
     _audit_due_s: float = 0.0
     _awaits_forwarding: bool = False
     _addresses_known: bool = False
@@ -226,7 +219,7 @@ class Bridge:
             self.deciding.damping.restore(port.name, before, now_s)
         self.shaping.look_again()
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
-        self._stats_due_s = now_s
+        self._polling.begin(now_s)
         self._audit_due_s = now_s + AUDIT_INTERVAL_S
         self._count_anew(now_s)
         return [ReadInstalled(self.config.name)]
@@ -309,7 +302,7 @@ class Bridge:
         keep_s = self.judged.keep_s
         for port in read.ports:
             self.loads.take_port(port, port.ofport in uplinks, keep_s)
-        return [] if self._units_asked else self._polled_all(now_s)
+        return [] if self._polling.with_units else self._polled_all(now_s)
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
@@ -328,7 +321,7 @@ class Bridge:
         return self._polled_all(now_s)
 
     def _polled_all(self, now_s: float) -> Commands:
-        self._stats_asked_s = None
+        self._polling.forget()
         return [*self._decide(now_s), *self._settled_down(now_s)]
 
     def _settled_down(self, now_s: float) -> Commands:
@@ -477,7 +470,7 @@ class Bridge:
             commands += self._shape(now_s)
         if not self.connected:
             return commands
-        if now_s >= self._stats_due_s and self._polled:
+        if now_s >= self._polling.due_s and self._polled:
             commands += self._poll(now_s)
         if self.installation.resume(now_s):
             commands += self._reconcile(now_s)
@@ -509,7 +502,7 @@ class Bridge:
             times += [self._addresses_due_s, self.shaping.deadline_s()]
             times.append(self.installation.deadline_s())
             if self._polled:
-                times.append(self._stats_due_s)
+                times.append(self._polling.due_s)
         return min(times)
 
     @property
@@ -794,7 +787,7 @@ class Bridge:
 
     def _count_anew(self, now_s: float) -> None:
         """What buckets have counted so far was of others' frames, or is not known."""
-        self._buckets_due_s = self.deciding.count_anew(now_s)
+        self._polling.read_buckets_at(self.deciding.count_anew(now_s))
 
     # ---- splits ------------------------------------------------------------------------
 
@@ -1119,22 +1112,11 @@ class Bridge:
         return [Write(tuple(settings))] if settings else []
 
     def _poll(self, now_s: float) -> Commands:
-        self._stats_due_s = now_s + self.config.poll_interval_s
-        unanswered_s = 0.0 if self._stats_asked_s is None else now_s - self._stats_asked_s
-        if 0.0 < unanswered_s < STATS_TIMEOUT_S:
-            return []
-        self._stats_asked_s = now_s
         hashed = not set(self.judged.rebalancing).isdisjoint(buckets.in_use(self.config))
         behind = bool(self.stations.by_name)
-        due = (hashed or behind) and now_s >= self._buckets_due_s - ON_TIME_S
-        if due:
-            self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
-        # As near as polls come to the interval.
-        units = due or now_s >= self._units_due_s - self.config.poll_interval_s / 2
-        if units:
-            self._units_due_s = now_s + UNITS_INTERVAL_S
-        self._units_asked = units
-        return [ReadStats(self.config.name, hashed and due, behind and due, units)]
+        interval_s = self.config.poll_interval_s
+        poll = self._polling.poll(self.config.name, interval_s, hashed, behind, now_s)
+        return [poll] if poll else []
 
     def _forget_switch(self) -> None:
         self._introductions = []
@@ -1145,7 +1127,7 @@ class Bridge:
         self.loads.forget_rates()
         self.deciding.peaks.forget()
         self._awaits_forwarding = False
-        self._stats_asked_s = None
+        self._polling.forget()
 
 
 def _placed_anew(old: BridgeConfig, new: BridgeConfig) -> bool:

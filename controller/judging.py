@@ -13,6 +13,7 @@ from controller.config import BridgeConfig, UplinkConfig
 from controller.links import Links
 from controller.loads import Loads
 from controller.peaks import Peaks
+from controller.polling import BUCKETS_INTERVAL_S, UNITS_INTERVAL_S
 from controller.stations import Stations
 from policies.model import Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
@@ -32,10 +33,6 @@ NO_PEAKS = Peaks()
 NOTHING = (0.0, 0.0, 0.0, 0.0)
 # An uplink that carries so much of its capacity may be dropping more.
 FULL_RATIO = 0.9
-# At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
-UNITS_INTERVAL_S = 0.5
-# And those of 256 buckets, as a policy that moves buckets looks at seconds.
-BUCKETS_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""When counters are read, and which of them with each poll."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.events import ReadStats
+
+# At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
+UNITS_INTERVAL_S = 0.5
+# And those of 256 buckets, as a policy that moves buckets looks at seconds.
+BUCKETS_INTERVAL_S = 1.0
+# A poll that nobody has answered for so long is given up.
+TIMEOUT_S = 10.0
+# Ten times 0.1 s may be less than a second.
+ON_TIME_S = 0.001
+
+
+@dataclass(slots=True)
+class Polling:
+    """The polls of one bridge.
+
+    Ports are read with each, what units count less often, and what buckets and addresses count
+    less often still. `with_units`: the poll under way ends with what units count.
+    """
+
+    due_s: float = 0.0
+    with_units: bool = True
+    _units_due_s: float = 0.0
+    _buckets_due_s: float = 0.0
+    # When the poll under way began.
+    _asked_s: float | None = None
+
+    def begin(self, now_s: float) -> None:
+        """Poll at once."""
+        self.due_s = now_s
+
+    def read_buckets_at(self, due_s: float) -> None:
+        self._buckets_due_s = due_s
+
+    def forget(self) -> None:
+        """The poll under way is answered, or will never be."""
+        self._asked_s = None
+
+    def poll(
+        self, bridge: str, interval_s: float, hashed: bool, behind: bool, now_s: float
+    ) -> ReadStats | None:
+        """The next poll; None while one is under way.
+
+        `hashed`: buckets are judged; `behind`: there are addresses that are units of their own.
+        """
+        self.due_s = now_s + interval_s
+        if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
+            return None
+        self._asked_s = now_s
+        buckets = (hashed or behind) and now_s >= self._buckets_due_s - ON_TIME_S
+        if buckets:
+            self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
+        # As near as polls come to the interval.
+        self.with_units = buckets or now_s >= self._units_due_s - interval_s / 2
+        if self.with_units:
+            self._units_due_s = now_s + UNITS_INTERVAL_S
+        return ReadStats(bridge, hashed and buckets, behind and buckets, self.with_units)
