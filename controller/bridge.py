@@ -848,7 +848,18 @@ class Bridge:
         """
         if not self.settled:
             return now_s
-        return self.deciding.quiet_until_s(self.judged, steady_s, now_s)
+        return self.deciding.quiet_until_s(self.judged, steady_s, self.reading_s, now_s)
+
+    @property
+    def reading_s(self) -> float:
+        """From when on a poll reads more than the counters of ports."""
+        buckets_too = self._hashed or bool(self.stations.by_name)
+        return self._polling.reading_s(self.config.poll_interval_s, buckets_too)
+
+    @property
+    def _hashed(self) -> bool:
+        """Whether a policy that moves something because of load moves buckets."""
+        return not set(self.judged.rebalancing).isdisjoint(buckets.in_use(self.config))
 
     def is_calm(self, loads: Mapping[str, Load]) -> bool:
         """Whether nothing is moved while uplinks carry that, or a mean of several such loads.
@@ -1112,8 +1123,7 @@ class Bridge:
         return [Write(tuple(settings))] if settings else []
 
     def _poll(self, now_s: float) -> Commands:
-        hashed = not set(self.judged.rebalancing).isdisjoint(buckets.in_use(self.config))
-        behind = bool(self.stations.by_name)
+        hashed, behind = self._hashed, bool(self.stations.by_name)
         interval_s = self.config.poll_interval_s
         poll = self._polling.poll(self.config.name, interval_s, hashed, behind, now_s)
         return [poll] if poll else []

@@ -159,26 +159,34 @@ class Deciding:
         damped = resting & {unit.name for unit in units if PRESETS[unit.policy].at_once}
         return {n: (self.damping.until_s(n, now_s), n in spent) for n in damped}
 
-    def quiet_until_s(self, judged: Judged, steady_s: float, now_s: float) -> float:
+    def quiet_until_s(
+        self, judged: Judged, steady_s: float, reading_s: float, now_s: float
+    ) -> float:
         """Until when no decision differs from the last one, if loads are what they have been
         since `steady_s`; `now_s`: the next one may, infinity: none will.
 
-        The last one saw nothing from before that, and what has moved rests.
+        The last one saw nothing from before that, and what has moved rests. Where it saw that of
+        ports alone, a policy that acts at once sees the rest at `reading_s`. The poll before that
+        is not for leaving out: it is the last at which peaks are what they are.
         """
         last_s = self.last_s
         if last_s is None or self.looks_again:
             return now_s
+        until_s = math.inf
         for policy in judged.rebalancing:
-            since_s = max(steady_s, self.last_moved_s(policy))
-            if last_s < since_s + judged.remembered_s(policy) or self.pauses(
-                policy, judged, last_s
-            ):
+            if self.pauses(policy, judged, last_s):
                 return now_s
+            since_s = max(steady_s, self.last_moved_s(policy))
+            if last_s >= since_s + judged.remembered_s(policy):
+                continue
+            if not PRESETS[policy].at_once or last_s < since_s + judged.ports_follow_s:
+                return now_s
+            until_s = reading_s - judged.config.poll_interval_s
         free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)
         later_s = [at_s for at_s in free_s if at_s > now_s]
         least_bps = ROUNDING_RATIO * min((u.capacity_bps for u in judged.uplinks()), default=0.0)
         fall_s, merge_s = self.peaks.falls_s(least_bps), self.splits.deadline_s(now_s)
-        return max(now_s, min(fall_s, merge_s, *later_s))
+        return max(now_s, min(until_s, fall_s, merge_s, *later_s))
 
     @property
     def _dampings(self) -> tuple[Damping, Damping]:

@@ -84,8 +84,13 @@ class Judged:
         Where live counters are judged: the switch follows, and two polls show it.
         """
         if PRESETS[policy].at_once:
-            return REACTION_S + 2 * self.config.poll_interval_s
+            return REACTION_S + self.ports_follow_s
         return self.window_s(policy) + self.config.poll_interval_s + UPLINK_LAG_S
+
+    @property
+    def ports_follow_s(self) -> float:
+        """How long after a change the latest loads of ports are of nothing before it."""
+        return 2 * self.config.poll_interval_s
 
     def remembered_s(self, policy: str) -> float:
         """For how long a change of loads is seen in what a policy judges, if polls are on time."""

@@ -42,6 +42,12 @@ class Polling:
         """The poll under way is answered, or will never be."""
         self._asked_s = None
 
+    def reading_s(self, interval_s: float, buckets: bool) -> float:
+        """From when on a poll reads more than ports; `buckets`: those or addresses, too."""
+        # As near as polls come to the interval.
+        units_s = self._units_due_s - interval_s / 2
+        return min(units_s, self._buckets_due_s - ON_TIME_S) if buckets else units_s
+
     def poll(
         self, bridge: str, interval_s: float, hashed: bool, behind: bool, now_s: float
     ) -> ReadStats | None:
@@ -53,11 +59,10 @@ class Polling:
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s
+        self.with_units = now_s >= self.reading_s(interval_s, hashed or behind)
         buckets = (hashed or behind) and now_s >= self._buckets_due_s - ON_TIME_S
         if buckets:
             self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
-        # As near as polls come to the interval.
-        self.with_units = buckets or now_s >= self._units_due_s - interval_s / 2
         if self.with_units:
             self._units_due_s = now_s + UNITS_INTERVAL_S
         return ReadStats(bridge, hashed and buckets, behind and buckets, self.with_units)

@@ -176,14 +176,21 @@ class Host:
         if quiet_until_s < end_s:
             wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
             polls = min(polls, wakes - 1)
-        # The next one reads what is not read with each: as long after the last time as ever.
         in_round = round(bridge.judged.round_s / interval_s)
+        of_ports = math.ceil((bridge.reading_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
+        # The next one reads what is not read with each: as long after the last time as ever.
         since = round((polled_s - self._all_read_s) / interval_s)
-        polls -= (since + polls + 1) % in_round
-        if polls > 0:
-            self.switch.count(polls % in_round * interval_s)
-            self.now_s += polls * interval_s
-            self._resume_s = polled_s + (polls + 1) * interval_s
+        aligned = polls - (since + polls + 1) % in_round
+        if aligned > 0 and aligned >= of_ports:
+            self.switch.count(aligned % in_round * interval_s)
+            self.now_s += aligned * interval_s
+            self._resume_s = polled_s + (aligned + 1) * interval_s
+        elif (polls := min(polls, of_ports)) > 0:
+            # Or before that is due. By one interval after another, as the engine reckons.
+            for _ in range(polls):
+                polled_s += interval_s
+            self._count_until(polled_s)
+            self._resume_s = polled_s + interval_s
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, whatever VM ports' parts in these loads are."""
