@@ -782,7 +782,9 @@ class Bridge:
                 self._settling.moves(now_s)
             self._carry_out(moves, now_s)
             relieved |= {move.source for move in moves}
-        commands: Commands = [*self._judge_saturation(relieved, now_s)]
+        commands: Commands = [
+            *self._judge_saturation(self.judged if relieved else judged, relieved, now_s)
+        ]
         return [*commands, *self.settle(now_s)] if relieved else commands
 
     def _count_anew(self, now_s: float) -> None:
@@ -859,7 +861,8 @@ class Bridge:
     @property
     def _hashed(self) -> bool:
         """Whether a policy that moves something because of load moves buckets."""
-        return not set(self.judged.rebalancing).isdisjoint(buckets.in_use(self.config))
+        in_use = buckets.in_use(self.config)
+        return bool(in_use) and not set(self.judged.rebalancing).isdisjoint(in_use)
 
     def is_calm(self, loads: Mapping[str, Load]) -> bool:
         """Whether nothing is moved while uplinks carry that, or a mean of several such loads.
@@ -870,9 +873,8 @@ class Bridge:
         uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in judged.uplinks())
         return all(judged.is_calm(policy, uplinks) for policy in judged.rebalancing)
 
-    def _judge_saturation(self, relieved: set[str], now_s: float) -> list[Record]:
+    def _judge_saturation(self, judged: Judged, relieved: set[str], now_s: float) -> list[Record]:
         """Note which uplinks stay above the threshold, once loads are of the bindings in force."""
-        judged = self.judged
         window_s = judged.longest_window_s
         pauses = any(self.deciding.pauses(p, judged, now_s) for p in judged.policies)
         if pauses or not judged.covers(window_s):

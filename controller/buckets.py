@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from controller.config import BridgeConfig, VmPortConfig
 from controller.specs import GroupSpec, Pipeline, SetField
 from controller.tables import bucket_group_id
 from controller.team import Hash
 from policies.classifiers import BUCKETS
-from policies.model import Load, OfPort, Role, Unit, Uplink
+from policies.model import IDLE, Load, OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
 
 # A hash keeps its number whatever else is in use, so that its flows and groups stay.
@@ -19,6 +19,8 @@ HASHED = (
     *sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed),
     *sorted(name for name, preset in PRESETS.items() if preset.splits_by is not None),
 )
+# The policies under which every VM port sends by buckets.
+ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
 
 # Of an address's first octet.
 MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
@@ -30,8 +32,9 @@ def number_of(policy: str) -> int:
 
 def hashed_by(port: VmPortConfig) -> str | None:
     """The policy by whose buckets a VM port sends; one with rules leaves by its home."""
-    spread = port.split or PRESETS[port.policy].classifier.hashed
-    return port.policy if port.policy in HASHED and spread and not port.whole else None
+    if not (port.split or port.policy in ALWAYS_HASHED) or port.whole:
+        return None
+    return port.policy if port.policy in HASHED else None
 
 
 def in_use(config: BridgeConfig) -> list[str]:
@@ -57,7 +60,7 @@ def unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
 
 @functools.cache
 def _idle(policy: str, bucket: int, uplink: str | None) -> Unit:
-    return _unit(policy, bucket, uplink, Load())
+    return _unit(policy, bucket, uplink, IDLE)
 
 
 def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
@@ -68,10 +71,31 @@ def units(
     config: BridgeConfig, uplinks: Sequence[Uplink], found: Mapping[str, str]
 ) -> Iterable[Unit]:
     """The buckets of a bridge; `found`: the homes they had before the service started."""
+    for policy, name, bucket in _there(config, uplinks):
+        yield _idle(policy, bucket, found.get(name))
+
+
+def loaded(
+    config: BridgeConfig,
+    uplinks: Sequence[Uplink],
+    at: Callable[[str], str | None],
+    load_of: Callable[[str], Load],
+) -> Iterator[Unit]:
+    """The same where they are, with what they carry; both by name."""
+    for policy, name, bucket in _there(config, uplinks):
+        yield unit(policy, bucket, at(name), load_of(name))
+
+
+def _there(config: BridgeConfig, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str, int]]:
+    """The policy, name and number of each bucket."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
     for policy in in_use(config):
-        for bucket in range(PRESETS[policy].spreads_by.buckets(active or len(uplinks))):
-            yield _idle(policy, bucket, found.get(name_of(policy, bucket)))
+        yield from _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
+
+
+@functools.cache
+def _named(policy: str, count: int) -> tuple[tuple[str, str, int], ...]:
+    return tuple((policy, name_of(policy, bucket), bucket) for bucket in range(count))
 
 
 def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:

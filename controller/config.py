@@ -108,8 +108,9 @@ class VmPortConfig:
 
         A hash parts them already, and a rule holds all of them.
         """
-        hashed = PRESETS[self.policy].classifier.hashed
-        return self.unit == "source-mac" and not (self.whole or hashed)
+        if self.unit != "source-mac":
+            return False
+        return not (self.whole or PRESETS[self.policy].classifier.hashed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,10 @@ class Crossing:
 
     def of(self, load: Load) -> Load:
         """The part of what the port carries now; nothing before there are some readings."""
-        if len(self._readings) < LEAST_READINGS:
+        readings = self._readings
+        if len(readings) < LEAST_READINGS:
             return Load()
-        (port, flows), (port_then, _), (_, flows_now) = (self._readings[i] for i in (0, -2, -1))
+        (port, flows), (port_then, _), (_, flows_now) = readings[0], readings[-2], readings[-1]
         seconds = port_then.clock_s - port.clock_s
         return Load(
             _part(

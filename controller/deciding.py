@@ -112,7 +112,8 @@ class Deciding:
             plan = worth.chosen(PRESETS[policy].rebalance(peaks), peaks)
         if plan.moves and (latest := judged.live(policy)):
             plan = worth.chosen(plan, latest)
-        self.splits.judge((unit.name for unit in peaks.units), plan.cool, now_s)
+        ports = (unit.name for unit in peaks.units if not unit.is_bucket)
+        self.splits.judge(ports, plan.cool, now_s)
         self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
         return plan.moves if self._found_worth[policy] >= 2 else ()
 
@@ -143,7 +144,7 @@ class Deciding:
     def _counts_lag(self, policy: str, judged: Judged, now_s: float) -> bool:
         """Whether buckets do not tell yet what is in them, since a split or a connection."""
         config = judged.config
-        if policy not in buckets.in_use(config) or PRESETS[policy].splits_by is None:
+        if PRESETS[policy].splits_by is None or policy not in buckets.in_use(config):
             return False
         if now_s < self._recounted_s + RESPLIT_AFTER_S:
             return True
@@ -184,7 +185,8 @@ class Deciding:
             until_s = reading_s - judged.config.poll_interval_s
         free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)
         later_s = [at_s for at_s in free_s if at_s > now_s]
-        least_bps = ROUNDING_RATIO * min((u.capacity_bps for u in judged.uplinks()), default=0.0)
+        capacities_bps = map(judged.capacity_bps, judged.config.uplinks)
+        least_bps = ROUNDING_RATIO * min(capacities_bps, default=0.0)
         fall_s, merge_s = self.peaks.falls_s(least_bps), self.splits.deadline_s(now_s)
         return max(now_s, min(until_s, fall_s, merge_s, *later_s))
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import buckets, splits, stations
 from controller.bindings import Bound
-from controller.config import BridgeConfig, UplinkConfig
+from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.links import Links
 from controller.loads import Loads
 from controller.peaks import Peaks
 from controller.polling import BUCKETS_INTERVAL_S, UNITS_INTERVAL_S
 from controller.stations import Stations
-from policies.model import Load, Snapshot, Unit, Uplink
+from policies.model import IDLE, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 # Assumed where nobody knows the speed of any uplink.
@@ -56,7 +56,8 @@ class Judged:
     resting: frozenset[str] = frozenset()
     peaks: Peaks = field(default_factory=Peaks)
     ripe: frozenset[str] = frozenset()
-    # Units with their loads, by window: they are asked for more than once in a decision.
+    # Uplinks, and units, with their loads by window: asked for more than once in a decision.
+    _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
 
     @property
@@ -131,12 +132,17 @@ class Judged:
 
     def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team as policies see it; loads over a window, or the latest."""
+        if window_s not in self._team:
+            self._team[window_s] = self._made_uplinks(window_s)
+        return self._team[window_s]
+
+    def _made_uplinks(self, window_s: float | None) -> tuple[Uplink, ...]:
         usable, reserved_bps = self.links.usable(self.config.uplinks), self._reserved_bps()
         return tuple(
             Uplink(
                 name=uplink.name,
                 ofport=uplink.ofport,
-                capacity_bps=self._capacity_bps(uplink),
+                capacity_bps=self.capacity_bps(uplink),
                 role=uplink.role,
                 usable=uplink.name in usable,
                 load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
@@ -155,30 +161,34 @@ class Judged:
 
     def units(self) -> tuple[Unit, ...]:
         """VM ports, addresses behind them, and buckets, as far as is known."""
-        ports = [
-            Unit(
-                name=port.name,
-                number=port.ofport,
-                policy=port.policy,
-                uplink=port.binding,
-                pin=port.pin,
-                excluded=port.excluded,
-                allowed=port.allowed,
-                confined=port.allow is not None,
-                prefer=port.prefer,
-                avoid=port.avoid,
-                affinity=port.affinity,
-                anti_affinity=port.anti_affinity,
-                reserve_bps=port.reserve_bps or 0.0,
-                spread=buckets.hashed_by(port) is not None,
-                divisible=not port.split and splits.may_split(port, self.config),
-                ripe=port.name in self.ripe,
-            )
-            for port in self.config.vm_ports
-        ]
+        ports = [self._vm_port(port, port.binding, IDLE) for port in self.config.vm_ports]
+        in_buckets = buckets.units(self.config, self.uplinks(), self.found)
+        return (*ports, *self._behind(ports), *in_buckets)
+
+    def _vm_port(self, port: VmPortConfig, uplink: str | None, load: Load) -> Unit:
+        return Unit(
+            name=port.name,
+            number=port.ofport,
+            policy=port.policy,
+            uplink=uplink,
+            load=load,
+            pin=port.pin,
+            excluded=port.excluded,
+            allowed=port.allowed,
+            confined=port.allow is not None,
+            prefer=port.prefer,
+            avoid=port.avoid,
+            affinity=port.affinity,
+            anti_affinity=port.anti_affinity,
+            reserve_bps=port.reserve_bps or 0.0,
+            spread=buckets.hashed_by(port) is not None,
+            divisible=not port.split and splits.may_split(port, self.config),
+            ripe=port.name in self.ripe,
+        )
+
+    def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
         known = self.stations
-        behind = stations.units(known.by_name.values(), known.found, self.config, ports)
-        return (*ports, *behind, *buckets.units(self.config, self.uplinks(), self.found))
+        return stations.units(known.by_name.values(), known.found, self.config, ports)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
         """Units where they are bound, with what they carry over uplinks."""
@@ -188,15 +198,30 @@ class Judged:
 
     def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
         """What addresses of a VM port carry that are units of their own is not the VM port's."""
-        units = self._evenly([self._loaded(unit, window_s) for unit in self.units()])
+        ports = [
+            self._vm_port(port, self._at(port.name), self._load_of(port, window_s))
+            for port in self.config.vm_ports
+        ]
+        behind = [
+            replace(
+                unit,
+                uplink=self._at(unit.name),
+                load=self.loads.station(unit.name, window_s, UPLINK_LAG_S),
+            )
+            for unit in self._behind(ports)
+        ]
+        in_buckets = buckets.loaded(
+            self.config, self.uplinks(), self._at, lambda name: self.loads.bucket(name, window_s)
+        )
+        units = self._evenly([*ports, *behind, *in_buckets])
         if window_s is None:
             units = self._as_carried(units)
+        if not behind:
+            return tuple(units)
         apart_bps: dict[str, float] = {}
         for unit in units:
             if unit.behind is not None:
                 apart_bps[unit.behind] = apart_bps.get(unit.behind, 0.0) + unit.load.tx_bps
-        if not apart_bps:
-            return tuple(units)
         return tuple(_without(unit, apart_bps.get(unit.name, 0.0)) for unit in units)
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
@@ -252,17 +277,22 @@ class Judged:
         # Sent and received, at this moment and at most, by uplink.
         sums: dict[str | None, list[float]] = {}
         units = []
-        for unit, load in self.carried():
-            most = peaks.of(unit.name) or load
+        for unit in self.loaded():
+            most, excluded = peaks.of(unit.name), unit.excluded or unit.name in self.resting
+            if most is None and unit.load is IDLE and excluded is unit.excluded:
+                # As most buckets are.
+                units.append(unit)
+                continue
+            load = unit.own_load
+            most = most or load
             at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
             at[0] += load.tx_bps
             at[1] += load.rx_bps
             at[2] += most.tx_bps
             at[3] += most.rx_bps
-            excluded = unit.excluded or unit.name in self.resting
             if most != unit.load or excluded or unit.spread:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                unit = replace(unit, load=most, spread_bps=spread_bps, excluded=excluded)
+                unit = unit.as_judged(most, spread_bps, excluded)
             units.append(unit)
         uplinks = tuple(
             replace(u, load=_with_peaks(u.load, *sums.get(u.name, NOTHING)))
@@ -278,7 +308,7 @@ class Judged:
             uplinks=uplinks,
             units=tuple(u for u in units if u.policy == policy and (u.is_bucket or not hashed)),
             threshold_ratio=self.config.threshold_ratio,
-            in_sets=tuple(unit for unit in units if unit.in_set),
+            in_sets=tuple(unit for unit in units if not unit.is_bucket and unit.in_set),
         )
 
     def _as_carried(self, units: list[Unit]) -> list[Unit]:
@@ -287,14 +317,17 @@ class Judged:
         Unless it is full, and drops the rest. What they seem to exchange beyond that stays on this
         host, as their flows will tell.
         """
-        live = [PRESETS[unit.policy].at_once and not unit.is_bucket for unit in units]
+        live = [not unit.is_bucket and PRESETS[unit.policy].at_once for unit in units]
         if self.config.mode == "observe" or not any(live):
             return units
         sums: dict[str | None, Load] = {}
         for unit in units:
-            sums[unit.uplink] = sums.get(unit.uplink, Load()) + unit.own_load
-        parts = {u.name: _parts(u, sums.get(u.name, Load())) for u in self.uplinks()}
+            if unit.load is not IDLE:
+                sums[unit.uplink] = sums.get(unit.uplink, IDLE) + unit.own_load
+        parts = {u.name: _parts(u, sums.get(u.name, IDLE)) for u in self.uplinks()}
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
+        if not parts:
+            return units
         return [
             _scaled(unit, *parts[unit.uplink]) if scales and unit.uplink in parts else unit
             for unit, scales in zip(units, live, strict=True)
@@ -314,23 +347,20 @@ class Judged:
             for u in units
         ]
 
-    def _loaded(self, unit: Unit, window_s: float | None) -> Unit:
-        bound = self.bound.get(unit.name)
-        if unit.is_bucket:
-            # There are many of them, and nothing else to be said of one.
-            load = self.loads.bucket(unit.name, window_s)
-            return buckets.unit(unit.policy, unit.number, bound.uplink if bound else None, load)
-        if unit.behind is not None:
-            load = self.loads.station(unit.name, window_s, UPLINK_LAG_S)
-        elif self.on_normal:
-            load = self.loads.port(unit.number, window_s)
-        elif window_s is None and PRESETS[unit.policy].at_once:
-            load = self.loads.live_unit(unit.number)
-        else:
-            load = self.loads.unit(unit.number, window_s, UPLINK_LAG_S)
-        return replace(unit, uplink=bound.uplink if bound else None, load=load)
+    def _at(self, unit: str) -> str | None:
+        """The uplink that a unit is bound to."""
+        bound = self.bound.get(unit)
+        return bound.uplink if bound else None
 
-    def _capacity_bps(self, uplink: UplinkConfig) -> float:
+    def _load_of(self, port: VmPortConfig, window_s: float | None) -> Load:
+        """What a VM port carries over uplinks."""
+        if self.on_normal:
+            return self.loads.port(port.ofport, window_s)
+        if window_s is None and PRESETS[port.policy].at_once:
+            return self.loads.live_unit(port.ofport)
+        return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S)
+
+    def capacity_bps(self, uplink: UplinkConfig) -> float:
         """Where nobody knows the speed, as much as the slowest of the others has.
 
         A service that starts while a link is down has never seen its speed.
@@ -371,7 +401,7 @@ def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
 def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
     """What is spread is not its uplink's."""
     load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
-    return replace(unit, load=load)
+    return unit.as_judged(load, unit.spread_bps, unit.excluded)
 
 
 def _apart(unit: Unit) -> Unit:

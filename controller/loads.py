@@ -9,7 +9,7 @@ from typing import TypeVar
 from controller.crossing import Crossing
 from controller.events import PortCounters
 from controller.rates import Rates, Sample
-from policies.model import Load
+from policies.model import IDLE, Load
 
 K = TypeVar("K")
 
@@ -75,9 +75,10 @@ class Loads:
     def bucket(self, name: str, window_s: float | None) -> Load:
         if window_s is not None:
             return _load(self._buckets, name, window_s, 0.0)
-        if name not in self._latest:
-            self._latest[name] = _load(self._buckets, name, None, 0.0)
-        return self._latest[name]
+        load = self._latest.get(name)
+        if load is None:
+            load = self._latest[name] = _load(self._buckets, name, None, 0.0)
+        return load
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
@@ -127,7 +128,7 @@ def _now_or_then(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s
 def _load(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
     found = rates.get(key)
     if found is None:
-        return Load()
+        return IDLE
     if window_s is None:
         return found.latest()
     return found.mean(window_s, lag_s) or Load()

@@ -16,39 +16,38 @@ PEAK_S = 10.0
 class Peaks:
     """Of each unit, by name, the greatest rate in each direction within `PEAK_S`."""
 
-    _tx_bps: dict[str, _Greatest] = field(default_factory=dict)
-    _rx_bps: dict[str, _Greatest] = field(default_factory=dict)
+    # Of a unit that is not here, nothing is known, or that it carried nothing.
+    _of: dict[str, tuple[_Greatest, _Greatest]] = field(default_factory=dict)
 
     def take(self, carried: Iterable[tuple[Unit, Load]], now_s: float) -> None:
         """Add what units carry now; those that are not named are forgotten."""
-        tx_bps, rx_bps = self._tx_bps, self._rx_bps
-        self._tx_bps, self._rx_bps = {}, {}
+        before, self._of = self._of, {}
         for unit, load in carried:
-            name = unit.name
-            self._tx_bps[name] = tx_bps.get(name) or _Greatest()
-            self._rx_bps[name] = rx_bps.get(name) or _Greatest()
-            self._tx_bps[name].add(load.tx_bps, now_s)
-            self._rx_bps[name].add(load.rx_bps, now_s)
+            known = before.get(unit.name)
+            if known is None:
+                if not (load.tx_bps or load.rx_bps):
+                    continue
+                known = _Greatest(), _Greatest()
+            tx_bps, rx_bps = known[0].add(load.tx_bps, now_s), known[1].add(load.rx_bps, now_s)
+            if tx_bps or rx_bps:
+                self._of[unit.name] = known
 
     def of(self, unit: str) -> Load | None:
-        """None for a unit that is not known yet."""
-        if unit not in self._tx_bps:
-            return None
-        return Load(self._tx_bps[unit].value, self._rx_bps[unit].value)
+        """None for a unit that is not known, or has carried nothing."""
+        known = self._of.get(unit)
+        return Load(known[0].value, known[1].value) if known else None
 
     def drop(self, units: Iterable[str]) -> None:
         """Forget these: what they carry is something else now."""
         for unit in units:
-            self._tx_bps.pop(unit, None)
-            self._rx_bps.pop(unit, None)
+            self._of.pop(unit, None)
 
     def forget(self) -> None:
-        self._tx_bps.clear()
-        self._rx_bps.clear()
+        self._of.clear()
 
     def falls_s(self, least_bps: float) -> float:
         """When one of them may be less by so much next, if loads stay; infinity: none will."""
-        all_of = (*self._tx_bps.values(), *self._rx_bps.values())
+        all_of = (greatest for known in self._of.values() for greatest in known)
         return min((g.falls_s(least_bps) for g in all_of), default=float("inf"))
 
 
@@ -58,18 +57,23 @@ class _Greatest:
 
     _rates: deque[tuple[float, float]] = field(default_factory=deque)
 
-    def add(self, bps: float, now_s: float) -> None:
-        while self._rates and self._rates[-1][1] <= bps:
-            self._rates.pop()
-        self._rates.append((now_s, bps))
-        while self._rates[0][0] <= now_s - PEAK_S:
-            self._rates.popleft()
+    def add(self, bps: float, now_s: float) -> float:
+        """Take what is now; the maximum."""
+        rates = self._rates
+        while rates and rates[-1][1] <= bps:
+            rates.pop()
+        rates.append((now_s, bps))
+        while rates[0][0] <= now_s - PEAK_S:
+            rates.popleft()
+        return rates[0][1]
 
     @property
     def value(self) -> float:
         return self._rates[0][1]
 
     def falls_s(self, least_bps: float) -> float:
+        if len(self._rates) == 1:
+            return float("inf")
         value, last_s = self.value, self._rates[-1][0]
         for at_s, bps in reversed(self._rates):
             if value - bps < least_bps:

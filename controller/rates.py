@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from policies.model import Load
+from policies.model import IDLE, Load
 
 UNSUPPORTED = 2**64 - 1
 # A counter that drops from the top sixteenth of its range into the bottom one has wrapped;
@@ -17,8 +17,6 @@ WRAP_MARGIN = 16
 COVERAGE_RATIO = 0.9
 # The least over which counters that are read ten times a second make a rate.
 LATEST_S = 0.08
-
-_IDLE = Load()
 
 
 # Tuples, as hundreds are made with each poll.
@@ -83,8 +81,11 @@ class Rates:
         Zero before there are two.
         """
         if len(self._totals) < 2:
-            return Load()
-        return self.mean(LATEST_S) or _between(self._totals[-2], self._totals[-1])
+            return IDLE
+        before, last = self._totals[-2:]
+        if before.clock_s <= last.clock_s - LATEST_S:
+            return _between(before, last)
+        return self.mean(LATEST_S) or _between(before, last)
 
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
         """The mean load over `window_s`, up to `lag_s` ago; None while less is known."""
@@ -120,7 +121,7 @@ def _at(totals: list[Total], clock_s: float) -> int:
 def _between(first: Total, last: Total) -> Load:
     tx_bytes, rx_bytes = last.tx_bytes - first.tx_bytes, last.rx_bytes - first.rx_bytes
     if not tx_bytes and not rx_bytes:
-        return _IDLE
+        return IDLE
     elapsed_s = last.clock_s - first.clock_s
     return Load(tx_bps=8 * tx_bytes / elapsed_s, rx_bps=8 * rx_bytes / elapsed_s)
 

@@ -25,7 +25,7 @@ AUDIT_INTERVAL_S = 10.0
 
 def is_asked_for(port: VmPortConfig) -> bool:
     """Whether anybody said what part of an uplink a VM port has."""
-    return any(said is not None for said in (port.shares, port.reserve_bps, port.limit_bps))
+    return not (port.shares is None and port.reserve_bps is None and port.limit_bps is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,12 @@ class Damping:
 
     def until_s(self, unit: str, now_s: float) -> float:
         """When a unit that has moved may be moved because of load again."""
-        in_period, last = self._in_period(unit, now_s), _by_load(self._moves.get(unit, ()))
+        moves = self._moves.get(unit, ())
+        last = _by_load(moves)
         rested_s = last.at_s + self._rest_s(last.step) if last else now_s
+        if len(moves) < MOST_MOVES:
+            return max(now_s, rested_s)
+        in_period = self._in_period(unit, now_s)
         free_s = in_period[-MOST_MOVES] + PERIOD_S if len(in_period) >= MOST_MOVES else now_s
         return max(now_s, rested_s, free_s)
 

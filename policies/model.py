@@ -66,6 +66,9 @@ class Load:
         return max(self.tx_bps, self.rx_bps) / capacity_bps
 
 
+IDLE = Load()
+
+
 @dataclass(frozen=True, slots=True)
 class Uplink:
     """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
@@ -146,6 +149,31 @@ class Unit:
     def own_load(self) -> Load:
         """What moves with it: what it sends by buckets does not."""
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
+
+    def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
+        """The same unit with these, made fast: hundreds are, ten times a second."""
+        return Unit(
+            name=self.name,
+            number=self.number,
+            policy=self.policy,
+            is_bucket=self.is_bucket,
+            uplink=self.uplink,
+            load=load,
+            pin=self.pin,
+            excluded=excluded,
+            allowed=self.allowed,
+            confined=self.confined,
+            prefer=self.prefer,
+            avoid=self.avoid,
+            affinity=self.affinity,
+            anti_affinity=self.anti_affinity,
+            reserve_bps=self.reserve_bps,
+            behind=self.behind,
+            spread=self.spread,
+            spread_bps=spread_bps,
+            divisible=self.divisible,
+            ripe=self.ripe,
+        )
 
     @property
     def movable(self) -> bool:

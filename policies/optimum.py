@@ -22,8 +22,13 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
         return 0.0
     total_load = sum((uplink.load for uplink in uplinks), Load())
     total_bps = sum(uplink.capacity_bps for uplink in serving)
-    alone = [_alone_ratio(unit, serving) for unit in units]
     fastest_bps = max(uplink.capacity_bps for uplink in serving)
+    alone = [
+        unit.load.utilization_ratio(fastest_bps)
+        if unit.allowed is None
+        else _alone_ratio(unit, serving)
+        for unit in units
+    ]
     together = (
         _shared_bps([of(unit.load) for unit in units], len(serving)) / fastest_bps
         for of in _DIRECTIONS

@@ -30,6 +30,8 @@ def chosen(plan: Plan, snapshot: Snapshot) -> Plan:
     Those of buckets alone, where the others are not worth it. What is made whole again gains
     nothing by that, and is made whole.
     """
+    if not plan.moves:
+        return plan
     merged = tuple(move for move in plan.moves if move.reason is Reason.MERGE)
     buckets = {unit.name for unit in snapshot.units if unit.is_bucket}
     made = _largest((m for m in plan.moves if m.reason is not Reason.MERGE), snapshot.units)

@@ -41,6 +41,7 @@ from controller.replay.flows import Mix
 from controller.replay.switch import Switch, mac_of
 from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
+from policies.presets import PRESETS
 
 # From when a bundle is sent until what is under way follows it: the switch looks through what it
 # has cached within half a second, a quarter on average.
@@ -196,6 +197,10 @@ class Host:
         """Whether the engine moves nothing, whatever VM ports' parts in these loads are."""
         if not offered:
             return True
+        preset = PRESETS[self.policy]
+        if preset.rebalances and preset.is_calm is None:
+            # Only the units can tell.
+            return False
         carried = self.switch.carried(offered)
         more = 1.0 + ROUNDING_RATIO
         return self.bridge.is_calm(

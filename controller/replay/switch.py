@@ -126,17 +126,22 @@ class Switch:
         """VM ports offer this from now on."""
         self.port_bps = port_bps
         self.bucket_bps = self._in_buckets(port_bps)
-        self.uplink_bps = self.carried(port_bps)
+        self.uplink_bps = self._by_uplink(port_bps, self.bucket_bps)
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
         """What uplinks would carry (sent, received) if VM ports offered this."""
+        return self._by_uplink(port_bps, self._in_buckets(port_bps))
+
+    def _by_uplink(
+        self, port_bps: Loads, bucket_bps: Mapping[tuple[int, int], float]
+    ) -> dict[int, list[float]]:
         carried = {uplink: [0.0, 0.0] for uplink in self.uplinks}
         for ofport, (tx_bps, rx_bps) in port_bps.items():
             route = self.routes[ofport]
             carried[route.home][1] += rx_bps
             if not route.buckets:
                 carried[route.home][0] += tx_bps
-        for key, bps in self._in_buckets(port_bps).items():
+        for key, bps in bucket_bps.items():
             carried[self.bucket_uplinks[key]][0] += bps
         return carried
 

@@ -152,7 +152,7 @@ class _Team:
 
     def _groups(self, snapshot: Snapshot) -> list[_Item]:
         """What may be moved, by name; a set is held where one of its units is."""
-        movable = [u for u in snapshot.units if u.uplink in self._of and _may_move(u)]
+        movable = [u for u in snapshot.units if _may_move(u) and u.uplink in self._of]
         movable.sort(key=lambda u: u.name)
         together: dict[tuple[str, str | None], set[str]] = {}
         for unit in snapshot.in_sets:
@@ -515,4 +515,4 @@ def _is_ruled(unit: Unit) -> bool:
 def _may_move(unit: Unit) -> bool:
     """What carries nothing relieves nothing, but goes with its set."""
     carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
-    return unit.movable and (carries or unit.affinity is not None)
+    return (carries or unit.affinity is not None) and unit.movable

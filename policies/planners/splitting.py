@@ -66,6 +66,8 @@ def _placed(snapshot: Snapshot) -> tuple[Move, ...]:
     sending = replace(snapshot, uplinks=sent(snapshot.uplinks), units=buckets)
     evened = minmax.settle(sending).moves
     moves = minmax.settle(_after(snapshot, evened)).moves
+    if not evened and not moves:
+        return ()
     sources = {unit.name: unit.uplink for unit in snapshot.units}
     targets = {move.unit: move.target for move in (*evened, *moves)}
     return tuple(

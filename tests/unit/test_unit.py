@@ -1,0 +1,37 @@
+"""What is placed as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from policies.model import Load, Unit
+
+UNLIKE: dict[str, object] = {
+    "name": "vnet0",
+    "number": 7,
+    "policy": "adaptive",
+    "is_bucket": True,
+    "uplink": "eth0",
+    "load": Load(1.0, 2.0),
+    "pin": "eth1",
+    "excluded": True,
+    "allowed": frozenset({"eth0"}),
+    "confined": True,
+    "prefer": ("eth0",),
+    "avoid": frozenset({"eth1"}),
+    "affinity": "web",
+    "anti_affinity": "db",
+    "reserve_bps": 3.0,
+    "behind": "patch",
+    "spread": True,
+    "spread_bps": 4.0,
+    "divisible": True,
+    "ripe": True,
+}
+
+
+def test_as_judged_all_else_stays() -> None:
+    assert [field.name for field in fields(Unit)] == list(UNLIKE), "each field is tried"
+    unit, load = Unit(**UNLIKE), Load(5.0, 6.0)  # type: ignore[arg-type]
+    judged = unit.as_judged(load, spread_bps=8.0, excluded=False)
+    assert judged == replace(unit, load=load, spread_bps=8.0, excluded=False)
