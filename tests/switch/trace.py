@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -15,8 +16,12 @@ _DATAPATH_ACTIONS = re.compile(r"^Datapath actions: (.*)$", re.MULTILINE)
 
 def datapath_ports(ovs: PrivateOvs) -> dict[int, str]:
     """The interface of each datapath port number."""
-    shown = ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "dpif/show")
-    found = (_PORT_LINE.match(line) for line in shown.splitlines())
+    with contextlib.closing(Appctl(ovs)) as switch:
+        return _ports(switch)
+
+
+def _ports(switch: Appctl) -> dict[int, str]:
+    found = (_PORT_LINE.match(line) for line in switch.ask("dpif/show").splitlines())
     return {int(line[2]): line[1] for line in found if line}
 
 
@@ -34,8 +39,8 @@ def copies(
 ) -> list[tuple[str, int]]:
     """The interfaces that a frame would leave by, each with the TCI it then has; 0: no tag."""
     flow = ",".join([f"in_port={in_port}", *(f"{k}={v}" for k, v in fields.items())])
-    answer = ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "ofproto/trace", bridge, flow)
-    ports = datapath_ports(ovs)
+    with contextlib.closing(Appctl(ovs)) as switch:
+        answer, ports = switch.ask("ofproto/trace", bridge, flow), _ports(switch)
     lists = _DATAPATH_ACTIONS.findall(answer)
     if not lists:
         raise ValueError(f"no datapath actions in the trace of {flow}:\n{answer}")
