@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from tests.switch.prometheus import INTERVAL_S, Prometheus
+from tests.switch.prometheus import INTERVAL_MS, Prometheus
 from tests.switch.wire import inside
 from tests.unit.dashboards import Dashboard, Query
 
@@ -54,7 +54,7 @@ class Grafana:
                     "type": "prometheus",
                     "access": "proxy",
                     "url": url,
-                    "jsonData": {"timeInterval": f"{INTERVAL_S}s"},
+                    "jsonData": {"timeInterval": f"{INTERVAL_MS}ms"},
                 },
             )
             uid = made["datasource"]["uid"]
@@ -80,7 +80,7 @@ class Grafana:
             "expr": text,
             "instant": query.instant,
             "range": not query.instant,
-            "intervalMs": 1000 * INTERVAL_S,
+            "intervalMs": INTERVAL_MS,
             "maxDataPoints": 1000,
         }
         span = {"from": f"{since_s * 1000:.0f}", "to": f"{time.time() * 1000:.0f}"}

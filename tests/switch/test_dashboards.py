@@ -28,7 +28,14 @@ from policies.model import Reason
 from tests.switch import frames
 from tests.switch.bench import Bed, BedSpec, Service, Uplink, wait_until
 from tests.switch.grafana import Grafana
-from tests.switch.prometheus import JOB, RATE_INTERVAL_S, Prometheus, Series, scraping
+from tests.switch.prometheus import (
+    JOB,
+    RATE_INTERVAL,
+    RATE_INTERVAL_SCRAPES,
+    Prometheus,
+    Series,
+    scraping,
+)
 from tests.switch.wire import Stream
 from tests.unit.dashboards import (
     ALL,
@@ -89,7 +96,7 @@ class Story:
         every = {"job": f"({JOB})", "instance": ".+", "bridge": ".+"}
         return {
             **(one if dashboard == "bridge" else every),
-            "__rate_interval": f"{RATE_INTERVAL_S}s",
+            "__rate_interval": RATE_INTERVAL,
             "__range": f"{SHOWN_S}s",
             "__from": f"{self.since_s * 1000:.0f}",
         }
@@ -153,7 +160,7 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
     with talking(bed):
         with moving(Reason.THRESHOLD):
             first = on(up0)
-            wait_until(lambda: on(up0) < first, "a port has left the busy uplink", 15.0)
+            wait_until(lambda: on(up0) < first, "a port has left the busy uplink")
         assert len(moves) == 1
         settled = functools.partial(service.metric, "ovslbt_settling_seconds_count")
         wait_until(lambda: settled(bridge=bed.bridge) == 1, "no more is moved")
@@ -171,8 +178,8 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
         prometheus.wait_for_scrapes(2)
         with moving(Reason.FAILBACK):
             bed.plug_cable(up0)
-            wait_until(lambda: on(up0) == lost, "all ports have come back", 15.0)
-        prometheus.wait_for_scrapes(RATE_INTERVAL_S)
+            wait_until(lambda: on(up0) == lost, "all ports have come back")
+        prometheus.wait_for_scrapes(RATE_INTERVAL_SCRAPES)
         yield Story(prometheus, bed, service, since_s, moves)
     service.do("detach", bed.bridge)
 
