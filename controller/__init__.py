@@ -1,6 +1,15 @@
 """The service: Open vSwitch on one side, teaming policies on the other."""
 
+import os
+import sys
 import warnings
+from typing import Any
 
-# OVS's own Python library looks for eventlet, which warns of itself when it is found.
-warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+_modules: dict[str, Any] = sys.modules
+
+# OVS's own Python library takes eventlet along where it is installed, as os-ken has it: 16 MB,
+# and half of the time that a command takes. Only Ryu runs on it.
+if os.environ.get("OVS_LBT_FRAMEWORK") == "ryu":
+    warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+else:
+    _modules.setdefault("eventlet", None)
