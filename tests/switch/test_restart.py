@@ -36,7 +36,10 @@ on_one_bed = pytest.mark.parametrize("bed", SPECS[1:], ids=str, indirect=True)
 FLOW_PPS = 500
 PIPELINE_BACK_MAX_S = 0.5
 RECONNECT_MAX_S = 2.0
-AWAY_S = 10.0
+# Three echo requests of the service's, two seconds apart, and some.
+STILL_S = 7.0
+# Longer than anything in the service waits. ovs-vswitchd looks for it less and less often.
+AWAY_S = 4.0
 COOKIE = 0x6C6274 << 40
 # Of every kind that there is, and of one that is none; where they do harm and where not.
 GARBAGE_FLOWS = [
@@ -63,7 +66,8 @@ def bed(request: pytest.FixtureRequest, own: Service, tor: Upstream) -> Iterator
         own.attach(made, "--policy", "originating-port")
         yield made
         own.start()
-        # After a while without a database ovs-vswitchd takes up to 8 s to look for it.
+        # One that was without a database takes up to 8 s to look for it.
+        made.restart_switch()
         own.wait_ready(made)
         own.do("detach", made.bridge)
 
@@ -83,25 +87,27 @@ def test_a_service_that_was_killed_is_back_soon_and_new_vms_were_reached_meanwhi
 ) -> None:
     before = service.bindings(bed)
     newcomer = "02:1b:ff:00:00:01"
-    with service.dead():
-        shots = [bed.shot(bed.vms[0].point, frames.broadcast, newcomer, 0, 0, "a new address")]
-        bed.fire(shots)
-        host = bed.hosts[0]
-        reply = frames.udp(host.mac, newcomer)
-        with bed.ears(*(s.point for s in bed.stations)) as ears:
-            with Stream([(host.point, reply)], FLOW_PPS) as stream:
-                at_home = ears[bed.vms[0].point]
-                wait_until(lambda: len(stream.received(at_home, 0)) > 100, "it is reached")
-                stream.stop()
-                ears.until_quiet()
-            assert stream.lost(at_home, 0) == 0
-            assert not stream.received(ears[bed.vms[1].point], 0), "flooded: nobody learned"
+    service.kill()
+    shots = [bed.shot(bed.vms[0].point, frames.broadcast, newcomer, 0, 0, "a new address")]
+    bed.fire(shots)
+    host = bed.hosts[0]
+    reply = frames.udp(host.mac, newcomer)
+    with bed.ears(*(s.point for s in bed.stations)) as ears:
+        with Stream([(host.point, reply)], FLOW_PPS) as stream:
+            at_home = ears[bed.vms[0].point]
+            wait_until(lambda: len(stream.received(at_home, 0)) > 100, "it is reached")
+            stream.stop()
+            ears.until_quiet()
+        lost = stream.lost(at_home, 0)
+        assert not stream.received(ears[bed.vms[1].point], 0), "flooded: nobody learned"
+    service.start()
     since_s = time.monotonic()
     service.wait_ready(bed)
     reconnected_s = time.monotonic() - since_s
     print(f"all bound {reconnected_s:.2f} s after the service answers")
     assert service.bindings(bed) == before
     assert moves(service, bed) == 0
+    quick_enough(lost == 0, f"{lost} frames to the new address were lost")
     quick_enough(reconnected_s < RECONNECT_MAX_S, f"all bound after {reconnected_s:.2f} s")
 
 
@@ -114,7 +120,7 @@ def test_a_service_that_stands_still_for_a_while_decides_nothing_of_it(
     with bed.ears(host.point) as ears, Stream([(vm.point, frames.udp(vm.mac, host.mac))], 100) as s:
         os.kill(pid, signal.SIGSTOP)
         try:
-            wait_until(lambda: len(s.received(ears[host.point], 0)) > 100 * AWAY_S, "10 s", 20.0)
+            wait_until(lambda: len(s.received(ears[host.point], 0)) > 100 * STILL_S, "a while")
         finally:
             os.kill(pid, signal.SIGCONT)
         service.wait_ready(bed)
@@ -146,7 +152,7 @@ def test_damage_is_repaired_and_what_is_others_stays(
         bed.ofctl("del-groups", f"group_id={max(g for g in groups if g >> 24 == 0x6C)}")
         bed.ofctl("del-flows", "table=9")
         assert len(flows_of(bed) - flows) >= len(GARBAGE_FLOWS) - 1, "the test left no garbage"
-    wait_until(lambda: flows_of(bed) == flows, "all flows are as they were", 15.0)
+    wait_until(lambda: flows_of(bed) == flows, "all flows are as they were")
     wait_until(lambda: groups_of(bed) == groups, "all groups are as they were")
     bed.ofctl("del-flows", "table=200")
     bed.ofctl("del-groups", "group_id=7")
@@ -197,6 +203,7 @@ def test_ports_that_a_restart_numbers_anew_are_known_by_their_names(
         bed.ovs.vsctl("clear", "interface", name, "ofport_request")
 
 
+@judges_time
 @on_one_bed
 def test_without_the_service_a_restarted_bond_is_on_normal(bed: Bed, service: Service) -> None:
     """As after a boot in which the service cannot start; plain uplinks: test_rescue."""
@@ -214,7 +221,7 @@ def test_without_the_service_a_restarted_bond_is_on_normal(bed: Bed, service: Se
             ears.until_quiet()
             lost = [stream.lost(ears[host.point], 0), stream.lost(ears[vm.point], 1)]
             copies = [stream.received(ears[host.point], 0), stream.received(ears[vm.point], 1)]
-    assert lost == [0, 0]
+    quick_enough(lost == [0, 0], f"lost outbound and inbound: {lost}")
     assert [max(c.values()) for c in copies] == [1, 1]
     service.wait_ready(bed)
 
@@ -222,6 +229,7 @@ def test_without_the_service_a_restarted_bond_is_on_normal(bed: Bed, service: Se
 # ---- the database -----------------------------------------------------------------------
 
 
+@judges_time
 @on_one_bed
 def test_the_database_is_away_and_comes_back(bed: Bed, service: Service) -> None:
     """ovs-vswitchd itself does nothing meanwhile, so that nothing can be moved either."""
@@ -230,7 +238,7 @@ def test_the_database_is_away_and_comes_back(bed: Bed, service: Service) -> None
     try:
         since_s = time.monotonic()
         refused = service.command("set", "bridge", bed.bridge, "threshold=60")
-        assert time.monotonic() - since_s < 2.0
+        refused_s = time.monotonic() - since_s
         assert refused.returncode == 1
         assert refused.stderr == "ovs-lbt: database: away -> an ovsdb-server that answers\n"
         while time.monotonic() - since_s < AWAY_S:
@@ -246,6 +254,7 @@ def test_the_database_is_away_and_comes_back(bed: Bed, service: Service) -> None
     )
     assert service.bindings(bed) == before
     assert moves(service, bed) == moved
+    quick_enough(refused_s < 2.0, f"refused after {refused_s:.2f} s")
 
 
 @on_one_bed
