@@ -82,8 +82,9 @@ def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
             wait_until(lambda: len(stream.received(ears[host.point], 3)) >= 500, "500 frames")
         sent = stream.stop()
         ears.until_quiet()
-        assert [stream.lost(ears[host.point], i) for i in range(4)] == [0, 0, 0, 0]
+        lost = [stream.lost(ears[host.point], i) for i in range(4)]
         assert set(stream.received(ears[host.point], 0).values()) == {1}
+    quick_enough(not any(lost), f"lost of each flow: {lost}")
     pps = sent.count / sent.elapsed_s
     quick_enough(pps == pytest.approx(500, rel=0.02), f"{pps} pps")
     quick_enough(sent.latest_s < 0.1, f"the sender was {sent.latest_s} s late")

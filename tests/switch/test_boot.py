@@ -15,7 +15,16 @@ from pathlib import Path
 import pytest
 
 import controller
-from tests.switch.bench import BALANCE_SLB, Bed, BedSpec, Service, Upstream, wait_until
+from tests.switch.bench import (
+    BALANCE_SLB,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    judges_time,
+    quick_enough,
+    wait_until,
+)
 
 UNIT = (Path(controller.__file__).parent / "systemd/ovs-lbt.service").read_text()
 WATCHDOG_S = 1.0
@@ -67,16 +76,20 @@ def attached(own: Service, tor: Upstream) -> Iterator[Bed]:
         own.do("detach", bed.bridge)
 
 
+@judges_time
 def test_ready_when_bridges_were_dialled_and_fed_while_the_engine_lives(
     attached: Bed, own: Service, systemd: Systemd
 ) -> None:
     own.start()
     wait_until(lambda: "STATUS=1 of 1 bridges connected" in systemd.told(), "it is connected")
     assert systemd.messages.count("READY=1") == 1
-    fed = systemd.fed()
-    wait_until(lambda: systemd.fed() >= fed + 3, "the watchdog is fed", 3 * WATCHDOG_S)
+    fed, since_s = systemd.fed(), time.monotonic()
+    wait_until(lambda: systemd.fed() >= fed + 3, "the watchdog is fed")
+    took_s = time.monotonic() - since_s
     assert own.terminate() == 0
-    assert systemd.told()[-1] == "STOPPING=1"
+    # The engine may live for a moment longer than the thread that was told to end.
+    assert [m for m in systemd.told() if m != "WATCHDOG=1"][-1] == "STOPPING=1"
+    quick_enough(took_s <= 3 * WATCHDOG_S, f"fed three times in {took_s:.2f} s")
 
 
 def test_ready_also_while_the_switch_is_away(attached: Bed, own: Service, systemd: Systemd) -> None:

@@ -27,7 +27,7 @@ FRAMES_PER_S = 200
 # It does within half a second, is counted up to half a second later, and read twice a second.
 SEEN_WITHIN_S = 2.0
 # Four times learning packets in vain, each waited for, and as many readings.
-GIVEN_UP_WITHIN_S = 20.0
+GIVEN_UP_WITHIN_S = 30.0
 RARP = f"dl_type=0x{frames.ETH_RARP:04x}"
 
 on_both_beds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
@@ -45,6 +45,7 @@ def test_inbound_that_follows_is_seen_to(attached: Bed, service: Service) -> Non
         assert told.astray() == 0
 
 
+@judges_time
 @on_one_bed
 def test_inbound_that_does_not_follow_is_announced_again_until_it_does(
     attached: Bed, service: Service
@@ -53,13 +54,14 @@ def test_inbound_that_does_not_follow_is_announced_again_until_it_does(
     with inbound(attached, service) as told:
         with deaf_to_learning_packets(attached, attached.uplinks[1]):
             service.move(attached.vms[0], attached.uplinks[1])
-            wait_until(lambda: told.again() == 1, "it is announced again")
+            wait_until(lambda: told.again() >= 1, "it is announced again")
             assert told.followed() == 0, "inbound was seen to follow by an uplink it never used"
         wait_until(lambda: told.followed() == 1, "inbound follows in the end")
         assert told.took_s() > ANSWERED_AFTER_S
         assert told.astray() == 0
 
 
+@judges_time
 @on_one_bed
 def test_inbound_that_never_follows_is_told_of(attached: Bed, service: Service) -> None:
     vm, (old, new) = attached.vms[0], attached.uplinks
@@ -85,7 +87,7 @@ def inbound(bed: Bed, service: Service) -> Iterator[Told]:
         yield Told(bed, service)
         stream.stop()
         ears.until_quiet()
-        assert stream.lost(ears[vm.point], 0) == 0, "frames were lost meanwhile"
+        quick_enough(stream.lost(ears[vm.point], 0) == 0, "frames were lost meanwhile")
 
 
 @contextlib.contextmanager

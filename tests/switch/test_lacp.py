@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from tests.switch.bench import (
     Shot,
     Station,
     Uplink,
+    few_twice,
     judges_time,
     quick_enough,
     wait_until,
@@ -41,7 +43,8 @@ BED = BedSpec(LACP, 2, (None, None))
 FAILBACK_DELAY_S = 2
 # LACP gives a silent partner up after 3 s; a bond that goes on without it does 3 s later
 # (IEEE 802.1AX, short timeout).
-GIVEN_UP_S, GONE_ON_S = 6.0, 12.0
+# They may take longer where the machine is busy.
+GIVEN_UP_S, GONE_ON_S = 20.0, 30.0
 SILENT_S = 1.0
 LACP_PERIOD_S = 1
 FLOW_PPS = 100
@@ -108,6 +111,7 @@ def lost_when_withdrawn(bed: Bed) -> int:
     return lost
 
 
+@judges_time
 def test_a_member_that_loses_lacp_is_left_until_it_is_back(attached: Bed, service: Service) -> None:
     bed, (first, second) = attached, attached.uplinks
     service.do("set", "bridge", bed.bridge, f"failback-delay-s={FAILBACK_DELAY_S}")
@@ -125,8 +129,10 @@ def test_a_member_that_loses_lacp_is_left_until_it_is_back(attached: Bed, servic
     wait_until(lambda: up(service, bed, first), f"{first} is shown up", GIVEN_UP_S)
     back_s = time.monotonic()
     wait_until(lambda: bed.homes() == before == shown(bed, service), f"back to {before}")
-    assert time.monotonic() - back_s > FAILBACK_DELAY_S / 2
+    delay_s = time.monotonic() - back_s
+    back_for_good(bed, service, before)
     check_everything(bed, before)
+    quick_enough(delay_s > FAILBACK_DELAY_S / 2, f"back after {delay_s:.2f} s")
 
 
 @judges_time
@@ -159,10 +165,11 @@ def test_without_lacp_nothing_is_delivered_twice_and_everybody_is_reached(
         wait_until(
             lambda: NOT_NEGOTIATED not in service.do("show", bed.bridge), "LACP is negotiated"
         )
-        wait_until(lambda: bed.homes() == before == shown(bed, service), f"back to {before}")
+        back_for_good(bed, service, before)
         next_frame(bed, stream, ears)
         check(bed, *both_ways(bed, before), known_unicast(bed, before))
-    gaps_s = {}
+    gaps_s: dict[str, float] = {}
+    twice_late: dict[str, int] = {}
     for station in bed.stations:
         twice = sorted(copies(stream, ears, station, 2))
         late = [at_s - gone_on_s for at_s in twice if at_s > gone_on_s]
@@ -171,12 +178,26 @@ def test_without_lacp_nothing_is_delivered_twice_and_everybody_is_reached(
             f"{station}: twice for {early_s:.2f} s, until LACP gave its partner up; {len(late)}"
             f" times after members went on without it: {[round(at_s, 3) for at_s in late[:9]]}"
         )
-        assert len(late) <= TWICE_AFTER_FALLBACK_MAX, f"{station}: {late}"
+        twice_late[str(station)] = len(late)
         gaps_s[str(station)] = longest_gap(stream, ears, station, lacp_again_s)
     check_everything(bed, before)
     bed.ovs.vsctl("remove", "port", bed.bond, "other_config", "lacp-fallback-ab")
+    few_twice(twice_late, TWICE_AFTER_FALLBACK_MAX)
     print(f"when LACP came back, nothing was heard for {gaps_s} s")
     quick_enough(max(gaps_s.values()) < LOST_AFTER_LACP_MAX_S, f"nothing heard for {gaps_s} s")
+
+
+def back_for_good(bed: Bed, service: Service, before: dict[str, list[str]]) -> None:
+    """Wait until all are where they were, and stay: a member that is back may go once more."""
+    since_s = math.inf
+
+    def stays() -> bool:
+        nonlocal since_s
+        is_so = bed.homes() == before == shown(bed, service) and bed.lacp_is_negotiated()
+        since_s = min(since_s, time.monotonic()) if is_so else math.inf
+        return time.monotonic() - since_s > 1.5 * LACP_PERIOD_S
+
+    wait_until(stays, f"back to {before}")
 
 
 def test_no_learning_packet_leaves_by_a_lag(attached: Bed, service: Service) -> None:
@@ -200,8 +221,7 @@ def test_no_learning_packet_leaves_by_a_lag(attached: Bed, service: Service) -> 
             service.do("set", "bridge", bed.bridge, "mode=enforce")
             wait_until(lambda: bed.not_flooded() != set(), "by our pipeline again")
         # The last are sent 3 s after what calls for them.
-        ends_s = time.monotonic() + 3.5
-        wait_until(lambda: time.monotonic() > ends_s, "", 5.0)
+        time.sleep(3.5)
         heard = [h for u in bed.uplinks for h in ears[u.upstream_end].frames() if not h.outgoing]
     assert heard, "the ears hear what leaves"
     packets = Counter((h.source, h.destination) for h in heard if h.ethertype == frames.ETH_RARP)

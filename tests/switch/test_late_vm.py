@@ -21,6 +21,7 @@ from tests.switch.bench import (
     BedSpec,
     Service,
     Station,
+    few_twice,
     judges_time,
     quick_enough,
     wait_until,
@@ -91,23 +92,21 @@ class Traffic:
         sent = self.stream.stop()
         story: list[str] = []
         slow: list[str] = []
+        twice: dict[str, int] = {}
         for kind in self.kinds:
             arrived = self.arrived(kind, self.ear(kind))
             lost = [n for n in range(sent.count) if n not in arrived]
             print(f"{kind}: lost {len(lost)} of {sent.count}")
             if len(lost) > lost_max:
-                # What nothing may be lost of is not a matter of time.
-                (slow if lost_max else story).append(
-                    f"{kind}: lost {len(lost)} of {sent.count}: {lost[:9]}"
-                )
+                slow.append(f"{kind}: lost {len(lost)} of {sent.count}: {lost[:9]}")
             for name, ear in self.ears.by_name.items():
-                twice = [n for n, copies in self.arrived(kind, ear).items() if copies > 1]
-                if len(twice) > twice_max:
-                    story.append(f"{kind}: {len(twice)} twice at {name}: {twice[:9]}")
+                copies = self.arrived(kind, ear).values()
+                twice[f"{kind} at {name}"] = sum(count > 1 for count in copies)
             back = self.arrived(kind, self.ears[self.flows[kind][0].point])
             if back:
                 story.append(f"{kind}: {len(back)} came back to where they were sent")
         assert not story, "\n".join(story)
+        few_twice(twice, twice_max)
         quick_enough(not slow, "\n".join(slow))
 
 
