@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.switch.bench import judges_time, quick_enough
 from topologies.graph import Layout, Role
 from topologies.layouts import LAYOUTS
 from topologies.private_network import private_network
@@ -45,7 +46,7 @@ def _mn(ovs: PrivateOvs, directory: Path, topo: str, *commands: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0 and "Error:" not in said, said[-2000:]
@@ -77,6 +78,7 @@ def _pings(layout: Layout) -> int:
     return sum(one.split(".")[:2] == other.split(".")[:2] for one, other in permutations(first, 2))
 
 
+@judges_time
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_mn_runs_every_layout_and_leaves_nothing(
     name: str, ovs: PrivateOvs, tmp_path: Path
@@ -87,8 +89,9 @@ def test_mn_runs_every_layout_and_leaves_nothing(
     topo = ",".join([name, "team=bond", *(f"{key}={value}" for key, value in few.items())])
     begun_s = time.monotonic()
     said = _mn(ovs, tmp_path, topo)
+    took_s = time.monotonic() - begun_s
     assert f"({expected}/" in said, said[-2000:]
-    assert time.monotonic() - begun_s < 20, "a layout of a few nodes takes seconds"
+    quick_enough(took_s < 20, f"a layout of a few nodes took {took_s:.0f} s")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +121,11 @@ def _passes(said: str) -> list[bool]:
 def test_a_member_that_is_set_up_differently_loses_what_it_should(
     fault: str, passing: list[bool], ovs: PrivateOvs, tmp_path: Path
 ) -> None:
-    small, large = (f"vm1 ping -c 1 -W 1 -M do -s {size} 10.3.2.1" for size in (56, 8972))
+    # What passes may take its time; what does not pass is not waited for.
+    small, large = (
+        f"vm1 ping -c 1 -W {10 if passes else 1} -M do -s {size} 10.3.2.1"
+        for size, passes in zip((56, 8972), passing, strict=True)
+    )
     said = _mn(ovs, tmp_path, f"converged,{fault}", small, large)
     assert _passes(said) == passing, said[-2000:]
 

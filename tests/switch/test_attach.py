@@ -204,6 +204,7 @@ def test_an_access_tag_that_changes(taken: Bed, service: Service) -> None:
 
     with access_tag(bed, vm.port, 30):
         wait_until(lambda: hears(30) and not hears(40), "the VM hears VLAN 30 only")
+        bed.revalidated()
         shot = bed.shot(vm.point, frames.broadcast, vm.mac, 30, 0, "of the VM")
         (copies,) = bed.fire([shot]).values()
         tags = {tag for (point, tag), _ in copies.at.items() if point.startswith(str(end)[:12])}

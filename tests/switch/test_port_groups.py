@@ -17,8 +17,8 @@ BEDS = [BedSpec(PLAIN, 2, (None,) * 4, mtu_bytes=FRAME_BYTES_MAX)]
 CAPACITY_MBPS = 100
 WINDOW_S = 2
 FLOW_PPS = 600
-DECIDES_S = 3 * WINDOW_S
-QUIET_S = 2.5 * WINDOW_S
+# Whoever moves again does so a window, a poll and the lag of flow counters later: 3.2 s.
+QUIET_S = 4.4
 CONNECTIONS = 40
 
 pytestmark = [pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)]
@@ -56,7 +56,7 @@ def test_a_static_port_stays_and_its_load_counts(team: Bed, service: Service) ->
         service.place(bed, *[home] * 4, 1 - home)
         # 85 %, and the busiest that would fit elsewhere is the static port.
         with load(bed, {static: 40, free[0]: 25, free[1]: 20}):
-            wait_until(lambda: by(service, bed, free[0]) != home, "the LBT port moves", DECIDES_S)
+            wait_until(lambda: by(service, bed, free[0]) != home, "the LBT port moves")
             holds(
                 lambda: [by(service, bed, vm) for vm in bed.vms] == [home, 1 - home, home, home],
                 "nobody else moves",
@@ -65,7 +65,7 @@ def test_a_static_port_stays_and_its_load_counts(team: Bed, service: Service) ->
         assert service.port(bed, free[0])["reason"] == "threshold"
     # 85 % again, by ports that are all free.
     with load(bed, {static: 40, free[1]: 20, free[2]: 25}):
-        wait_until(lambda: by(service, bed, static) != home, "it moves as others do", DECIDES_S)
+        wait_until(lambda: by(service, bed, static) != home, "it moves as others do")
 
 
 def test_a_spread_port_beside_whole_ones(team: Bed, service: Service) -> None:
