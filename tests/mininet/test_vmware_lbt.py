@@ -82,23 +82,21 @@ def test_tcp_gets_an_uplink_s_speed_and_the_team_is_a_bond(ovs: PrivateOvs, tmp_
     assert 80 <= float(rate[1]) <= 101
 
 
-THREE = ("--policy", "originating-port", "load-based", "--against", "manual")
+TWO = ("--policy", "originating-port", "load-based", "--against", "none")
 
 
 def test_a_quick_bench_reports_by_the_contract_and_leaves_nothing(tmp_path: Path) -> None:
-    report = report_of(tmp_path, "vmware_lbt", *THREE, timeout_s=150)
+    report = report_of(tmp_path, "vmware_lbt", *TWO)
     assert report["limit_bps"] == 200_000_000
     assert report["published"]["uplink_share"] == 0.65
-    assert list(report["contenders"]) == ["manual", "originating-port", "load-based"]
+    assert list(report["contenders"]) == ["originating-port", "load-based"]
     for one in report["contenders"].values():
         assert one["throughput_bps"] < report["limit_bps"]
         assert 0 <= one["qos_ratio"] <= 1
         assert one["downloads"] > 0
         assert 0 < one["steady_share_of_limit"] < 1
-        assert one["cpu_ratio"] > 0
-    manual, static, ours = report["contenders"].values()
-    assert manual["cpu_ratio"] == 1.0
-    assert manual["moves"] == static["moves"] == 0
+    static, ours = report["contenders"].values()
+    assert static["moves"] == 0
     assert static["spread_cv"] > 0.9, "not everything was on one uplink"
     assert ours["moves"] == 2
     assert ours["spread_cv"] < 0.1
@@ -107,11 +105,11 @@ def test_a_quick_bench_reports_by_the_contract_and_leaves_nothing(tmp_path: Path
     directory = tmp_path / "out" / "vmware_lbt"
     assert (directory / "uplinks.png").stat().st_size > 10_000
     assert (directory / "uplinks.svg").read_text().rstrip().endswith("</svg>")
-    assert (directory / "samples.jsonl").read_text().count("\n") == 3
+    assert (directory / "samples.jsonl").read_text().count("\n") == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_bench_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    with benching(tmp_path, "vmware_lbt", *THREE) as bench:
+def test_a_bench_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    """By Ctrl-C: test_benches."""
+    with benching(tmp_path, "vmware_lbt", *TWO) as bench:
         # It shows progress once it is under load, when everything is up.
-        interrupt(bench, lambda: "1/3 manual" in bench.said(), number)
+        interrupt(bench, lambda: "1/2 originating-port" in bench.said(), signal.SIGTERM)

@@ -21,7 +21,7 @@ from topologies.private_ovs import PrivateOvs
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None,) * 2)
 FLOW_PPS = 500
-RUNS = 5
+RUNS = 3
 # The uplink of each VM.
 PLACES = (0, 1)
 # Frames of each flow before the cable is pulled, and after the failover.

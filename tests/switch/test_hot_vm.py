@@ -6,7 +6,16 @@ import re
 from collections.abc import Callable
 
 from tests.switch import frames, iperf
-from tests.switch.bench import BALANCE_SLB, Bed, BedSpec, Service, Upstream, wait_until
+from tests.switch.bench import (
+    BALANCE_SLB,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    judges_time,
+    quick_enough,
+    wait_until,
+)
 from topologies.private_ovs import PrivateOvs
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None,), addresses=True)
@@ -15,13 +24,14 @@ STREAMS = 8
 # Open vSwitch's userspace datapath sends by one socket for all ports, whose buffer (some 90
 # frames) all queues share: a long one at an uplink would have the others' frames dropped.
 WINDOW = "16K"
-# `dynamic` may move connections every 3 s.
-PEER_S, OURS_S = 4, 12
+PEER_S, OURS_S = 3, 5
 MORE_THAN_THE_BOND = 1.8
 # Ports are the kernel's choice: one run in 128 has all 8 connections on one uplink to begin with.
-ATTEMPTS = 3
+# `dynamic` may move connections every 3 s.
+ATTEMPTS = 5
 
 
+@judges_time
 def test_one_vm_gets_more_than_balance_slb_gives_it(
     ovs: PrivateOvs,
     tor: Upstream,
@@ -43,9 +53,9 @@ def test_one_vm_gets_more_than_balance_slb_gives_it(
         print(f"{seen}, {moves} moves of addresses upstream")
         record_property("throughput", seen)
         assert moves == 0, f"addresses moved {moves} times upstream"
-        assert ours_bps[-1] >= MORE_THAN_THE_BOND * bond_bps, seen
         move_is_counted(bed, service)
         service.do("detach", bed.bridge)
+        quick_enough(ours_bps[-1] >= MORE_THAN_THE_BOND * bond_bps, seen)
 
 
 def throughput_bps(bed: Bed, seconds: int) -> float:
