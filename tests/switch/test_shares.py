@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import json
+import os
 import re
 import subprocess
 import time
@@ -251,18 +252,22 @@ def changes_seen() -> Iterator[Callable[[], list[str]]]:
     """What the kernel says of changes to qdiscs, classes and filters in this block."""
     lines: list[str] = []
     with subprocess.Popen(["tc", "monitor"], stdout=subprocess.PIPE, text=True) as monitor:
-        wait_until(lambda: is_told(monitor.pid), "the kernel tells tc of changes")
-        yield lambda: lines
-        time.sleep(0.3)
-        monitor.terminate()
+        try:
+            wait_until(lambda: is_told(monitor.pid), "the kernel tells tc of changes")
+            yield lambda: lines
+            time.sleep(0.3)
+        finally:
+            monitor.terminate()
         assert monitor.stdout
         lines += [line for line in monitor.stdout.read().splitlines() if HANDLE in line]
 
 
 def is_told(pid: int) -> bool:
     """Whether a process listens to a group of the kernel's messages."""
-    rows = Path(f"/proc/{pid}/net/netlink").read_text().splitlines()[1:]
-    return any(row.split()[2] == str(pid) and int(row.split()[3], 16) for row in rows)
+    process = Path(f"/proc/{pid}")
+    its = {os.readlink(fd) for fd in (process / "fd").iterdir()}
+    rows = [row.split() for row in (process / "net/netlink").read_text().splitlines()[1:]]
+    return any(int(row[3], 16) and f"socket:[{row[9]}]" in its for row in rows)
 
 
 def class_of(bed: Bed, uplink: Uplink, vm: Station | None = None) -> dict[str, str] | None:
