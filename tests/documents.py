@@ -1,0 +1,88 @@
+"""Blocks of commands in the documents, as somebody who follows them would copy them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("README.md", "docs/operations.md", "docs/policies.md", "dashboards/README.md")
+
+# Before a block: tests/switch/test_documents.py follows it, word for word. Readers do not see it.
+LABEL = re.compile(r"<!-- run: ([\w-]+) -->")
+FENCE = re.compile(r" *```")
+INDENT = " " * 4
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that stand apart, without their indentation; `label` is what follows it, if any."""
+
+    document: str
+    line: int
+    label: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def first_line(self) -> str:
+        return self.text.split("\n", 1)[0]
+
+    @property
+    def commands(self) -> list[str]:
+        """One command each, continuation lines joined, without prompts, output and comments."""
+        joined = re.sub(r"\\\n\s*", "", self.text).splitlines()
+        if any(line.startswith("$ ") for line in joined):
+            joined = [line[2:] for line in joined if line.startswith("$ ")]
+        bare = (re.sub(r"(^|\s+)# .*$", "", line).strip() for line in joined)
+        return [line for line in bare if line]
+
+
+def blocks() -> list[Block]:
+    """All blocks of all documents, in order."""
+    return [block for document in DOCUMENTS for block in _blocks(document)]
+
+
+def labelled(label: str) -> list[Block]:
+    """The blocks that are followed together, in order."""
+    return [block for block in blocks() if block.label == label]
+
+
+def _blocks(document: str) -> Iterator[Block]:
+    lines = (ROOT / document).read_text().splitlines()
+    label, number = None, 0
+    while number < len(lines):
+        line = lines[number]
+        if found := LABEL.fullmatch(line):
+            label = found[1]
+        elif FENCE.match(line) or _begins(lines, number):
+            end = _end(lines, number)
+            inside = lines[number + 1 : end] if FENCE.match(line) else lines[number:end]
+            text = textwrap.dedent("\n".join(inside)).strip("\n")
+            yield Block(document, number + 1, label, text)
+            label, number = None, end
+        elif line:
+            assert label is None, f"{document}:{number + 1}: {line} -> a block after run: {label}"
+        number += 1
+
+
+def _begins(lines: list[str], number: int) -> bool:
+    return lines[number].startswith(INDENT) and not lines[number - 1].strip()
+
+
+def _end(lines: list[str], number: int) -> int:
+    """The line behind a block; of one with fences, that with the second one."""
+    if FENCE.match(lines[number]):
+        return next(n for n in range(number + 1, len(lines)) if FENCE.match(lines[n]))
+    end = number
+    for n in range(number, len(lines)):
+        if lines[n].strip() and not lines[n].startswith(INDENT):
+            break
+        if lines[n].strip():
+            end = n + 1
+    return end
