@@ -19,12 +19,16 @@ INDENT = " " * 4
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines that stand apart, without their indentation; `label` is what follows it, if any."""
+    """Lines that stand apart, without their indentation; `label` is what follows it, if any.
+
+    `said`: between fences with the word `text`, so what somebody sees and does not type.
+    """
 
     document: str
     line: int
     label: str | None
     text: str
+    said: bool = False
 
     def __str__(self) -> str:
         return f"{self.document}:{self.line}"
@@ -64,7 +68,7 @@ def _blocks(document: str) -> Iterator[Block]:
             end = _end(lines, number)
             inside = lines[number + 1 : end] if FENCE.match(line) else lines[number:end]
             text = textwrap.dedent("\n".join(inside)).strip("\n")
-            yield Block(document, number + 1, label, text)
+            yield Block(document, number + 1, label, text, said=line.strip() == "```text")
             label, number = None, end
         elif line:
             assert label is None, f"{document}:{number + 1}: {line} -> a block after run: {label}"
