@@ -29,10 +29,12 @@ LAYOUTS = (
     "mixed_speed",
     "shift",
 )
-PROGRAMS = (
-    *("ovs-vswitchd", "ovsdb-server", "nginx", "iperf3"),
-    *("mnexec", "tc", "ethtool", "nsenter"),
-)
+# By the package of Debian's and Ubuntu's that has them.
+PROGRAMS = {
+    **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
+    **{"nginx": "nginx-light", "iperf3": "iperf3", "mnexec": "mininet"},
+    **{"tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux"},
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -135,7 +137,8 @@ def _unfit() -> str:
         return f"user id {os.geteuid()} -> root, for network namespaces and Open vSwitch"
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
-        return f"not on PATH: {', '.join(missing)} -> make setup installs what is needed"
+        packages = " ".join(dict.fromkeys(PROGRAMS[program] for program in missing))
+        return f"not on PATH: {', '.join(missing)} -> apt install {packages}"
     return ""
 
 
