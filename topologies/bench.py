@@ -32,8 +32,12 @@ LAYOUTS = (
 # By the package of Debian's and Ubuntu's that has them.
 PROGRAMS = {
     **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
-    **{"nginx": "nginx-light", "iperf3": "iperf3", "mnexec": "mininet"},
-    **{"tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux"},
+    "nginx": "nginx-light",
+    "iperf3": "iperf3",
+    "mnexec": "mininet",
+    "tc": "iproute2",
+    "ethtool": "ethtool",
+    "nsenter": "util-linux",
 }
 
 

@@ -1,0 +1,161 @@
+"""The Debian package: installed, upgraded, removed, purged, with a bridge in use all the time."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch import frames, packaged
+from tests.switch.adopting import state
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Upstream,
+    free_tcp_port,
+    judges_time,
+    quick_enough,
+    wait_until,
+)
+from tests.switch.packaged import Machine
+from tests.switch.wire import Ears, Stream
+from topologies.private_ovs import PrivateOvs
+
+pytestmark = pytest.mark.slow
+
+FLOW_PPS = 500
+UNITS = ("ovs-lbt.service", "ovs-lbt-rescue.service")
+
+
+@pytest.fixture(scope="module")
+def package() -> Path:
+    return packaged.build()
+
+
+@pytest.fixture(scope="module")
+def switch() -> Iterator[PrivateOvs]:
+    """Of these machines only, one after another: their services have the usual pidfile."""
+    with PrivateOvs(prefix="ovs-lbt-package-") as private:
+        yield private
+
+
+@pytest.fixture
+def machine(switch: PrivateOvs) -> Iterator[Machine]:
+    with Machine(switch) as made:
+        yield made
+
+
+@pytest.fixture
+def bond(switch: PrivateOvs, tor: Upstream) -> Iterator[Bed]:
+    with Bed(switch, tor, BedSpec(BALANCE_SLB, 2, (None, None))) as made:
+        made.introduce_to_normal()
+        yield made
+
+
+@pytest.fixture
+def plain(switch: PrivateOvs, tor: Upstream) -> Iterator[Bed]:
+    with Bed(switch, tor, BedSpec(PLAIN, 2, (None, None))) as made:
+        yield made
+
+
+@judges_time
+def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
+    package: Path, machine: Machine, bond: Bed, tmp_path: Path
+) -> None:
+    """Nothing is lost on the way, and nothing is left behind."""
+    version = package.name.split("_")[1]
+    before, vm, host = state(bond), bond.vms[0], bond.hosts[0]
+
+    said = machine.install(package)
+    assert "/usr/local" not in said and "/etc/systemd/system" not in said.replace(
+        "/etc/systemd/system/multi-user.target.wants", ""
+    )
+    assert machine.version() == version, "apt has started the service"
+    assert machine.do("systemctl", "is-enabled", "ovs-lbt.service") == "enabled\n"
+    verified = machine.run("systemd-analyze", "verify", "--man=yes", *UNITS)
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+    way, back = ((a.point, frames.udp(a.mac, b.mac)) for a, b in ((vm, host), (host, vm)))
+    with Ears([host.point, vm.point]) as ears, Stream([way, back], FLOW_PPS) as stream:
+        machine.do("ovs-lbt", "attach", bond.bridge, "--policy", "originating-port")
+        bindings = machine.uplinks_in_use(bond.bridge)
+        assert len(bindings) == len(bond.stations) and all(bindings.values()), bindings
+
+        port = free_tcp_port()
+        options = machine.path("/etc/default/ovs-lbt")
+        options.write_text(f"OVS_LBT_METRICS=127.0.0.1:{port}\n")
+        machine.install(packaged.successor(package, tmp_path))
+        assert machine.version() == f"{version}+next", "apt has restarted the service"
+        assert options.read_text() == f"OVS_LBT_METRICS=127.0.0.1:{port}\n"
+        url = f"http://127.0.0.1:{port}/metrics"
+        told = subprocess.run(["curl", "-s", url], capture_output=True, text=True).stdout
+        assert "ovslbt_build_info" in told, "the options of the machine are in force"
+        wait_until(
+            lambda: machine.uplinks_in_use(bond.bridge) == bindings, "every VM is where it was"
+        )
+
+        removed = machine.apt("remove", "ovs-lbt")
+        assert removed.returncode == 0, removed.stdout + removed.stderr
+        assert state(bond) == before, "the bridge is as it was"
+        assert machine.version() == "", "no service is left"
+        stream.stop()
+        ears.until_quiet()
+        lost = [stream.lost(ears[point], flow) for flow, point in enumerate((host.point, vm.point))]
+    assert options.exists(), "settings outlive a removal"
+
+    purged = machine.apt("purge", "ovs-lbt")
+    assert purged.returncode == 0, purged.stdout + purged.stderr
+    left = ["-xdev", "-name", "*ovs-lbt*", "-not", "-path", f"{packaged.CHECKOUT}/*"]
+    places = ["/etc", "/lib/systemd", "/opt", "/usr/bin", "/usr/share", "/var", "/run/openvswitch"]
+    found = machine.do("find", *places, *left)
+    assert found == "", "a purge leaves nothing"
+    quick_enough(lost == [0, 0], f"lost of {stream.sent}: {lost}")
+
+
+def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
+    package: Path, machine: Machine, plain: Bed
+) -> None:
+    """A switch that hangs keeps its flows: to remove the service in silence would hide that."""
+    before = state(plain)
+    machine.install(package)
+    uplinks = [word for uplink in plain.uplinks for word in ("--uplink", uplink.name)]
+    machine.do("ovs-lbt", "attach", plain.bridge, *uplinks)
+
+    plain.ovs.stop("ovsdb-server")
+    refused = machine.apt("remove", "ovs-lbt")
+    assert refused.returncode != 0, "no database tells what is attached"
+    assert "OVS_LBT_REMOVE=anyway" in refused.stderr, refused.stderr
+    plain.ovs.start_database()
+    wait_until(lambda: machine.version() != "", "the service is still there")
+    assert machine.do("dpkg-query", "-Wf${db:Status-Status}", "ovs-lbt") == "installed"
+
+    machine.do("systemctl", "stop", "ovs-lbt.service")
+    removed = machine.apt("remove", "ovs-lbt")
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert state(plain) == before, "given back without a service"
+
+    machine.install(package)
+    machine.do("ovs-lbt", "attach", plain.bridge, *uplinks)
+    plain.ovs.stop("ovsdb-server")
+    forced = machine.apt("remove", "ovs-lbt", OVS_LBT_REMOVE="anyway")
+    assert forced.returncode == 0, forced.stdout + forced.stderr
+    plain.ovs.start_database()
+    assert "cookie=0x6c627400" in plain.ofctl("dump-flows"), "the switch goes on by its flows"
+    wait_until(lambda: machine.version() == "", "the service is gone")
+
+
+def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine) -> None:
+    for path in ("/usr/local/bin/ovs-lbt", "/etc/systemd/system/ovs-lbt.service"):
+        machine.path(path).touch()
+    said = machine.install(package)
+    assert "/usr/local/bin/ovs-lbt, which comes before /usr/bin/ovs-lbt -> remove it" in said
+    assert "/etc/systemd/system, which hides the package's -> remove it there" in said
+
+    machine.path("/usr/bin/mnexec").unlink()
+    benched = machine.run("/usr/bin/ovs-lbt", "bench", "vmware_lbt")
+    assert benched.returncode == 1
+    assert "mnexec -> apt install mininet" in benched.stderr
