@@ -240,7 +240,10 @@ def _pictures(draw: Callable[[], list[Path]]) -> list[Path]:
     try:
         return draw()
     except ImportError as missing:
-        print(f"ovs-lbt bench: no picture: {missing} -> pip install matplotlib", file=sys.stderr)
+        print(
+            f"ovs-lbt bench: no picture: {missing} -> apt install python3-matplotlib",
+            file=sys.stderr,
+        )
         return []
 
 
