@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from controller.database import BridgeRow
 from controller.history import Entry
 from controller.htb import UNTOUCHED, Found, Shaper
-from controller.rates import Sample
+from controller.rates import UNSUPPORTED, Sample
 from controller.reconcile import Changes
 from controller.specs import FlowSpec, GroupSpec
 
@@ -95,6 +95,8 @@ class PortCounters:
     rx_bytes: int
     tx_dropped: int
     rx_dropped: int
+    tx_packets: int = UNSUPPORTED
+    rx_packets: int = UNSUPPORTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -541,6 +541,8 @@ def port_counters(stats: Iterable[Any]) -> tuple[PortCounters, ...]:
             rx_bytes=port.rx_bytes,
             tx_dropped=port.tx_dropped,
             rx_dropped=port.rx_dropped,
+            tx_packets=port.tx_packets,
+            rx_packets=port.rx_packets,
         )
         for port in stats
     )

@@ -127,6 +127,10 @@ def _port(
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.parted else None,
         split=port.name in bridge.deciding.splits.since_s,
+        tx_packets=_counted(counters.rx_packets if counters else None),
+        rx_packets=_counted(counters.tx_packets if counters else None),
+        tx_dropped_packets=_counted(counters.rx_dropped if counters else None),
+        rx_dropped_packets=_counted(counters.tx_dropped if counters else None),
     )
 
 

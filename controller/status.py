@@ -46,6 +46,8 @@ class PortStatus:
     `units`: how many of
     the addresses behind it each uplink has, where these are units of their own. `split`: what it
     sends is spread over its policy's buckets, as no uplink should carry all of it.
+    `tx_packets`, `tx_dropped_packets` and so on: of its port, None where the switch does not count
+    them; what it drops is not among what it passes.
     """
 
     name: str
@@ -66,6 +68,10 @@ class PortStatus:
     shaped_drops: int | None = None
     units: dict[str, int] | None = None
     split: bool = False
+    tx_packets: int | None = None
+    rx_packets: int | None = None
+    tx_dropped_packets: int | None = None
+    rx_dropped_packets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
 def port_stats(number: int, rx: int = 0, tx: int = 0, age_s: float = 0, drops: int = 0) -> bytes:
     seconds, nanoseconds = divmod(round(age_s * 1e9), 10**9)
     return PORT_STATS.pack(
-        number, 0, 0, rx, tx, drops, drops + 1, 0, 0, 0, 0, 0, 0, seconds, nanoseconds
+        number, rx // 2, tx // 2, rx, tx, drops, drops + 1, 0, 0, 0, 0, 0, 0, seconds, nanoseconds
     )
 
 
@@ -373,6 +373,7 @@ def test_port_counters_also_of_local() -> None:
     eth1, local = read.ports
     assert (eth1.ofport, eth1.clock_s, eth1.tx_bytes, eth1.rx_bytes) == (1, 12.5, 2**63, 7)
     assert (eth1.rx_dropped, eth1.tx_dropped) == (3, 4)
+    assert (eth1.rx_packets, eth1.tx_packets) == (3, 2**62)
     assert (local.ofport, local.tx_bytes) == (OFPORT_LOCAL, 9)
 
 
