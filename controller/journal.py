@@ -8,8 +8,9 @@ import logging.handlers
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import ovs.dirs
 
@@ -20,6 +21,7 @@ LOG = logging.getLogger(__name__)
 
 FILE_BYTES = 10_000_000
 OLDER_FILES = 5
+BLOCK_BYTES = 1 << 16
 NAME = "ovs-lbt-history.jsonl"
 
 
@@ -93,9 +95,32 @@ def answer(path: Path, words: tuple[str, ...]) -> str:
     for file in (path, *(Path(f"{path}.{n}") for n in range(1, OLDER_FILES + 1))):
         if len(found) >= query.last or not file.exists():
             break
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            found = [*history.read(lines, query), *found]
-    return history.told(found[-query.last :], query.as_json, _clock)
+        found = [*_last(file, query, query.last - len(found)), *found]
+    return history.told(found, query.as_json, _clock)
+
+
+def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object]]:
+    """The last entries of a file that are asked for; what is older is not looked at."""
+    found: list[dict[str, object]] = []
+    with path.open("rb") as file:
+        for line in _backwards(file):
+            found += history.read([line.decode(errors="replace")], query)
+            if len(found) == count:
+                break
+    return found[::-1]
+
+
+def _backwards(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, the last one first."""
+    at, rest = file.seek(0, os.SEEK_END), b""
+    while at > 0:
+        start = max(0, at - BLOCK_BYTES)
+        file.seek(start)
+        first, *whole = (file.read(at - start) + rest).split(b"\n")
+        yield from filter(None, reversed(whole))
+        at, rest = start, first
+    if rest:
+        yield rest
 
 
 def _clock(at_s: float) -> str:
