@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from controller import client
 
 DEFAULT_METRICS = "127.0.0.1:9476"
 
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _rescue(options)
     if options.command == "history":
         return _history(_words(options))
+    if options.command == "show" and not options.json:
+        return _show(options.bridge)
     return _ask(options.command, _words(options))
 
 
@@ -196,7 +200,7 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, ImportError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         return 1
-    if (obstacle := _stranger() or _running()) is not None:
+    if (obstacle := client.stranger() or _running()) is not None:
         print(f"ovs-lbt: {obstacle}", file=sys.stderr)
         return 1
     from controller.journal import default_path
@@ -234,18 +238,6 @@ def _remote(given: str | None) -> str:
     return given or f"unix:{ovs.dirs.RUNDIR}/db.sock"
 
 
-def _stranger() -> str | None:
-    """What keeps this user out of Open vSwitch's run directory; None if nothing does."""
-    import ovs.dirs
-
-    directory = ovs.dirs.RUNDIR
-    if not os.path.isdir(directory) and os.geteuid() == 0:
-        return None
-    if os.access(directory, os.W_OK | os.X_OK):
-        return None
-    return f"user {os.geteuid()}, who may not write to {directory} -> root"
-
-
 def _running() -> str | None:
     """Another service beside this Open vSwitch, as `ovs-lbt run` must not find it."""
     import ovs.daemon
@@ -259,7 +251,7 @@ def _running() -> str | None:
 
 def _detach(bridge: str) -> int:
     """By the service; without one, all the same."""
-    if _stranger() is not None or _service() is not None:
+    if client.stranger() is not None or client.running():
         return _ask("detach", [bridge])
     _log(logging.ERROR)
     importlib.import_module("controller.framework")
@@ -279,7 +271,7 @@ def _detach(bridge: str) -> int:
 
 def _history(words: list[str]) -> int:
     """Of the service; without one, from the file where it writes unless told otherwise."""
-    if _service() is not None:
+    if client.running():
         return _ask("history", words)
     from controller import journal
 
@@ -322,41 +314,36 @@ def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
 
 
 def _ask(command: str, words: list[str]) -> int:
-    """Have the running service carry out a command."""
-    if (stranger := _stranger()) is not None:
-        print(f"ovs-lbt: {stranger}", file=sys.stderr)
+    """Have the running service carry out a command, and print its answer."""
+    if (answer := _answer(command, words)) is None:
         return 1
-    if (client := _service()) is None:
-        print("ovs-lbt: no service is running -> start one with: ovs-lbt run", file=sys.stderr)
-        return 1
-    error, refusal, answer = client.transact(f"lbt/{command}", words)
-    if error:
-        print(f"ovs-lbt: the service ended: {os.strerror(error)}", file=sys.stderr)
-        return 1
-    if refusal is not None:
-        print(f"ovs-lbt: {refusal.rstrip()}", file=sys.stderr)
-        return 1
-    for line in (answer or "").splitlines(keepends=True):
+    for line in answer.splitlines(keepends=True):
         warning = line.startswith("warning: ")
         (sys.stderr if warning else sys.stdout).write(line)
     return 0
 
 
-def _service() -> Any:
-    """A line to the running service; None if there is none."""
-    import ovs.daemon
-    import ovs.unixctl
-    import ovs.unixctl.server
-    import ovs.util
-    import ovs.vlog
-
-    ovs.util.PROGRAM_NAME = "ovs-lbt"
-    ovs.vlog.Vlog.set_level("any", "any", "off")
-    error, path = ovs.unixctl.socket_name_from_target("ovs-lbt")
-    if error:
+def _answer(command: str, words: list[str]) -> str | None:
+    """The running service's answer; None after a line that says why there is none."""
+    try:
+        if (stranger := client.stranger()) is not None:
+            raise client.Unanswered(stranger)
+        return client.ask(f"lbt/{command}", words)
+    except (client.Refusal, client.Unanswered) as why:
+        print(f"ovs-lbt: {why}", file=sys.stderr)
         return None
-    error, client = ovs.unixctl.server.UnixctlClient.create(path)
-    return None if error else client
+
+
+def _show(bridge: str | None) -> int:
+    """Drawn here, where the terminal is known."""
+    words = [bridge] if bridge else []
+    if (answer := _answer("show", [*words, "--json"])) is None:
+        return 1
+    from controller import show_view, terminal
+
+    bridges = json.loads(answer)["bridges"]
+    sys.stdout.write(terminal.written(show_view.blocks(bridges, terminal.look())))
+    return 0
 
 
 if __name__ == "__main__":

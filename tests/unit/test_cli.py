@@ -7,7 +7,7 @@ from pathlib import Path
 import ovs.dirs
 import pytest
 
-from controller import cli
+from controller import cli, client
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         return 0
 
     monkeypatch.setattr(cli, "_ask", ask)
-    monkeypatch.setattr(cli, "_service", lambda: "a service")
+    monkeypatch.setattr(client, "running", lambda: True)
     return asked
 
 
@@ -33,7 +33,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
             ["br0", "policy=explicit", "uplinks=eth1,eth2", "teaming=static", "mode=observe"],
         ),
         ("detach br0", ["br0"]),
-        ("show", []),
         ("show --json", ["--json"]),
         ("show br0 --json", ["br0", "--json"]),
         ("set bridge br0 threshold=60 window-s=5", ["bridge", "br0", "threshold=60", "window-s=5"]),

@@ -1,0 +1,208 @@
+"""Lines of styled text set in columns, and bars: what `show` and `top` are drawn with."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+GAP = "  "
+# From this share of its capacity on, an uplink is full.
+FULL_RATIO = 0.95
+
+
+class Style(Enum):
+    """What a piece of text is, and so how it stands out."""
+
+    PLAIN = auto()
+    TITLE = auto()
+    HEAD = auto()
+    DIM = auto()
+    WARN = auto()
+    BAD = auto()
+    CHOSEN = auto()
+
+
+class Span(NamedTuple):
+    """Text in one style."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+Line = tuple[Span, ...]
+
+
+def line(text: str, style: Style = Style.PLAIN) -> Line:
+    return (Span(clean(text), style),)
+
+
+def plain(drawn: Line) -> str:
+    """A line without its styles."""
+    return "".join(span.text for span in drawn)
+
+
+# ---- text ------------------------------------------------------------------------------
+
+
+def clean(text: str) -> str:
+    """Text that takes the width that `width_of` says: nobody's name can steer a terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isprintable() and _cells(c) else "?" for c in text)
+
+
+def width_of(text: str) -> int:
+    """How many character cells a terminal needs for clean text."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+@functools.cache
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf", "Mc"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """What fits into `width` cells of the beginning of a text."""
+    if width_of(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if (width := width - _cells(character)) < 0:
+            break
+        kept += character
+    return kept
+
+
+def shortened(text: str, width: int, more: str) -> str:
+    """A name in `width` cells: its beginning and its end, as names that begin alike are many."""
+    if width_of(text) <= width:
+        return text
+    room = width - width_of(more)
+    if room < 2:
+        return cut(text, width)
+    end = cut(text[::-1], room // 2)[::-1]
+    return cut(text, room - width_of(end)) + more + end
+
+
+def clip(drawn: Line, width: int) -> Line:
+    """At most `width` cells of a line."""
+    clipped: list[Span] = []
+    for span in drawn:
+        if (text := cut(span.text, width)) and width > 0:
+            clipped.append(span._replace(text=text))
+        width -= width_of(span.text)
+    return tuple(clipped)
+
+
+def padded(drawn: Line, width: int, style: Style = Style.PLAIN) -> Line:
+    """Exactly `width` cells: clipped, or filled with spaces."""
+    clipped = clip(drawn, width)
+    missing = width - sum(width_of(span.text) for span in clipped)
+    return (*clipped, Span(" " * missing, style)) if missing > 0 else clipped
+
+
+def restyled(drawn: Line, style: Style) -> Line:
+    return tuple(span._replace(style=style) for span in drawn)
+
+
+# ---- columns ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's head, and to how many cells it may be cut where room is short.
+
+    The column with the lowest `gives` is cut first.
+    """
+
+    head: str
+    least: int | None = None
+    right: bool = False
+    gives: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How to draw. `width` None: as wide as the contents are; nothing is ever cut."""
+
+    width: int | None = None
+    unicode: bool = False
+
+    @property
+    def more(self) -> str:
+        return "…" if self.unicode else "~"
+
+
+def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: int) -> list[int]:
+    """What each column gets: what it needs, or less in those that may be cut."""
+    needed = [width_of(column.head) for column in columns]
+    for row in rows:
+        needed = [max(n, width_of(span.text)) for n, span in zip(needed, row, strict=True)]
+    if look.width is None:
+        return needed
+    excess = sum(needed) + len(GAP) * (len(needed) - 1) + indent - look.width
+    for at, column in sorted(enumerate(columns), key=lambda one: one[1].gives):
+        if excess > 0 and column.least is not None:
+            given = min(excess, max(0, needed[at] - max(column.least, width_of(column.head))))
+            needed[at] -= given
+            excess -= given
+    return needed
+
+
+def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look) -> Line:
+    """One row in columns of the widths `given`."""
+    drawn: list[Span] = []
+    for at, (column, span, width) in enumerate(zip(columns, spans, given, strict=True)):
+        text = shortened(span.text, width, look.more)
+        blank = " " * (width - width_of(text))
+        if at:
+            drawn.append(Span(GAP))
+        if column.right:
+            drawn += [Span(blank), span._replace(text=text)]
+        elif at + 1 < len(columns):
+            drawn += [span._replace(text=text), Span(blank)]
+        else:
+            drawn.append(span._replace(text=text))
+    return tuple(span for span in drawn if span.text)
+
+
+# ---- figures ---------------------------------------------------------------------------
+
+
+def mbps(rate_bps: float) -> str:
+    """Mbit/s in seven characters, up to those of a Tbit/s link."""
+    value = rate_bps / 1e6
+    decimals = next((d for d, below in ((2, 9999.995), (1, 99999.95)) if value < below), 0)
+    return f"{value:.{decimals}f}"
+
+
+def severity(ratio: float, threshold_ratio: float) -> Style:
+    """How a share of an uplink's capacity stands out."""
+    if ratio >= FULL_RATIO:
+        return Style.BAD
+    return Style.WARN if ratio > threshold_ratio else Style.PLAIN
+
+
+def bar(ratio: float, threshold_ratio: float, cells: int, look: Look) -> Line:
+    """A share as so many cells, with a mark at the threshold; it takes three more."""
+    halves = min(2 * cells, round(2 * cells * ratio)) if ratio > 0 else 0
+    if look.unicode:
+        filled, mark = "█" * (halves // 2) + "▌" * (halves % 2), "│"
+    else:
+        filled, mark = "#" * min(cells, round(cells * ratio)), "|"
+    filled = f"{filled:<{cells}}"
+    at = min(cells, round(cells * threshold_ratio))
+    style = severity(ratio, threshold_ratio)
+    return (
+        Span("["),
+        Span(filled[:at], style),
+        Span(mark, Style.DIM),
+        Span(filled[at:], style),
+        Span("]"),
+    )

@@ -1,0 +1,152 @@
+"""`show` for people: tables as wide as their contents, and no wider than a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller import show, show_view
+from controller.drawing import Look, Style, clean, plain, width_of
+from tests.unit.fake_switch import done, world
+from tests.unit.rows import host
+from tests.unit.told import Told, br0, bridge, port, uplink
+
+
+def drawn(bridges: list[Told], look: Look | None = None) -> str:
+    lines = show_view.blocks(bridges, look or Look())
+    return "\n".join(plain(line).rstrip() for line in lines)
+
+
+def test_a_bridge_as_text() -> None:
+    assert (
+        drawn([br0()])
+        == """\
+br0  load-based  switch-independent  enforce  connected
+
+  UPLINK  STATE   Mbit/s  MbTX/s  LOAD                MbRX/s  LOAD
+  eth1    active    1000  830.00  [########|#  ] 83%  120.00  [#       |   ] 12%
+  eth2    active    1000   40.00  [        |   ]  4%   10.00  [        |   ]  1%
+
+  PORT    USED-BY  UPLINK  MbTX/s  MbRX/s  WHY
+  vnet1   -        eth2     40.00   10.00  load-based
+  vnet2   web-1    eth1    340.00   60.00  load-based
+  vnet10  db-1     eth1    490.00   60.00  load-based"""
+    )
+
+
+def test_the_same_on_a_terminal_has_blocks() -> None:
+    text = drawn([br0()], Look(80, unicode=True))
+    assert "[████████│█  ] 83%" in text
+    assert max(map(width_of, text.splitlines())) <= 80
+
+
+def test_what_is_too_long_is_cut_on_a_terminal_only() -> None:
+    vm = "a4f1c2de-7b1e-4f7a-9a53-3f0c0f3a1b22"
+    told = bridge(
+        "br-ex",
+        [uplink("enp59s0f0np0"), uplink("enp59s0f1np1")],
+        [port("tapa4f1c2de-7b1", "enp59s0f0np0", 12345, 10, vm=vm)],
+    )
+    assert vm in drawn([told])
+    on_terminal = drawn([told], Look(80))
+    assert "a4f1c2" in on_terminal and vm not in on_terminal
+    assert {"tapa4f1c2de-7b1", "enp59s0f0np0"} <= set(on_terminal.split())
+
+
+def test_names_never_touch() -> None:
+    told = bridge("b" * 15, [uplink("u" * 15, 1e5)], [port("p" * 15, "u" * 15, 1e5, vm="v" * 60)])
+    for look in (Look(), Look(80)):
+        for line in drawn([told], look).splitlines():
+            assert all(
+                len(set(word)) < 2 for word in line.split() if word[0] in "upv" and word.isalpha()
+            )
+
+
+def test_what_is_wrong_is_said_and_stands_out() -> None:
+    told = br0() | {
+        "connected": False,
+        "mode": "observe",
+        "fallen_back": True,
+        "config_errors": ["bridge br0: threshold: 7 -> 10 to 100"],
+        "not_done": ["spanning tree"],
+        "rules_broken": [{"port": "vnet2", "vm": "web-1", "rule": "pin", "how": "eth2 -> eth1"}],
+        "buckets": {"dynamic": {"eth1": 128, "eth2": 128}},
+    }
+    told["uplinks"] = [uplink("eth1", up=False), uplink("eth2", role="drained")]
+    told["ports"] = [port("vnet2", None, units={"eth1": 3, "eth2": 1}, shares=60, limit_bps=1e7)]
+    lines = show_view.blocks([told], Look())
+    text = "\n".join(map(plain, lines))
+    for said in (
+        "NOT CONNECTED",
+        show_view.OBSERVING_UPLINKS,
+        show_view.FALLEN_BACK,
+        "  rule broken  vnet2 pin: eth2 -> eth1",
+        "  bad value  bridge br0: threshold: 7 -> 10 to 100",
+        "  not done   spanning tree",
+        "  dynamic: 256 buckets, eth1 128, eth2 128",
+        "  vnet2: 4 addresses, eth1 3, eth2 1",
+        "  vnet2: shares 60, at most 10 Mbit/s",
+    ):
+        assert said in text
+    styles = {span.text: span.style for line in lines for span in line}
+    assert styles["down"] is styles["NOT CONNECTED"] is Style.BAD
+    assert styles["drained"] is Style.WARN
+
+
+def test_where_an_observed_port_would_be() -> None:
+    on_bond = br0() | {"mode": "observe", "on_normal": True}
+    assert show_view.OBSERVING_BOND in drawn([on_bond])
+    told = bridge("br0", [uplink("eth1")], [port("vnet0", "eth1", planned_uplink="eth2")])
+    assert "eth1 (eth2)" in drawn([told])
+
+
+def test_without_a_bridge_there_is_a_hint() -> None:
+    assert drawn([]) == "no bridge is attached; try: ovs-lbt attach BRIDGE"
+
+
+def test_the_service_says_the_same_as_the_command() -> None:
+    here = world(host()).start()
+    statuses = here.engine.status()
+    assert show.as_text(statuses) == done(here.ask("show"))
+    assert "eth1" in show.as_text(statuses)
+
+
+def test_an_older_service_is_understood() -> None:
+    told = br0()
+    del told["threshold_ratio"]
+    for one in told["ports"]:
+        for name in ("tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets"):
+            del one[name]
+    assert "vnet10" in drawn([told])
+
+
+RATES = st.floats(0, 1e6)
+NAMES = st.text(min_size=1, max_size=15)
+
+
+@st.composite
+def bridges(draw: st.DrawFn) -> Told:
+    """Bridges with whatever names there might be."""
+    uplinks = [
+        uplink(draw(NAMES), draw(RATES), draw(RATES), draw(st.sampled_from([0, 10, 1e5])))
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    ports = [
+        port(draw(NAMES), draw(st.none() | NAMES), draw(RATES), draw(RATES), vm=draw(st.text()))
+        for _ in range(draw(st.integers(0, 6)))
+    ]
+    errors = draw(st.lists(st.text(), max_size=2))
+    return bridge(draw(NAMES), uplinks, ports, config_errors=errors)
+
+
+@given(bridges(), st.integers(80, 200), st.booleans())
+def test_nothing_is_wider_than_the_terminal(told: Told, width: int, unicode: bool) -> None:
+    """With names as long as interfaces may have; only the headline may be longer."""
+    for line in show_view.blocks([told], Look(width, unicode))[1:]:
+        assert width_of(plain(line)) <= width, plain(line)
+
+
+@pytest.mark.parametrize("width", [1, 10, 40])
+def test_a_narrow_terminal_is_no_error(width: int) -> None:
+    assert clean("br0") in drawn([br0()], Look(width))
