@@ -13,8 +13,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from controller import client
+from controller.top import manual
 
 DEFAULT_METRICS = "127.0.0.1:9476"
 
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _history(_words(options))
     if options.command == "show" and not options.json:
         return _show(options.bridge)
+    if options.command == "top":
+        return _top(options)
     return _ask(options.command, _words(options))
 
 
@@ -107,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("bridge", metavar="BRIDGE", nargs="?")
     show.add_argument("--json", action="store_true", help="for programs")
 
+    _add_top(commands)
+
     setting = commands.add_parser("set", help="change settings, checked first")
     setting.add_argument("table", choices=["bridge", "interface"], metavar="bridge|interface")
     setting.add_argument("name", metavar="NAME")
@@ -147,6 +153,50 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("replay", help="policies over recorded traffic: ovs-lbt replay TRACE")
     commands.add_parser("bench", help="run a benchmark layout: ovs-lbt bench LAYOUT")
     return parser
+
+
+def _add_top(commands: Any) -> None:
+    top = commands.add_parser(
+        "top",
+        help="uplinks, VM ports and decisions, live",
+        description=manual.SUMMARY,
+        epilog=manual.text(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("bridges", metavar="BRIDGE", nargs="*", help="these only (default: all)")
+    top.add_argument(
+        "--interval",
+        metavar="S",
+        type=_interval,
+        default=manual.INTERVAL_S,
+        help="seconds between two looks, 0.5 to 60 (default: %(default)g)",
+    )
+    top.add_argument(
+        "--sort",
+        metavar="COLUMN",
+        choices=list(manual.SORTS),
+        default=manual.SORT,
+        help=f"one of {', '.join(manual.SORTS)} (default: %(default)s)",
+    )
+    top.add_argument(
+        "--filter",
+        metavar="TEXT",
+        default="",
+        help="only VM ports with this text in port, VM, uplink or reason",
+    )
+    top.add_argument(
+        "--once", action="store_true", help="one screen as plain text, for scripts and pipes"
+    )
+
+
+def _interval(text: str) -> float:
+    try:
+        interval_s = float(text)
+    except ValueError:
+        interval_s = 0.0
+    if not manual.LEAST_INTERVAL_S <= interval_s <= manual.MOST_INTERVAL_S:
+        raise argparse.ArgumentTypeError(f"{text} -> seconds from 0.5 to 60")
+    return interval_s
 
 
 def _words(options: argparse.Namespace) -> list[str]:
@@ -344,6 +394,15 @@ def _show(bridge: str | None) -> int:
     bridges = json.loads(answer)["bridges"]
     sys.stdout.write(terminal.written(show_view.blocks(bridges, terminal.look())))
     return 0
+
+
+def _top(options: argparse.Namespace) -> int:
+    if (stranger := client.stranger()) is not None:
+        print(f"ovs-lbt: {stranger}", file=sys.stderr)
+        return 1
+    from controller.top import command
+
+    return command.main(options)
 
 
 if __name__ == "__main__":

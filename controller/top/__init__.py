@@ -1,0 +1,1 @@
+"""`ovs-lbt top`: uplinks, VM ports and decisions, live in a terminal."""

@@ -1,0 +1,70 @@
+"""`ovs-lbt top`: on the screen, or once as text."""
+
+from __future__ import annotations
+
+import argparse
+import locale
+import os
+import sys
+import time
+
+from controller import client, terminal
+from controller.top import feed, view
+from controller.top.state import State, with_picture
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    state = State(
+        only=tuple(options.bridges),
+        interval_s=options.interval,
+        sort=options.sort,
+        filter=options.filter,
+        now_s=time.monotonic(),
+    )
+    if not options.once and (obstacle := _no_screen()) is not None:
+        return _failed(f"{obstacle} -> a terminal, or: ovs-lbt top --once")
+    try:
+        first = feed.look()
+        _known(options.bridges, [bridge["name"] for bridge in first.bridges])
+        if options.once:
+            return _once(with_picture(state, first))
+    except (client.Refusal, client.Unanswered) as why:
+        return _failed(str(why))
+    from controller.top import screen
+
+    locale.setlocale(locale.LC_ALL, "")
+    try:
+        screen.run(with_picture(state, first))
+    except screen.NoTerminal as why:
+        return _failed(f"{why}, or: ovs-lbt top --once")
+    return 0
+
+
+def _no_screen() -> str | None:
+    """Why there is nothing to draw on."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "top: input or output is no terminal"
+    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        return f"top: terminal {os.environ.get('TERM') or 'unknown'}"
+    return None
+
+
+def _known(wanted: list[str], attached: list[str]) -> None:
+    for name in wanted:
+        if name not in attached:
+            expected = ", ".join(sorted(attached)) or "an attached bridge; there is none"
+            raise client.Refusal(f"bridge: {name}, not attached -> {expected}")
+
+
+def _once(state: State) -> int:
+    """Looked at twice, as drops are counted in between."""
+    time.sleep(state.interval_s)
+    state = with_picture(state, feed.look())
+    sys.stdout.write(terminal.written(view.once(state, terminal.look())))
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"ovs-lbt: {why}", file=sys.stderr)
+    return 1

@@ -1,0 +1,114 @@
+"""What the service says, asked again and again on a thread of its own."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller import client
+from controller.top.history import happenings
+from controller.top.state import Picture
+
+# Decisions that a screen might show.
+DECISIONS = 60
+LOOK_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """The service does not answer, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a command."""
+
+    words: tuple[str, ...]
+    text: str
+    refused: bool
+
+
+News = Picture | Away | Answer
+
+
+def look(version: str = "") -> Picture:
+    """What the service says now.
+
+    Raises:
+        client.Refusal, client.Unanswered: it says nothing.
+    """
+    version = version or client.ask("version", (), LOOK_TIMEOUT_S).rpartition(" ")[2].strip()
+    at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
+    shown = json.loads(client.ask("lbt/show", ("--json",), LOOK_TIMEOUT_S))
+    words, untold, entries = ("--last", str(DECISIONS), "--json"), "", []
+    try:
+        written = client.ask("lbt/history", words, LOOK_TIMEOUT_S)
+        entries = [json.loads(line) for line in written.splitlines()]
+    except client.Refusal as refusal:
+        untold = str(refusal)
+    return Picture(
+        at_s, clock, version, tuple(shown["bridges"]), happenings(entries, _clock), untold
+    )
+
+
+class Feed:
+    """Looks every `interval_s`, and carries out commands beside that.
+
+    `tell` takes what comes of both, on threads of this class.
+    """
+
+    def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:
+        self._tell = tell
+        self.interval_s = interval_s
+        self._look_now = threading.Event()
+        self._version = ""
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="feed", daemon=True).start()
+
+    def look_now(self) -> None:
+        self._look_now.set()
+
+    def ask(self, words: tuple[str, ...]) -> None:
+        """Have a command carried out; some take seconds."""
+        threading.Thread(target=self._carry_out, args=(words,), daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            started_s = time.monotonic()
+            self._tell(self._news())
+            wait_s = max(0.0, started_s + self.interval_s - time.monotonic())
+            self._look_now.wait(wait_s)
+            self._look_now.clear()
+
+    def _news(self) -> News:
+        try:
+            picture = look(self._version)
+        except (client.Refusal, client.Unanswered) as why:
+            self._version = ""
+            return Away(str(why))
+        except (ValueError, LookupError, TypeError) as error:
+            return Away(f"{type(error).__name__}: {error} -> a service of the same version as top")
+        self._version = picture.version
+        return picture
+
+    def _carry_out(self, words: tuple[str, ...]) -> None:
+        command, *rest = words
+        try:
+            answer = Answer(words, client.ask(f"lbt/{command}", rest), refused=False)
+        except (client.Refusal, client.Unanswered) as why:
+            answer = Answer(words, str(why), refused=True)
+        self._tell(answer)
+        self.look_now()
+
+
+def _clock(at_s: float) -> str:
+    """The time of day; of another day, that too."""
+    at = time.localtime(at_s)
+    other_day = at[:3] != time.localtime()[:3]
+    return time.strftime("%m-%d %H:%M" if other_day else "%H:%M:%S", at)

@@ -1,0 +1,288 @@
+"""What keys do: a state and a key in, a state and what is to be done out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from controller.top import manual
+from controller.top.state import (
+    Choosing,
+    Confirming,
+    Explaining,
+    Helping,
+    Message,
+    Row,
+    State,
+    Told,
+    Typing,
+    Watching,
+)
+
+UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
+PAGE_UP, PAGE_DOWN, HOME, END = "page up", "page down", "home", "end"
+ENTER, ESCAPE, BACKSPACE = "enter", "escape", "backspace"
+
+_STEPS = {UP: -1, "k": -1, DOWN: 1, "j": 1}
+_INTERVALS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+YES = ("y", "Y")
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """The operator has seen enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask the service for a picture now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Have the service carry out a command."""
+
+    words: tuple[str, ...]
+
+
+Effect = Quit | Look | Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A pane: how many lines it has, and of a text the first that it can begin with at most."""
+
+    lines: int
+    last: int = 0
+
+
+def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
+    """The state after a key, a character or one of the names above.
+
+    `page`: the pane that keys scroll.
+    """
+    state = replace(state, message=None)
+    match state.mode:
+        case Typing(before=before):
+            return _type(state, key, before), ()
+        case Helping() | Explaining():
+            return _read(state, key, page)
+        case Choosing():
+            return _choose(state, state.mode, key), ()
+        case Confirming(words=words):
+            watching = replace(state, mode=Watching())
+            if key not in YES:
+                return replace(watching, message=Message("not done")), ()
+            return replace(watching, message=Message(f"{' '.join(words)} ...")), (Ask(words),)
+    return _watch(state, key, page)
+
+
+def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> State:
+    """The state when a command was carried out, or was refused."""
+    command, name, *_ = words
+    if command == "explain":
+        wanted = isinstance(state.mode, Explaining) and state.mode.port == name
+        if not wanted:
+            return state
+        if not refused:
+            return replace(state, mode=Explaining(name, text))
+        state = replace(state, mode=Watching())
+    said = "; ".join(text.split("\n")) if text else "done"
+    return replace(state, message=Message(f"{' '.join(words)}: {said}", refused))
+
+
+# ---- watching --------------------------------------------------------------------------
+
+
+def _watch(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
+    match key:
+        case "q" | "Q":
+            return state, (Quit(),)
+        case " ":
+            return state, (Look(),)
+        case "h" | "?":
+            return replace(state, mode=Helping()), ()
+        case "/":
+            return replace(state, mode=Typing(state.filter), filter=""), ()
+        case "\x1b" | "escape":
+            return replace(state, filter=""), ()
+        case "r":
+            return replace(state, reverse=not state.reverse), ()
+        case "s" | ">" | "<":
+            return _sort(state, -1 if key == "<" else 1), ()
+        case "b":
+            return _next_bridge(state), ()
+        case "+" | "-":
+            faster = key == "+"
+            return replace(state, interval_s=_interval(state.interval_s, faster)), (Look(),)
+        case "d":
+            return _drain(state), ()
+        case "e" | "m" | "p" | "u":
+            return _of_port(state, key)
+    return _select(state, key, page), ()
+
+
+def _select(state: State, key: str, page: Page) -> State:
+    rows = state.rows
+    steps = {
+        **_STEPS,
+        PAGE_UP: -page.lines,
+        PAGE_DOWN: page.lines,
+        HOME: -len(rows),
+        END: len(rows),
+    }
+    if key not in steps or not rows:
+        return state
+    at = min(max(0, state.at + steps[key]), len(rows) - 1)
+    return replace(state, selected=rows[at].key)
+
+
+def _sort(state: State, step: int) -> State:
+    columns = list(manual.SORTS)
+    at = (columns.index(state.sort) + step) % len(columns)
+    return replace(state, sort=columns[at], reverse=False)
+
+
+def _next_bridge(state: State) -> State:
+    """All, then each by itself."""
+    order = [None, *state.names]
+    at = order.index(state.bridge) if state.bridge in order else 0
+    return replace(state, bridge=order[(at + 1) % len(order)])
+
+
+def _interval(interval_s: float, faster: bool) -> float:
+    if faster:
+        return max((i for i in _INTERVALS_S if i < interval_s), default=_INTERVALS_S[0])
+    return min((i for i in _INTERVALS_S if i > interval_s), default=_INTERVALS_S[-1])
+
+
+# ---- the filter, and texts to read -----------------------------------------------------
+
+
+def _type(state: State, key: str, before: str) -> State:
+    match key:
+        case "enter":
+            return replace(state, mode=Watching())
+        case "escape":
+            return replace(state, mode=Watching(), filter="")
+        case "backspace":
+            if not state.filter:
+                return replace(state, mode=Watching(), filter=before)
+            return replace(state, filter=state.filter[:-1])
+    return replace(state, filter=state.filter + key) if len(key) == 1 else state
+
+
+def _read(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
+    """Scroll the help or an explanation; the view knows where it ends."""
+    mode = state.mode
+    assert isinstance(mode, Helping | Explaining)
+    steps = {
+        **_STEPS,
+        PAGE_UP: -page.lines,
+        PAGE_DOWN: page.lines,
+        HOME: -page.last,
+        END: page.last,
+    }
+    steps[" "] = page.lines
+    if key in steps:
+        return replace(
+            state, mode=replace(mode, top=min(max(0, mode.top + steps[key]), page.last))
+        ), ()
+    if key in ("q", "Q", "h", "?", "e", ESCAPE, ENTER):
+        return replace(state, mode=Watching()), ()
+    return state, ()
+
+
+# ---- commands --------------------------------------------------------------------------
+
+
+def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
+    """What is done with the selected VM port."""
+    rows = state.rows
+    if not rows:
+        return replace(state, message=Message("no VM port is selected", bad=True)), ()
+    row = rows[state.at]
+    state = replace(state, selected=row.key)
+    name = row.port["name"]
+    if key == "e":
+        return replace(state, mode=Explaining(name)), (Ask(("explain", name)),)
+    if key == "u":
+        question = f"unpin {_named(row)}: its policy may move it again"
+        return replace(state, mode=Confirming(("unpin", name), question)), ()
+    return _choosing(state, "move" if key == "m" else "pin", row), ()
+
+
+def _choosing(state: State, command: str, row: Row) -> State:
+    """Offer the uplinks of its bridge: to move, the emptiest other first; to pin, its own."""
+    (bridge,) = (b for b in state.bridges if b["name"] == row.key[0])
+    uplinks = tuple(uplink["name"] for uplink in bridge["uplinks"])
+    if not uplinks:
+        return replace(state, message=Message("the bridge has no uplinks", bad=True))
+    at = uplinks.index(row.port["uplink"]) if row.port["uplink"] in uplinks else 0
+    if command == "move":
+        others = [u for u in bridge["uplinks"] if u["name"] != row.port["uplink"]]
+        best = min(others, key=_rank, default=None)
+        at = uplinks.index(best["name"]) if best else at
+    return replace(state, mode=Choosing(command, uplinks, at, row.key))
+
+
+def _rank(uplink: Told) -> tuple[bool, bool, float]:
+    return not uplink["up"], uplink["role"] != "active", uplink["utilization_ratio"]
+
+
+def _drain(state: State) -> State:
+    uplinks = tuple(u["name"] for bridge in state.bridges for u in bridge["uplinks"])
+    if not uplinks:
+        return replace(state, message=Message("there is no uplink", bad=True))
+    rows = state.rows
+    own = rows[state.at].port["uplink"] if rows and state.selected else None
+    return replace(
+        state, mode=Choosing("drain", uplinks, uplinks.index(own) if own in uplinks else 0)
+    )
+
+
+def _choose(state: State, mode: Choosing, key: str) -> State:
+    count = len(mode.uplinks)
+    match key:
+        case "left" | "up" | "h" | "k":
+            return replace(state, mode=replace(mode, at=(mode.at - 1) % count))
+        case "right" | "down" | "l" | "j" | "\t":
+            return replace(state, mode=replace(mode, at=(mode.at + 1) % count))
+        case "enter":
+            return replace(state, mode=_confirming(state, mode))
+        case _ if len(key) == 1 and key in "123456789" and int(key) <= count:
+            return replace(state, mode=_confirming(state, replace(mode, at=int(key) - 1)))
+        case "escape" | "q":
+            return replace(state, mode=Watching(), message=Message("not done"))
+    return state
+
+
+def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
+    """Say what will be done."""
+    target = mode.uplinks[mode.at]
+    if mode.port is None:
+        return _draining(state, target)
+    row = next((row for row in state.rows if row.key == mode.port), None)
+    if row is None:
+        return Watching()
+    words = mode.command, row.port["name"], target
+    if mode.command == "move":
+        source = row.port["uplink"] or "no uplink"
+        return Confirming(words, f"move {_named(row)} from {source} to {target} now")
+    comes = "" if row.port["uplink"] == target else f", and move it there from {row.port['uplink']}"
+    return Confirming(words, f"pin {_named(row)} to {target}{comes}")
+
+
+def _draining(state: State, uplink: str) -> Watching | Confirming:
+    told = next((u for b in state.bridges for u in b["uplinks"] if u["name"] == uplink), None)
+    if told is None:
+        return Watching()
+    if told["role"] == "drained":
+        return Confirming(("undrain", uplink), f"undrain {uplink}: use it again")
+    ports = sum(port["uplink"] == uplink for b in state.bridges for port in b["ports"])
+    what = f"{ports} VM port{'' if ports == 1 else 's'}"
+    return Confirming(("drain", uplink), f"drain {uplink}: move {what} off it, and use it no more")
+
+
+def _named(row: Row) -> str:
+    port = row.port
+    return port["name"] if port["vm"] == port["name"] else f"{port['name']} ({port['vm']})"

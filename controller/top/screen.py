@@ -1,0 +1,207 @@
+"""`top` in a terminal: the only module that knows curses."""
+
+from __future__ import annotations
+
+import contextlib
+import curses
+import os
+import queue
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller import terminal
+from controller.drawing import Line, Style, width_of
+from controller.top import keys, view
+from controller.top.feed import Answer, Away, Feed, News
+from controller.top.state import State, with_picture
+
+# How long the rest of an escape sequence may take, over a slow line.
+ESCAPE_MS = 100
+# The clock that tells whether a picture is old.
+TICK_S = 1.0
+
+_NAMES = {
+    curses.KEY_UP: keys.UP,
+    curses.KEY_DOWN: keys.DOWN,
+    curses.KEY_LEFT: keys.LEFT,
+    curses.KEY_RIGHT: keys.RIGHT,
+    curses.KEY_PPAGE: keys.PAGE_UP,
+    curses.KEY_NPAGE: keys.PAGE_DOWN,
+    curses.KEY_HOME: keys.HOME,
+    curses.KEY_END: keys.END,
+    curses.KEY_ENTER: keys.ENTER,
+    curses.KEY_BACKSPACE: keys.BACKSPACE,
+}
+_CHARACTERS = {
+    "\n": keys.ENTER,
+    "\r": keys.ENTER,
+    "\x1b": keys.ESCAPE,
+    "\x7f": keys.BACKSPACE,
+    "\b": keys.BACKSPACE,
+}
+
+
+class NoTerminal(Exception):
+    """It cannot be drawn on; the text is what was found -> what was expected."""
+
+
+def run(state: State) -> None:
+    """Show and follow until the operator quits; the terminal is then as it was.
+
+    Raises:
+        NoTerminal: the terminal cannot do what curses needs.
+    """
+    os.environ.setdefault("ESCDELAY", str(ESCAPE_MS))
+    try:
+        curses.setupterm()
+    except curses.error as error:
+        raise NoTerminal(
+            f"terminal {os.environ.get('TERM', '')}: {error} -> one that curses knows"
+        ) from None
+    with contextlib.suppress(KeyboardInterrupt):
+        curses.wrapper(lambda window: _Screen(window, state).follow())
+
+
+class _Screen:
+    """A terminal in curses' hands."""
+
+    def __init__(self, window: curses.window, state: State) -> None:
+        self._window = window
+        self._state = state
+        self._styles = _styles()
+        self._unicode = terminal.shows_unicode()
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._wakened, self._waken = socket.socketpair()
+        self._wakened.setblocking(False)
+        self._waken.setblocking(False)
+        self._feed = Feed(self._tell, state.interval_s)
+        self._on = True
+
+    def follow(self) -> None:
+        with contextlib.suppress(curses.error):
+            curses.curs_set(0)
+        self._window.nodelay(True)
+        with self._signals():
+            self._feed.start()
+            while self._on:
+                self._draw()
+                self._wait()
+                self._take_news()
+                self._take_keys()
+                self._state = replace(self._state, now_s=time.monotonic())
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """A resize wakes us, and being told to end lets curses give the terminal back."""
+        before = {
+            signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: None),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, self._end),
+            signal.SIGHUP: signal.signal(signal.SIGHUP, self._end),
+        }
+        descriptor = signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(descriptor)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, *_: object) -> None:
+        self._on = False
+
+    def _tell(self, news: News) -> None:
+        self._news.put(news)
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._waken.send(b"!")
+
+    def _wait(self) -> None:
+        select.select([0, self._wakened.fileno()], [], [], TICK_S)
+        with contextlib.suppress(BlockingIOError):
+            self._wakened.recv(4096)
+
+    def _take_news(self) -> None:
+        while not self._news.empty():
+            match news := self._news.get():
+                case Away(why=why):
+                    self._state = replace(self._state, away=why)
+                case Answer():
+                    told = (news.words, news.text, news.refused)
+                    self._state = keys.answered(self._state, *told)
+                case _:
+                    self._state = with_picture(self._state, news)
+
+    def _take_keys(self) -> None:
+        while (key := self._key()) is not None:
+            height, width = self._size()
+            page = view.page(self._state, width, height)
+            self._state, effects = keys.press(self._state, key, page)
+            self._feed.interval_s = self._state.interval_s
+            for effect in effects:
+                match effect:
+                    case keys.Quit():
+                        self._on = False
+                    case keys.Look():
+                        self._feed.look_now()
+                    case keys.Ask(words=words):
+                        self._feed.ask(words)
+
+    def _key(self) -> str | None:
+        """The next key that was pressed, by the name that `keys` has for it."""
+        while True:
+            try:
+                found = self._window.get_wch()
+            except curses.error:
+                return None
+            if isinstance(found, str):
+                return _CHARACTERS.get(found, found)
+            if found in _NAMES:
+                return _NAMES[found]
+
+    def _size(self) -> tuple[int, int]:
+        """Lines and columns of the terminal as it is now."""
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(1)
+            if (size.lines, size.columns) != self._window.getmaxyx() and min(size) > 0:
+                curses.resizeterm(size.lines, size.columns)
+                self._window.clear()
+        return self._window.getmaxyx()
+
+    def _draw(self) -> None:
+        height, width = self._size()
+        self._window.erase()
+        for y, drawn in enumerate(view.screen(self._state, width, height, self._unicode)):
+            self._put(y, drawn)
+        self._window.refresh()
+
+    def _put(self, y: int, drawn: Line) -> None:
+        x, encoding = 0, self._window.encoding
+        for span in drawn:
+            text = span.text.encode(encoding, "replace").decode(encoding)
+            # The last cell of a screen is drawn, and then the cursor has nowhere to go.
+            with contextlib.suppress(curses.error):
+                self._window.addstr(y, x, text, self._styles[span.style])
+            x += width_of(span.text)
+
+
+def _styles() -> dict[Style, int]:
+    """Attributes; colours where the terminal has some and the user wants them."""
+    styles = {
+        Style.PLAIN: curses.A_NORMAL,
+        Style.TITLE: curses.A_REVERSE,
+        Style.HEAD: curses.A_BOLD,
+        Style.DIM: curses.A_DIM,
+        Style.WARN: curses.A_BOLD,
+        Style.BAD: curses.A_BOLD | curses.A_REVERSE,
+        Style.CHOSEN: curses.A_REVERSE,
+    }
+    if terminal.has_colours() and curses.has_colors():
+        curses.use_default_colors()
+        for number, colour in ((1, curses.COLOR_YELLOW), (2, curses.COLOR_RED)):
+            curses.init_pair(number, colour, -1)
+        styles[Style.WARN] = curses.color_pair(1)
+        styles[Style.BAD] = curses.color_pair(2) | curses.A_BOLD
+    return styles

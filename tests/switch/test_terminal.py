@@ -1,0 +1,276 @@
+"""`top`, `show` and `explain` as an operator sees them: in a terminal of 80 columns and 24 lines.
+
+A real switch carries real traffic meanwhile; what the screen says is held against
+`ovs-ofctl dump-ports`, and what keys ask for has to happen there.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import PLAIN, Bed, BedSpec, Service, wait_until
+from tests.switch.tmux import PROMPT, Pane, pane
+from tests.switch.wire import Stream
+
+CAPACITY_MBPS = 100
+POLL_INTERVAL_MS = 1000
+# A flow's rate is set by the size of its frames, so that few frames make much traffic.
+FLOW_PPS = 400
+FRAME_BYTES_MAX = 9000
+# The policy by itself does nothing as long as these tests take.
+WINDOW_S = 600
+SENT_MBPS = (24, 14, 6)
+RECEIVED_MBPS = 9
+MEASURED_OVER_S = 2.0
+COLUMNS, LINES = 80, 24
+SPEC = BedSpec(PLAIN, 2, (None,) * 3, (None,), mtu_bytes=FRAME_BYTES_MAX)
+
+pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
+    """Three VMs that send all the time; the first receives, too, and has a name."""
+    session_service.start()
+    bed.set("bridge", bed.bridge, window_s=WINDOW_S, poll_interval_ms=POLL_INTERVAL_MS)
+    for uplink in bed.uplinks:
+        bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+    bed.ovs.vsctl("set", "interface", bed.vms[0].port, "external_ids:vm-id=web-frontend-01")
+    session_service.attach(bed, "--policy", "load-based")
+    host, first = bed.hosts[0], bed.vms[0]
+    sent = [(vm.point, vm.mac, host.mac) for vm in bed.vms]
+    flows = [*sent, (host.point, host.mac, first.mac)]
+    rates = [*SENT_MBPS, RECEIVED_MBPS]
+    streamed = [
+        (point, frames.udp(source, target, frame_bytes=round(rate * 1e6 / 8 / FLOW_PPS)))
+        for (point, source, target), rate in zip(flows, rates, strict=True)
+    ]
+    with Stream(streamed, FLOW_PPS):
+        yield bed
+    session_service.do("detach", bed.bridge)
+
+
+@pytest.fixture
+def terminal(team: Bed, service: Service, tmp_path: Path) -> Iterator[Pane]:
+    """A shell, with all VMs on the first uplink and LOCAL on the second."""
+    first, second = (uplink.name for uplink in team.uplinks)
+    wanted = {vm.port: first for vm in team.vms} | {team.local.port: second}
+    if service.bindings(team) != wanted:
+        service.place(team, 0, 0, 0, 1)
+    env = {**service.ovs.env, "PATH": f"{service.executable.parent}:{service.ovs.env['PATH']}"}
+    with pane(tmp_path, env, COLUMNS, LINES) as made:
+        yield made
+
+
+@pytest.fixture
+def top(team: Bed, terminal: Pane) -> Pane:
+    """The same with `top` on the screen, which looks twice a second."""
+    terminal.enter(f"ovs-lbt top {team.bridge} --interval 0.5")
+    terminal.shows("TEAM-UPLINK")
+    return terminal
+
+
+def row(screen: str, name: str) -> list[str]:
+    """The cells of a VM port's, or uplink's, row."""
+    lines = screen.splitlines()
+    found = [line.split() for line in lines if line.split()[:1] == [name]]
+    assert len(found) == 1, f"{name} has {len(found)} rows in\n{screen}"
+    return found[0]
+
+
+def order(screen: str, bed: Bed) -> list[str]:
+    """VM ports from above."""
+    ports = {station.port for station in bed.stations}
+    return [
+        words[0] for line in screen.splitlines() if (words := line.split()) and words[0] in ports
+    ]
+
+
+def counted(bed: Bed, port: str) -> tuple[int, int]:
+    """Bytes that came in by a port and left by it, as the switch says."""
+    said = bed.ofctl("dump-ports", port)
+    received, sent = (int(n) for n in re.findall(r"bytes=(\d+)", said))
+    return received, sent
+
+
+def measured_mbps(bed: Bed, ports: list[str]) -> dict[str, tuple[float, float]]:
+    """What came in by ports and left by them, from two readings of their counters."""
+    before, began_s = {port: counted(bed, port) for port in ports}, time.monotonic()
+    time.sleep(MEASURED_OVER_S)
+    after, over_s = {port: counted(bed, port) for port in ports}, time.monotonic() - began_s
+    return {
+        port: (
+            8e-6 * (after[port][0] - before[port][0]) / over_s,
+            8e-6 * (after[port][1] - before[port][1]) / over_s,
+        )
+        for port in ports
+    }
+
+
+def near(mbps: float) -> object:
+    return pytest.approx(mbps, rel=0.1, abs=0.2)
+
+
+def test_rates_are_those_of_dump_ports(team: Bed, top: Pane) -> None:
+    bed, first = team, team.vms[0]
+    names = [*(vm.port for vm in bed.vms), *(uplink.name for uplink in bed.uplinks)]
+
+    def agree() -> bool:
+        """A VM sends what comes in by its port; an uplink sends what leaves by its own."""
+        real = measured_mbps(bed, names)
+        screen = top.text()
+        told = {vm.port: row(screen, vm.port)[3:5] for vm in bed.vms}
+        figures = {
+            u.name: re.findall(r"\d+\.\d\d", " ".join(row(screen, u.name))) for u in bed.uplinks
+        }
+        sent = {port: (float(tx), float(rx)) for port, (tx, rx) in told.items()}
+        carried = {name: (float(rx), float(tx)) for name, (tx, rx) in figures.items()}
+        return all(
+            real[name] == (near(both[0]), near(both[1]))
+            for name, both in {**sent, **carried}.items()
+        )
+
+    wait_until(agree, "the screen and dump-ports agree within 10 %", 20.0)
+    screen = top.text()
+    assert row(screen, first.port)[1:3] == ["web-frontend-01", bed.uplinks[0].name]
+    assert float(row(screen, first.port)[4]) == near(RECEIVED_MBPS), "the first VM receives"
+    assert "connected" in screen and f"[{'█' * 3}" in row_line(screen, bed.uplinks[0].name)
+    real = measured_mbps(bed, [first.port])
+    shown = top_less(top, f"ovs-lbt show {bed.bridge}")
+    told = [float(figure) for figure in row(shown, first.port)[3:5]]
+    assert told == [near(figure) for figure in real[first.port]]
+
+
+def row_line(screen: str, name: str) -> str:
+    return next(line for line in screen.splitlines() if line.split()[:1] == [name])
+
+
+def top_less(top: Pane, command: str) -> str:
+    """Leave `top` and run a command in the shell beneath it."""
+    top.type("q")
+    wait_until(lambda: top.lines[-1].startswith(PROMPT), "top is over")
+    return top.run(command)
+
+
+def test_sort_filter_and_help(team: Bed, top: Pane) -> None:
+    bed = team
+    by_load = [vm.port for vm in bed.vms] + [bed.local.port]
+    wait_until(lambda: order(top.text(), bed) == by_load, "the busiest sender is above")
+    top.type("r")
+    wait_until(lambda: order(top.text(), bed) == by_load[::-1], "it is below")
+    top.type("/", "w", "e", "b")
+    wait_until(lambda: order(top.text(), bed) == by_load[:1], "the VM of that name alone")
+    top.shows("/web_")
+    top.type("Escape")
+    wait_until(lambda: len(order(top.text(), bed)) == 4, "all of them again")
+    top.type("h")
+    top.shows("explain the selected VM port")
+    top.type("q")
+    top.shows("TEAM-UPLINK")
+
+
+def test_a_move_is_asked_about_and_made(team: Bed, service: Service, top: Pane) -> None:
+    bed, vm = team, team.vms[1]
+    first, second = (uplink.name for uplink in bed.uplinks)
+    top.type("Down", "m")
+    top.shows(f"move {vm.port} to:")
+    top.type("Enter")
+    top.shows(f"[y/n] move {vm.port} from {first} to {second} now?")
+    top.type("n")
+    top.shows("not done")
+    assert service.bindings(bed)[vm.port] == first
+    top.type("m", "Enter", "y")
+    top.shows(f"move {vm.port} {second}: done")
+    assert service.bindings(bed)[vm.port] == second
+    top.shows(f"{vm.port}: {first} -> {second}, manual")
+    wait_until(lambda: bed.homes()[str(vm)] == [second], "its frames leave by that uplink")
+    assert row(top.text(), vm.port)[2] == second
+
+
+def test_a_drain_and_its_end(team: Bed, service: Service, top: Pane) -> None:
+    bed, (first, second) = team, team.uplinks
+    top.type("d", "1")
+    top.shows(f"[y/n] drain {first}: move 3 VM ports off it, and use it no more?")
+    top.type("y")
+    top.shows(f"drain {first}: {first}: idle, 3 VM ports moved", 15.0)
+    assert set(service.bindings(bed).values()) == {second.name}
+    assert row(top.shows("drained"), first.name)[1] == "drained"
+    top.type("d", "1")
+    top.shows(f"[y/n] undrain {first}: use it again?")
+    top.type("y")
+    wait_until(lambda: row(top.text(), first.name)[1] == "active", "the uplink serves again")
+
+
+def drawn(terminal: Pane, columns: int, lines: int) -> bool:
+    """Whether `top` fills the screen, its last line too."""
+    shown = terminal.lines
+    last = "q quit" if lines > 1 else " "
+    return len(shown) == lines and f"{shown[-1]} ".startswith(last[:columns])
+
+
+def test_every_size_and_the_way_back(team: Bed, terminal: Pane) -> None:
+    bed, before = team, terminal.text()
+    terminal.enter(f"ovs-lbt top {bed.bridge} --interval 0.5")
+    terminal.shows("TEAM-UPLINK")
+    for size in ((120, 40), (40, 10), (1, 1), (COLUMNS, LINES)):
+        terminal.resize(*size)
+        wait_until(functools.partial(drawn, terminal, *size), f"the screen is drawn on {size}")
+    assert order(terminal.text(), bed), "all is there again"
+    for end in ("q", "C-c"):
+        terminal.type(end)
+        wait_until(lambda: terminal.lines[-1] == PROMPT, f"{end} ends it")
+        assert terminal.text().splitlines()[0].startswith(before.splitlines()[0].rstrip())
+        assert "TEAM-UPLINK" not in terminal.text(), "the screen is what it was"
+        assert terminal.run("stty -a | grep -o ' echo '").strip() == "echo"
+        terminal.enter("clear; ovs-lbt top")
+        terminal.shows("TEAM-UPLINK")
+
+
+def test_the_service_may_go_and_come(team: Bed, service: Service, top: Pane) -> None:
+    bed = team
+    with service.dead():
+        screen = top.shows("NO ANSWER SINCE")
+        assert "no service is running" in screen
+        assert order(screen, bed), "the last picture stays"
+        top.type("m", "Enter", "y")
+        top.shows("no service is running")
+    wait_until(lambda: "NO ANSWER" not in top.text(), "the service is asked again")
+    service.wait_ready(bed)
+    wait_until(lambda: float(row(top.text(), bed.vms[0].port)[3]) > 1, "loads are known again")
+
+
+def test_show_and_explain_fit_into_80_columns(team: Bed, terminal: Pane) -> None:
+    bed, vm = team, team.vms[0]
+    for command in (
+        f"show {bed.bridge}",
+        f"explain {vm.port}",
+        f"top {bed.bridge} --once --interval 0.5",
+    ):
+        shown = terminal.run(f"ovs-lbt {command}")
+        assert vm.port in shown
+        unwrapped = [line.rstrip() for line in terminal.text(joined=True).splitlines()]
+        assert max(map(len, unwrapped)) <= COLUMNS, f"{command} is wider:\n{shown}"
+    assert "[" in shown and "│" in shown and "web-frontend-01" in shown
+
+
+def test_what_is_no_terminal_gets_text(team: Bed, service: Service, terminal: Pane) -> None:
+    bed, vm = team, team.vms[0]
+    done = service.command("top")
+    expected = "-> a terminal, or: ovs-lbt top --once\n"
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.endswith(expected)
+    assert "terminal dumb -> " in terminal.run("TERM=dumb ovs-lbt top")
+    once = service.do("top", bed.bridge, "--once", "--interval", "0.5", "--filter", "web")
+    assert row(once, vm.port)[1] == "web-frontend-01" and once.isascii()
+    assert order(once, bed) == [vm.port]
+    assert service.command("top", "nobridge", "--once").stderr == (
+        f"ovs-lbt: bridge: nobridge, not attached -> {bed.bridge}\n"
+    )
+    piped = service.do("show", bed.bridge)
+    assert piped.isascii() and row(piped, vm.port)[1] == "web-frontend-01"

@@ -1,0 +1,61 @@
+"""What is written to standard output: colours and blocks for terminals that show them."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import pytest
+
+from controller import terminal
+from controller.drawing import Look, Span, Style
+
+LINES = [(Span("eth1  "), Span("down", Style.BAD), Span("  "))]
+
+
+class Output(io.TextIOWrapper):
+    """Standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def tty(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A terminal of 100 columns that takes UTF-8 and colours."""
+    monkeypatch.setattr(sys, "stdout", Output(io.BytesIO(), encoding="utf-8"))
+    for name in ("LC_ALL", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"LANG": "C.UTF-8", "TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
+
+
+def test_a_terminal_gets_colours_and_blocks(tty: pytest.MonkeyPatch) -> None:
+    assert terminal.look() == Look(100, unicode=True)
+    assert terminal.written(LINES) == "eth1  \x1b[31mdown\x1b[0m\n"
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_who_wants_no_colours_gets_none(tty: pytest.MonkeyPatch, name: str, value: str) -> None:
+    tty.setenv(name, value)
+    assert terminal.written(LINES) == "eth1  down\n"
+
+
+@pytest.mark.parametrize(("name", "value"), [("LC_ALL", "C"), ("LANG", "POSIX")])
+def test_who_wants_no_unicode_gets_none(tty: pytest.MonkeyPatch, name: str, value: str) -> None:
+    tty.setenv(name, value)
+    assert not terminal.look().unicode
+
+
+def test_another_encoding_gets_no_blocks(tty: pytest.MonkeyPatch) -> None:
+    tty.setattr(sys, "stdout", Output(io.BytesIO(), encoding="iso8859-1"))
+    assert terminal.look() == Look(100, unicode=False)
+
+
+def test_a_pipe_gets_plain_text_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    monkeypatch.setitem(os.environ, "COLUMNS", "40")
+    assert terminal.look() == Look()
+    assert terminal.written(LINES) == "eth1  down\n"
