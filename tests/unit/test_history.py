@@ -249,6 +249,17 @@ def test_older_files_are_read_as_far_as_they_are_needed(
     assert asked(path, "--last", "12") == list(range(18, 30))
 
 
+@pytest.mark.parametrize("block_bytes", [1, 7, 100, 1 << 16])
+def test_a_file_is_read_from_its_end_in_whatever_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
+) -> None:
+    monkeypatch.setattr("controller.journal.BLOCK_BYTES", block_bytes)
+    path = tmp_path / "history.jsonl"
+    path.write_text("rubbish\n\n" + "\n".join(line(i) for i in range(9)) + '\n{"at": 9, "br')
+    assert asked(path, "--last", "3") == [6, 7, 8]
+    assert asked(path) == list(range(9))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

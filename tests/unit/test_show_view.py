@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import show, show_view
 from controller.drawing import Look, Style, clean, plain, width_of
+from controller.events import PortCounters, PortStatsRead
+from controller.rates import UNSUPPORTED
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host
 from tests.unit.told import Told, br0, bridge, port, uplink
@@ -110,6 +114,23 @@ def test_the_service_says_the_same_as_the_command() -> None:
     statuses = here.engine.status()
     assert show.as_text(statuses) == done(here.ask("show"))
     assert "eth1" in show.as_text(statuses)
+
+
+def test_packets_are_told_as_the_vm_sees_them() -> None:
+    """What the switch sends out of a VM port is what the VM receives."""
+    here = world(host()).start()
+    names = ("tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets")
+
+    def told() -> list[Told]:
+        (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
+        return [port for port in shown["ports"] if port["name"] == "vnet0"]
+
+    counters = PortCounters(10, 1.0, 0, 0, 3, 4, tx_packets=50, rx_packets=60)
+    here.say(PortStatsRead("br0", (counters,)))
+    assert [[port[name] for name in names] for port in told()] == [[60, 50, 4, 3]]
+    silent = PortCounters(10, 2.0, 0, 0, UNSUPPORTED, UNSUPPORTED)
+    here.say(PortStatsRead("br0", (silent,)))
+    assert [[port[name] for name in names] for port in told()] == [[None] * 4]
 
 
 def test_an_older_service_is_understood() -> None:
