@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,10 +21,15 @@ class Output(io.TextIOWrapper):
         return True
 
 
+def writing_to(output: io.TextIOWrapper) -> SimpleNamespace:
+    """The interpreter's `sys`, as far as it is looked at; pytest has a hand on the real one."""
+    return SimpleNamespace(stdout=output)
+
+
 @pytest.fixture
 def tty(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A terminal of 100 columns that takes UTF-8 and colours."""
-    monkeypatch.setattr(sys, "stdout", Output(io.BytesIO(), encoding="utf-8"))
+    monkeypatch.setattr(terminal, "sys", writing_to(Output(io.BytesIO(), encoding="utf-8")))
     for name in ("LC_ALL", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"LANG": "C.UTF-8", "TERM": "xterm", "COLUMNS": "100"}.items():
@@ -50,12 +55,13 @@ def test_who_wants_no_unicode_gets_none(tty: pytest.MonkeyPatch, name: str, valu
 
 
 def test_another_encoding_gets_no_blocks(tty: pytest.MonkeyPatch) -> None:
-    tty.setattr(sys, "stdout", Output(io.BytesIO(), encoding="iso8859-1"))
+    tty.setattr(terminal, "sys", writing_to(Output(io.BytesIO(), encoding="iso8859-1")))
     assert terminal.look() == Look(100, unicode=False)
 
 
 def test_a_pipe_gets_plain_text_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+    piped = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(terminal, "sys", writing_to(piped))
     monkeypatch.setitem(os.environ, "COLUMNS", "40")
     assert terminal.look() == Look()
     assert terminal.written(LINES) == "eth1  down\n"
