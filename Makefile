@@ -31,7 +31,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench test test-quick test-ryu dashboards deb lint format clean
+.PHONY: help setup demo bench test test-quick test-ryu dashboards deb wheels lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -58,7 +58,7 @@ case $$beside$$alone in \
 esac
 endef
 
-test: setup lint
+test: setup lint wheels
 	$(call pytest,$(ALONE))
 
 test-quick: setup lint
@@ -71,6 +71,10 @@ test-ryu:
 
 deb: setup
 	@controller/debian/build
+
+# The package's tests have no network.
+wheels: setup
+	@controller/debian/build wheels
 
 dashboards: setup
 	$(BIN)/python -m dashboards.generate
