@@ -22,6 +22,10 @@ DEMO ?= --policy originating-port load-based --against manual
 BESIDE := tests/unit tests/wire
 # All others look at the clock, and share one switch: one after another.
 ALONE := tests $(BESIDE:%=--ignore=%)
+# On a busy machine one test in hundreds fails by chance. It is tried once more, six tries in all, and
+# both are told; never where a frame was delivered more often than it may be.
+RECHECK := --reruns 1 --reruns-delay 2 --max-suite-reruns 6 --rerun-show-tracebacks \
+	--rerun-except TooMany
 # What tells most in two minutes: everything without a switch, and every path through a real one.
 QUICK ?= tests/switch/test_trace.py
 
@@ -51,7 +55,7 @@ define pytest
 @beside=0; alone=0; \
 $(BIN)/python -m pytest -n $$(nproc) --dist loadfile $(BESIDE) $(2) $(PYTEST_ARGS) || beside=$$?; \
 [[ $$beside != 2 ]] || exit 2; \
-$(BIN)/python -m pytest $(1) $(2) $(PYTEST_ARGS) || alone=$$?; \
+$(BIN)/python -m pytest $(1) $(2) $(RECHECK) $(PYTEST_ARGS) || alone=$$?; \
 case $$beside$$alone in \
 00 | 05 | 50) ;; \
 *) echo "found pytest's status $$beside of $(BESIDE), $$alone of $(1) -> 0" >&2; exit 1 ;; \

@@ -28,6 +28,7 @@ from tests.switch.bench import (
     Station,
     Uplink,
     judges_time,
+    never_twice,
     quick_enough,
     wait_until,
 )
@@ -489,7 +490,7 @@ def test_a_flood_of_addresses_is_bounded_and_hurts_nobody(attached: Bed, service
         for mac, shot in zip(made_up, shots, strict=True):
             at = copies[shot.frame_id]
             assert at[str(bed.uplinks[0].upstream_end)] == 1, f"{shot.story} of {mac}: {at}"
-            assert max(at.values()) == 1, f"{shot.story} of {mac} is delivered twice: {at}"
+            never_twice(max(at.values()) > 1, f"{shot.story} of {mac} is delivered twice: {at}")
             assert not at[str(flooder)], f"{shot.story} of {mac} comes back to its sender"
     ofport = int(bed.ovs.vsctl("get", "interface", flooder.port, "ofport"))
     for table in (20, 21):
