@@ -44,6 +44,24 @@ def guarded(handler: Handler) -> Handler:
     return guard
 
 
+def said_by_switch(handler: Handler) -> Handler:
+    """What a switch says may be anything: its connection ends, and nothing else does."""
+
+    @functools.wraps(handler)
+    def guard(app: TeamingApp, event: Any) -> None:
+        connection: Any = event.msg.datapath
+        live: Any = app.connections.get(connection.bridge)
+        # It has become that of no bridge, or another one has replaced it.
+        if live is not connection or connection.refused:
+            return
+        try:
+            handler(app, event)
+        except Exception as error:
+            connection.refuse(f"{handler.__name__}: {error!r} -> one that can be read")
+
+    return guard
+
+
 class TeamingApp(App):  # type: ignore[misc]
     """Turns OpenFlow messages into events.
 
@@ -91,7 +109,7 @@ class TeamingApp(App):  # type: ignore[misc]
             self.submit(SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    @guarded
+    @said_by_switch
     def port_status(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, openflow.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
@@ -100,28 +118,28 @@ class TeamingApp(App):  # type: ignore[misc]
             self.submit(PortChanged(bridge, port))
 
     @set_ev_cls(ofp_event.EventOFPPortStatsReply, MAIN_DISPATCHER)
-    @guarded
+    @said_by_switch
     def port_stats(self, event: Any) -> None:
         self._answered(event.msg)
 
     @set_ev_cls(ofp_event.EventOFPFlowStatsReply, MAIN_DISPATCHER)
-    @guarded
+    @said_by_switch
     def flow_stats(self, event: Any) -> None:
         self._answered(event.msg)
 
     @set_ev_cls(ofp_event.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
-    @guarded
+    @said_by_switch
     def group_descriptions(self, event: Any) -> None:
         self._answered(event.msg)
 
     @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
-    @guarded
+    @said_by_switch
     def bundle_control(self, event: Any) -> None:
         if (number := openflow.bundle_outcome(event.msg)) is not None:
             self.submit(BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    @guarded
+    @said_by_switch
     def error(self, event: Any) -> None:
         bridge, text = event.msg.datapath.bridge, openflow.error_text(event.msg)
         LOG.warning("%s: the switch reports an error: %s", bridge, text)

@@ -310,6 +310,8 @@ class Bridge:
         for ofport, sample in read.units:
             self.loads.take_unit(ofport, sample, keep_s)
         for (number, bucket), sample in read.buckets:
+            if number not in range(len(buckets.HASHED)):
+                continue
             name = buckets.name_of(buckets.HASHED[number], bucket)
             self.loads.take_bucket(name, sample, keep_s)
         if read.buckets:

@@ -15,6 +15,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from controller import framing
+from controller.wording import one_line
+
 __all__ = [
     "DEAD_DISPATCHER",
     "MAIN_DISPATCHER",
@@ -85,6 +88,22 @@ ECHO_INTERVAL_S = 2.0
 # A switch that leaves this many echo requests unanswered is gone.
 UNANSWERED_ECHOES = 3
 
+# What answers us, or has to be answered; the framework would read all others for nobody.
+_WANTED = {
+    ofproto.OFPT_HELLO,
+    ofproto.OFPT_ERROR,
+    ofproto.OFPT_ECHO_REQUEST,
+    ofproto.OFPT_ECHO_REPLY,
+    ofproto.OFPT_EXPERIMENTER,
+    ofproto.OFPT_FEATURES_REPLY,
+    ofproto.OFPT_PORT_STATUS,
+    ofproto.OFPT_MULTIPART_REPLY,
+}
+# Actions of others' whose parts the framework reads by lengths that may lead nowhere:
+# NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE. As unknown ones they are not looked into.
+for _number in (35, 37, 42):
+    parser.NXAction._subtypes.pop(_number, None)
+
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
     """An OpenFlow connection whose end is noticed.
@@ -101,6 +120,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
 
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
         self.bridge = bridge
+        self.refused = False
         self._ended = threading.Event()
         super().__init__(sock, address)
         self.send_q = hub.Queue()
@@ -120,6 +140,14 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             self.is_active = False
             self.close()
             self.socket.close()
+
+    def refuse(self, why: str) -> None:
+        """Hang up on a switch that sends what nobody can mean."""
+        if not self.refused:
+            self.refused = True
+            who = self.bridge or self.address
+            LOG.warning("%s: %s; hanging up", who, one_line(why))
+            hang_up(self)
 
     def _echo_request_loop(self) -> None:
         silent = 0
@@ -143,6 +171,34 @@ def hang_up(connection: Connection) -> None:
         connection.socket.shutdown(socket.SHUT_RDWR)
     except OSError:
         LOG.debug("the connection had ended already")
+
+
+def _parsed(
+    connection: Connection, version: int, kind: int, length: int, xid: int, data: bytearray
+) -> Any:
+    """A message of the switch's; None for one that nobody wants.
+
+    Hangs up where it cannot be read: nothing that follows could be trusted.
+    """
+    if connection.refused or kind not in _WANTED:
+        return None
+    message = bytes(data)
+    try:
+        if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
+            raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
+        framing.check(kind, message)
+        if kind == ofproto.OFPT_MULTIPART_REPLY and not framing.is_wanted(message):
+            return None
+        return parser.msg_parser(connection, version, kind, length, xid, data)
+    except framing.Malformed as error:
+        connection.refuse(str(error))
+    except Exception as error:
+        connection.refuse(f"message of type {kind}: {error!r} -> one that can be read")
+    return None
+
+
+# The framework's own logs the bytes of what it cannot read, and goes on behind it.
+framework_controller.ofproto_parser.msg = _parsed
 
 
 class _NoListener:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -361,6 +361,10 @@ def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:
 # ---- decoding --------------------------------------------------------------------------
 
 
+# More than any bridge has flows or ports; a reply that goes on is none.
+MOST_ENTRIES = 1 << 19
+
+
 class Replies:
     """Puts statistics replies together and says what they mean; one for each connection.
 
@@ -372,10 +376,16 @@ class Replies:
         self._bodies: dict[int, list[Any]] = {asked: [] for asked in Asked}
 
     def event(self, bridge: str, message: Any) -> Event | None:
-        """What this part of a reply completes, if it completes anything."""
+        """What this part of a reply completes, if it completes anything.
+
+        Raises:
+            ValueError: it goes on and on.
+        """
         if message.xid not in self._bodies:
             return None
         self._bodies[message.xid] += message.body
+        if len(self._bodies[message.xid]) > MOST_ENTRIES:
+            raise ValueError(f"a reply of more than {MOST_ENTRIES} entries")
         if message.flags & ofp.OFPMPF_REPLY_MORE:
             return None
         match message.xid:
@@ -463,7 +473,7 @@ def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
         beneath = flow.cookie & FROM_BENEATH
         if cookie_kind(flow.cookie) is Kind.LEARNED and ofport and not beneath:
             vlan = fields.get(Register.VLAN.field, 0)
-            addresses.add((ofport, str(fields["eth_dst"]), int(_exact(vlan))))
+            addresses.add((ofport, _address(fields), int(_exact(vlan))))
     return tuple(sorted(addresses))
 
 
@@ -474,7 +484,7 @@ def learned_elsewhere(stats: Iterable[Any]) -> tuple[tuple[str, int], ...]:
         if flow.cookie == cookie(Kind.LEARNED, 0):
             fields = dict(_decode_match(flow.match))
             vlan = _exact(fields.get(Register.VLAN.field, 0))
-            addresses.add((str(fields["eth_dst"]), vlan))
+            addresses.add((_address(fields), vlan))
     return tuple(sorted(addresses))
 
 
@@ -489,7 +499,7 @@ def learned_beneath(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], 
         tag = None if vlan is None else _exact(vlan)
         for action in _decode_flow(flow).actions:
             if isinstance(action, LoadBits) and action.target == Register.TARGET.field:
-                addresses.add((action.value, str(fields["eth_dst"]), tag))
+                addresses.add((action.value, _address(fields), tag))
     return tuple(sorted(addresses, key=lambda a: (a[0], a[1], a[2] or 0)))
 
 
@@ -569,7 +579,9 @@ def port_state(port: Any) -> PortState:
 
 
 def error_text(message: Any) -> str:
-    """An OpenFlow error in words."""
+    """An OpenFlow error in words; Open vSwitch reports those of bundles as an experimenter's."""
+    if message.type == ofp.OFPET_EXPERIMENTER:
+        return f"experimenter {message.experimenter:#x}, error {message.exp_type}"
     kind = ofp.ofp_error_type_to_str(message.type)
     return f"{kind}, {ofp.ofp_error_code_to_str(message.type, message.code)}"
 
@@ -607,6 +619,18 @@ def _foreign_flow(flow: Any) -> ForeignFlow:
 
 def _decode_match(match: Any) -> tuple[tuple[str, MatchValue], ...]:
     return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
+
+
+def _address(fields: Mapping[str, MatchValue]) -> str:
+    """The whole address that a learned flow is about.
+
+    Raises:
+        ValueError: there is none, or a mask with it.
+    """
+    found = fields.get("eth_dst")
+    if not isinstance(found, str):
+        raise ValueError(f"a learned flow for {found}")
+    return found
 
 
 def _exact(value: MatchValue) -> int:

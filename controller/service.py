@@ -52,6 +52,7 @@ from controller.ovsdb import Database
 from controller.qdisc import Qdiscs
 from controller.status import BridgeStatus
 from controller.wires import Reach, TlsFiles
+from controller.wording import one_line
 
 LOG = logging.getLogger(__name__)
 
@@ -184,7 +185,8 @@ class Service:
         self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
-        if isinstance(event, PortStatsRead | UnitCountersRead):
+        # A switch may answer what nobody has asked.
+        if isinstance(event, PortStatsRead | UnitCountersRead) and event.bridge in self._asked:
             asked_s, units = self._asked[event.bridge]
             if isinstance(event, UnitCountersRead) is units:
                 self._exporter.observe_decision(event.bridge, time.monotonic() - started_s)
@@ -235,7 +237,7 @@ class Service:
             case Reply():
                 self._control.reply(command)
             case Report(level=level, text=text):
-                LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
+                LOG.log(logging.getLevelNamesMapping()[level.upper()], "%s", one_line(text))
             case Record(entry=entry):
                 self._journal.write(history.as_line(entry, self._engine.fleet.epoch_s))
             case Observe():

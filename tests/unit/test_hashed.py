@@ -11,7 +11,8 @@ import pytest
 from controller import buckets
 from controller.config import read_bridge
 from controller.database import BridgeRow
-from controller.events import Apply
+from controller.events import Apply, UnitCountersRead
+from controller.rates import Sample
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, host, port, with_ids, with_interface
 
@@ -306,3 +307,9 @@ def test_every_bridge_and_uplink_has_an_address_of_its_own() -> None:
     assert {int(mac[:2], 16) & 0x03 for mac in macs} == {0x02}
     assert found == [buckets.off_home_macs(read_bridge(row)) for row in rows]
     assert buckets.off_home_macs(read_bridge(team("load-based"))) == {}
+
+
+def test_a_bucket_of_no_hash_is_not_counted() -> None:
+    here = world(host("ip-hash")).start().run_for(3)
+    here.say(UnitCountersRead("br0", (), (((200, 0), Sample(1.0, 5, 0)),)))
+    assert here.bindings().keys() == {"vnet0", "vnet1", "vnet2", "vnet3"}

@@ -356,6 +356,15 @@ def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
     assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text
 
 
+def test_an_error_of_an_experimenter_is_told_as_one() -> None:
+    """Open vSwitch has those for bundles; they have no code."""
+    body = struct.pack("!HHI", 0xFFFF, 2300, 0x4F4E4600) + bytes(16)
+    header = HEADER.pack(4, ofproto.OFPT_ERROR, HEADER.size + len(body), openflow.BUNDLE_XID | 7)
+    message = parse(header + body)
+    assert openflow.error_text(message) == "experimenter 0x4f4e4600, error 2300"
+    assert openflow.failed_bundle(message) == 7
+
+
 # ---- replies ---------------------------------------------------------------------------
 
 

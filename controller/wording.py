@@ -1,0 +1,22 @@
+"""Texts that come from outside, as parts of lines of ours."""
+
+from __future__ import annotations
+
+# As much of one as tells what it is.
+MOST_CHARACTERS = 200
+
+
+def one_line(text: str) -> str:
+    """The same text with everything escaped that is no printable character of a line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def shortened(text: str) -> str:
+    """A text of any length, cut where it is longer than anybody wants to read."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"

@@ -1,0 +1,91 @@
+"""Lengths in OpenFlow messages that lead nowhere, found before the framework follows them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from controller import framing
+from tests.unit.fuzz import session
+
+MULTIPART = 19
+FLOWS, GROUPS, PORTS = 1, 7, 4
+
+
+def reply(kind: int, body: bytes) -> bytes:
+    return session.message(MULTIPART, 1, struct.pack("!HH4x", kind, 0) + body)
+
+
+def flow(length: int, match_length: int = 4, instructions: bytes = b"") -> bytes:
+    return struct.pack("!H46x", length) + struct.pack("!HH4x", 1, match_length) + instructions
+
+
+def instruction(kind: int, length: int, rest: bytes = b"") -> bytes:
+    return struct.pack("!HH4x", kind, length) + rest
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "found"),
+    [
+        pytest.param(FLOWS, flow(0), "a part of 0 bytes -> 56 to 56", id="a flow of nothing"),
+        pytest.param(FLOWS, flow(57), "a part of 57 bytes -> 56 to 56", id="a flow too long"),
+        pytest.param(FLOWS, bytes(9), "a part of 9 bytes -> 56 to 9", id="half a flow"),
+        pytest.param(FLOWS, flow(56, 0), "a match of 0 bytes -> 4 to 8", id="no match"),
+        pytest.param(FLOWS, flow(56, 12), "a match of 12 bytes -> 4 to 8", id="a match too long"),
+        pytest.param(
+            FLOWS,
+            flow(64, instructions=instruction(4, 0)),
+            "a part of 0 bytes -> 8 to 8",
+            id="an instruction of nothing",
+        ),
+        pytest.param(
+            FLOWS,
+            flow(64, instructions=instruction(4, 60000)),
+            "a part of 60000 bytes -> 8 to 8",
+            id="an instruction over all that follows",
+        ),
+        pytest.param(
+            FLOWS,
+            flow(72, instructions=instruction(1, 16, bytes(8))),
+            "an instruction 1 of 16 bytes -> 8",
+            id="a goto with something behind it",
+        ),
+        pytest.param(
+            FLOWS,
+            flow(80, instructions=instruction(4, 24, struct.pack("!HH12x", 25, 0))),
+            "a part of 0 bytes -> 8 to 16",
+            id="an action of nothing",
+        ),
+        pytest.param(
+            FLOWS,
+            flow(80, instructions=instruction(4, 24, struct.pack("!HH12x", 0, 8))),
+            "an action 0 of 8 bytes -> 16",
+            id="half an output",
+        ),
+        pytest.param(GROUPS, bytes(8), "a part of 0 bytes -> 8 to 8", id="a group of nothing"),
+        pytest.param(
+            GROUPS,
+            struct.pack("!HBxI", 24, 3, 5) + bytes(16),
+            "a part of 0 bytes -> 16 to 16",
+            id="a bucket of nothing",
+        ),
+        pytest.param(
+            PORTS, bytes(111), "statistics of 111 bytes -> 112 for each port", id="half a port"
+        ),
+    ],
+)
+def test_lengths_that_do_not_agree_are_found(kind: int, body: bytes, found: str) -> None:
+    with pytest.raises(framing.Malformed) as refusal:
+        framing.check(MULTIPART, reply(kind, body))
+    assert str(refusal.value) == found
+
+
+def test_a_hello_whose_element_is_nothing_is_found() -> None:
+    with pytest.raises(framing.Malformed, match="a part of 0 bytes -> 4 to 4"):
+        framing.check(0, session.message(0, 1, bytes(4)))
+
+
+def test_all_that_a_good_switch_says_is_well() -> None:
+    for message in (*session.handshake(), *session.answers()):
+        framing.check(message[1], message)
