@@ -112,15 +112,21 @@ class Server:
             reply = self._replies.get()
             connection, _ = self._waiting.pop(reply.request_id, (None, 0.0))
             if connection is not None:
-                send = connection.reply_error if reply.refused else connection.reply
-                send(reply.text)
+                _send(connection, reply.text, reply.refused)
 
     def _expire(self) -> None:
         """Nobody waits for ever, e.g. for a switch that went away during a move."""
         now_s = time.monotonic()
         for request_id in [i for i, (_, due_s) in self._waiting.items() if due_s <= now_s]:
             connection, _ = self._waiting.pop(request_id)
-            connection.reply_error(f"no answer in {ANSWER_TIMEOUT_S:g} s -> a switch that answers")
+            text = f"no answer in {ANSWER_TIMEOUT_S:g} s -> a switch that answers"
+            _send(connection, text, refused=True)
+
+
+def _send(connection: Any, text: str, refused: bool) -> None:
+    """Answer who has asked, unless it has hung up meanwhile."""
+    if connection._request_id is not None:
+        (connection.reply_error if refused else connection.reply)(text)
 
 
 def _list_commands(connection: Any, _words: list[str], _aux: Any) -> None:

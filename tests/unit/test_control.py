@@ -1,0 +1,40 @@
+"""Callers of the control socket who do not behave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.fuzz.targets import _call, _Served
+
+SHOW = b'{"id":%d,"method":"lbt/show","params":[]}'
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["as our client numbers it", "another number"])
+def test_a_caller_who_hangs_up_before_the_answer_is_no_error(tmp_path: Path, number: int) -> None:
+    path = str(tmp_path / "ctl")
+    served = _Served(path)
+    caller = _call(path)
+    caller.sendall(SHOW % number)
+    served.turn()
+    caller.close()
+    served.turn()
+    assert len(served.taken) == 1
+    served.answer_all()
+    served.turn()
+    served.close()
+
+
+def test_two_requests_at_once_are_no_error(tmp_path: Path) -> None:
+    path = str(tmp_path / "ctl")
+    served = _Served(path)
+    caller = _call(path)
+    caller.sendall(SHOW % 0 * 2)
+    served.turn()
+    assert len(served.taken) == 2
+    served.answer_all()
+    served.turn()
+    assert b"so be it" in caller.recv(4096)
+    caller.close()
+    served.close()
