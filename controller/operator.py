@@ -30,6 +30,7 @@ from controller.events import Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
 from controller.history import Moved
 from controller.plans import Plans
+from controller.wording import one_line
 from policies import failover, rules
 from policies.model import Reason, Role
 
@@ -59,7 +60,7 @@ class Operator:
         try:
             return _COMMANDS[command](self, request.request_id, words, now_s)
         except Refused as refusal:
-            text = str(refusal)
+            text = one_line(str(refusal))
             noted = _note_refusal(self, request.words, text, now_s)
             return [*noted, Reply(request.request_id, text, refused=True)]
 
@@ -86,7 +87,7 @@ class Operator:
 
 
 def _show(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
-    as_json, names = _options(words)
+    as_json, names = _options(words, most=1)
     statuses = operator.fleet.status()
     if names:
         _attached_bridge(operator, names[0])
@@ -256,7 +257,7 @@ def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: floa
 
 
 def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, names = _options(words)
+    as_json, names = _options(words, most=1)
     bridges = [_serving_bridge(operator, name) for name in names] or operator.fleet.serving
     return [Reply(request_id, operator.plans.make(bridges, as_json, now_s))]
 
@@ -267,7 +268,10 @@ def _apply(operator: Operator, request_id: int, words: list[str], now_s: float) 
 
 
 def _explain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    as_json, (name,) = _options(words)
+    as_json, names = _options(words, most=1)
+    if not names:
+        raise Refused("explain: no port -> PORT [--json]")
+    (name,) = names
     bridge, port = _port_or_vm(operator, name)
     told, epoch_s = standing.account(bridge, port, now_s), operator.fleet.epoch_s
     form = explain.as_json if as_json else explain.as_text
@@ -341,9 +345,12 @@ def _serving_bridge(operator: Operator, name: str) -> Bridge:
     return bridge
 
 
-def _options(words: list[str]) -> tuple[bool, list[str]]:
+def _options(words: list[str], most: int) -> tuple[bool, list[str]]:
     """Whether JSON is asked for, and the other words."""
-    return "--json" in words, [word for word in words if word != "--json"]
+    names = [word for word in words if word != "--json"]
+    if len(names) > most:
+        raise Refused(f"{' '.join(names)} -> one name [--json]")
+    return "--json" in words, names
 
 
 def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:

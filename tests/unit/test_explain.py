@@ -270,3 +270,23 @@ def test_every_explanation_fits_eighty_columns() -> None:
         for name in ("vnet0", "vnet1"):
             text = done(here.ask("explain", name))
             assert max(map(len, text.splitlines())) <= 80, text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("explain", "--json"), "explain: no port -> PORT [--json]"),
+        (("explain", "vnet0", "vnet1"), "vnet0 vnet1 -> one name [--json]"),
+        (("show", "br0", "br1"), "br0 br1 -> one name [--json]"),
+        (("plan", "br0", "br1"), "br0 br1 -> one name [--json]"),
+    ],
+)
+def test_too_few_and_too_many_names_are_refused(words: tuple[str, ...], expected: str) -> None:
+    here = world(host()).start()
+    assert refusal(here.ask(*words)) == expected
+
+
+def test_a_refusal_is_one_line_whatever_was_asked() -> None:
+    here = world(host()).start()
+    text = refusal(here.ask("explain", "a\nb\x1b[2J\ud800"))
+    assert text.startswith(r"interface: a\nb\x1b[2J\ud800 -> ")
