@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from controller import normal
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
+from controller.wording import one_line, shortened
 from policies.damping import Moved
 from policies.model import OfPort, Role, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
@@ -19,6 +20,7 @@ MODES = ("enforce", "observe")
 # While LACP is not negotiated.
 FALLBACK_POLICY = "explicit"
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
+MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 OFPORT_MAX = 0xFF00
 # What the ids of delivery groups have room for.
 MAX_UPLINKS = 64
@@ -35,7 +37,8 @@ class BadValue:
     expected: str
 
     def __str__(self) -> str:
-        return f"{self.record} {self.key}: {self.found} -> {self.expected}"
+        found = shortened(self.found)
+        return one_line(f"{self.record} {self.key}: {found} -> {self.expected}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +268,8 @@ class Choice:
 
 def _moves(text: str) -> tuple[Moved, ...]:
     pairs = [word.split(":") for word in text.split(",")]
-    return tuple(Moved(float(at_s), int(step)) for at_s, step in pairs)
+    at, steps = _number(0, LAST_S), _integer(0, MOST_STEPS)
+    return tuple(Moved(at(at_s), steps(step)) for at_s, step in pairs)
 
 
 def _set_name(text: str) -> str:
@@ -281,6 +285,9 @@ def one_of(words: Iterable[str]) -> str:
     return f"one of {listed}" if listed else "nothing there is"
 
 
+# The end of the year 9999, as times are written; and many more moves in a row than ever were.
+LAST_S = 253_402_300_799.0
+MOST_STEPS = 100
 # The longest window and delay a timer is sensibly given: a day.
 DAY_S = 86400.0
 
@@ -547,7 +554,7 @@ class _Reader:
             allowed=_unless_all(carriers & may_use, team),
             carriers=_unless_all(carriers, team),
             allow=_unless_all(may_use, team),
-            attached_mac=ids.get("attached-mac"),
+            attached_mac=self._attached_mac(record, ids),
             pin=rules.get("pin"),
             prefer=wishes.named,
             avoid=frozenset(wishes.ruled_out),
@@ -562,6 +569,14 @@ class _Reader:
             reserve_bps=self._reserve(record, _bps(rules.get("reserve-mbps")), limit_bps),
             limit_bps=limit_bps,
         )
+
+    def _attached_mac(self, record: str, ids: Mapping[str, str]) -> str | None:
+        """The address that libvirt or OpenStack say the VM has."""
+        text = ids.get("attached-mac")
+        if text is None or MAC.fullmatch(text):
+            return text
+        self._report(BadValue(record, "attached-mac", text, "a MAC address of six bytes"))
+        return None
 
     def _reserve(
         self, record: str, reserve_bps: float | None, limit_bps: float | None

@@ -24,6 +24,8 @@ APPLIED_TIMEOUT_S = 3
 # While the database is away: between attempts to reach it, and to write what is kept for it.
 RECONNECT_MS = (200, 1000)
 RETRY_WRITES_S = 0.5
+# Of a rate: what the kernel's counters hold.
+MAX_DIGITS = 19
 AWAY = "away -> an ovsdb-server that answers"
 
 # Only what is read: statistics alone would wake us every five seconds.
@@ -260,13 +262,14 @@ def _bridge(row: Any) -> BridgeRow:
 def _port(row: Any) -> PortRow:
     qos = _first(row.qos)
     max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
+    is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
     return PortRow(
         name=row.name,
         interfaces=tuple(sorted(map(_interface, row.interfaces), key=lambda i: i.name)),
         tag=_first(row.tag),
         lacp=_first(row.lacp),
         bond_mode=_first(row.bond_mode),
-        qos_max_rate_bps=float(max_rate_bps) if max_rate_bps.isdigit() else None,
+        qos_max_rate_bps=float(max_rate_bps) if is_rate else None,
         vlan_mode=_first(row.vlan_mode),
         trunks=tuple(sorted(row.trunks)),
         protected=row.protected,

@@ -443,3 +443,23 @@ def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
     assert all(u.capacity_bps is None or u.capacity_bps > 0 for u in config.uplinks)
     assert all(p.pin in (None, "eth1", "eth2") for p in config.vm_ports)
     assert all(" -> " in line for line in messages(config))
+
+
+@pytest.mark.parametrize("moved", ["1:9999", "nan:1", "inf:1", "-1:1", "1:-1"])
+def test_moves_that_nobody_can_have_made_are_none(moved: str) -> None:
+    config = read_bridge(on_a_bond({}, port("vnet0", 10, ours(moved=moved))))
+    assert messages(config) == [f"Interface vnet0 ovs-lbt-moved: {moved} -> written by the service"]
+    assert config.vm_ports[0].moved == ()
+
+
+def test_an_address_that_is_none_is_named_and_not_used() -> None:
+    config = read_bridge(on_a_bond({}, port("vnet0", 10, {"attached-mac": "52:54"})))
+    assert messages(config) == ["Interface vnet0 attached-mac: 52:54 -> a MAC address of six bytes"]
+    assert config.vm_ports[0].attached_mac is None
+
+
+def test_what_is_wrong_is_told_in_one_short_line() -> None:
+    config = read_bridge(on_a_bond(keyed("window-s", "1\n\x1b[2J" + "9" * 5000)))
+    (told,) = messages(config)
+    assert told.startswith(r"Bridge br0 ovs-lbt-window-s: 1\n\x1b[2J999")
+    assert told.endswith("… (5006 characters) -> seconds from 1 to 86400")
