@@ -13,6 +13,10 @@ from policies.model import Reason, Uplink
 
 # How many entries are shown unless told otherwise.
 LAST = 20
+# How many can be asked for, as all that is kept are fewer.
+MOST = 1_000_000
+# The end of the year 9999, less a day for whatever zone it is told in.
+LAST_S = 253_402_214_400.0
 # Where one that is split sends, for people.
 BY_CONNECTION = "by connection"
 
@@ -176,11 +180,45 @@ def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
     for line in lines:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(entry, dict) and {"at", "bridge", "event"} <= entry.keys():
+        if _is_entry(entry):
             found += [entry] if query.matches(entry) else []
     return list(found)
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether a line of a file has what entries are told by; files get damaged."""
+    if not isinstance(entry, dict):
+        return False
+    words = [entry.get(key, "") for key in ("bridge", "event", "why", "port")]
+    loads = [entry.get(key, {}) for key in ("before", "expected", "after")]
+    moves = entry.get("moves", [])
+    return (
+        {"at", "bridge", "event"} <= entry.keys()
+        and _is_number(entry["at"], LAST_S)
+        and all(isinstance(word, str) for word in words)
+        and all(isinstance(load, dict) and all(map(_is_load, load.values())) for load in loads)
+        and isinstance(moves, list)
+        and all(map(_is_move, moves))
+    )
+
+
+def _is_number(value: Any, most: float) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= most
+
+
+def _is_load(value: Any) -> bool:
+    directions = ("transmit_ratio", "receive_ratio")
+    return isinstance(value, dict) and all(_is_number(value.get(d), 1e15) for d in directions)
+
+
+def _is_move(value: Any) -> bool:
+    if not isinstance(value, dict) or not ({"target", "reason"} <= value.keys()):
+        return False
+    if not ("port" in value or {"policy", "buckets"} <= value.keys()):
+        return False
+    return all(isinstance(word, str) for key, word in value.items() if key != "buckets")
 
 
 def told(entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]) -> str:
@@ -230,8 +268,8 @@ def _worst(of: Mapping[str, float]) -> float:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise ValueError(f"--last: {text} -> a number above zero")
+    if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
+        raise ValueError(f"--last: {text} -> a number from 1 to {MOST}")
     return int(text)
 
 

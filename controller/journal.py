@@ -16,6 +16,7 @@ import ovs.dirs
 
 from controller import history
 from controller.events import Reply, Request
+from controller.wording import one_line
 
 LOG = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Journal:
         try:
             return Reply(request.request_id, answer(self._path, request.words[1:]))
         except (ValueError, OSError) as error:
-            return Reply(request.request_id, str(error), refused=True)
+            return Reply(request.request_id, one_line(str(error)), refused=True)
 
     def _run(self) -> None:
         while True:

@@ -263,8 +263,8 @@ def test_a_file_is_read_from_its_end_in_whatever_pieces(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--last", "0"], "--last: 0 -> a number above zero"),
-        (["--last", "x"], "--last: x -> a number above zero"),
+        (["--last", "0"], "--last: 0 -> a number from 1 to 1000000"),
+        (["--last", "x"], "--last: x -> a number from 1 to 1000000"),
         (["br0", "br1"], "history: br1 -> [BRIDGE] [--port PORT] [--last N] [--json]"),
         (["--port"], "history: --port -> [BRIDGE] [--port PORT] [--last N] [--json]"),
     ],
@@ -287,3 +287,29 @@ def test_a_disk_that_takes_nothing_is_said_once_and_nothing_waits(
     place.mkdir()
     written(journal, line(3))
     assert asked(place / "history.jsonl") == [3]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"at": "noon", "bridge": "br0", "event": "moved"}',
+        '{"at": 1e300, "bridge": "br0", "event": "moved"}',
+        '{"at": 5, "bridge": ["br0"], "event": {}}',
+        '{"at": 5, "bridge": "br0", "event": "moved", "moves": 7}',
+        '{"at": 5, "bridge": "br0", "event": "moved", "moves": [{"port": "vnet0"}]}',
+        '{"at": 5, "bridge": "br0", "event": "moved", "after": {"eth1": 0.5}}',
+        "[" * 100_000,
+    ],
+    ids=["no time", "no such time", "lists", "no moves", "half a move", "no loads", "deep"],
+)
+def test_a_damaged_line_is_left_out(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "history.jsonl"
+    good = '{"at": 5, "bridge": "br0", "event": "link-up", "why": "eth1 is up"}'
+    path.write_text(f"{good}\n{damaged}\n{good}\n")
+    assert answer(path, ()).count("link-up: eth1 is up") == 2
+
+
+@pytest.mark.parametrize("last", ["9" * 30, "²", "9" * 5000])
+def test_more_entries_than_there_can_be_are_refused(tmp_path: Path, last: str) -> None:
+    with pytest.raises(ValueError, match=f"--last: {last} -> a number from 1 to 1000000"):
+        answer(tmp_path / "none", ("--last", last))
