@@ -76,7 +76,7 @@ class Host:
     def __init__(self, trace: HostTrace, policy: str, options: Options) -> None:
         self.trace, self.policy, self.skips = trace, policy, options.skips
         self.figures = Figures()
-        names = [f"uplink{number}" for number in range(1, options.uplinks + 1)]
+        names = _uplink_names(options.uplinks, set(trace.ports))
         uplinks = dict(enumerate(names, 1))
         # As on a host that was filled in order; the number decides where static policies place.
         vm_ports = dict(enumerate(trace.ports, options.uplinks + 1))
@@ -316,6 +316,14 @@ class Host:
                 Unit(f"{number}/{bucket}", OfPort(bucket), self.policy, load=Load(tx_bps=bps))
             )
         return units
+
+
+def _uplink_names(count: int, taken: set[str]) -> list[str]:
+    """Names for uplinks that no VM port of the trace has."""
+    prefix = "uplink"
+    while taken.intersection(names := [f"{prefix}{number}" for number in range(1, count + 1)]):
+        prefix += "-"
+    return names
 
 
 def _row(

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from controller.replay.trace import BadTrace, HostTrace
+from controller.replay.trace import LAST_S, LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
 
 STEP_S = 300
 TIMEOUT_S = 60.0
 PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 BITS_PER_BYTE = 8
+# What comes of reading JSON as something that it is not.
+_OF_ANOTHER_SHAPE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 def duration_s(text: str) -> int:
@@ -44,6 +45,9 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
     for metric, values in _ask(url, f"ovslbt_uplink_capacity_bytes_per_second{chosen}", span):
         capacity_bps = BITS_PER_BYTE * values[-1][1]
         name = _label(metric, "instance")
+        if capacity_bps < LEAST_CAPACITY_BPS:
+            slow = f"an uplink of {capacity_bps:g} bit/s"
+            raise BadTrace(f"{bridge} at {name}: {slow} -> {LEAST_CAPACITY_BPS:g} or more")
         host = hosts.setdefault(name, HostTrace(name, capacity_bps))
         if capacity_bps != host.capacity_bps:
             unequal = f"uplinks of {host.capacity_bps:g} and {capacity_bps:g} bit/s"
@@ -76,25 +80,33 @@ def _ask(
     """The series that a query finds, each with its labels and values over time."""
     asked = {"query": query, "start": span[0], "end": span[1], "step": STEP_S}
     address = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
-    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
-        raise BadTrace(f"{url} -> http://HOST:PORT or https://HOST:PORT")
+    try:
+        if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
+            raise ValueError(url)
+    except ValueError as error:
+        raise BadTrace(f"{url} -> http://HOST:PORT or https://HOST:PORT") from error
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read()
         answered: Any = json.loads(text)
         series = [
-            (one["metric"], [(float(at_s), float(value)) for at_s, value in one["values"]])
+            (dict(one["metric"]), [(float(at_s), float(value)) for at_s, value in one["values"]])
             for one in answered["data"]["result"]
         ]
-    except (ValueError, KeyError, TypeError, HTTPException) as error:
+    except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
         raise BadTrace(f"{url}: no answer of Prometheus's -> its HTTP API") from error
     for metric, values in series:
-        kept = [(at_s, value) for at_s, value in values if 0 <= value < math.inf]
+        kept = [
+            (at_s, value)
+            for at_s, value in values
+            if STEP_S <= at_s <= LAST_S and 0 <= value <= MOST_BPS / BITS_PER_BYTE
+        ]
         if kept:
             yield metric, kept
 
 
 def _label(metric: Mapping[str, str], name: str) -> str:
-    if not metric.get(name):
+    label = metric.get(name)
+    if not isinstance(label, str) or not label:
         raise BadTrace(f"a series without the label {name} -> one with it")
-    return metric[name]
+    return label

@@ -9,18 +9,31 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from controller.wording import one_line, shortened
+
 COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")
 # How long a sample holds where a host has only one: what most recorders take.
 ONLY_SAMPLE_S = 300.0
+# Times go up to the end of the year 9999; a host that is silent for longer than a month has two
+# traces. No link is as fast as the most, and none as slow as the least.
+LAST_S = 253_402_300_799.0
+LONGEST_SAMPLE_S = 31 * 86400.0
+MOST_BPS = 1e15
+LEAST_CAPACITY_BPS = 1.0
+_MOST = {"time_s": LAST_S, "tx_bps": MOST_BPS, "rx_bps": MOST_BPS, "uplink_capacity_bps": MOST_BPS}
 
 
 class BadTrace(Exception):
     """A file that is no trace: where, what was found and what is expected."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 @dataclass(slots=True)
@@ -57,7 +70,7 @@ def read(path: Path) -> list[HostTrace]:
     try:
         with _opened(path) as lines:
             return parse(lines)
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error) as error:
+    except (UnicodeDecodeError, gzip.BadGzipFile, zlib.error, EOFError, csv.Error) as error:
         raise BadTrace(f"{path}: {error} -> a .csv or .csv.gz file of samples") from error
 
 
@@ -76,7 +89,7 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
     rows = csv.reader(lines)
     header = next(rows, [])
     if tuple(header) != COLUMNS:
-        _refuse(1, ",".join(header) or "nothing", "the columns " + ",".join(COLUMNS))
+        _refuse(1, shortened(",".join(header)) or "nothing", "the columns " + ",".join(COLUMNS))
     hosts: dict[str, HostTrace] = {}
     last_s: dict[str, float] = {}
     for row in rows:
@@ -88,11 +101,16 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
         if not name or not port:
             _refuse(line, "no name", "the names of a host and a port")
         host = hosts.setdefault(name, HostTrace(name, capacity_bps))
-        if capacity_bps != host.capacity_bps or not capacity_bps:
-            expected = f"{host.capacity_bps:g}, as before" if host.capacity_bps else "more than 0"
+        if capacity_bps != host.capacity_bps or capacity_bps < LEAST_CAPACITY_BPS:
+            again = host.capacity_bps >= LEAST_CAPACITY_BPS
+            least = f"{LEAST_CAPACITY_BPS:g} or more"
+            expected = f"{host.capacity_bps:g}, as before" if again else least
             _refuse(line, f"uplink_capacity_bps {row[5]} of {name}", expected)
         if start_s < last_s.get(name, -math.inf):
             _refuse(line, f"time_s {row[0]}", f"{last_s[name]:g} or later, as {name} was there")
+        if start_s > last_s.get(name, start_s) + LONGEST_SAMPLE_S:
+            expected = f"at most {LONGEST_SAMPLE_S:g} after {last_s[name]:g}"
+            _refuse(line, f"time_s {row[0]}", expected)
         last_s[name] = start_s
         loads = host.samples.setdefault(start_s, {})
         if port in loads:
@@ -109,8 +127,10 @@ def _numbers(line: int, row: list[str]) -> Iterator[float]:
             value = float(row[column])
         except ValueError:
             value = math.nan
-        if not 0 <= value < math.inf:
-            _refuse(line, f"{COLUMNS[column]} {row[column] or 'empty'}", "a number of 0 or more")
+        name = COLUMNS[column]
+        if not 0 <= value <= _MOST[name]:
+            found = f"{name} {shortened(row[column]) or 'empty'}"
+            _refuse(line, found, f"a number from 0 to {_MOST[name]:g}")
         yield value
 
 

@@ -104,3 +104,26 @@ def test_the_command_replays_it(server: str, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(("text", "seconds"), [("90m", 5400), ("7d", 604800), ("2w", 1209600)])
 def test_durations(text: str, seconds: int) -> None:
     assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        {"metric": ["instance"], "values": [[END_S, "1"]]},
+        {"metric": {"instance": 7}, "values": [[END_S, "1e9"]]},
+        {"metric": {"instance": "hv1"}, "values": [[10**400, "1e9"]]},
+        {"metric": {"instance": "hv1"}, "values": [[END_S, "0"]]},
+        {"metric": {"instance": "hv1"}, "values": {"a": 1}},
+        "series",
+    ],
+    ids=["a list", "a number", "a time that is none", "no capacity", "no values", "a text"],
+)
+def test_an_answer_of_another_shape_is_refused(server: str, series: Any) -> None:
+    Prometheus.series = {"capacity": [series]}
+    with pytest.raises(BadTrace, match=" -> "):
+        fetch(server, "br0", 3600, NOW_S)
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(BadTrace, match=r"http://\[::1 -> http://HOST:PORT or https://HOST:PORT"):
+        fetch("http://[::1", "br0", 3600, NOW_S)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from controller.replay.flows import Mix
+from controller.replay.host import Options
+from controller.replay.run import replay
 from controller.replay.trace import BadTrace, parse, read
 from tests.unit import synthetic_trace
 
@@ -35,12 +37,12 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
         (["time,port"], f"line 1: time,port -> the columns {HEAD}"),
         ([HEAD], "line 2: the end -> a sample"),
         ([HEAD, "0,h,a,1,2"], "line 2: 5 fields -> 6 fields"),
-        ([HEAD, "0,h,a,many,2,100"], "line 2: tx_bps many -> a number of 0 or more"),
-        ([HEAD, "0,h,a,1,-2,100"], "line 2: rx_bps -2 -> a number of 0 or more"),
-        ([HEAD, "0,h,a,1,nan,100"], "line 2: rx_bps nan -> a number of 0 or more"),
-        ([HEAD, "inf,h,a,1,2,100"], "line 2: time_s inf -> a number of 0 or more"),
+        ([HEAD, "0,h,a,many,2,100"], "line 2: tx_bps many -> a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,-2,100"], "line 2: rx_bps -2 -> a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,nan,100"], "line 2: rx_bps nan -> a number from 0 to 1e+15"),
+        ([HEAD, "inf,h,a,1,2,100"], "line 2: time_s inf -> a number from 0 to 2.53402e+11"),
         ([HEAD, "0,,a,1,2,100"], "line 2: no name -> the names of a host and a port"),
-        ([HEAD, "0,h,a,1,2,0"], "line 2: uplink_capacity_bps 0 of h -> more than 0"),
+        ([HEAD, "0,h,a,1,2,0"], "line 2: uplink_capacity_bps 0 of h -> 1 or more"),
         (
             [HEAD, "0,h,a,1,2,100", "60,h,a,1,2,99"],
             "line 3: uplink_capacity_bps 99 of h -> 100, as before",
@@ -80,3 +82,39 @@ def test_connections_have_zipf_shares_and_stay_in_their_buckets() -> None:
     assert shares == mix.by_connection("host", "vm", 256)
     assert shares != Mix(flows=4, seed=1).by_connection("host", "vm", 256)
     assert list(mix.by_address("host", "vm", 256).values()) == [1.0]
+
+
+def test_a_file_whose_packed_data_are_damaged_is_named(tmp_path: Path) -> None:
+    """That is another error than a bad end."""
+    data = bytearray(gzip.compress(synthetic_trace.text().encode(), mtime=0))
+    data[10] = 0xFF
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(data)
+    with pytest.raises(BadTrace, match=r"trace\.csv\.gz"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["1e300,h,a,1,2,100"], "line 2: time_s 1e300 -> a number from 0 to 2.53402e+11"),
+        (["0,h,a,1e300,2,100"], "line 2: tx_bps 1e300 -> a number from 0 to 1e+15"),
+        (["0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h -> 1 or more"),
+        (
+            ["0,h,a,1,2,100", "1e10,h,a,1,2,100"],
+            "line 3: time_s 1e10 -> at most 2.6784e+06 after 0",
+        ),
+        (['0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2 -> a number from 0 to 1e+15"),
+    ],
+)
+def test_what_no_link_and_no_recorder_has_is_refused(lines: list[str], told: str) -> None:
+    text = "\n".join([HEAD, *lines])
+    with pytest.raises(BadTrace) as refusal:
+        parse(text.splitlines(keepends=True))
+    assert str(refusal.value) == told
+
+
+def test_a_vm_port_may_be_called_as_uplinks_are() -> None:
+    hosts = parse([HEAD, "0,h,uplink1,1e3,2,1e6", "60,h,uplink1,1e3,6,1e6"])
+    figures = replay(hosts, ["originating-port"], Options(), processes=1)["originating-port"]
+    assert figures.volume.total[0] == pytest.approx(1e3 * 120 / 8)
