@@ -6,6 +6,8 @@
 #   make test         every check and every test
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
+#   make fuzz         all that comes from outside, made bad: 100,000 cases (ARGS="--cases N"), in
+#                     out/fuzz/
 #   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb
 #   make dashboards   the dashboards' JSON anew, from the Python beside it
 #
@@ -35,7 +37,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench test test-quick test-ryu dashboards deb wheels lint format clean
+.PHONY: help setup demo bench test test-quick test-ryu fuzz dashboards deb wheels lint format clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -72,6 +74,9 @@ test-ryu:
 	@.ci/setup ryu
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire $(PYTEST_ARGS)
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
+
+fuzz: setup
+	$(BIN)/python -m tests.unit.fuzz $(ARGS)
 
 deb: setup
 	@controller/debian/build

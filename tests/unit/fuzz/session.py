@@ -1,0 +1,145 @@
+"""What a good switch says in a session, as the bytes of each message: what is mutated."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+from controller import openflow
+from controller.events import Apply
+from controller.framework import ofproto, serialized
+from controller.openflow import BUNDLE_XID, Asked
+from controller.reconcile import Changes
+from controller.specs import FlowSpec, GroupSpec, LoadBits, match
+from controller.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
+from tests.unit.fake_switch import World, world
+from tests.unit.rows import host
+
+DATAPATH: Any = ProtocolDesc(version=4)
+HEADER = struct.Struct("!BBHI")
+DATAPATH_ID = 0x02000000000A
+PORTS = {1: "eth1", 2: "eth2", 10: "vnet0", 11: "vnet1", 12: "vnet2", 13: "vnet3"}
+MOST_BYTES = 60_000
+
+
+def message(kind: int, xid: int, body: bytes = b"", version: int = 4) -> bytes:
+    return HEADER.pack(version, kind, HEADER.size + len(body), xid) + body
+
+
+def multipart(asked: int, kind: int, entries: Iterable[bytes]) -> list[bytes]:
+    """A reply in as many parts as it takes."""
+    parts, part = [], b""
+    for entry in entries:
+        if len(part) + len(entry) > MOST_BYTES:
+            parts.append(part)
+            part = b""
+        part += entry
+    parts.append(part)
+    flags = [ofproto.OFPMPF_REPLY_MORE] * (len(parts) - 1) + [0]
+    heads = [struct.pack("!HH4x", kind, more) for more in flags]
+    reply = ofproto.OFPT_MULTIPART_REPLY
+    return [message(reply, asked, head + part) for head, part in zip(heads, parts, strict=True)]
+
+
+def port(number: int, name: str, state: int = ofproto.OFPPS_LIVE) -> bytes:
+    speeds = (0, 0, 0, 0, 10_000_000, 10_000_000)
+    return struct.pack("!I4x6s2x16sII6I", number, bytes(6), name.encode(), 0, state, *speeds)
+
+
+def features() -> bytes:
+    body = struct.pack("!QIBB2xII", DATAPATH_ID, 0, 254, 0, 0x4F, 0)
+    return message(ofproto.OFPT_FEATURES_REPLY, 2, body)
+
+
+def port_stats(number: int, sent: int) -> bytes:
+    return struct.pack("!I4x12QII", number, 1, 1, sent, sent, *[0] * 8, 100, 0)
+
+
+def flow_stats(flow: FlowSpec, count: int = 0, hard_timeout_s: int = 0) -> bytes:
+    """How a switch tells of a flow that was added."""
+    (mod,) = _mods(Changes(add_flows=(flow,)))
+    value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", mod, 8)
+    rest = mod[48:]
+    length = 48 + len(rest)
+    fixed = (length, table, 100, 0, priority, 0, hard_timeout_s, 0, value, 1, count)
+    return struct.pack("!HBxIIHHHH4xQQQ", *fixed) + rest
+
+
+def group_description(group: GroupSpec) -> bytes:
+    (mod,) = _mods(Changes(add_groups=(group,)))
+    _, kind, group_id = struct.unpack_from("!HBxI", mod, 8)
+    return struct.pack("!HBxI", 8 + len(mod[16:]), kind, group_id) + mod[16:]
+
+
+def _mods(changes: Changes) -> list[bytes]:
+    """The messages in a bundle, without the open and commit around them."""
+    data = serialized(openflow.apply_changes(DATAPATH, Apply("br0", 1, changes)))
+    found = []
+    while data:
+        length = HEADER.unpack_from(data)[2]
+        found.append(data[24:length])
+        data = data[length:]
+    return found[1:-1]
+
+
+@cache
+def installed() -> World:
+    """A bridge that has been taken over."""
+    return world(host()).start().run_for(3)
+
+
+def handshake() -> list[bytes]:
+    described = [port(number, name) for number, name in PORTS.items()]
+    return [
+        message(ofproto.OFPT_HELLO, 1, struct.pack("!HHI", 1, 8, 1 << 4)),
+        features(),
+        *multipart(3, ofproto.OFPMP_PORT_DESC, described),
+    ]
+
+
+@cache
+def answers() -> tuple[bytes, ...]:
+    """One of each that a switch sends later."""
+    switch = installed().switches["br0"]
+    flows, groups = list(switch.flows.values()), list(switch.groups.values())
+    learned = FlowSpec(
+        Table.LOCATION,
+        10,
+        match(eth_dst="52:54:00:00:00:01", **{Register.VLAN.field: (0, 0xFFF)}),
+        (LoadBits(Register.TARGET.field, 0, 16, 10),),
+        cookie=cookie(Kind.LEARNED, 10),
+    )
+    flow, described = ofproto.OFPMP_FLOW, ofproto.OFPMP_GROUP_DESC
+    told = [flow_stats(learned, 10, LEARNED_TIMEOUT_S)]
+    counted = [port_stats(number, 1000 * number) for number in PORTS]
+    by_flows = (Asked.TO_VM, Asked.FROM_VM, Asked.BUCKETS, Asked.INBOUND)
+    committed = struct.pack("!IIIHH", 0x4F4E4600, 2300, 1, ofproto.ONF_BCT_COMMIT_REPLY, 3)
+    refused = struct.pack("!HH", ofproto.OFPET_GROUP_MOD_FAILED, 1) + bytes(64)
+    experimental = struct.pack("!HHI", 0xFFFF, 2300, 0x4F4E4600) + bytes(16)
+    return (
+        *multipart(Asked.FLOWS, flow, map(flow_stats, flows)),
+        *multipart(Asked.GROUPS, described, map(group_description, groups)),
+        *multipart(Asked.PORTS, ofproto.OFPMP_PORT_STATS, counted),
+        *(
+            part
+            for asked in by_flows
+            for part in multipart(asked, flow, map(flow_stats, flows[:9]))
+        ),
+        *multipart(Asked.LEARNED, flow, told),
+        message(ofproto.OFPT_EXPERIMENTER, BUNDLE_XID | 1, committed),
+        message(ofproto.OFPT_ERROR, BUNDLE_XID | 1, refused),
+        message(ofproto.OFPT_ERROR, BUNDLE_XID | 1, experimental),
+        message(ofproto.OFPT_PORT_STATUS, 0, struct.pack("!B7x", 2) + port(1, "eth1", 1)),
+        message(ofproto.OFPT_PORT_STATUS, 0, struct.pack("!B7x", 1) + port(11, "vnet1")),
+        message(ofproto.OFPT_PORT_STATUS, 0, struct.pack("!B7x", 0) + port(99, "vnet9")),
+        message(ofproto.OFPT_ECHO_REQUEST, 7, b"are you there?"),
+        message(ofproto.OFPT_ECHO_REPLY, 8, b"yes"),
+        message(
+            ofproto.OFPT_PACKET_IN, 0, struct.pack("!IHBBQHH4x2x", 1, 60, 0, 0, 0, 1, 4) + bytes(60)
+        ),
+        *multipart(9, 12, [bytes(64)]),
+    )
