@@ -301,6 +301,8 @@ def _database(row: BridgeRow) -> None:
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
 
 
+# All that the schema lets through.
+VLANS = st.integers(0, 4095)
 OPTIONAL = st.lists(TEXTS, max_size=1)
 
 
@@ -329,11 +331,11 @@ def _replicas(draw: st.DrawFn) -> Any:
             name=TEXTS,
             interfaces=st.just(interfaces),
             qos=st.sampled_from([[], [qos]]),
-            tag=numbers,
+            tag=st.lists(VLANS, max_size=1),
             lacp=OPTIONAL,
             bond_mode=OPTIONAL,
             vlan_mode=OPTIONAL,
-            trunks=st.lists(NUMBERS, max_size=2),
+            trunks=st.lists(VLANS, max_size=2),
             protected=st.booleans(),
             bond_active_slave=OPTIONAL,
             other_config=st.dictionaries(TEXTS, TEXTS, max_size=2),
@@ -347,7 +349,7 @@ def _replicas(draw: st.DrawFn) -> Any:
         stp_enable=st.booleans(),
         rstp_enable=st.booleans(),
         mcast_snooping_enable=st.booleans(),
-        flood_vlans=st.lists(NUMBERS, max_size=2),
+        flood_vlans=st.lists(VLANS, max_size=2),
         mirrors=st.just([]),
         controller=st.just([]),
         datapath_id=OPTIONAL,
