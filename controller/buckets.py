@@ -160,7 +160,7 @@ def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
         return {}
     macs = {}
     for uplink in config.uplinks:
-        known_by = f"{config.name}\0{uplink.name}\0{uplink.mac}".encode()
+        known_by = f"{config.name}\0{uplink.name}\0{uplink.mac}".encode(errors="surrogatepass")
         first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
         local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
         macs[uplink.ofport] = ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
