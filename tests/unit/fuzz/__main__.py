@@ -55,17 +55,18 @@ def main() -> int:
         jobs += [(name, options.seed + number, size) for number, size in enumerate(sizes)]
     # Long ones first, so that no process is left alone with them.
     jobs.sort(key=lambda job: chosen[job[0]].weight)
+    options.out.mkdir(parents=True, exist_ok=True)
     began_s, found = time.monotonic(), []
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(options.processes, context) as pool:
         futures: list[Future[Batch]] = [pool.submit(_batch, *job) for job in jobs]
         for future in as_completed(futures):
             found.append(future.result())
+            summary = _summary(found, time.monotonic() - began_s)
+            # Each time, so that a run that is ended early has told what it found.
+            (options.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
             _tell(found, options.cases, time.monotonic() - began_s)
     print(file=sys.stderr)
-    summary = _summary(found, time.monotonic() - began_s)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     for name, of in summary["targets"].items():
         print(
             f"{name:16} {of['cases']:7} cases {of['seconds']:8.1f} s {len(of['failures'])} failed"
