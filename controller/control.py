@@ -7,6 +7,7 @@ OVS's own convention: a pidfile and a socket in OVS's run directory, so that
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import queue
@@ -52,6 +53,20 @@ def claim_pidfile() -> None:
     ovs.util.PROGRAM_NAME = PROGRAM
     ovs.daemon.set_pidfile(None)
     ovs.daemon.daemonize()
+
+
+class _Caller(ovs.unixctl.server.UnixctlConnection):  # type: ignore[misc]
+    """A connection of which the library cannot decode every text: it is closed then."""
+
+    def run(self) -> int | None:
+        try:
+            error: int | None = super().run()
+        except UnicodeError:
+            return errno.EPROTO
+        return error
+
+
+ovs.unixctl.server.UnixctlConnection = _Caller
 
 
 class Server:

@@ -38,3 +38,14 @@ def test_two_requests_at_once_are_no_error(tmp_path: Path) -> None:
     assert b"so be it" in caller.recv(4096)
     caller.close()
     served.close()
+
+
+def test_a_caller_whose_bytes_the_library_cannot_decode_is_hung_up_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "ctl")
+    served = _Served(path)
+    caller = _call(path)
+    caller.sendall(b"\xc2\x80")
+    served.turn()
+    assert caller.recv(1) == b""
+    caller.close()
+    served.close()
