@@ -622,10 +622,13 @@ class Bridge:
         if self._unsaid and not self._lacp_in_doubt:
             unsaid, self._unsaid = self._unsaid, frozenset()
             return [*self._announce(unsaid, now_s), *self.settle(now_s)]
+        silent = {uplink.name: self.links.silent(uplink) for uplink in self.config.uplinks}
         commands: Commands = [
             record
             for uplink, up in self.links.take_changes()
-            for record in self.chronicle.linked(self.judged, uplink, up, now_s)
+            for record in self.chronicle.linked(
+                self.judged, uplink, up, silent.get(uplink, ()), now_s
+            )
         ]
         self._hold_or_release(now_s)
         team = (self.units(), self.uplinks(), now_s)

@@ -64,10 +64,14 @@ class Chronicle:
         entry = Entry(Happened.REFUSED, now_s, judged.config.name, why, tuple(moves))
         return [self._kept(replace(entry, before=_utilizations(judged.uplinks())))]
 
-    def linked(self, judged: Judged, uplink: str, up: bool, now_s: float) -> list[Record]:
-        """An uplink's link came or went."""
+    def linked(
+        self, judged: Judged, uplink: str, up: bool, silent: Sequence[str], now_s: float
+    ) -> list[Record]:
+        """An uplink's link came or went; or it is there, and what watches it hears no answer."""
         happened = Happened.LINK_UP if up else Happened.LINK_DOWN
         why = f"the link of {uplink} went {'up' if up else 'down'}"
+        if silent and not up:
+            why = f"no answer by {uplink}: {', '.join(silent)}"
         return [self._kept(Entry(happened, now_s, judged.config.name, why, uplink=uplink))]
 
     def saturation(

@@ -56,6 +56,8 @@ class UplinkConfig:
     mac: str | None = None
     # Whether a qdisc that somebody else chose for it may be replaced.
     replaces_qdisc: bool = False
+    # What watches its link beyond carrier.
+    watched_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +385,16 @@ def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str
         yield f"{teaming} on {where}", expected
 
 
+def _watchers(port: PortRow, interface: InterfaceRow) -> Iterator[str]:
+    """What takes an uplink out of use when it hears no answer, though its link is there."""
+    if _negotiates(port):
+        yield "LACP"
+    if interface.bfd:
+        yield "BFD"
+    if interface.cfm:
+        yield "CFM"
+
+
 def _negotiates(bond: PortRow | None) -> bool:
     return bond is not None and bond.lacp in ("active", "passive")
 
@@ -504,6 +516,7 @@ class _Reader:
             vlans=port_vlans(port.vlan_mode, port.tag, port.trunks),
             mac=interface.mac,
             replaces_qdisc=values["qdisc"] == "replace",
+            watched_by=tuple(_watchers(port, interface)),
         )
 
     def _policy(

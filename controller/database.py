@@ -19,6 +19,9 @@ class InterfaceRow:
     mac: str | None = None
     # Whether it has heard of its partner lately; None where it does not speak LACP.
     lacp_current: bool | None = None
+    # Whether BFD and CFM are to watch its link.
+    bfd: bool = False
+    cfm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

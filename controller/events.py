@@ -25,13 +25,15 @@ class DatabaseRead:
 class PortState:
     """A port as the switch reports it. `speed_bps` is zero where it does not know.
 
-    `up`: it carries traffic. A member of a bond that has lost LACP does not.
+    `up`: it carries traffic. A member of a bond that has lost LACP does not. `silent`: it has a
+    link, and does not: what watches it hears no answer, or it has just come.
     """
 
     ofport: int
     name: str
     up: bool
     speed_bps: float
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

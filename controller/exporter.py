@@ -129,6 +129,11 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         labels,
     )
     changes = _counter("uplink_link_changes", "Times the uplink's link came or went.", labels)
+    silent = _gauge(
+        "uplink_silent",
+        "1 while the uplink has its link, and LACP, BFD or CFM hears no answer by it.",
+        labels,
+    )
     for bridge in bridges:
         for uplink in bridge.uplinks:
             key = [bridge.name, uplink.name]
@@ -136,6 +141,7 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(unrelieved, key, uplink.unrelieved)
             _add(units, key, uplink.units)
             _add(changes, key, uplink.link_changes)
+            _add(silent, key, bool(uplink.silent))
             _add(sent, key, uplink.tx_bytes)
             _add(received, key, uplink.rx_bytes)
             _add(drops, key, uplink.drops)
@@ -145,7 +151,7 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
             _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
     yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
-    yield units
+    yield from (units, silent)
 
 
 def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:

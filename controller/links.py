@@ -22,7 +22,8 @@ class Links:
     """Ports by ofport, and how long uplinks whose link returned still have to wait.
 
     An uplink the switch has not told of is taken for up until it is connected. `changes`: how
-    often the link of each uplink came or went.
+    often the link of each uplink came or went. Where a link is there, and what watches it
+    hears no answer, that is as if it had gone.
     """
 
     connected: bool = False
@@ -56,12 +57,16 @@ class Links:
         self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
     ) -> None:
         """Note a link; one that returns carries nothing before the failback delay is over."""
-        was_up = port.ofport in self.ports and self.ports[port.ofport].up
+        before = self.ports.get(port.ofport)
+        was_up = before is not None and before.up
         self.ports[port.ofport] = port
         uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
         self._note(uplink.name, port.up)
+        if uplink.watched_by and before and before.silent and not (port.up or port.silent):
+            # The answer stayed away because of the link.
+            self._changed.append((uplink.name, False))
         if port.speed_bps:
             self._speeds_bps[uplink.name] = port.speed_bps
         if port.up and not was_up:
@@ -77,8 +82,13 @@ class Links:
             self.see(replace(port, up=False), uplinks, 0.0, now_s)
             del self.ports[ofport]
 
+    def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
+        """What hears no answer by an uplink whose link is there; nothing where all is well."""
+        port = self.ports.get(uplink.ofport)
+        return uplink.watched_by if port and port.silent else ()
+
     def take_changes(self) -> list[tuple[str, bool]]:
-        """The uplinks whose link came (True) or went since the last call."""
+        """The uplinks whose link, or what is heard by it, came (True) or went since the last call."""
         changed, self._changed = self._changed, []
         return changed
 
@@ -157,6 +167,8 @@ class Links:
         """Why nothing can be moved to an uplink now, where nothing can."""
         if uplink.role in (Role.UNUSED, Role.DRAINED):
             return uplink.role.value
+        if watchers := self.silent(uplink):
+            return f"no answer ({', '.join(watchers)})"
         if not self.up(uplink):
             return "link down"
         if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):

@@ -569,12 +569,14 @@ def port_states(datapath: Any) -> tuple[PortState, ...]:
 
 def port_state(port: Any) -> PortState:
     """`up` as fast failover groups take it: the link is there, and LACP, BFD and CFM agree."""
-    down = port.state & ofp.OFPPS_LINK_DOWN or port.config & ofp.OFPPC_PORT_DOWN
+    down = bool(port.state & ofp.OFPPS_LINK_DOWN or port.config & ofp.OFPPC_PORT_DOWN)
+    live = bool(port.state & ofp.OFPPS_LIVE)
     return PortState(
         ofport=_ofport(port.port_no),
         name=port.name.decode(errors="replace"),
-        up=bool(port.state & ofp.OFPPS_LIVE) and not down,
+        up=live and not down,
         speed_bps=port.curr_speed * 1e3,
+        silent=not (live or down),
     )
 
 

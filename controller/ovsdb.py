@@ -59,7 +59,16 @@ COLUMNS = {
         "bond_active_slave",
         "other_config",
     ],
-    "Interface": ["name", "ofport", "link_speed", "external_ids", "mac_in_use", "lacp_current"],
+    "Interface": [
+        "name",
+        "ofport",
+        "link_speed",
+        "external_ids",
+        "mac_in_use",
+        "lacp_current",
+        "bfd",
+        "cfm_mpid",
+    ],
     "QoS": ["other_config"],
     "Mirror": ["name"],
 }
@@ -287,6 +296,8 @@ def _interface(row: Any) -> InterfaceRow:
         external_ids=dict(row.external_ids),
         mac=_first(row.mac_in_use),
         lacp_current=_first(row.lacp_current),
+        bfd=row.bfd.get("enable") == "true",
+        cfm=bool(row.cfm_mpid),
     )
 
 

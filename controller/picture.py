@@ -99,6 +99,7 @@ def _uplink(
         unrelieved=uplink.name in bridge.chronicle.unrelieved,
         link_changes=bridge.links.changes[uplink.name],
         units=sum(count[uplink.name] for count in units.values()) if units else None,
+        silent=bridge.links.silent(config),
     )
 
 

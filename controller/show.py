@@ -69,6 +69,7 @@ def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
         "tx_bps": uplink.load.tx_bps,
         "rx_bps": uplink.load.rx_bps,
         "utilization_ratio": uplink.utilization_ratio,
+        **({"silent": list(uplink.silent)} if uplink.silent else {}),
     }
 
 

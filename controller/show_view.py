@@ -96,6 +96,11 @@ def states(bridge: Told) -> list[str]:
         said.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)
     if bridge.get("fallen_back"):
         said.append(FALLEN_BACK)
+    said += [
+        f"{uplink['name']} has its link, but no answer by it: {', '.join(uplink['silent'])}"
+        for uplink in bridge["uplinks"]
+        if uplink.get("silent")
+    ]
     return said
 
 
@@ -172,7 +177,7 @@ def _cells(given: Sequence[int], look: Look, indent: int) -> int:
 def _uplink(bridge: Told, uplink: Told, several: bool) -> Line:
     state = Span(uplink["role"], Style.PLAIN if uplink["role"] == "active" else Style.DIM)
     if not uplink["up"]:
-        state = Span("down", Style.BAD)
+        state = Span("no answer" if uplink.get("silent") else "down", Style.BAD)
     elif uplink["role"] == "drained":
         state = Span("drained", Style.WARN)
     return (

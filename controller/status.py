@@ -15,6 +15,7 @@ class UplinkStatus:
     `unrelieved`: it is above the threshold, and its policy has no move that helps.
     `link_changes`: how often its link came or went since the service started. `units`: how many
     addresses behind VM ports use it, where there are such that are units of their own.
+    `silent`: what hears no answer by it, though its link is there.
     """
 
     name: str
@@ -28,6 +29,7 @@ class UplinkStatus:
     unrelieved: bool = False
     link_changes: int = 0
     units: int | None = None
+    silent: tuple[str, ...] = ()
 
     @property
     def utilization_ratio(self) -> float:

@@ -363,13 +363,18 @@ class World:
         return self.say(DatabaseRead(tuple(self.rows.values())))
 
     def set_link(
-        self, ofport: int, up: bool, bridge: str = "br0", speed_bps: float | None = None
+        self,
+        ofport: int,
+        up: bool,
+        bridge: str = "br0",
+        speed_bps: float | None = None,
+        silent: bool = False,
     ) -> World:
         """A speed that is not given stays as it was."""
         port = self.switches[bridge].ports[ofport]
         speed_bps = port.speed_bps if speed_bps is None else speed_bps
         switch = self.switches[bridge]
-        switch.ports[ofport] = replace(port, up=up, speed_bps=speed_bps)
+        switch.ports[ofport] = replace(port, up=up, speed_bps=speed_bps, silent=silent)
         return self.say(PortChanged(bridge, switch.ports[ofport]))
 
     def add_port(self, port: PortRow, bridge: str = "br0") -> World:

@@ -29,6 +29,7 @@ COUNTERS = {
 }
 GAUGES = {
     "uplink_capacity_bytes_per_second",
+    "uplink_silent",
     "uplink_up",
     "uplink_info",
     "uplink_unrelieved",

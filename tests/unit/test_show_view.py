@@ -77,7 +77,8 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
         "rules_broken": [{"port": "vnet2", "vm": "web-1", "rule": "pin", "how": "eth2 -> eth1"}],
         "buckets": {"dynamic": {"eth1": 128, "eth2": 128}},
     }
-    told["uplinks"] = [uplink("eth1", up=False), uplink("eth2", role="drained")]
+    silent = uplink("eth3", up=False) | {"silent": ["LACP", "BFD"]}
+    told["uplinks"] = [uplink("eth1", up=False), uplink("eth2", role="drained"), silent]
     told["ports"] = [port("vnet2", None, units={"eth1": 3, "eth2": 1}, shares=60, limit_bps=1e7)]
     lines = show_view.blocks([told], Look())
     text = "\n".join(map(plain, lines))
@@ -85,6 +86,7 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
         "NOT CONNECTED",
         show_view.OBSERVING_UPLINKS,
         show_view.FALLEN_BACK,
+        "  eth3 has its link, but no answer by it: LACP, BFD",
         "  rule broken  vnet2 pin: eth2 -> eth1",
         "  bad value  bridge br0: threshold: 7 -> 10 to 100",
         "  not done   spanning tree",
@@ -94,7 +96,7 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
     ):
         assert said in text
     styles = {span.text: span.style for line in lines for span in line}
-    assert styles["down"] is styles["NOT CONNECTED"] is Style.BAD
+    assert styles["down"] is styles["no answer"] is styles["NOT CONNECTED"] is Style.BAD
     assert styles["drained"] is Style.WARN
 
 

@@ -571,21 +571,22 @@ def test_groups_of_others_are_none_of_our_business() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "config", "up"),
+    ("state", "config", "up", "silent"),
     [
-        (ofproto.OFPPS_LIVE, 0, True),
-        (0, 0, False),
-        (ofproto.OFPPS_LINK_DOWN, 0, False),
-        (ofproto.OFPPS_LIVE | ofproto.OFPPS_LINK_DOWN, 0, False),
-        (0, ofproto.OFPPC_PORT_DOWN, False),
+        (ofproto.OFPPS_LIVE, 0, True, False),
+        (0, 0, False, True),
+        (ofproto.OFPPS_LINK_DOWN, 0, False, False),
+        (ofproto.OFPPS_LIVE | ofproto.OFPPS_LINK_DOWN, 0, False, False),
+        (0, ofproto.OFPPC_PORT_DOWN, False, False),
     ],
 )
 def test_a_port_is_up_if_it_is_live_and_nobody_took_it_down(
-    state: int, config: int, up: bool
+    state: int, config: int, up: bool, silent: bool
 ) -> None:
     port = parser.OFPPort(0xFFFFFFFE, MAC, b"br0", config, state, 0, 0, 0, 0, 10_000_000, 0)
     seen = openflow.port_state(port)
     assert (seen.ofport, seen.name, seen.up, seen.speed_bps) == (OFPORT_LOCAL, "br0", up, 10e9)
+    assert seen.silent is silent
 
 
 # ---- questions -------------------------------------------------------------------------
