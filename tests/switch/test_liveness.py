@@ -1,0 +1,299 @@
+"""Links that stay up and carry nothing: BFD finds them, and no failback goes to one too early."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    BALANCE_SLB,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Station,
+    Uplink,
+    few_twice,
+    judges_time,
+    quick_enough,
+    run,
+    wait_until,
+)
+from tests.switch.wire import STREAM_SHIFT, Ears, Stream
+
+FLOW_PPS = 100
+PLACES = (0, 1, 0, 1)
+FAILBACK_DELAY_S = 2
+# BFD gives a neighbour up after three periods.
+BFD_PERIOD_MS = 100
+# What is promised.
+LEFT_WITHIN_S = 3.0
+# A switch upstream that learns before it forwards, ten times as fast as one with the timers of
+# the standard (IEEE 802.1D: 15 s listening and 15 s learning), and the default failback delay.
+LEARNING_S, LEARNING_FAILBACK_DELAY_S = 3.0, 4.5
+TWICE_MAX = 2
+ALL_ARRIVE_WITHIN_S = 0.2
+
+BEDS = [BedSpec(team, 2, (None,) * len(PLACES)) for team in (PLAIN, BALANCE_SLB)]
+
+
+@judges_time
+@pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+def test_bfd_leaves_a_link_that_carries_nothing(
+    attached: Bed, service: Service, record_property: Callable[[str, object], None]
+) -> None:
+    """The cable stays plugged in, and whatever is put on it is gone, both ways."""
+    bed, (first, second) = attached, attached.uplinks
+    service.do("set", "bridge", bed.bridge, f"failback-delay-s={FAILBACK_DELAY_S}")
+    service.place(bed, *PLACES)
+    gaps_s = {}
+    with bfd(bed, service):
+        with streams(bed) as (stream, ears):
+            gaps_s["service alive"] = left(bed, stream, ears, first)
+            wait_until(lambda: silent(service, bed, first) == ["BFD"], "it is said what is silent")
+            assert bed.carrier(first), "its link is still there"
+            assert "no answer" in service.do("show", bed.bridge)
+            assert service.metric("ovslbt_uplink_silent", uplink=first.name) == 1
+            assert service.metric("ovslbt_uplink_up", uplink=first.name) == 0
+            everyone = {str(s): [second.name] for s in bed.stations}
+            wait_until(lambda: bed.homes() == everyone, "all leave it")
+            back_s = heal(bed, service, first)
+            wait_until(lambda: placed(bed, service), "they return")
+            delay_s = time.monotonic() - back_s
+        told = service.do("history", bed.bridge)
+        assert f"no answer by {first}: BFD" in told and f"the link of {first} went up" in told
+        with streams(bed) as (dead_stream, dead_ears):
+            with service.dead():
+                gaps_s["service dead"] = left(bed, dead_stream, dead_ears, first)
+            heal(bed, service, first)
+            wait_until(lambda: placed(bed, service), "they return")
+    for who, gap_s in gaps_s.items():
+        record_property(f"longest silence of a VM, s, {who}", round(gap_s, 3))
+    print(f"{bed}: longest silence of a VM: {gaps_s}; failback after {delay_s:.2f} s")
+    few_twice(twice(bed, stream, ears) | twice(bed, dead_stream, dead_ears), TWICE_MAX)
+    quick_enough(max(gaps_s.values()) <= LEFT_WITHIN_S, f"silent for {gaps_s} s")
+    quick_enough(delay_s >= FAILBACK_DELAY_S / 2, f"back after {delay_s:.2f} s")
+
+
+@judges_time
+@pytest.mark.parametrize("bed", BEDS[:1], ids=str, indirect=True)
+def test_no_failback_to_a_port_upstream_that_does_not_forward_yet(
+    attached: Bed, service: Service, record_property: Callable[[str, object], None]
+) -> None:
+    """Nothing is lost from the moment the cable is plugged in until all have returned."""
+    bed, (first, _) = attached, attached.uplinks
+    service.do("set", "bridge", bed.bridge, f"failback-delay-s={LEARNING_FAILBACK_DELAY_S:g}")
+    service.place(bed, *PLACES)
+    with streams(bed) as (stream, ears):
+        with bed.cable_pulled(first):
+            wait_until(lambda: on_others(bed, service, first), "all leave it")
+            wait_until(lambda: all_arrive(bed, stream, ears), "all flows arrive")
+            drops_all(bed, first)
+            plugged_s = time.time()
+        time.sleep(max(0.0, plugged_s + LEARNING_S - time.time()))
+        forwards_again(bed, first)
+        assert on_others(bed, service, first), "they returned before it forwarded"
+        wait_until(lambda: placed(bed, service), "they return")
+        wait_until(lambda: all_arrive(bed, stream, ears), "all flows arrive")
+        stream.stop()
+        ears.until_quiet()
+    gap_s = longest_gap(bed, stream, ears, plugged_s)
+    record_property("longest silence of a VM, s", round(gap_s, 3))
+    print(f"longest silence of a VM since the cable was plugged in: {gap_s:.3f} s")
+    lost = lost_since(bed, stream, ears, plugged_s)
+    few_twice(twice(bed, stream, ears), TWICE_MAX)
+    assert max(lost.values()) < FLOW_PPS * (LEARNING_S / 2), f"a blackhole: lost {lost}"
+    quick_enough(max(lost.values()) == 0, f"lost since the cable was plugged in: {lost}")
+
+
+# ---- what is done to links -------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def bfd(bed: Bed, service: Service) -> Iterator[None]:
+    """BFD watches all uplinks, from both ends; upstream first, as operators are told."""
+    words = ["bfd:enable=true", f"bfd:min_rx={BFD_PERIOD_MS}", f"bfd:min_tx={BFD_PERIOD_MS}"]
+    for uplink in bed.uplinks:
+        bed.tor.ovs.vsctl("set", "interface", uplink.upstream_end.interface, *words)
+        bed.ovs.vsctl("set", "interface", uplink.name, *words)
+    wait_until(lambda: all(up(service, bed, u) for u in bed.uplinks), "BFD answers everywhere")
+    wait_until(lambda: placed(bed, service), "all are where they were put")
+    # It begins with a message each second.
+    wait_until(lambda: in_earnest(bed), f"BFD's messages come each {BFD_PERIOD_MS} ms")
+    try:
+        yield
+    finally:
+        for uplink in bed.uplinks:
+            heals(bed, uplink)
+            bed.ovs.vsctl("clear", "interface", uplink.name, "bfd")
+            bed.tor.ovs.vsctl("clear", "interface", uplink.upstream_end.interface, "bfd")
+
+
+def in_earnest(bed: Bed) -> bool:
+    """Whether BFD watches all uplinks, from both ends, as often as it is to."""
+    wanted = ("Remote Session State: up", f"RX Interval: Approx {BFD_PERIOD_MS}ms")
+    sides = [(bed.ovs, u.name) for u in bed.uplinks]
+    sides += [(bed.tor.ovs, u.upstream_end.interface) for u in bed.uplinks]
+    said = [ovs.run("ovs-appctl", "bfd/show", name) for ovs, name in sides]
+    return all(words in one for one in said for words in wanted)
+
+
+def swallow(bed: Bed, uplink: Uplink) -> None:
+    """From now on, the cable loses all that either end puts on it."""
+    for interface, netns in ends(bed, uplink):
+        nothing = ["root", "pfifo", "limit", "0"]
+        run("tc", "qdisc", "replace", "dev", interface, *nothing, netns=netns)
+
+
+def heals(bed: Bed, uplink: Uplink) -> None:
+    for interface, netns in ends(bed, uplink):
+        with contextlib.suppress(AssertionError):
+            run("tc", "qdisc", "del", "dev", interface, "root", netns=netns)
+
+
+def ends(bed: Bed, uplink: Uplink) -> tuple[tuple[str, str | None], ...]:
+    return (uplink.name, None), (uplink.upstream_end.interface, bed.tor.netns)
+
+
+def heal(bed: Bed, service: Service, uplink: Uplink) -> float:
+    """The cable carries again, and BFD has found it; when that was, by the monotonic clock."""
+    heals(bed, uplink)
+    wait_until(lambda: up(service, bed, uplink), f"{uplink} answers")
+    return time.monotonic()
+
+
+def drops_all(bed: Bed, uplink: Uplink) -> None:
+    """The switch upstream takes nothing from this port, and gives nothing to it."""
+    port = uplink.upstream_end.interface
+    bed.tor.ovs.run("ovs-ofctl", "mod-port", bed.upstream, port, "no-forward")
+    bed.tor.ovs.run("ovs-ofctl", "mod-port", bed.upstream, port, "no-receive")
+
+
+def forwards_again(bed: Bed, uplink: Uplink) -> None:
+    port = uplink.upstream_end.interface
+    bed.tor.ovs.run("ovs-ofctl", "mod-port", bed.upstream, port, "receive")
+    bed.tor.ovs.run("ovs-ofctl", "mod-port", bed.upstream, port, "forward")
+
+
+def left(bed: Bed, stream: Stream, ears: Ears, uplink: Uplink) -> float:
+    """The longest silence, in seconds, of a VM whose uplink swallows everything from now on."""
+    since_s = time.time()
+    swallow(bed, uplink)
+    wait_until(lambda: all_arrive(bed, stream, ears), f"all leave {uplink}")
+    return longest_gap(bed, stream, ears, since_s)
+
+
+# ---- traffic, both ways ----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def streams(bed: Bed) -> Iterator[tuple[Stream, Ears]]:
+    """A steady flow from each VM to the host, and from the host to each VM."""
+    host = bed.hosts[0]
+    bed.revalidated()
+    flows = [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
+    flows += [(host.point, frames.udp(host.mac, vm.mac)) for vm in bed.vms]
+    points = [host.point, *(vm.point for vm in bed.vms)]
+    with bed.ears(*points) as ears, Stream(flows, FLOW_PPS) as stream:
+        wait_until(lambda: all_arrive(bed, stream, ears), "all flows arrive")
+        yield stream, ears
+        stream.stop()
+        ears.until_quiet()
+
+
+def flows(bed: Bed) -> Iterator[tuple[int, Station, str]]:
+    """Each flow's number, where it should be heard, and its name."""
+    count = len(bed.vms)
+    for number, vm in enumerate(bed.vms):
+        yield number, bed.hosts[0], f"from {vm}"
+        yield number + count, vm, f"to {vm}"
+
+
+def heard_at(bed: Bed, stream: Stream, ears: Ears, flow: int, at: Station) -> list[float]:
+    first = stream.first_id(flow)
+    return [
+        heard.at_s
+        for heard in ears[at.point].frames()
+        if not heard.outgoing
+        and heard.frame_id is not None
+        and heard.frame_id >> STREAM_SHIFT == first >> STREAM_SHIFT
+    ]
+
+
+def all_arrive(bed: Bed, stream: Stream, ears: Ears) -> bool:
+    """Whether a frame of each flow comes within a moment."""
+    deadline_s = time.monotonic() + ALL_ARRIVE_WITHIN_S
+    before = {name: len(ear.frames()) for name, ear in ears.by_name.items()}
+    waiting = {stream.first_id(flow) >> STREAM_SHIFT for flow, _, _ in flows(bed)}
+    while waiting and time.monotonic() < deadline_s:
+        ears.listen(within_s=0.02)
+        for name, ear in ears.by_name.items():
+            new = ear.frames()[before[name] :]
+            waiting -= {h.frame_id >> STREAM_SHIFT for h in new if h.frame_id and not h.outgoing}
+    return not waiting
+
+
+def longest_gap(bed: Bed, stream: Stream, ears: Ears, since_s: float) -> float:
+    """The longest time for which nothing of a flow arrived, of all flows."""
+    longest_s = 0.0
+    for flow, at, _ in flows(bed):
+        times = [s for s in heard_at(bed, stream, ears, flow, at) if s >= since_s - 0.1]
+        longest_s = max(longest_s, *(b - a for a, b in itertools.pairwise(sorted(times))))
+    return longest_s
+
+
+def lost_since(bed: Bed, stream: Stream, ears: Ears, since_s: float) -> dict[str, int]:
+    """Of each flow, the frames that never came, between the first and the last that did."""
+    lost = {}
+    for flow, at, name in flows(bed):
+        first = stream.first_id(flow)
+        numbers = {
+            heard.frame_id - first
+            for heard in ears[at.point].frames()
+            if not heard.outgoing
+            and heard.frame_id is not None
+            and heard.frame_id >> STREAM_SHIFT == first >> STREAM_SHIFT
+            and heard.at_s >= since_s
+        }
+        lost[name] = max(numbers) - min(numbers) + 1 - len(numbers)
+    return lost
+
+
+def twice(bed: Bed, stream: Stream, ears: Ears) -> dict[str, int]:
+    """Of each flow, the frames that came more than once."""
+    return {
+        name: sum(n > 1 for n in stream.received(ears[at.point], flow).values())
+        for flow, at, name in flows(bed)
+    }
+
+
+# ---- what is shown ---------------------------------------------------------------------
+
+
+def shown(service: Service, bed: Bed, uplink: Uplink) -> dict[str, object]:
+    uplinks = service.show_json(bed.bridge)["uplinks"]
+    found: dict[str, object] = next(u for u in uplinks if u["name"] == uplink.name)
+    return found
+
+
+def up(service: Service, bed: Bed, uplink: Uplink) -> bool:
+    return shown(service, bed, uplink)["up"] is True
+
+
+def silent(service: Service, bed: Bed, uplink: Uplink) -> object:
+    return shown(service, bed, uplink).get("silent")
+
+
+def placed(bed: Bed, service: Service) -> bool:
+    bindings = service.bindings(bed)
+    wanted = {vm.port: bed.uplinks[n].name for vm, n in zip(bed.vms, PLACES, strict=True)}
+    return wanted.items() <= bindings.items()
+
+
+def on_others(bed: Bed, service: Service, uplink: Uplink) -> bool:
+    return uplink.name not in service.bindings(bed).values()
