@@ -32,6 +32,10 @@ class Pace:
     outage_s: tuple[float, float, float] = (8.0, 16.0, 26.0)
     # Of loads that change at once: the longest wait before, and how long it is watched.
     shift_s: tuple[float, float] = (10.0, 20.0)
+    # Of an uplink that fails: the longest wait before, how long it is watched, and for how long
+    # nobody has moved before it: longer than bonds take to look again.
+    failure_s: tuple[float, float] = (10.0, 40.0)
+    still_s: float = 12.0
     # Of moves at a steady load: how many, and how long each is watched.
     moves: int = 20
     move_s: float = 1.0
@@ -69,6 +73,8 @@ QUICK = Pace(
     settling_s=(9.0, 4.0),
     outage_s=(3.0, 6.0, 11.0),
     shift_s=(0.5, 6.0),
+    failure_s=(0.5, 5.0),
+    still_s=2.0,
     moves=3,
     move_s=0.7,
 )

@@ -160,6 +160,30 @@ def test_shift_settles_a_load_that_jumps(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "shift" / "shift.png").stat().st_size > 10_000
 
 
+def test_shift_places_by_capacity_when_an_uplink_fails(tmp_path: Path) -> None:
+    words = ("--policy", "adaptive", "--against", "none", "--scenario", "an uplink fails")
+    report = report_of(tmp_path, "shift", *words)
+    (scenario,) = report["scenarios"]
+    assert scenario["uplinks"] == {"uplink1": 100e6, "uplink2": 50e6, "uplink3": 50e6}
+    ours = report["contenders"]["adaptive"]
+    assert 0 <= ours["lossless_s"] <= ours["restored_s"]
+    assert 0 <= ours["placed_s"] <= ours["restored_s"] < QUICK.failure_s[1], "never placed"
+    assert ours["duplicated"] == 0
+    (line,) = (tmp_path / "out" / "shift" / "samples.jsonl").read_text().splitlines()
+    run = json.loads(line)
+    from_s, to_s = run["measured_s"]
+    sent = [
+        (one["at_s"], one["sent_bytes"]["uplink3"])
+        for one in run["samples"]
+        if one["at_s"] <= from_s - 0.3 or from_s + 0.5 <= one["at_s"] <= to_s
+    ]
+    before = [count for at_s, count in sent if at_s < from_s]
+    after = [count for at_s, count in sent if at_s > from_s]
+    assert before[-1] > before[0], "it carried nothing before"
+    assert after[-1] == after[0], "it did not fail"
+    assert (tmp_path / "out" / "shift" / "failure.png").stat().st_size > 10_000
+
+
 def test_shift_counts_what_moves_cost_tcp(tmp_path: Path) -> None:
     words = ("--policy", "originating-port", "--against", "none", "--scenario", "full uplink")
     report = report_of(tmp_path, "shift", *words)

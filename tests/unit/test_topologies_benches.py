@@ -46,6 +46,9 @@ MEASURED: Mapping[str, float] = {
     "blackout_ms": 100,
     "worst_blackout_ms": 200,
     "settle_s": 0.5,
+    "lossless_s": 0.1,
+    "placed_s": 0.5,
+    "restored_s": 0.5,
     "loss_ratio": 0.0005,
     "retransmissions_per_move": 0,
     "duplicated": 0,
@@ -281,7 +284,7 @@ def test_uplinks_are_apart_by_a_share_of_the_busier_one() -> None:
 
 
 def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -> None:
-    jump, _, _ = _scenarios("shift").values()
+    jump = _scenarios("shift")["load jump"]
     slow: Mapping[str, float] = {"settle_s": 4.0, "loss_ratio": 0.0034, "moves": 3}
     slower = {"balance-slb/1s": slow}
     assert _missed("shift", _result(jump, changed=slower)) == []
@@ -305,8 +308,34 @@ def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -
         assert _missed("shift", _result(jump, changed={**slower, "adaptive": changed})) == missed
 
 
+def test_shift_wants_a_failure_mended_soon_and_sooner_than_by_any_bond() -> None:
+    failure = _scenarios("shift")["an uplink fails"]
+    assert sorted(failure.layout.capacity_bps(u) for u in failure.layout.sending_uplinks()) == [
+        50e6,
+        50e6,
+        100e6,
+    ]
+    slow = {"balance-slb": {"restored_s": 12.0}, "balance-slb/1s": {"restored_s": 6.0}}
+    assert _missed("shift", _result(failure, changed=slow)) == []
+    for restored_s, missed in (
+        (5.5, ["nothing lost and placed by capacity within 5.0 s"]),
+        (
+            12.0,
+            [
+                "nothing lost and placed by capacity within 5.0 s",
+                "sooner than balance-slb",
+                "sooner than balance-slb/1s",
+            ],
+        ),
+    ):
+        found = _missed(
+            "shift", _result(failure, changed={**slow, "adaptive": {"restored_s": restored_s}})
+        )
+        assert found == [f"an uplink fails, adaptive: {one}" for one in missed]
+
+
 def test_shift_wants_moves_that_cost_tcp_no_more_than_a_bond_s() -> None:
-    _, moves, _ = _scenarios("shift").values()
+    moves = _scenarios("shift")["moves"]
     assert _missed("shift", _result(moves)) == []
     worse = _result(moves, changed={"originating-port": {"retransmissions_per_move": 0.5}})
     assert _missed("shift", worse) == [

@@ -1,4 +1,4 @@
-"""The bench of `shift`: the load of one uplink's VMs rises at once, that of the others falls."""
+"""The bench of `shift`: the load of one uplink's VMs rises at once, or an uplink fails."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from topologies import shift
+from topologies import mixed_speed, shift
 from topologies.compare.expectation import Expectation, against_peers, is_ours, is_peer
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.graph import Role
+from topologies.graph import Layout, Role
+from topologies.loads.failure_load import NEAR_RATIO, FailureLoad
+from topologies.loads.load import Load, Stage
 from topologies.loads.move_load import MoveLoad
 from topologies.loads.shift_load import Rates, ShiftLoad
 
@@ -20,6 +22,7 @@ CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s
 # Who moves nothing by itself; a move is made alike under every policy.
 MOVED = ("originating-port", "balance-slb")
 JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
+FAILURE = "an uplink fails"
 # Beside the streams of the VM that is moved: together more than the uplink carries.
 BUSY_RATIO = 0.8
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
@@ -27,6 +30,11 @@ OURS, PEER = "adaptive", "balance-slb/1s"
 MOST_SETTLE_S = 1.0
 MOST_LOSS_RATIO = 0.001
 MOST_MOVES = 4
+# By capacity and by load: three uplinks of 100, 50 and 50 Mbit/s, of which the last fails, and
+# what each of twelve VMs sends, in Mbit/s: 70 % of what is left.
+FAILURE_SPEEDS_MBPS = (100, 50)
+FAILURE_RATES_MBPS = (18, 15, 13, 12, 11, 9, 7, 6, 5, 4, 3, 2)
+MOST_RESTORE_S = 5.0
 
 
 def scenarios(options: Options) -> list[Scenario]:
@@ -48,6 +56,7 @@ def scenarios(options: Options) -> list[Scenario]:
             ),
             contenders=CONTENDERS,
         ),
+        _failure(options),
         *(
             Scenario(
                 name=name,
@@ -75,6 +84,38 @@ def scenarios(options: Options) -> list[Scenario]:
     ]
 
 
+def _failure(options: Options) -> Scenario:
+    fast_mbps, slow_mbps = FAILURE_SPEEDS_MBPS
+    mixed = mixed_speed.layout(
+        slow_uplinks=2, vms=len(FAILURE_RATES_MBPS), uplink_mbps=fast_mbps, slow_mbps=slow_mbps
+    )
+    layout = Layout(shift.NAME, mixed.graph)
+    longest_wait_s, watched_s = options.pace.failure_s
+
+    def load(stage: Stage) -> Load:
+        return FailureLoad(
+            stage,
+            [mbps * 1e6 for mbps in FAILURE_RATES_MBPS],
+            stage.layout.nodes(Role.UPLINK)[-1],
+            still_s=options.pace.still_s,
+            longest_wait_s=longest_wait_s,
+            watched_s=watched_s,
+        )
+
+    return Scenario(
+        name=FAILURE,
+        what=f"Twelve VMs send between {min(FAILURE_RATES_MBPS)} and {max(FAILURE_RATES_MBPS)}"
+        f" Mbit/s by uplinks of {fast_mbps}, {slow_mbps} and {slow_mbps} Mbit/s, of which one of"
+        f" {slow_mbps} loses its carrier. No loss: from then on everything arrives. Placed: from"
+        f" then on no uplink is used by more than {NEAR_RATIO:.1f} times what all VMs are of"
+        f" the capacity that is left. Whoever never gets there has the {watched_s:.0f} s that are"
+        " watched.",
+        layout=layout,
+        load=load,
+        contenders=CONTENDERS[1:],
+    )
+
+
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
     """Settled soon, with few moves and hardly a loss, and better than the fastest bond."""
     found: list[Expectation] = []
@@ -83,6 +124,8 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         if result.scenario.name == JUMP:
             found += _settled(contenders)
             found += against_peers(result.scenario.name, contenders)
+        elif result.scenario.name == FAILURE:
+            found += _restored(contenders)
         else:
             found += _harmless(result.scenario.name, contenders)
     return found
@@ -130,6 +173,30 @@ def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
     return found
 
 
+def _restored(contenders: Mapping[str, Figures]) -> list[Expectation]:
+    """The conditions on a failure; figures are medians of the runs."""
+    if OURS not in contenders:
+        return []
+    ours = contenders[OURS]
+    found = [
+        Expectation(
+            f"{FAILURE}, {OURS}: nothing lost and placed by capacity within {MOST_RESTORE_S:.1f} s",
+            f"{ours['restored_s']:.2f} s",
+            ours["restored_s"] <= MOST_RESTORE_S,
+        )
+    ]
+    for peer in filter(is_peer, contenders):
+        times_s = ours["restored_s"], contenders[peer]["restored_s"]
+        found.append(
+            Expectation(
+                f"{FAILURE}, {OURS}: sooner than {peer}",
+                f"{times_s[0]:.2f} s and {times_s[1]:.2f} s",
+                times_s[0] < times_s[1],
+            )
+        )
+    return found
+
+
 def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
     """That a move of ours costs TCP no more than one of a bond's."""
     found = []
@@ -153,15 +220,16 @@ def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectat
 
 
 def draw(results: Sequence[Result], directory: Path) -> list[Path]:
-    """The uplinks of each contender around the jump."""
+    """The uplinks of each contender around the jump, and around the failure."""
     from topologies.reports import shift_picture  # where matplotlib is installed
 
-    return [
-        path
-        for result in results
-        if result.scenario.name == JUMP
-        for path in shift_picture.draw(result, directory)
-    ]
+    paths: list[Path] = []
+    for result in results:
+        if result.scenario.name == JUMP:
+            paths += shift_picture.draw(result, directory)
+        elif result.scenario.name == FAILURE:
+            paths += shift_picture.draw(result, directory, "failure", "failure")
+    return paths
 
 
 PLAN = Plan(scenarios, expectations, draw=draw, real_time=True)

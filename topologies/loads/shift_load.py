@@ -79,6 +79,7 @@ class ShiftLoad(Load):
         self._ended = threading.Event()
         self._reader: threading.Thread | None = None
         self.hot: list[str] = []
+        self.still_s = STILL_S
 
     def start(self) -> None:
         """Start the even load, wait until it is placed, and announce the change."""
@@ -88,16 +89,13 @@ class ShiftLoad(Load):
             script = str(Path(paced.__file__).resolve())
             command = [sys.executable, "-P", script, what, str(plan), str(self._results(what))]
             self._programs[what] = processes.start(command, self._log(what))
-        uplinks = self._await_placement()
-        self.hot = hot_vms(uplinks, len(self._vms) // 2)
+        rates_bps = self._rates_after(self._await_placement())
         time.sleep(random.uniform(0, self._longest_wait_s))
         self.start_s = time.monotonic() + READY_S
         change = {
             "at_s": self.start_s + self.measured_s[0],
             "end_s": self.start_s + self.measured_s[1],
-            "rates_bps": [
-                self._rates.hot_bps if vm in self.hot else self._rates.cold_bps for vm in self._vms
-            ],
+            "rates_bps": rates_bps,
         }
         path = self._stage.directory / paced.CHANGE
         path.with_suffix(".new").write_text(json.dumps(change))
@@ -127,7 +125,7 @@ class ShiftLoad(Load):
         capacities_bps = {up: layout.capacity_bps(up) for up in layout.nodes(Role.UPLINK)}
         frame_bits = (PAYLOAD_BYTES + paced.HEADERS_BYTES) * 8
         figures = {
-            "settle_s": settle_s(self._readings, capacities_bps, from_s, to_s),
+            **self._settled(capacities_bps, flows),
             "loss_ratio": (offered - received) / max(1, offered),
             "reordered_ratio": sum(one.reordered for one in flows) / max(1, received),
             "duplicated": float(sum(one.duplicated for one in flows)),
@@ -154,10 +152,30 @@ class ShiftLoad(Load):
         for process in self._programs.values():
             processes.end(process)
 
+    def _rates_before(self) -> list[float]:
+        """What each VM sends at first."""
+        return [self._rates.even_bps] * len(self._vms)
+
+    def _rates_after(self, uplinks: Mapping[str, str]) -> list[float]:
+        """What each VM sends from the change on, by where the team has placed them."""
+        self.hot = hot_vms(uplinks, len(self._vms) // 2)
+        return [self._rates.hot_bps if vm in self.hot else self._rates.cold_bps for vm in self._vms]
+
+    def _settled(
+        self, capacities_bps: Mapping[str, int], _flows: Sequence[Heard]
+    ) -> dict[str, float]:
+        """How long the change mattered."""
+        return {"settle_s": settle_s(self._readings, capacities_bps, *self.measured_s)}
+
+    def _placed(self, uplinks: Mapping[str, str]) -> bool:
+        """Whether a placement that lasts is what the change may come to."""
+        return balanced(self._stage.layout, uplinks, self._vms)
+
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
         clients = layout.nodes(Role.CLIENT)
         flows = []
+        rates_bps = self._rates_before()
         for number, vm in enumerate(self._vms):
             client = clients[number % len(clients)]
             flows.append(
@@ -166,7 +184,7 @@ class ShiftLoad(Load):
                     "receiver_pid": pids[client],
                     "address": layout.address(client),
                     "port": PORT + number,
-                    "rate_bps": self._rates.even_bps,
+                    "rate_bps": rates_bps[number],
                 }
             )
         longest_s = SETTLE_TIMEOUT_S + self._longest_wait_s + self.load_s + END_TIMEOUT_S
@@ -186,7 +204,7 @@ class ShiftLoad(Load):
                     raise RuntimeError(f"{what}: ended -> runs; {self._log_end(what)}")
             if (found := place.uplinks()) != uplinks:
                 since_s, uplinks = now_s, found
-            if now_s - since_s >= STILL_S and balanced(self._stage.layout, uplinks, self._vms):
+            if now_s - since_s >= self.still_s and self._placed(uplinks):
                 break
             time.sleep(0.2)
         if not uplinks:

@@ -31,6 +31,8 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "stream_cv": ("streams CV", "{:.2%}".format),
     "spread_cv": ("spread CV", "{:.3f}".format),
     "settle_s": ("settled", "{:.2f} s".format),
+    "lossless_s": ("no loss", "{:.2f} s".format),
+    "placed_s": ("placed", "{:.2f} s".format),
     "moves": ("moves", "{:.0f}".format),
     "loss_ratio": ("loss", "{:.2%}".format),
     "reordered_ratio": ("reordered", "{:.3%}".format),

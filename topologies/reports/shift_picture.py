@@ -1,4 +1,4 @@
-"""The picture of a load that jumps: each contender's uplinks around that moment."""
+"""The picture of a load that jumps or an uplink that fails: the uplinks around that moment."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from topologies.samples import move_times_s
 JUMP_COLOUR = "#444444"
 
 
-def draw(result: Result, directory: Path) -> list[Path]:
-    """Draw `shift.png` and `shift.svg`: the first run of each contender, one below another."""
+def draw(result: Result, directory: Path, name: str = "shift", event: str = "jump") -> list[Path]:
+    """Draw `NAME.png` and `NAME.svg`: the first run of each contender, one below another.
+
+    `event`: what it is around, in a word.
+    """
     first = {name: runs[0] for name, runs in result.observed.items()}
     figure, rows = pyplot.subplots(
         len(first),
@@ -35,18 +38,21 @@ def draw(result: Result, directory: Path) -> list[Path]:
     )
     figure.suptitle(f"{result.scenario.layout.name}: uplinks around a {result.scenario.name}")
     capacities = capacities_bps(result.scenario.layout)
-    for (axes,), (name, observed) in zip(rows, first.items(), strict=True):
+    for (axes,), (contender, observed) in zip(rows, first.items(), strict=True):
         _uplinks(axes, observed, capacities)
         found = observed.outcome.figures
+        settled = (
+            f"settled after {found['settle_s']:.2f} s"
+            if "settle_s" in found
+            else f"no loss after {found['lossless_s']:.2f} s, placed after {found['placed_s']:.2f} s"
+        )
         axes.set_title(
-            f"{name}: settled after {found['settle_s']:.2f} s, {found['loss_ratio']:.2%} lost",
-            fontsize=10,
-            loc="left",
+            f"{contender}: {settled}, {found['loss_ratio']:.2%} lost", fontsize=10, loc="left"
         )
     rows[0][0].legend(loc="upper right", fontsize=8, framealpha=0.9, ncols=4)
-    rows[-1][0].set_xlabel("seconds since the jump; a line is a move", fontsize=9)
+    rows[-1][0].set_xlabel(f"seconds since the {event}; a line is a move", fontsize=9)
     directory.mkdir(parents=True, exist_ok=True)
-    paths = [directory / "shift.png", directory / "shift.svg"]
+    paths = [directory / f"{name}.png", directory / f"{name}.svg"]
     for path in paths:
         figure.savefig(path, dpi=130)
     pyplot.close(figure)
