@@ -103,6 +103,25 @@ def test_a_day_at_the_terminal(bed: Bed, service: Service) -> None:
     service.do("detach", bed.bridge)
 
 
+@on_plain_uplinks
+def test_bfd_is_enabled_while_an_uplink_is_drained(bed: Bed, service: Service) -> None:
+    first, end = bed.uplinks[0], bed.uplinks[0].upstream_end.interface
+    bed.set("bridge", bed.bridge, failback_delay_s=0)
+    service.attach(bed)
+    bed.tor.ovs.vsctl("set", "interface", end, "bfd:enable=true")
+    steps = follow("bfd", service, bed)
+    next(steps)
+    status = ("get", "interface", first.name, "bfd_status:state")
+    wait_until(lambda: bed.ovs.vsctl("--if-exists", *status) == "up", "BFD answers")
+    assert next(steps).strip() == "up"
+    next(steps)
+    wait_until(lambda: first.name in service.bindings(bed).values(), f"VM ports use {first} again")
+    next(steps)
+    bed.tor.ovs.vsctl("clear", "interface", end, "bfd")
+    check_everything(bed, settled_homes(bed))
+    service.do("detach", bed.bridge)
+
+
 @on_three
 def test_an_uplink_is_added_and_removed(bed: Bed, service: Service) -> None:
     third = bed.uplinks.pop()
