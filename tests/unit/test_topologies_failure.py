@@ -59,5 +59,5 @@ def test_loss_is_over_with_the_first_datagram_behind_the_last_lost_one(
 def test_a_rest_is_well_used_once_no_uplink_is_above_the_limit_any_more(
     steps: list[tuple[float, float, float]], after_s: float
 ) -> None:
-    found = placed_s(readings(*steps), CAPACITIES, 0.77, 0.0, WATCHED_S)
+    found = placed_s(readings(*steps), CAPACITIES, 0.7 * 150e6, 0.0, WATCHED_S)
     assert found == pytest.approx(after_s, abs=0.03)

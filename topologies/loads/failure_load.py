@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from topologies.loads.load import Stage
 from topologies.loads.probing import Heard
-from topologies.loads.settling import SPAN_S, Reading, rates
+from topologies.loads.settling import Reading, shares
 from topologies.loads.shift_load import LEAD_S, Rates, ShiftLoad
 from topologies.ports import upstream_interface
 
 # Above what the best placement on the rest would have: nearer than this is as good.
 NEAR_RATIO = 1.1
+# A share is the median over this.
+SPAN_S = 0.5
 
 
 class FailureLoad(ShiftLoad):
@@ -72,9 +74,9 @@ class FailureLoad(ShiftLoad):
             raise RuntimeError(f"{self._link}: still up -> taken down")
         from_s, to_s = self.measured_s
         rest_bps = {up: bps for up, bps in capacities_bps.items() if up != self._failing}
-        best_ratio = sum(self._rates_bps) / sum(rest_bps.values())
+        offered_bps = sum(self._rates_bps)
         whole_s = lossless_s(flows, self.start_s + from_s, to_s - from_s)
-        placed = placed_s(self._readings, rest_bps, NEAR_RATIO * best_ratio, from_s, to_s)
+        placed = placed_s(self._readings, rest_bps, offered_bps, from_s, to_s)
         return {
             "lossless_s": whole_s,
             "placed_s": placed,
@@ -102,19 +104,21 @@ def lossless_s(flows: Sequence[Heard], failed_s: float, watched_s: float) -> flo
 def placed_s(
     readings: Sequence[Reading],
     capacities_bps: Mapping[str, int],
-    most_ratio: float,
+    offered_bps: float,
     from_s: float,
     to_s: float,
 ) -> float:
-    """How long after `from_s` no uplink is used by more than `most_ratio` any more.
+    """How long after `from_s` each uplink has about the share that its capacity is of the rest.
 
-    All of the time, where that is so in the end. Values are medians over `SPAN_S`, of which
-    what lasts less than half is not seen.
+    That is, of all that is offered no more than `NEAR_RATIO` of what it would have in the best
+    placement; all of the time, where that is not so in the end. By shares, since a machine that
+    stops for a moment stops all uplinks. What lasts less than half of `SPAN_S` is not seen.
     """
+    most_ratio = NEAR_RATIO * offered_bps / sum(capacities_bps.values())
     last_s = to_s - SPAN_S / 2
     used = [
-        (at_s, max(ratios.values()))
-        for at_s, ratios in rates(readings, capacities_bps)
+        (at_s, max(split[up] * offered_bps / bps for up, bps in capacities_bps.items()))
+        for at_s, split in shares(readings, SPAN_S)
         if from_s <= at_s <= last_s
     ]
     above = [number for number, (_, worst) in enumerate(used) if worst > most_ratio]

@@ -40,14 +40,14 @@ def rates(readings: Sequence[Reading], capacities_bps: Mapping[str, int]) -> Val
     return _medians(readings, used)
 
 
-def shares(readings: Sequence[Reading]) -> Values:
+def shares(readings: Sequence[Reading], span_s: float = SPAN_S) -> Values:
     """Each uplink's share of all that the uplinks carry."""
 
     def split(_lasted_s: float, sent_bytes: Mapping[str, int]) -> dict[str, float]:
         total = sum(sent_bytes.values())
         return {up: sent / total for up, sent in sent_bytes.items()} if total else {}
 
-    return _medians(readings, split)
+    return _medians(readings, split, span_s)
 
 
 def settle_s(
@@ -87,7 +87,9 @@ def settle_s(
 
 
 def _medians(
-    readings: Sequence[Reading], of: Callable[[float, Mapping[str, int]], dict[str, float]]
+    readings: Sequence[Reading],
+    of: Callable[[float, Mapping[str, int]], dict[str, float]],
+    span_s: float = SPAN_S,
 ) -> Values:
     """From what was sent between readings, the median around each time; none without load."""
     steps: Values = []
@@ -99,8 +101,8 @@ def _medians(
     times_s = [at_s for at_s, _ in steps]
     medians: Values = []
     for at_s, found in steps:
-        first = bisect.bisect_left(times_s, at_s - SPAN_S / 2)
-        last = bisect.bisect_right(times_s, at_s + SPAN_S / 2)
+        first = bisect.bisect_left(times_s, at_s - span_s / 2)
+        last = bisect.bisect_right(times_s, at_s + span_s / 2)
         around = [values for _, values in steps[first:last]]
         medians.append((at_s, {up: statistics.median(v[up] for v in around) for up in found}))
     return medians

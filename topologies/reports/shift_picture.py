@@ -21,7 +21,9 @@ from topologies.samples import move_times_s
 JUMP_COLOUR = "#444444"
 
 
-def draw(result: Result, directory: Path, name: str = "shift", event: str = "jump") -> list[Path]:
+def draw(
+    result: Result, directory: Path, name: str = "shift", event: str = "load jump"
+) -> list[Path]:
     """Draw `NAME.png` and `NAME.svg`: the first run of each contender, one below another.
 
     `event`: what it is around, in a word.
@@ -36,7 +38,7 @@ def draw(result: Result, directory: Path, name: str = "shift", event: str = "jum
         squeeze=False,
         layout="constrained",
     )
-    figure.suptitle(f"{result.scenario.layout.name}: uplinks around a {result.scenario.name}")
+    figure.suptitle(f"{result.scenario.layout.name}: uplinks around a {event}")
     capacities = capacities_bps(result.scenario.layout)
     for (axes,), (contender, observed) in zip(rows, first.items(), strict=True):
         _uplinks(axes, observed, capacities)
