@@ -172,6 +172,7 @@ def _uplinks() -> list[panels.Panel]:
                 Column("Uplink", "uplink"),
                 Column("Role", "role"),
                 Column("Link", expr=_each("min", HERE("uplink_up")), words=panels.UP_OR_DOWN),
+                Column("Answer", expr=_each("max", HERE("uplink_silent")), words=panels.ANSWERS),
                 Column("Capacity", expr=in_bits(_each("max", capacity)), unit=panels.BITS),
                 Column(
                     "Sent",

@@ -73,6 +73,7 @@ AGE: Steps = ((None, "green"), (30, "orange"), (120, "red"))
 
 Words = dict[str, tuple[str, str]]
 UP_OR_DOWN: Words = {"0": ("down", "red"), "1": ("up", "green")}
+ANSWERS: Words = {"0": ("fine", "green"), "1": ("no answer", "red")}
 CONNECTED: Words = {"0": ("not connected", "red"), "1": ("connected", "green")}
 RELIEVED: Words = {"0": ("fine", "green"), "1": ("nothing helps", "red")}
 KEPT: Words = {"0": ("kept", "green"), "1": ("broken", "red")}
