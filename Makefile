@@ -8,6 +8,8 @@
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make fuzz         all that comes from outside, made bad: 100,000 cases (ARGS="--cases N"), in
 #                     out/fuzz/
+#   make soak         chaos on a real switch until something goes wrong: hours
+#                     (SEED=1 SEEDS=3 EVENTS=500; ARGS='--replay FILE')
 #   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb
 #   make dashboards   the dashboards' JSON anew, from the Python beside it
 #
@@ -31,13 +33,19 @@ RECHECK := --reruns 1 --reruns-delay 2 --max-suite-reruns 6 --rerun-show-traceba
 # What tells most in two minutes: everything without a switch, and every path through a real one.
 QUICK ?= tests/switch/test_trace.py
 
+# One bed after another: plain uplinks, a bond, LACP.
+SEED ?= 1
+SEEDS ?= 3
+EVENTS ?= 500
+
 # Attach, delivery, failover and reconnects: every kind of message in both directions.
 RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 	tests/switch/test_failover.py tests/switch/test_reconnect.py
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench test test-quick test-ryu fuzz dashboards deb wheels lint format clean
+.PHONY: help setup demo bench test test-quick test-ryu fuzz soak dashboards deb wheels lint format \
+	clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -77,6 +85,9 @@ test-ryu:
 
 fuzz: setup
 	$(BIN)/python -m tests.unit.fuzz $(ARGS)
+
+soak: setup
+	$(BIN)/python -m tests.switch.chaos.soak --seed $(SEED) --seeds $(SEEDS) --events $(EVENTS) $(ARGS)
 
 deb: setup
 	@controller/debian/build

@@ -1,0 +1,347 @@
+"""What holds after each event, whatever it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.switch import frames
+from tests.switch.bench import Copies, Shot, Station
+from tests.switch.chaos.model import VLANS, Service
+from tests.switch.chaos.world import World
+from tests.switch.test_reconnect import flows_of, groups_of
+from tests.switch.wire import STREAM_SHIFT, Ears, Stream
+
+SETTLED_WITHIN_S = 40.0
+RETRY_S = 0.1
+OUTSIDER = "02:ee:00:00:00:01"
+RSS_MAX_BYTES = 110 << 20
+THREADS_MAX, FILES_MAX = 24, 64
+BACKGROUND_PPS = 25
+# While a way changes, a frame may be under way by both. LACP believes for up to 3 s in a member
+# that is no longer one upstream.
+TWICE_MAX, TWICE_MAX_ON_A_LAG = BACKGROUND_PPS, 4 * BACKGROUND_PPS
+LOOPS_FROM = 4
+PORTS_IN_USE = re.compile(r"\b(?:in_port=|output:|watch_port:)(\d+|LOCAL)")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A frame, and what is said against where its copies came out; nothing: all is well."""
+
+    shot: Shot
+    wrong: Callable[[Copies], str]
+
+
+def settle(world: World) -> list[str]:
+    """What is still wrong after a while; nothing, once all is well.
+
+    First nobody but the network speaks: a VM that is silent must be reached, too.
+    """
+    deadline_s = time.monotonic() + SETTLED_WITHIN_S
+    with world.bed.listening():
+        for look in (reached, exchanged, from_cables):
+            while wrong := [*shown(world), *look(world), *installed(world), *resources(world)]:
+                if time.monotonic() > deadline_s:
+                    return wrong
+                time.sleep(RETRY_S)
+    return []
+
+
+# ---- what the service says --------------------------------------------------------------
+
+
+def shown(world: World) -> list[str]:
+    """What `show` says that is not so."""
+    if world.state.service is Service.DEAD:
+        return []
+    if not world.service.alive:
+        return [f"the service ended: {world.service.log_tail(3)}"]
+    try:
+        bridge = world.service.show_json(world.bed.bridge)
+    except (AssertionError, ValueError, OSError) as error:
+        return [f"show: {error}"]
+    state, wrong = world.state, []
+    if not bridge["connected"]:
+        wrong.append("show: not connected")
+    uplinks = {uplink["name"]: uplink for uplink in bridge["uplinks"]}
+    for name, uplink in state.uplinks.items():
+        told = uplinks.get(world.uplink(name).name, {})
+        found, so = (told.get("up"), told.get("role")), (uplink.up, uplink.role)
+        if found != so:
+            wrong.append(f"show: {name} is up, role {found} -> {so}")
+    ports = {port["name"]: port["uplink"] for port in bridge["ports"]}
+    if ports.keys() != {station.port for station in world.here.values()}:
+        wrong.append(f"show: ports {sorted(ports)} -> {sorted(map(str, world.here))}")
+    for who, station in world.here.items():
+        exits = {world.uplink(exit_).name for exit_ in state.exits(name)}
+        if exits and ports.get(station.port) not in exits:
+            wrong.append(f"show: {who} on {ports.get(station.port)} -> one of {sorted(exits)}")
+    errors = "\n".join(bridge["config_errors"])
+    told_keys = {key for key in state.garbage if f"ovs-lbt-{key}" in errors or f" {key}" in errors}
+    if told_keys != state.garbage:
+        wrong.append(f"show: config errors {errors!r} -> about {sorted(state.garbage)}")
+    if errors and not state.garbage:
+        wrong.append(f"show: config errors {errors!r} -> none")
+    return wrong
+
+
+def installed(world: World) -> list[str]:
+    """What is on the switch for ports that are gone. (A restart tells whether all else is right.)"""
+    bed = world.bed
+    there = set(re.findall(r"^ +(\w+)\(", bed.ofctl("dump-ports-desc"), re.MULTILINE))
+    texts = [*flows_of(bed), *groups_of(bed).values()]
+    named = {port for text in texts for port in PORTS_IN_USE.findall(text)}
+    return (
+        [f"flows or groups name ports {sorted(gone)}, which are gone"]
+        if (gone := named - there)
+        else []
+    )
+
+
+def resources(world: World) -> list[str]:
+    """What the service has more of than it may have."""
+    most = {
+        "resident bytes": RSS_MAX_BYTES,
+        "threads": THREADS_MAX,
+        "open files": FILES_MAX,
+    }
+    found = resources_of(world)
+    return [f"{w}: {n} -> at most {most[w]}" for w, n in found.items() if n > most[w]]
+
+
+def resources_of(world: World) -> dict[str, int]:
+    """What the service has now; nothing where there is none."""
+    if not world.service.alive:
+        return {}
+    process = Path(f"/proc/{world.service.pid}")
+    status = (process / "status").read_text()
+    sizes = dict(re.findall(r"^(VmRSS|Threads):\s+(\d+)", status, re.MULTILINE))
+    if not sizes:
+        return {}
+    return {
+        "resident bytes": int(sizes["VmRSS"]) << 10,
+        "threads": int(sizes["Threads"]),
+        "open files": len(os.listdir(process / "fd")),
+    }
+
+
+# ---- where frames come out --------------------------------------------------------------
+
+
+def reached(world: World) -> list[str]:
+    """Who is not reached by the network though nobody here has said a word."""
+    return _probed(world, from_outside(world))
+
+
+def exchanged(world: World) -> list[str]:
+    """What goes wrong when everybody sends to everybody."""
+    return _probed(world, from_everywhere(world))
+
+
+def _probed(world: World, probes: Iterator[Probe]) -> list[str]:
+    """What goes wrong with frames."""
+    sent = list(probes)
+    copies = world.bed.fire([probe.shot for probe in sent])
+    wrong = []
+    for probe in sent:
+        if story := probe.wrong(copies[probe.shot.frame_id]):
+            came = ", ".join(
+                f"{n} × {at[0]}" for at, n in sorted(copies[probe.shot.frame_id].at.items())
+            )
+            wrong.append(f"{probe.shot.story}: {came or 'nowhere'} -> {story}")
+    return wrong
+
+
+def from_outside(world: World) -> Iterator[Probe]:
+    """What a host upstream sends."""
+    bed, host = world.bed, world.bed.hosts[0]
+    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
+    reached = {str(s): bool(world.state.exits(n)) for n, s in world.here.items()}
+
+    for name, station in world.here.items():
+        vlan = station.vlan or 0
+
+        def at_it(copies: Copies, station: Station = station) -> str:
+            n = _at(copies)
+            if n[str(station)] != reached[str(station)]:
+                return f"{int(reached[str(station)])} at {station}"
+            return "none back" if any(n[end] for end in ends) else _once(n)
+
+        shot = bed.shot(
+            host.point, _to(station.mac), host.mac, vlan, host.sends(vlan), f"to {name or 'LOCAL'}"
+        )
+        yield Probe(shot, at_it)
+    for vlan in VLANS:
+        hearing = [s for s in world.here.values() if s.hears(vlan)]
+        expected = Counter({str(s): 1 for s in hearing if reached[str(s)]})
+
+        def at_all(copies: Copies, expected: Counter[str] = expected) -> str:
+            return "" if _at(copies) == expected else f"once each at {sorted(expected)}"
+
+        for kind in ("broadcast", "unknown unicast"):
+            build = frames.FLOODED[kind]
+            story = f"{kind} in VLAN {vlan}"
+            yield Probe(
+                bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), story), at_all
+            )
+
+
+def from_everywhere(world: World) -> Iterator[Probe]:
+    """What VMs send, and what comes by each cable."""
+    bed, host, state = world.bed, world.bed.hosts[0], world.state
+    ends = {str(world.uplink(name).upstream_end): name for name in state.uplinks}
+    yield from from_outside(world)
+    for name, station in world.here.items():
+        vlan, exits = station.vlan or 0, state.exits(name)
+        neighbours = [s for s in world.here.values() if s != station and s.hears(vlan)]
+
+        def leaves(
+            copies: Copies,
+            exits: frozenset[str] = exits,
+            near: Sequence[Station] = (),
+            flooded: bool = False,
+        ) -> str:
+            n = _at(copies)
+            by = [ends[at] for at in n if at in ends]
+            if sum(n[at] for at in n if at in ends) != bool(exits) or not exits.issuperset(by):
+                return f"once by one of {sorted(exits)}" if exits else "by no uplink"
+            here = Counter({at: k for at, k in n.items() if at not in ends})
+            expected = Counter({str(s): 1 for s in near})
+            return "" if here == expected else f"{dict(expected)} here"
+
+        def everywhere(
+            copies: Copies, near: Sequence[Station] = neighbours, check: Callable[..., str] = leaves
+        ) -> str:
+            return check(copies, near=near)
+
+        who, tag = name or "LOCAL", station.sends(vlan)
+        shot = bed.shot(
+            station.point, frames.broadcast, station.mac, vlan, tag, f"broadcast of {who}"
+        )
+        yield Probe(shot, everywhere)
+        elsewhere = [s.mac for s in world.away.values() if (s.vlan or 0) == vlan]
+        for mac in (host.mac, *elsewhere):
+            story = f"{who} to {mac} upstream"
+            yield Probe(bed.shot(station.point, _to(mac), station.mac, vlan, tag, story), leaves)
+        for other in neighbours:
+            if (other.vlan or 0) != vlan:
+                continue
+
+            def at_neighbour(copies: Copies, other: Station = other) -> str:
+                return "" if _at(copies) == {str(other): 1} else f"once at {other}"
+
+            story = f"{who} to {other}"
+            yield Probe(
+                bed.shot(station.point, _to(other.mac), station.mac, vlan, tag, story), at_neighbour
+            )
+
+
+def from_cables(world: World) -> list[str]:
+    """A broadcast by each cable is heard once from one of them; in a LAG, from each."""
+    bed, state = world.bed, world.state
+    live = [n for n, u in state.uplinks.items() if u.up]
+    shots = {
+        (name, vlan): bed.shot(
+            world.uplink(name).upstream_end, frames.broadcast, OUTSIDER, vlan, vlan, f"by {name}"
+        )
+        for name in live
+        for vlan in VLANS
+    }
+    copies = bed.fire(list(shots.values()))
+    heard: Counter[tuple[str, int]] = Counter()
+    for (_, vlan), shot in shots.items():
+        for at, n in _at(copies[shot.frame_id]).items():
+            heard[at, vlan] += n
+    wrong = []
+    for name, station in world.here.items():
+        for vlan in VLANS:
+            expected = len(live) if state.lag else 1
+            expected *= station.hears(vlan) and bool(state.exits(name))
+            if (found := heard[str(station), vlan]) != expected:
+                wrong.append(
+                    f"broadcasts in VLAN {vlan}, one by each of {live}: {found} at {name}"
+                    f" -> {expected}"
+                )
+    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
+    back = {at: n for (at, _), n in heard.items() if at in ends}
+    return [*wrong, f"by cables: {back} went back -> none"] if back else wrong
+
+
+def _to(mac: str) -> frames.Builder:
+    return lambda source, tag, frame_id: frames.udp(source, mac, vlan=tag, frame_id=frame_id)
+
+
+def _at(copies: Copies) -> Counter[str]:
+    return Counter(copies.points)
+
+
+def _once(at: Mapping[str, int]) -> str:
+    return "each at most once" if any(n > 1 for n in at.values()) else ""
+
+
+# ---- what goes on all the while ---------------------------------------------------------
+
+
+class Background:
+    """Flows between the host upstream and every VM, and its broadcasts, during one event."""
+
+    def __init__(self, world: World, ears: Ears, number: int) -> None:
+        self.world = world
+        self.ears = ears
+        bed, host = world.bed, world.bed.hosts[0]
+        flows = [(host.point, frames.broadcast(host.mac, vlan, 0)) for vlan in VLANS]
+        self.inbound = len(flows)
+        for name, vm in world.here.items():
+            if name:
+                flows.append((host.point, frames.udp(host.mac, vm.mac, vlan=vm.vlan or 0)))
+        self.inbound = len(flows)
+        for name, vm in world.here.items():
+            if name:
+                flows.append((vm.point, frames.udp(vm.mac, host.mac)))
+        self.first = 1 + number % 100 * 20
+        self.flows = len(flows)
+        ends = [str(uplink.upstream_end) for uplink in bed.uplinks]
+        self.ends = frozenset(ends)
+        self.stream = Stream(flows, BACKGROUND_PPS, self.first)
+
+    def __enter__(self) -> Background:
+        self.ears.forget()
+        self.stream.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.stop()
+
+    def wrong(self) -> list[str]:
+        """Frames that went round, or came twice more often than a change of ways explains."""
+        self.stream.stop()
+        self.ears.until_quiet()
+        twice_max = TWICE_MAX_ON_A_LAG if self.world.state.lag else TWICE_MAX
+        wrong = []
+        for point, ear in self.ears.by_name.items():
+            heard = Counter(
+                h.frame_id
+                for h in ear.frames()
+                if h.frame_id is not None and not h.outgoing and self._flow(h.frame_id) is not None
+            )
+            if point in self.ends:
+                back = sum(self._flow(i) < self.inbound for i in heard)  # type: ignore[operator]
+                if back > twice_max:
+                    wrong.append(f"{back} frames went back to the network at {point}")
+            twice = sum(n > 1 for n in heard.values())
+            if twice > twice_max:
+                wrong.append(f"{twice} frames heard twice at {point} -> at most {twice_max}")
+            if (most := max(heard.values(), default=0)) >= LOOPS_FROM:
+                wrong.append(f"a loop: a frame was heard {most} times at {point}")
+        return wrong
+
+    def _flow(self, frame_id: int) -> int | None:
+        """Which of the flows it is of."""
+        flow = (frame_id >> STREAM_SHIFT) - self.first
+        return flow if 0 <= flow < self.flows else None

@@ -1,0 +1,410 @@
+"""What can happen to a host, and what is then so: pure, seeded, and written as lines of text.
+
+Uplinks are called u0, u1…, VMs v0, v1…, whatever their interfaces are called.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from policies.presets import PRESETS
+
+Choices = Sequence[tuple[str, ...]]
+
+UPLINK_RANKS = {"active": 0, "standby": 1, "drained": 2}
+VLANS = (0, 10, 20)
+FLAPS_MAX = 6
+PAUSE_S_MAX = 8
+# Those that every kind of team takes.
+POLICIES = ("originating-port", "source-mac", "explicit", "load-based", "slb", "adaptive")
+BRIDGE_VALUES = {
+    "policy": POLICIES,
+    "threshold": ("10", "60", "75", "100"),
+    "window-s": ("1", "2", "30"),
+    "poll-interval-ms": ("100", "1000", "2500"),
+    "failback-delay-s": ("0", "1", "2"),
+}
+# Of which nothing may come but that they are told of.
+GARBAGE = {
+    "policy": ("", "load based", "loadbased", "%s%n"),
+    "threshold": ("9", "1e9", "nan", "seventy", "-75"),
+    "window-s": ("0", "inf", "30 s"),
+    "poll-interval-ms": ("1", "0x10", "99999999999999999999"),
+    "failback-delay-s": ("-1", "soon"),
+    "mode": ("ENFORCE", "off"),
+}
+REFUSED = (
+    "set bridge BRIDGE threshold=101",
+    "set bridge BRIDGE nonsense=1",
+    "set interface u0 role=nonsense",
+    "move v0 nowhere",
+    "pin v0 v0",
+    "drain v0",
+    "explain nobody",
+)
+
+
+class Service(StrEnum):
+    """What there is of it."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happens: what, and to whom or with what."""
+
+    kind: str
+    args: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join((self.kind, *self.args))
+
+    @classmethod
+    def parse(cls, line: str) -> Event:
+        """The event that a line says."""
+        kind, *args = line.split(" ")
+        return cls(kind, tuple(args))
+
+
+def as_text(events: Iterable[Event]) -> str:
+    """A replay file, one line each."""
+    return "".join(f"{event}\n" for event in events)
+
+
+def from_text(text: str) -> list[Event]:
+    """The events of a replay file; lines that begin with # are for people."""
+    lines = (line.rstrip("\n") for line in text.split("\n"))
+    return [Event.parse(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkState:
+    """`plugged`: its cable; `in_lag`: the switch upstream has it in the LAG."""
+
+    plugged: bool = True
+    in_lag: bool = True
+    role: str = "active"
+
+    @property
+    def up(self) -> bool:
+        return self.plugged and self.in_lag
+
+
+@dataclass(frozen=True, slots=True)
+class VmState:
+    """`here`: it has a port; `elsewhere`: another host has it. The rest is of its Interface."""
+
+    vlan: int
+    here: bool = True
+    elsewhere: bool = False
+    renamed: bool = False
+    allow: frozenset[str] = frozenset()
+    pin: str | None = None
+
+    @property
+    def anew(self) -> VmState:
+        """With a new Interface, that has no rules."""
+        return replace(self, allow=frozenset(), pin=None)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All of it; `garbage`: the Bridge's keys whose value is bad."""
+
+    uplinks: dict[str, UplinkState]
+    vms: dict[str, VmState]
+    lag: bool = False
+    service: Service = Service.ALIVE
+    garbage: frozenset[str] = frozenset()
+
+    @classmethod
+    def first(cls, uplinks: int, vlans: Iterable[int | None], lag: bool) -> State:
+        """Everything is plugged in and in service."""
+        return cls(
+            {f"u{i}": UplinkState() for i in range(uplinks)},
+            {f"v{i}": VmState(vlan or 0) for i, vlan in enumerate(vlans)},
+            lag,
+        )
+
+    def exits(self, vm: str | None) -> frozenset[str]:
+        """The uplinks by which a VM's frames may leave (None: the host's own).
+
+        While the service is dead, nobody knows in which order the switch has them.
+        """
+        allow = self.vms[vm].allow if vm else frozenset()
+        up = [
+            name
+            for name, uplink in self.uplinks.items()
+            if uplink.up and uplink.role in UPLINK_RANKS and (not allow or name in allow)
+        ]
+        if self.service is Service.DEAD or not up:
+            return frozenset(up)
+        best = min(UPLINK_RANKS[self.uplinks[name].role] for name in up)
+        exits = frozenset(n for n in up if UPLINK_RANKS[self.uplinks[n].role] == best)
+        pin = self.vms[vm].pin if vm else None
+        return frozenset({pin}) if pin in exits else exits
+
+
+# ---- what is possible, and what comes of it --------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of event: how often, its arguments in a state, and the state behind it."""
+
+    weight: int
+    choices: Callable[[State], Choices]
+    after: Callable[[State, tuple[str, ...]], State] = field(default=lambda s, _: s)
+    while_dead: bool = False
+
+
+def possible(state: State, event: Event) -> bool:
+    """Whether it can happen now."""
+    kind = KINDS.get(event.kind)
+    if kind is None or (state.service is Service.DEAD and not kind.while_dead):
+        return False
+    return event.args in kind.choices(state)
+
+
+def after(state: State, event: Event) -> State:
+    """The state that it leaves."""
+    return KINDS[event.kind].after(state, event.args)
+
+
+def generate(state: State, seed: int) -> Iterator[Event]:
+    """Events without end, each possible behind those before; the same for the same seed."""
+    chance = random.Random(seed)
+    while True:
+        choices = {
+            name: found
+            for name, kind in KINDS.items()
+            if (kind.while_dead or state.service is Service.ALIVE)
+            and (found := kind.choices(state))
+        }
+        names = sorted(choices)
+        (name,) = chance.choices(names, [KINDS[n].weight for n in names])
+        event = Event(name, chance.choice(sorted(choices[name])))
+        state = after(state, event)
+        yield event
+
+
+def only_possible(state: State, events: Iterable[Event]) -> list[Event]:
+    """The same without what others that are missing had made possible."""
+    kept = []
+    for event in events:
+        if possible(state, event):
+            kept.append(event)
+            state = after(state, event)
+    return kept
+
+
+def _uplink(state: State, name: str, **changes: object) -> State:
+    changed = replace(state.uplinks[name], **changes)  # type: ignore[arg-type]
+    return replace(state, uplinks={**state.uplinks, name: changed})
+
+
+def _vm(state: State, name: str, changed: VmState) -> State:
+    return replace(state, vms={**state.vms, name: changed})
+
+
+def _uplinks(which: Callable[[UplinkState], bool]) -> Callable[[State], Choices]:
+    return lambda state: [(name,) for name, uplink in state.uplinks.items() if which(uplink)]
+
+
+def _vms(which: Callable[[VmState], bool]) -> Callable[[State], Choices]:
+    return lambda state: [(name,) for name, vm in state.vms.items() if which(vm)]
+
+
+def _always(*choices: tuple[str, ...]) -> Callable[[State], Choices]:
+    return lambda _: list(choices)
+
+
+def _counts(name: str, most: int) -> Choices:
+    return [(name, str(count)) for count in range(2, most + 1)]
+
+
+def _others_serve(state: State, without: str) -> bool:
+    others = (uplink for name, uplink in state.uplinks.items() if name != without)
+    return any(uplink.up and uplink.role == "active" for uplink in others)
+
+
+def _may_leave_service(state: State) -> list[str]:
+    """An operator is refused the last uplink; and a VM that may use no other stays on it."""
+    return [
+        name
+        for name, uplink in state.uplinks.items()
+        if uplink.role == "active" and _others_serve(state, name)
+    ]
+
+
+def _drainable(state: State) -> Choices:
+    confined = [vm.allow for vm in state.vms.values() if vm.here and vm.allow]
+    serving = {n for n, u in state.uplinks.items() if u.up and u.role == "active"}
+    return [
+        (name,)
+        for name in _may_leave_service(state)
+        if all((serving - {name}) & allow for allow in confined)
+    ]
+
+
+def _roles(state: State) -> Choices:
+    leaving = _may_leave_service(state)
+    back = [(n, "active") for n, u in state.uplinks.items() if u.role in ("standby", "unused")]
+    return back + [(name, role) for name in leaving for role in ("standby", "unused")]
+
+
+def _movable(state: State) -> Choices:
+    return [
+        (name, target)
+        for name, vm in state.vms.items()
+        if vm.here and vm.pin is None
+        for target, uplink in state.uplinks.items()
+        if target in state.exits(name) and uplink.role == "active"
+    ]
+
+
+def _pinnable(state: State) -> Choices:
+    return [pair for pair in _movable(state) if not state.vms[pair[0]].allow]
+
+
+def _allowable(state: State) -> Choices:
+    return [
+        (name, uplink)
+        for name, vm in state.vms.items()
+        if vm.here and not vm.allow and vm.pin is None
+        for uplink in state.uplinks
+    ]
+
+
+def _in_lag(wanted: bool) -> Callable[[State], Choices]:
+    def choices(state: State) -> Choices:
+        others_out = any(not uplink.in_lag for uplink in state.uplinks.values())
+        if not state.lag or (wanted is False and others_out):
+            return []
+        return [(n,) for n, u in state.uplinks.items() if u.plugged and u.in_lag is not wanted]
+
+    return choices
+
+
+def _one(name: str, **changes: object) -> Callable[[State, tuple[str, ...]], State]:
+    return lambda state, args: _uplink(state, args[0], **{name: changes["to"]})
+
+
+def _with_vm(change: Callable[[VmState], VmState]) -> Callable[[State, tuple[str, ...]], State]:
+    return lambda state, args: _vm(state, args[0], change(state.vms[args[0]]))
+
+
+def _pair(key: str, value: str) -> tuple[str, ...]:
+    # One word each: what it stands for is told by its place in the list.
+    return (key, value.replace(" ", "_") or "empty")
+
+
+KINDS: dict[str, Kind] = {
+    # ---- uplinks
+    "cable-down": Kind(8, _uplinks(lambda u: u.up), _one("plugged", to=False), True),
+    "cable-up": Kind(14, _uplinks(lambda u: not u.plugged), _one("plugged", to=True), True),
+    "flap": Kind(
+        4,
+        lambda s: [pair for n, u in s.uplinks.items() if u.up for pair in _counts(n, FLAPS_MAX)],
+        while_dead=True,
+    ),
+    "storm": Kind(
+        3,
+        lambda s: (
+            [(str(n),) for n in range(2, FLAPS_MAX)]
+            if all(u.up for u in s.uplinks.values())
+            else []
+        ),
+    ),
+    "lacp-out": Kind(4, _in_lag(False), _one("in_lag", to=False)),
+    "lacp-in": Kind(12, _in_lag(True), _one("in_lag", to=True)),
+    "drain": Kind(3, _drainable, _one("role", to="drained")),
+    "undrain": Kind(6, _uplinks(lambda u: u.role == "drained"), _one("role", to="active")),
+    "role": Kind(4, _roles, lambda s, a: _uplink(s, a[0], role=a[1])),
+    # ---- VMs
+    "vm-stops": Kind(
+        4, _vms(lambda v: v.here), _with_vm(lambda v: replace(v.anew, here=False, elsewhere=False))
+    ),
+    "vm-starts": Kind(
+        10,
+        _vms(lambda v: not v.here and not v.elsewhere),
+        _with_vm(lambda v: replace(v, here=True)),
+    ),
+    "vm-renamed": Kind(
+        4, _vms(lambda v: v.here), _with_vm(lambda v: replace(v.anew, renamed=not v.renamed))
+    ),
+    "vm-retagged": Kind(
+        4,
+        lambda s: [
+            (n, str(vlan)) for n, v in s.vms.items() if v.here for vlan in VLANS if vlan != v.vlan
+        ],
+        lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], vlan=int(a[1]))),
+    ),
+    "vm-migrates-out": Kind(
+        5, _vms(lambda v: v.here), _with_vm(lambda v: replace(v.anew, here=False, elsewhere=True))
+    ),
+    "vm-migrates-in": Kind(
+        10, _vms(lambda v: v.elsewhere), _with_vm(lambda v: replace(v, here=True, elsewhere=False))
+    ),
+    # ---- the service
+    "service-killed": Kind(
+        5, _always(()), lambda s, _: replace(s, service=Service.DEAD), while_dead=False
+    ),
+    "service-started": Kind(
+        12,
+        lambda s: [()] if s.service is Service.DEAD else [],
+        lambda s, _: replace(s, service=Service.ALIVE),
+        while_dead=True,
+    ),
+    "service-restarted": Kind(10, _always(("SIGKILL",), ("SIGTERM",))),
+    "service-paused": Kind(3, _always(*((str(n),) for n in range(1, PAUSE_S_MAX + 1)))),
+    # ---- the switch
+    "switch-restarted": Kind(2, _always(())),
+    "database-restarted": Kind(2, _always(())),
+    # ---- what operators do
+    "set-bridge": Kind(
+        6,
+        _always(*((key, value) for key, values in BRIDGE_VALUES.items() for value in values)),
+        lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
+    ),
+    "garbage": Kind(
+        4,
+        _always(*(_pair(key, value) for key, values in GARBAGE.items() for value in values)),
+        lambda s, a: replace(s, garbage=s.garbage | {a[0]}),
+    ),
+    "garbage-cleared": Kind(
+        6,
+        lambda s: [(key,) for key in sorted(s.garbage)],
+        lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
+    ),
+    "refused": Kind(3, _always(*(tuple(words.split()) for words in REFUSED))),
+    "move": Kind(8, _movable),
+    "pin": Kind(3, _pinnable, lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], pin=a[1]))),
+    "unpin": Kind(
+        5, _vms(lambda v: v.here and v.pin is not None), _with_vm(lambda v: replace(v, pin=None))
+    ),
+    "allow": Kind(
+        3,
+        _allowable,
+        lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], allow=frozenset({a[1]}))),
+    ),
+    "allow-all": Kind(
+        6,
+        _vms(lambda v: v.here and bool(v.allow)),
+        _with_vm(lambda v: replace(v, allow=frozenset())),
+    ),
+    "vm-policy": Kind(
+        3, lambda s: [(n, policy) for n, v in s.vms.items() if v.here for policy in POLICIES]
+    ),
+}
+assert set(POLICIES) <= set(PRESETS)
+
+
+def garbage_value(key: str, word: str) -> str:
+    """The bad value that an event's word stands for."""
+    return next(value for value in GARBAGE[key] if _pair(key, value)[1] == word)

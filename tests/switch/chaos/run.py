@@ -1,0 +1,101 @@
+"""One run of chaos: events one after another, each followed by all checks."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tests.switch.bench import Upstream
+from tests.switch.chaos import checks, model
+from tests.switch.chaos.model import Event, State
+from tests.switch.chaos.world import SPECS, World, built
+from tests.switch.wire import Ears
+
+Told = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened, until the first violation; how long each event took with its checks."""
+
+    seed: int
+    events: list[Event] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    took_s: list[float] = field(default_factory=list)
+    # What the service had at most: resident bytes, threads, open files.
+    service: dict[str, int] = field(default_factory=dict)
+    log_tail: str = ""
+
+
+def events_of(seed: int, count: int) -> list[Event]:
+    """The first events of a seed."""
+    return list(itertools.islice(model.generate(first_state(seed), seed), count))
+
+
+def first_state(seed: int) -> State:
+    """That of the bed that a seed is for."""
+    spec = SPECS[seed % len(SPECS)]
+    return State.first(spec.uplinks, spec.vm_vlans, spec.is_lag)
+
+
+def carry_out(
+    seed: int,
+    events: Iterable[Event],
+    tor: Upstream,
+    tell: Told = print,
+    for_s: float = float("inf"),
+) -> Report:
+    """Build a seed's world, and let the events happen to it until one goes wrong.
+
+    No event begins later than `for_s` after the first one.
+    """
+    report = Report(seed)
+    with built(seed, tor) as world, _ears(world) as ears:
+        if wrong := checks.settle(world):
+            report.violations = ["before any event", *wrong]
+            return report
+        begin_s = time.monotonic()
+        for number, event in enumerate(events):
+            since_s = time.monotonic()
+            if since_s > begin_s + for_s:
+                break
+            report.events.append(event)
+            report.violations = _one(world, ears, number, event)
+            report.took_s.append(time.monotonic() - since_s)
+            for what, found in checks.resources_of(world).items():
+                report.service[what] = max(found, report.service.get(what, 0))
+            tell(f"{number:4} {report.took_s[-1]:5.1f} s  {event}")
+            if report.violations:
+                report.log_tail = world.service.log_tail()
+                break
+    return report
+
+
+def _one(world: World, ears: Ears, number: int, event: Event) -> list[str]:
+    with checks.Background(world, ears, number) as background:
+        try:
+            world.carry_out(event)
+            wrong = checks.settle(world)
+        except (AssertionError, RuntimeError, OSError, ValueError) as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+        # Ears must not run full.
+        ears.listen()
+    return wrong + background.wrong()
+
+
+def _ears(world: World) -> Ears:
+    bed = world.bed
+    points = [vm.point for vm in bed.vms] + [u.upstream_end for u in bed.uplinks]
+    return Ears([*points, *(host.point for host in bed.hosts)])
+
+
+def lines(report: Report) -> Iterator[str]:
+    """What a failure says, and a replay file of it."""
+    yield f"seed {report.seed}, event {len(report.events) - 1}: {report.events[-1]}"
+    yield from (f"  {line}" for line in report.violations)
+    yield f"replay with: make soak SEED={report.seed} ARGS='--replay FILE', where FILE is:"
+    yield from map(str, report.events)
+    yield "the end of the service's log:"
+    yield report.log_tail

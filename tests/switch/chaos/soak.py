@@ -1,0 +1,108 @@
+"""Chaos for hours: `make soak SEED=1 EVENTS=500`, or `ARGS='--replay FILE'`.
+
+It stops at the first violation, and leaves the fewest events that still lead to one in a
+replay file, beside a summary: out/soak/seed-N.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.switch.bench import Upstream, upstream_ovs
+from tests.switch.chaos import model, run
+from tests.switch.chaos.model import Event
+from tests.switch.chaos.run import Report
+from tests.switch.chaos.shrink import smallest
+from tests.switch.chaos.world import SPECS
+from tests.switch.wire import OwnNetwork
+
+TRIES = 16
+
+
+def main() -> int:
+    """Exit code: 0 without a violation, 1 with one, 2 for wrong usage."""
+    options = _options()
+    # As Ctrl-C does: what was started is to be ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with OwnNetwork().entered(), upstream_ovs() as tor:
+        seeds = 1 if options.replay else options.seeds
+        for seed in range(options.seed, options.seed + seeds):
+            if options.replay:
+                events = model.from_text(options.replay.read_text())
+            else:
+                events = run.events_of(seed, options.events)
+            report = _observed(seed, events, tor)
+            fewest = _fewest(report, tor, options.tries) if report.violations else []
+            _write(options.out, report, fewest)
+            if report.violations:
+                return 1
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first one (1)")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, one after another (1)")
+    parser.add_argument("--events", type=int, default=500, help="of each seed (500)")
+    parser.add_argument("--replay", type=Path, help="the events of this file instead")
+    parser.add_argument("--tries", type=int, default=TRIES, help=f"to find fewer events ({TRIES})")
+    parser.add_argument("--out", type=Path, default=Path("out/soak"))
+    return parser.parse_args()
+
+
+def _observed(seed: int, events: Sequence[Event], tor: Upstream) -> Report:
+    print(f"seed {seed}: {len(events)} events on {SPECS[seed % len(SPECS)]}", flush=True)
+    report = run.carry_out(seed, events, tor, lambda line: print(line, flush=True))
+    if report.violations:
+        print("\n".join(run.lines(report)), flush=True)
+    return report
+
+
+def _fewest(report: Report, tor: Upstream, tries: int) -> list[Event]:
+    """The fewest events that were found to end in a violation, too."""
+    first = run.first_state(report.seed)
+
+    def fails(events: list[Event]) -> bool:
+        left = model.only_possible(first, events)
+        if not left or left[-1] != events[-1]:
+            return False
+        print(f"trying {len(left)} of {len(report.events)} events", flush=True)
+        return bool(run.carry_out(report.seed, left, tor, lambda _: None).violations)
+
+    return model.only_possible(first, smallest(report.events, fails, tries))
+
+
+def _write(out: Path, report: Report, fewest: Sequence[Event]) -> None:
+    name = f"seed-{report.seed}"
+    summary = {
+        "seed": report.seed,
+        "team": str(SPECS[report.seed % len(SPECS)]),
+        "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "events": len(report.events),
+        "kinds": dict(sorted(Counter(event.kind for event in report.events).items())),
+        "violations": report.violations,
+        "event_s": {
+            "median": statistics.median(report.took_s or [0.0]),
+            "most": max(report.took_s, default=0.0),
+        },
+        "service": report.service,
+    }
+    (out / f"{name}.json").write_text(json.dumps(summary, indent=2) + "\n")
+    if report.violations:
+        head = "".join(f"# {line}\n" for line in "\n".join(report.violations).split("\n"))
+        (out / f"{name}.replay").write_text(head + model.as_text(fewest))
+        print(f"replay with: make soak SEED={report.seed} ARGS='--replay {out / name}.replay'")
+    print(f"{out / name}.json: {len(report.events)} events, {len(report.violations)} violations")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The events of chaos on a real switch: the same for the same seed, and possible each time."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.switch.chaos import model
+from tests.switch.chaos.model import Event, Service, State
+from tests.switch.chaos.shrink import smallest
+
+EVENTS = 500
+VLANS = (None, 10, 10, 20)
+FIRST = State.first(3, VLANS, lag=False)
+FIRST_ON_A_LAG = State.first(2, VLANS, lag=True)
+
+
+def events(seed: int, first: State = FIRST) -> list[Event]:
+    return list(itertools.islice(model.generate(first, seed), EVENTS))
+
+
+def behind(happened: list[Event], first: State = FIRST) -> State:
+    state = first
+    for event in happened:
+        state = model.after(state, event)
+    return state
+
+
+def test_a_seed_gives_the_same_events_again() -> None:
+    assert events(7) == events(7) != events(8)
+
+
+@pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG])
+def test_each_event_is_possible_behind_those_before(first: State) -> None:
+    for seed in range(5):
+        assert model.only_possible(first, found := events(seed, first)) == found
+
+
+def test_every_kind_of_event_happens() -> None:
+    happened = {e.kind for seed in range(5) for e in events(seed, FIRST_ON_A_LAG)}
+    assert happened == model.KINDS.keys()
+
+
+def test_a_replay_file_says_all_of_it() -> None:
+    found = events(1)
+    assert model.from_text("# why\n" + model.as_text(found)) == found
+
+
+def test_every_bad_value_can_be_told_in_one_word() -> None:
+    for key, values in model.GARBAGE.items():
+        words = [args[1] for args in model.KINDS["garbage"].choices(FIRST) if args[0] == key]
+        assert [model.garbage_value(key, word) for word in words] == list(values)
+        assert not any(" " in word or not word for word in words)
+
+
+@given(st.integers(0, 50), st.data())
+def test_what_others_had_made_possible_goes_with_them(seed: int, data: st.DataObject) -> None:
+    found = events(seed)[:40]
+    kept = data.draw(st.lists(st.booleans(), min_size=40, max_size=40))
+    left = model.only_possible(FIRST, [e for e, keep in zip(found, kept, strict=True) if keep])
+    state = FIRST
+    for event in left:
+        assert model.possible(state, event)
+        state = model.after(state, event)
+
+
+# ---- by which uplinks a VM's frames may leave -------------------------------------------
+
+
+def test_by_the_uplinks_of_the_best_role_that_are_up() -> None:
+    assert FIRST.exits("v0") == {"u0", "u1", "u2"}
+    state = behind([Event("role", ("u0", "standby"))])
+    assert state.exits("v0") == {"u1", "u2"}
+    state = behind([Event("cable-down", ("u1",)), Event("cable-down", ("u2",))], state)
+    assert state.exits("v0") == {"u0"}
+    state = behind([Event("cable-down", ("u0",))], state)
+    assert state.exits("v0") == set()
+
+
+def test_by_none_but_those_that_it_may_use() -> None:
+    state = behind([Event("allow", ("v0", "u1")), Event("cable-down", ("u1",))])
+    assert state.exits("v0") == set()
+    assert state.exits("v1") == {"u0", "u2"}
+
+
+def test_by_the_one_that_it_is_pinned_to_while_that_serves() -> None:
+    state = behind([Event("pin", ("v0", "u1"))])
+    assert state.exits("v0") == {"u1"}
+    assert behind([Event("cable-down", ("u1",))], state).exits("v0") == {"u0", "u2"}
+    assert behind([Event("vm-stops", ("v0",))], state).vms["v0"].pin is None
+
+
+def test_by_any_while_the_service_is_dead() -> None:
+    state = behind([Event("role", ("u0", "standby")), Event("role", ("u1", "unused"))])
+    assert replace(state, service=Service.DEAD).exits("v0") == {"u0", "u2"}
+
+
+# ---- the fewest that fail ---------------------------------------------------------------
+
+
+@given(st.sets(st.integers(0, 38), max_size=3))
+def test_the_fewest_that_fail_are_found(needed: set[int]) -> None:
+    def fails(left: list[int]) -> bool:
+        return needed <= set(left)
+
+    assert smallest(list(range(40)), fails, tries=1000) == [*sorted(needed), 39]
+
+
+def test_it_gives_up_after_so_many_tries() -> None:
+    tried = []
+
+    def fails(left: list[int]) -> bool:
+        tried.append(left)
+        return False
+
+    assert smallest(list(range(100)), fails, tries=5) == list(range(100))
+    assert len(tried) == 5
