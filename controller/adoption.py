@@ -10,12 +10,12 @@ its old fail mode is the only thing left to restore.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import inspection
 from controller.bridge import GATHERED_AFTER_S, Bridge, Commands
-from controller.config import BridgeConfig, bond_of, read_bridge
+from controller.config import BadValue, BridgeConfig, bond_of, read_bridge
 from controller.database import PREFIX, BridgeRow
 from controller.events import Reply, Setting, Write, Written
 from controller.fleet import Fleet
@@ -322,8 +322,10 @@ class Adoption:
         return [*commands, *self.fleet.adopt(read_bridge(row))] if row.attached else commands
 
 
-def attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
-    """The configuration the bridge would have.
+def attachable(
+    row: BridgeRow, values: Mapping[str, str], known: Collection[BadValue] = ()
+) -> BridgeConfig:
+    """The configuration the bridge would have; `known`: the bad values that it has already.
 
     Raises:
         Refused: it would not be a team.
@@ -333,7 +335,8 @@ def attachable(row: BridgeRow, values: Mapping[str, str]) -> BridgeConfig:
         raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
     config = read_bridge(replace(row, external_ids=ids))
-    errors = [str(error) for error in config.errors if error.record == f"Bridge {row.name}"]
+    bad = (error for error in config.errors if error not in known)
+    errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
     if errors:
         raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:

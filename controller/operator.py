@@ -121,7 +121,8 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     if table == "bridge":
         row = _attached_row(operator, name)
         values = _assignments(assignments, BRIDGE_KEYS)
-        attachable(row, {**_ours(row.external_ids), **values})
+        known = _attached_bridge(operator, name).config.errors
+        attachable(row, {**_ours(row.external_ids), **values}, known)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return [Write(tuple(settings), request_id)]
     bridge, port = _interface(operator, name)

@@ -440,6 +440,14 @@ def test_set_checks_before_it_writes() -> None:
     assert here.engine.fleet.bridges["br0"].config.vm_ports[0].excluded
 
 
+def test_a_bad_value_of_another_key_keeps_nobody_from_setting_this_one() -> None:
+    here = world(host(window_s="0")).start()
+    assert here.engine.fleet.bridges["br0"].config.errors
+    done(here.ask("set", "bridge", "br0", "threshold=60"))
+    assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
+    assert "eth9" in refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth9"))
+
+
 REFUSALS = {
     "move vnet9 eth1": "interface: vnet9 -> an interface of an attached bridge",
     "move vnet0 eth9": "uplink: eth9 -> one of eth1, eth2",
