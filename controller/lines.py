@@ -17,6 +17,8 @@ LOG = logging.getLogger(__name__)
 # restart of the switch the pipeline is back the sooner.
 RETRY_LOCAL_S = (0.02, 0.05, 0.1)
 RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+# After we hung up on a switch that sent what cannot be read: it will again.
+RETRY_REFUSED_S = 5.0
 
 
 class Line:
@@ -76,8 +78,10 @@ class Line:
                 self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
                 failures += 1
                 continue
-            failures = 0 if self._serve(wire) else failures + 1
-            self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
+            connection = self._serve(wire)
+            failures = 0 if connection.id is not None else failures + 1
+            again_s = self._retry_s[min(failures, len(self._retry_s) - 1)]
+            self._stopped.wait(RETRY_REFUSED_S if connection.refused else again_s)
 
     def _has_called(self) -> bool:
         with self._lock:
@@ -103,8 +107,8 @@ class Line:
             LOG.warning("%s", complaint)
             self._complaint = complaint
 
-    def _serve(self, wire: Wire) -> bool:
-        """Whether there was a bridge at the other end."""
+    def _serve(self, wire: Wire) -> framework.Connection:
+        """The connection, when it has ended; without an id if there was no bridge."""
         connection = framework.Connection(wire, self._bridge, self._bridge)
         with self._lock:
             self._connection = connection
@@ -114,13 +118,12 @@ class Line:
         _serve(connection)
         with self._lock:
             self._connection = None
-        answered = connection.id is not None
-        if answered:
+        if connection.id is not None:
             self._complaint = ""
         elif not unwanted:
             # With TLS 1.3, a bridge that does not take our certificate says so by hanging up.
             self._complain(f"{self._bridge}: closed at once -> a bridge, which trusts us")
-        return answered
+        return connection
 
 
 class Lines:

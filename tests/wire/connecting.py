@@ -5,6 +5,7 @@ The framework is one per process and leaves threads behind. Prints what was seen
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import queue
@@ -16,11 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller import framework
+from controller import framework, lines
 from controller.events import Event
 from controller.lines import Line
 from controller.wires import Reach
-from tests.wire.fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch, message
+from tests.wire.fake_switch import (
+    ECHO_REPLY,
+    ECHO_REQUEST,
+    MULTIPART_REPLY,
+    FakeSwitch,
+    message,
+)
 
 Seen = dict[str, Any]
 RECONNECTS = 20
@@ -127,11 +134,28 @@ def answers(path: Path) -> Seen:
     )
 
 
+def nonsense(path: Path) -> Seen:
+    """The switch says what nobody can read, each time that it is dialled."""
+    lines.RETRY_REFUSED_S = 0.5
+    switch, service, events, dialled_s = FakeSwitch(path), Service(path), [], []
+    for _ in range(3):
+        switch.accept()
+        dialled_s.append(time.monotonic())
+        switch.shake_hands()
+        events.append(service.next_event())
+        switch.connection.sendall(message(MULTIPART_REPLY, 1, b"\x00"))
+        events.append(service.next_event())
+    pauses_s = [after - before for before, after in itertools.pairwise(dialled_s)]
+    switch.stop()
+    return service.seen(events=events, pauses_s=pauses_s, threads_left=service.threads_left())
+
+
 SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "reconnects": reconnects,
     "half-a-handshake": half_a_handshake,
     "silence": silence,
     "answers": answers,
+    "nonsense": nonsense,
 }
 
 if __name__ == "__main__":

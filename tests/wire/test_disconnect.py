@@ -53,3 +53,10 @@ def test_a_switch_that_answers_stays() -> None:
     assert (seen["event"], seen["after"]) == ("SwitchConnected", "nothing")
     assert seen["connected"] == ["br0"]
     assert seen["threads_left"] == 0
+
+
+def test_a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later() -> None:
+    seen = run("nonsense")
+    assert seen["events"] == ["SwitchConnected", "SwitchGone"] * 3
+    assert min(seen["pauses_s"]) >= 0.5
+    assert seen["threads_left"] == 0
