@@ -444,13 +444,17 @@ class Bed:
         self.ovs.vsctl("del-port", self.bridge, vm.port)
 
     def revalidated(self) -> None:
-        """Wait until no cached flow is older than the tables and groups."""
+        """Wait until no cached flow is older than the tables and groups.
+
+        The answer comes when a round ends, and that may have begun before: the next one did not.
+        """
         closing = contextlib.closing
-        with closing(Appctl(self.ovs)) as switch, closing(Appctl(self.tor.ovs)) as upstream:
-            for asked in (switch, upstream):
-                asked.send("revalidator/wait")
-            for asked in (switch, upstream):
-                asked.answer()
+        for _ in range(2):
+            with closing(Appctl(self.ovs)) as switch, closing(Appctl(self.tor.ovs)) as upstream:
+                for asked in (switch, upstream):
+                    asked.send("revalidator/wait")
+                for asked in (switch, upstream):
+                    asked.answer()
 
     def shape(self, uplink: Uplink, rate_bps: float) -> None:
         """Limit an uplink in both directions. It is a port by now: OVS removes a port's qdisc."""

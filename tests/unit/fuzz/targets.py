@@ -323,6 +323,8 @@ def _replicas(draw: st.DrawFn) -> Any:
             external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
             mac_in_use=OPTIONAL,
             lacp_current=st.lists(st.booleans(), max_size=1),
+            bfd=st.dictionaries(st.just("enable") | TEXTS, st.just("true") | TEXTS, max_size=2),
+            cfm_mpid=numbers,
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
