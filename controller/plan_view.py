@@ -11,6 +11,7 @@ from typing import Any
 from controller.history import Moved
 from controller.planning import Basis, Opinion, Proposal, Waiting
 from controller.show import bar
+from controller.show_view import NONE_ATTACHED
 from policies.model import Uplink
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Resting, Standing
@@ -21,8 +22,6 @@ CELLS = 15
 NAMED = 3
 # So much of a VM's name is shown at least.
 SHORTEST_VM = 8
-
-NONE_ATTACHED = "no bridge is attached; try: ovs-lbt attach BRIDGE"
 
 
 def as_json(proposals: Iterable[Proposal]) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from controller.replay.trace import LAST_S, LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
+from controller.config import LAST_S
+from controller.replay.trace import LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
 
 STEP_S = 300
 TIMEOUT_S = 60.0

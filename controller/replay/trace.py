@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from controller.config import LAST_S
 from controller.wording import one_line, shortened
 
 COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")
 # How long a sample holds where a host has only one: what most recorders take.
 ONLY_SAMPLE_S = 300.0
-# Times go up to the end of the year 9999; a host that is silent for longer than a month has two
-# traces. No link is as fast as the most, and none as slow as the least.
-LAST_S = 253_402_300_799.0
+# A host that is silent for longer than a month has two traces. No link is as fast as the most, and none as slow as the least.
 LONGEST_SAMPLE_S = 31 * 86400.0
 MOST_BPS = 1e15
 LEAST_CAPACITY_BPS = 1.0
