@@ -281,7 +281,8 @@ def test_marks_every_move_when_it_was_made_and_nothing_else(
         (move,) = [
             m for m in story.moves if (m.port, m.reason) == (labels["port"], labels["reason"])
         ]
-        assert move.from_s <= at_ms / 1000 <= move.to_s, move
+        # A mark is cut to the millisecond before.
+        assert int(move.from_s * 1000) <= at_ms <= move.to_s * 1000, move
 
 
 def _marks(series: Series) -> list[int]:
