@@ -16,6 +16,8 @@ STEP_S = 300
 TIMEOUT_S = 60.0
 PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 BITS_PER_BYTE = 8
+# A month of 500 ports is less.
+MOST_ANSWER_BYTES = 256 * 2**20
 # What comes of reading JSON as something that it is not.
 _OF_ANOTHER_SHAPE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
@@ -88,7 +90,9 @@ def _ask(
         raise BadTrace(f"{url} -> http://HOST:PORT or https://HOST:PORT") from error
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
-            text = answer.read()
+            text = answer.read(MOST_ANSWER_BYTES + 1)
+        if len(text) > MOST_ANSWER_BYTES:
+            raise BadTrace(f"{url}: an answer that goes on -> {MOST_ANSWER_BYTES} bytes at most")
         answered: Any = json.loads(text)
         series = [
             (dict(one["metric"]), [(float(at_s), float(value)) for at_s, value in one["values"]])

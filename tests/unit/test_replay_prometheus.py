@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from controller import cli
+from controller.replay import prometheus
 from controller.replay.prometheus import duration_s, fetch
 from controller.replay.trace import BadTrace
 
@@ -127,3 +128,10 @@ def test_an_answer_of_another_shape_is_refused(server: str, series: Any) -> None
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(BadTrace, match=r"http://\[::1 -> http://HOST:PORT or https://HOST:PORT"):
         fetch("http://[::1", "br0", 3600, NOW_S)
+
+
+def test_an_answer_that_goes_on_is_refused(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    record()
+    monkeypatch.setattr(prometheus, "MOST_ANSWER_BYTES", 100)
+    with pytest.raises(BadTrace, match="an answer that goes on -> 100 bytes at most"):
+        fetch(server, "br0", 3600, NOW_S)
