@@ -12,6 +12,12 @@ from controller.database import BridgeRow
 from controller.events import Connect, Disconnect, Report
 from controller.status import BridgeStatus
 
+# Its flows are the operator's only network, so they are left to forward.
+FORGOTTEN = (
+    "Bridge {0} ovs-lbt-policy: none -> a policy: its flows stay, and nobody looks after them"
+    " until ovs-lbt attach {0}"
+)
+
 
 @dataclass(slots=True)
 class Fleet:
@@ -60,7 +66,8 @@ class Fleet:
         attached = {name for name, row in self.rows.items() if row.attached}
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
-        return [command for name in gone for command in self.drop(name)]
+        reports = [Report("warning", FORGOTTEN.format(name)) for name in gone if name in self.rows]
+        return [*reports, *(command for name in gone for command in self.drop(name))]
 
     def drop(self, name: str) -> Commands:
         """Forget a bridge, whatever is on it."""

@@ -12,6 +12,7 @@ from controller.database import BridgeRow, PortRow
 from controller.events import (
     Apply,
     BundleDone,
+    DatabaseRead,
     DeliverFrame,
     Disconnect,
     InstalledRead,
@@ -499,6 +500,15 @@ def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
     here.write(without_us(here.rows["br0"]))
     assert here.commands(Disconnect) == [Disconnect("br0")]
     assert here.engine.deadline_s() == float("inf")
+    (told,) = reports(here, "warning")
+    assert told.startswith("Bridge br0 ovs-lbt-policy: none -> a policy: its flows stay")
+
+
+def test_a_bridge_that_is_no_more_is_let_go_in_silence() -> None:
+    here = world(host()).start()
+    here.say(DatabaseRead(()))
+    assert here.commands(Disconnect) == [Disconnect("br0")]
+    assert reports(here, "warning") == []
 
 
 # ---- things that go wrong --------------------------------------------------------------
