@@ -65,6 +65,6 @@ class Supervisor:
         if not self._address:
             return
         try:
-            self._socket.sendto(assignment.encode(), self._address)
+            self._socket.sendto(assignment.encode(errors="replace"), self._address)
         except OSError as error:
             LOG.warning("NOTIFY_SOCKET: %s -> a supervisor that reads: %s", error, assignment)

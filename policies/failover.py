@@ -69,6 +69,8 @@ def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
 
 @functools.lru_cache(maxsize=65536)
 def _distance(unit: str, uplink: str, capacity_bps: float) -> float:
-    digest = hashlib.blake2b(f"{unit}\0{uplink}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        f"{unit}\0{uplink}".encode(errors="surrogatepass"), digest_size=8
+    ).digest()
     uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
     return -math.log(uniform) / capacity_bps

@@ -34,5 +34,5 @@ class Mix:
         return {self._hash(host, port) % buckets: 1.0}
 
     def _hash(self, *words: str) -> int:
-        text = "\0".join((str(self.seed), *words)).encode()
+        text = "\0".join((str(self.seed), *words)).encode(errors="surrogatepass")
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())

@@ -94,6 +94,10 @@ def test_scattered_orders_are_always_the_same_whatever_the_order_of_the_uplinks(
     assert before == ["eth3", "eth2", "eth1", "eth4"], "the same in every process, for ever"
 
 
+def test_a_name_may_be_any_text() -> None:
+    assert set(names(failover.scattered("\ud800", UPLINKS))) == set(names(UPLINKS))
+
+
 def test_the_vm_ports_of_a_dead_uplink_scatter_over_all_that_are_left() -> None:
     refuges = Counter(failover.scattered(vm, UPLINKS[1:])[0].name for vm in VMS)
     assert set(refuges) == {"eth2", "eth3", "eth4"}

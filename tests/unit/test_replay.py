@@ -82,6 +82,10 @@ def test_splitting_helps_what_is_sent_and_not_what_is_received() -> None:
     assert split["most_moves_per_mac_180s"] == 0, "the address stays at its home"
 
 
+def test_a_vm_port_of_a_trace_may_have_any_name() -> None:
+    assert Mix().by_address("\ud800", "vnet0", 64).keys() <= set(range(64))
+
+
 def random_trace(
     seed: int, samples: int, sample_s: float, ports: int, steady: bool = False
 ) -> HostTrace:
