@@ -118,8 +118,8 @@ def test_what_was_planned_is_applied_and_loads_follow(crowded: Bed, service: Ser
     )
     after = explain(service, port)
     assert (after["uplink"], after["reason"]) == (second, "threshold")
-    assert after["last_move"]["before_ratio"][first] == pytest.approx(0.84, abs=0.06)
-    assert after["last_move"]["expected_ratio"][first] == pytest.approx(0.50, abs=0.06)
+    assert after["last_move"]["before_ratio"][first] == pytest.approx(0.84, abs=0.1)
+    assert after["last_move"]["expected_ratio"][first] == pytest.approx(0.50, abs=0.1)
     assert plan(bed, service)["moves"] == []
     assert explain(service, port)["against"] == "below-threshold"
     print(service.do("plan", bed.bridge), service.do("explain", port), sep="\n")
