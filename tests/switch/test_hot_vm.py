@@ -25,7 +25,8 @@ STREAMS = 8
 # frames) all queues share: a long one at an uplink would have the others' frames dropped.
 WINDOW = "16K"
 PEER_S, OURS_S = 3, 5
-MORE_THAN_THE_BOND = 1.8
+# About 1.9 on a machine that does nothing else.
+MORE_THAN_THE_BOND = 1.6
 # Ports are the kernel's choice: one run in 128 has all 8 connections on one uplink to begin with.
 # `dynamic` may move connections every 3 s.
 ATTEMPTS = 5
