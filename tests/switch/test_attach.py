@@ -167,6 +167,21 @@ def test_a_bad_value_keeps_the_last_good_one(taken: Bed, service: Service) -> No
 
 
 @on_both_beds
+def test_a_bridge_whose_settings_were_cleared_goes_on_and_is_taken_back(
+    taken: Bed, service: Service
+) -> None:
+    bed, before = taken, service.bindings(taken)
+    service.move(bed.vms[0], next(u for u in bed.uplinks if u.name != before[bed.vms[0].port]))
+    before, homes = service.bindings(bed), bed.homes()
+    bed.ovs.vsctl("clear", "bridge", bed.bridge, "external_ids")
+    told = f"Bridge {bed.bridge} ovs-lbt-policy: none -> a policy: its flows stay"
+    wait_until(lambda: told in service.log_tail(), "the log says it")
+    assert bed.homes() == homes, "the switch goes on by what it has"
+    service.attach(bed, "--policy", "originating-port")
+    assert (service.bindings(bed), bed.homes()) == (before, homes)
+
+
+@on_both_beds
 def test_a_vm_port_that_comes_and_goes(taken: Bed, service: Service) -> None:
     bed, vm = taken, taken.vms[1]
     bed.ovs.vsctl("del-port", bed.bridge, vm.port)
