@@ -922,7 +922,7 @@ class Bridge:
             return self._learned_due_s
         known = self.addresses.by_port
         asking = [port for port in self.config.vm_ports if is_asked_for(port)]
-        missing = any(port.name not in known and not port.attached_mac for port in asking)
+        missing = any(port.name not in known and not port.attached_macs for port in asking)
         waits = (
             (missing or (asking and not self._addresses_known))
             and self._serves

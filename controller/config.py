@@ -77,7 +77,9 @@ class VmPortConfig:
     allowed: frozenset[str] | None = None
     carriers: frozenset[str] | None = None
     allow: frozenset[str] | None = None
-    attached_mac: str | None = None
+    # Its own addresses, in lower case, and whether frames from others are taken from it.
+    attached_macs: tuple[str, ...] = ()
+    forges: bool = True
     pin: str | None = None
     prefer: tuple[str, ...] = ()
     avoid: frozenset[str] = frozenset()
@@ -304,6 +306,8 @@ MAX_SHARES = 100
 WRITTEN_BY_US = "written by the service"
 # What is placed as a whole: a VM port, or each address behind it.
 UNITS = ("port", "source-mac")
+# What becomes of a VM's frames from addresses that are not attached to it.
+FORGED = ("accept", "reject")
 
 BRIDGE_KEYS = {
     "policy": Key(_choice(*PRESETS), one_of(PRESETS), DEFAULT_PRESET),
@@ -335,6 +339,7 @@ VM_RULE_KEYS = {
     "reserve-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
     "limit-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
     "unit": Key(_choice(*UNITS), one_of(UNITS), "port"),
+    "forged-transmits": Key(_choice(*FORGED), one_of(FORGED)),
 }
 VM_KEYS = VM_RULE_KEYS | {
     "binding": Key(str, WRITTEN_BY_US),
@@ -558,6 +563,7 @@ class _Reader:
         may_use = allow.allowed(team) if allow else frozenset(team)
         wishes = prefer or Choice((), ())
         limit_bps = _bps(rules.get("limit-mbps"))
+        unit, attached = rules.get("unit", "port"), self._attached_macs(record, ids)
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
@@ -567,7 +573,8 @@ class _Reader:
             allowed=_unless_all(carriers & may_use, team),
             carriers=_unless_all(carriers, team),
             allow=_unless_all(may_use, team),
-            attached_mac=self._attached_mac(record, ids),
+            attached_macs=attached or _own_macs(interface),
+            forges=self._forges(record, rules.get("forged-transmits"), unit, attached),
             pin=rules.get("pin"),
             prefer=wishes.named,
             avoid=frozenset(wishes.ruled_out),
@@ -576,20 +583,31 @@ class _Reader:
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
             moved=rules.get("moved", ()),
-            unit=rules.get("unit", "port"),
+            unit=unit,
             vm_id=vm_id,
             shares=rules.get("shares"),
             reserve_bps=self._reserve(record, _bps(rules.get("reserve-mbps")), limit_bps),
             limit_bps=limit_bps,
         )
 
-    def _attached_mac(self, record: str, ids: Mapping[str, str]) -> str | None:
-        """The address that libvirt or OpenStack say the VM has."""
-        text = ids.get("attached-mac")
-        if text is None or MAC.fullmatch(text):
-            return text
-        self._report(BadValue(record, "attached-mac", text, "a MAC address of six bytes"))
-        return None
+    def _attached_macs(self, record: str, ids: Mapping[str, str]) -> tuple[str, ...]:
+        """The addresses that libvirt or OpenStack say the VM has."""
+        text = ids.get("attached-mac", "")
+        macs = [mac.lower() for mac in re.split(r"[\s,]+", text) if mac]
+        if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
+            return tuple(sorted(set(macs)))
+        self._report(BadValue(record, "attached-mac", text, "MAC addresses of six bytes"))
+        return ()
+
+    def _forges(
+        self, record: str, wanted: str | None, unit: str, attached: tuple[str, ...]
+    ) -> bool:
+        """Whether a VM's frames from addresses that are not its own are taken."""
+        if wanted == "reject" and not attached:
+            expected = "attached-mac in external_ids, too: the addresses that it may send from"
+            self._report(BadValue(record, PREFIX + "forged-transmits", wanted, expected))
+            return True
+        return not attached or (wanted or _FORGED_BY_UNIT[unit]) == "accept"
 
     def _reserve(
         self, record: str, reserve_bps: float | None, limit_bps: float | None
@@ -668,6 +686,17 @@ class _Reader:
         """Once, also where one value speaks for several ports of a VM."""
         if error not in self.errors:
             self.errors.append(error)
+
+
+# Of a port with many VMs behind it, the addresses are not known beforehand.
+_FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
+
+
+def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
+    """The host's own address, where an interface is the bridge's."""
+    if interface.ofport != OFPORT_LOCAL or interface.mac is None:
+        return ()
+    return (interface.mac.lower(),)
 
 
 def _chosen_of(team: list[str]) -> Key:

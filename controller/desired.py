@@ -28,7 +28,8 @@ def team(
             ofport=port.ofport,
             order=tuple(uplink.ofport for uplink in orders[port.name]),
             vlans=port.vlans,
-            attached_mac=port.attached_mac,
+            attached_macs=port.attached_macs,
+            forges=port.forges,
             hashed=_hashed(port),
         )
         for port in config.vm_ports

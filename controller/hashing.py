@@ -88,9 +88,10 @@ def flows(team: Team) -> Iterator[FlowSpec]:
             )
     if any(port.hashed is not None for port in team.vm_ports) or team.hashes:
         yield from _off_home_flows(team)
-        # Ours coming back: nobody else has these addresses.
+        # Ours coming back: nobody else has these addresses, and no VM may say so.
         for mac in sorted(set(team.off_home_macs.values())):
             yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
+            yield FlowSpec(Table.LEARN, 60, match(eth_src=mac))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:

@@ -37,6 +37,7 @@ from controller.tables import (
     DEPARTED_MAX,
     ELSEWHERE,
     ETH_ARP,
+    ETH_FLOW_CONTROL,
     ETH_IPV4,
     ETH_IPV6,
     ETH_RARP,
@@ -50,9 +51,11 @@ from controller.tables import (
     LOCK_TIMEOUT_S,
     MULTICAST,
     ND_ADVERTISEMENT,
+    NO_ADDRESS,
     OFPP_NORMAL,
     RESERVED_MULTICAST,
     UNICAST,
+    VENDORS_MULTICAST,
     VLAN_ID_BITS,
     VLAN_ID_MASK,
     VLAN_PRESENT,
@@ -87,6 +90,7 @@ def build(team: Team) -> Pipeline:
         flows += _vm_port_flows(port)
         flows += _inbound_flows(port, team)
     flows += _destination_flows(team)
+    flows += _never_forwarded()
     flows += _unknown_port_flows(team)
     flows += hashing.flows(team)
     flows += assigning.flows(team)
@@ -172,6 +176,7 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
         inner = match(in_port=openflow_port(port.ofport), vlan_vid=VLAN_PRESENT, eth_type=tag)
         yield FlowSpec(Table.CLASSIFY, 115, inner)
     yield from _learn_from_vm_port(port)
+    yield from _guard_addresses(port)
     yield from _port_out_flows(port.ofport, port.vlans)
     target = {Register.TARGET.field: port.ofport}
     yield FlowSpec(Table.EGRESS, 20, match(**target), goto=Table.PORT_OUT)
@@ -189,18 +194,18 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
         (ToGroup(binding_group_id(port.ofport)),),
         cookie=cookie(Kind.FROM_VM, port.ofport),
     )
-    if port.attached_mac and port.vlans.native is not None:
+    for mac in port.attached_macs if port.vlans.native is not None else ():
         vlan = {Register.VLAN.field: port.vlans.native}
         yield FlowSpec(
             Table.LOCATION,
             5,
-            match(eth_dst=port.attached_mac, **vlan),
+            match(eth_dst=mac, **vlan),
             (SetField(Register.TARGET.field, port.ofport),),
         )
         yield FlowSpec(
             Table.LOCAL_SOURCE,
             5,
-            match(eth_src=port.attached_mac, **vlan),
+            match(eth_src=mac, **vlan),
             (SetField(Register.LOCAL.field, 1),),
         )
 
@@ -312,21 +317,45 @@ def _learn_from_vm_port(port: VmPort) -> Iterator[FlowSpec]:
             success=Register.LEARNED.field,
         ),
     )
-    from_port = {Register.VM_PORT.field: port.ofport}
+    from_port: dict[str, MatchValue] = {Register.VM_PORT.field: port.ofport}
     lock = (
         Resubmit(Table.ANNOUNCEMENT),
         Resubmit(Table.LOCK),
         Resubmit(Table.SET_LOCK),
     )
-    yield FlowSpec(Table.LEARN, 10, match(**from_port), learn, goto=Table.DESTINATION)
-    yield FlowSpec(
-        Table.LEARN,
-        20,
-        match(eth_dst=MULTICAST, **from_port),
-        (*learn, *lock),
-        goto=Table.DESTINATION,
-    )
+    taken = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
+    if port.forges:
+        taken.append((10, from_port))
+    else:
+        # What the table drops anyway, for its counters: that somebody tries.
+        yield FlowSpec(Table.LEARN, 10, match(**from_port))
+    for priority, sent in taken:
+        yield FlowSpec(Table.LEARN, priority, match(**sent), learn, goto=Table.DESTINATION)
+        yield FlowSpec(
+            Table.LEARN,
+            priority + 10,
+            match(eth_dst=MULTICAST, **sent),
+            (*learn, *lock),
+            goto=Table.DESTINATION,
+        )
     yield from _lock_flows(port)
+
+
+def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:
+    """Nobody else sends from the addresses of a VM port where it would hear the answers."""
+    for mac in port.attached_macs:
+        for value in register_values(port.vlans.carried):
+            in_vlan = {} if value is None else {Register.VLAN.field: value}
+            yield FlowSpec(Table.LEARN, 30, match(eth_src=mac, **in_vlan))
+
+
+def _never_forwarded() -> Iterator[FlowSpec]:
+    """What is said between switches, and from an address that is none."""
+    for reserved in VENDORS_MULTICAST:
+        yield FlowSpec(Table.LEARN, 60, match(eth_dst=reserved))
+        yield FlowSpec(Table.FROM_UPLINK, 30, match(eth_dst=reserved))
+    yield FlowSpec(Table.LEARN, 60, match(eth_type=ETH_FLOW_CONTROL))
+    yield FlowSpec(Table.LEARN, 60, match(eth_src=NO_ADDRESS))
 
 
 def _lock_flows(port: VmPort) -> Iterator[FlowSpec]:

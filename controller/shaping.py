@@ -109,8 +109,7 @@ class ShapedTeam:
         found: dict[str, int] = {}
         ports = sorted(self.config.vm_ports, key=lambda p: (not is_asked_for(p), p.name))
         for port in ports:
-            attached = [port.attached_mac.lower()] if port.attached_mac else []
-            for mac in sorted({*attached, *self.macs.get(port.name, ())}):
+            for mac in sorted({*port.attached_macs, *self.macs.get(port.name, ())}):
                 if len(found) < htb.MAX_ADDRESSES:
                     found.setdefault(mac, htb.class_minor(port.ofport))
         return tuple(sorted(found.items()))

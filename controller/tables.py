@@ -113,6 +113,17 @@ FROM_BENEATH = 1 << 31
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
+# Nor does NORMAL forward what is between switches of others: Cisco's (ISL; CDP, VTP, PVST+ and
+# more; UplinkFast), Extreme's (EDP, EAPS).
+VENDORS_MULTICAST = tuple(
+    (address, "ff:ff:ff:ff:ff:f0")
+    for address in (
+        "01:00:0c:00:00:00",
+        "01:00:0c:cc:cc:c0",
+        "01:00:0c:cd:cd:c0",
+        "00:e0:2b:00:00:00",
+    )
+)
 MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
 UNICAST = ("00:00:00:00:00:00", "01:00:00:00:00:00")
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -121,6 +132,9 @@ VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
+# Pause frames, which may go to an address of one station, too.
+ETH_FLOW_CONTROL = 0x8808
+NO_ADDRESS = "00:00:00:00:00:00"
 IGMP, ICMPV6 = 2, 58
 ND_ADVERTISEMENT = 136
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects

@@ -16,13 +16,15 @@ class VmPort:
 
     `order`: its uplinks' ofports, the one in force first: its home, by which it hears
     broadcasts. `hashed`: the number of the hash that spreads what it sends; None: all of it
-    leaves by its home.
+    leaves by its home. `attached_macs`: its own addresses, which no other VM port has where it
+    is heard. `forges`: whether frames from other addresses than these are taken from it.
     """
 
     ofport: OfPort
     order: tuple[OfPort, ...]
     vlans: PortVlans = TRUNK
-    attached_mac: str | None = None
+    attached_macs: tuple[str, ...] = ()
+    forges: bool = True
     hashed: int | None = None
 
 

@@ -195,15 +195,16 @@ class Ear:
                 raise
             # Said once when the interface goes down; frames from before may still follow.
             return self._receive()
-        vlan, at_s = 0, 0.0
+        vlan, at_s, outer_is_off = 0, 0.0, False
         for level, kind, value in ancillary:
             if level == SOL_PACKET and kind == PACKET_AUXDATA:
                 status, tci = struct.unpack_from("I12xH", value)
-                vlan = tci & VLAN_ID_MASK if status & TP_STATUS_VLAN_VALID else 0
+                outer_is_off = bool(status & TP_STATUS_VLAN_VALID)
+                vlan = tci & VLAN_ID_MASK if outer_is_off else 0
             elif level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
                 seconds, nanoseconds = struct.unpack_from("qq", value)
                 at_s = seconds + nanoseconds / 1e9
-        if int.from_bytes(data[12:14], "big") == frames.ETH_VLAN:
+        if not outer_is_off and int.from_bytes(data[12:14], "big") == frames.ETH_VLAN:
             vlan = int.from_bytes(data[14:16], "big") & VLAN_ID_MASK
             data = data[:12] + data[16:]
         return Heard(at_s, data, vlan, address[2] == PACKET_OUTGOING)

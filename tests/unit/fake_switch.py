@@ -7,7 +7,7 @@ live uplink of their installed binding group. Time passes only in `run_until`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller import htb, specs, tables
@@ -250,9 +250,8 @@ class FakeSwitch:
                 self.flows[flow.key] = flow
         for flow in changes.delete_flows:
             self.flows.pop(flow.key, None)
-            if flow.table == tables.Table.LEARN:
-                ofport = dict(flow.match)[tables.Register.VM_PORT.field]
-                self.learned = tuple(known for known in self.learned if known[0] != ofport)
+        gone = _taught(changes.delete_flows) - _taught(self.flows.values())
+        self.learned = tuple(known for known in self.learned if known[0] not in gone)
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
 
@@ -273,6 +272,12 @@ class FakeSwitch:
 
     def _unit_sample(self, ofport: int) -> Sample:
         return Sample(self.now_s + 1000.0, int(self.sent_bytes.get(ofport, 0)), 0)
+
+
+def _taught(flows: Iterable[FlowSpec]) -> set[int]:
+    """The VM ports from which these flows learn addresses."""
+    learns = (a for flow in flows for a in flow.actions if isinstance(a, specs.Learn))
+    return {tables.cookie_ofport(learn.cookie) for learn in learns if learn.delete_learned}
 
 
 class World:

@@ -19,7 +19,7 @@ from controller.config import (
     VmPortConfig,
     read_bridge,
 )
-from controller.database import PREFIX, BridgeRow, PortRow
+from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.vlans import TRUNK, access, port_vlans
 from policies.model import Role
 from tests.unit.rows import bond, bridge, interface, ours, port
@@ -330,7 +330,7 @@ def test_a_vm_port_with_every_key() -> None:
     ids = ours(pin="eth2", exclude="true", binding="eth1") | {"attached-mac": "52:54:00:00:00:01"}
     told, config = vm_port(ids)
     assert (told.pin, told.excluded, told.binding) == ("eth2", True, "eth1")
-    assert told.attached_mac == "52:54:00:00:00:01"
+    assert (told.attached_macs, told.forges) == (("52:54:00:00:00:01",), False)
     assert config.errors == ()
 
 
@@ -452,10 +452,64 @@ def test_moves_that_nobody_can_have_made_are_none(moved: str) -> None:
     assert config.vm_ports[0].moved == ()
 
 
+@pytest.mark.parametrize(
+    ("attached", "keys", "macs", "forges"),
+    [
+        ("", {}, (), True),
+        ("52:54:00:00:00:0A", {}, ("52:54:00:00:00:0a",), False),
+        (
+            "52:54:00:00:00:02, 52:54:00:00:00:01",
+            {},
+            ("52:54:00:00:00:01", "52:54:00:00:00:02"),
+            False,
+        ),
+        ("52:54:00:00:00:02 52:54:00:00:00:02", {}, ("52:54:00:00:00:02",), False),
+        ("52:54:00:00:00:01", {"unit": "source-mac"}, ("52:54:00:00:00:01",), True),
+        ("52:54:00:00:00:01", {"forged_transmits": "accept"}, ("52:54:00:00:00:01",), True),
+        (
+            "52:54:00:00:00:01",
+            {"unit": "source-mac", "forged_transmits": "reject"},
+            ("52:54:00:00:00:01",),
+            False,
+        ),
+    ],
+)
+def test_whose_addresses_a_vm_may_send_from(
+    attached: str, keys: dict[str, str], macs: tuple[str, ...], forges: bool
+) -> None:
+    told, config = vm_port(ours(**keys) | {"attached-mac": attached})
+    assert (told.attached_macs, told.forges, config.errors) == (macs, forges, ())
+
+
+def test_to_reject_what_cannot_be_told_is_named() -> None:
+    told, config = vm_port(ours(forged_transmits="reject"))
+    assert told.forges
+    assert messages(config) == [
+        "Interface vnet0 ovs-lbt-forged-transmits: reject -> "
+        "attached-mac in external_ids, too: the addresses that it may send from"
+    ]
+
+
+def test_the_hosts_own_address_is_its_own() -> None:
+    local = InterfaceRow("br0", 0xFFFE, mac="02:00:00:00:00:AB")
+    config = read_bridge(on_a_bond({}, PortRow("br0", (local,))))
+    assert config.vm_ports[0].attached_macs == ("02:00:00:00:00:ab",)
+    assert config.vm_ports[0].forges
+
+
+@pytest.mark.parametrize("group", ["01:00:5e:00:00:01", "52:54:00:00:00:01,ff:ff:ff:ff:ff:ff"])
+def test_the_address_of_a_group_is_no_vms(group: str) -> None:
+    told, config = vm_port({"attached-mac": group})
+    assert told.attached_macs == ()
+    assert messages(config) == [
+        f"Interface vnet0 attached-mac: {group} -> MAC addresses of six bytes"
+    ]
+
+
 def test_an_address_that_is_none_is_named_and_not_used() -> None:
     config = read_bridge(on_a_bond({}, port("vnet0", 10, {"attached-mac": "52:54"})))
-    assert messages(config) == ["Interface vnet0 attached-mac: 52:54 -> a MAC address of six bytes"]
-    assert config.vm_ports[0].attached_mac is None
+    assert messages(config) == ["Interface vnet0 attached-mac: 52:54 -> MAC addresses of six bytes"]
+    assert (config.vm_ports[0].attached_macs, config.vm_ports[0].forges) == ((), True)
 
 
 def test_what_is_wrong_is_told_in_one_short_line() -> None:

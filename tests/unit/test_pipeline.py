@@ -68,6 +68,10 @@ MACS = ("52:54:00:00:00:71", "52:54:00:00:00:72")
 TAGS = (0, *(VLAN_PRESENT | vlan for vlan in VLANS))
 
 
+def own_mac(ofport: int) -> str:
+    return f"52:54:00:00:00:{ofport & 0xFF:02x}"
+
+
 @st.composite
 def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
     uplinks = UPLINKS[: draw(st.integers(2, 3))]
@@ -82,10 +86,14 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
             OfPort(number),
             tuple(draw(st.permutations(uplinks))[: draw(st.integers(0, len(uplinks)))]),
             draw(st.sampled_from(ways)),
-            draw(st.none() | st.just(f"52:54:00:00:00:{number & 0xFF:02x}")),
-            draw(st.sampled_from((None, tables.ASSIGNED, *(made.number for made in hashes)))),
+            macs,
+            forges=not macs or draw(st.booleans()),
+            hashed=draw(
+                st.sampled_from((None, tables.ASSIGNED, *(made.number for made in hashes)))
+            ),
         )
         for number in numbers
+        for macs in [draw(st.sampled_from(((), (own_mac(number),))))]
     )
     split = [port.ofport for port in vm_ports if port.hashed == tables.ASSIGNED]
     addresses = st.tuples(
@@ -152,7 +160,7 @@ def contradicts(flow: FlowSpec, known: Known) -> bool:
             value, mask = wanted
             if number(name, known[name]) & number(name, mask) != number(name, value):
                 return True
-        elif known[name] != wanted:
+        elif number(name, known[name]) != number(name, wanted):
             return True
     return False
 
@@ -484,6 +492,47 @@ def test_no_vm_port_no_uplink_nothing_but_look_ups() -> None:
     assert build(Team((), ())).groups.keys() == {tables.local_group_id(None)}
 
 
+# ---- whose address it is -----------------------------------------------------------------
+
+
+def taken(flows: list[FlowSpec], port: VmPort, vlan: int, **fields: str | int) -> bool:
+    """Whether a frame that a VM port sends is taken, by the flows that learn."""
+    registers = {Register.VM_PORT.field: port.ofport, Register.VLAN.field: vlan}
+    known: Known = dict(frame(**fields, **registers))
+    flow = next((f for f in flows if not contradicts(f, known)), None)
+    return flow is not None and flow.goto is not None
+
+
+@given(teams(), st.sampled_from(VLANS), st.sampled_from((BROADCAST, "52:54:00:00:00:99")))
+def test_a_vm_sends_from_its_own_address_and_from_no_other_ones(
+    team: Team, vlan: int, destination: str
+) -> None:
+    flows = walk(build(team)).tables[Table.LEARN]
+    for port in team.vm_ports:
+        for mac in (*(own_mac(p.ofport) for p in team.vm_ports), "52:54:00:00:00:98"):
+            owners = [p for p in team.vm_ports if mac in p.attached_macs]
+            anothers = any(vlan in owner.vlans.carried for owner in owners)
+            expected = port in owners or (port.forges and not anothers)
+            sent = {"eth_src": mac, "eth_dst": destination}
+            assert taken(flows, port, vlan, **sent) == expected
+
+
+@given(teams(), st.sampled_from(VLANS))
+def test_what_is_said_between_switches_is_no_vms_to_say(team: Team, vlan: int) -> None:
+    hashed = bool(team.hashes) or any(port.hashed is not None for port in team.vm_ports)
+    said: list[dict[str, str | int]] = [
+        {"eth_dst": "01:00:0c:cc:cc:cd"},
+        {"eth_type": 0x8808},
+        {"eth_src": "00:00:00:00:00:00"},
+    ]
+    said += [{"eth_src": mac} for mac in team.off_home_macs.values() if hashed]
+    flows = walk(build(team)).tables[Table.LEARN]
+    for port in team.vm_ports:
+        own: dict[str, str | int] = {"eth_src": own_mac(port.ofport), "eth_dst": BROADCAST}
+        for other in said:
+            assert not taken(flows, port, vlan, **{**own, **other})
+
+
 # ---- building again --------------------------------------------------------------------
 
 
@@ -532,7 +581,7 @@ def test_re_tagging_a_port_changes_its_flows_and_those_of_the_two_vlans(
     made = reconcile.changes(build(replace(team, vm_ports=tuple(anew))), build(team))
     own: set[tuple[str, MatchValue]] = {("in_port", openflow_port(port.ofport))}
     own |= {(r.field, port.ofport) for r in (Register.VM_PORT, Register.TARGET)}
-    own |= {("eth_src", str(port.attached_mac)), ("eth_dst", str(port.attached_mac))}
+    own |= {("eth_src", mac) for mac in port.attached_macs}
     for flow in (*made.add_flows, *made.delete_flows):
         in_vlan = dict(flow.match).get(Register.VLAN.field)
         assert set(flow.match) & own or in_vlan in (old, new), flow

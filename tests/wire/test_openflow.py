@@ -67,13 +67,13 @@ TEAM = Team(
     uplinks=UPLINKS,
     vm_ports=(
         VmPort(OfPort(10), UPLINKS),
-        VmPort(OfPort(11), UPLINKS[::-1], access(7), attached_mac=MAC),
+        VmPort(OfPort(11), UPLINKS[::-1], access(7), attached_macs=(MAC,), forges=False),
         VmPort(OfPort(12), UPLINKS, access(0)),
         VmPort(OfPort(13), UPLINKS, access(4094)),
         VmPort(OfPort(14), UPLINKS, port_vlans("native-untagged", 7, range(100, 200))),
         VmPort(OfPort(15), UPLINKS, port_vlans("native-tagged", 7, ())),
         VmPort(OfPort(16), UPLINKS, hashed=0),
-        VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_mac=MAC),
+        VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_macs=(MAC,)),
     ),
     uplink_vlans={UPLINKS[1]: port_vlans("native-untagged", 7, range(64))},
     hashes=(

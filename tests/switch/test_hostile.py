@@ -1,0 +1,443 @@
+"""What a hostile VM can do to its neighbours, the host and the network: nothing.
+
+With `attached-mac` set, as libvirt and OpenStack do, what it sends from another address goes
+nowhere, as in vSphere. Without, it is as on any learning switch: a VM may take an address that is
+attached to nobody. After each attack everybody else is reached as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    BALANCE_SLB,
+    Bed,
+    BedSpec,
+    Service,
+    Shot,
+    Station,
+    judges_time,
+    never_twice,
+    quick_enough,
+    wait_until,
+)
+from tests.switch.wire import Stream, sending_socket
+
+# A victim, the attacker, a neighbour of both, and one whom no frame of theirs is for.
+BED = BedSpec(BALANCE_SLB, 2, (10, 10, 10, 20))
+VLAN, OTHER_VLAN = 10, 20
+HOMES = (0, 1, 1, 0, 0)
+NATIVE_TAG, SERVICE_TAG = 0x8100, 0x88A8
+ADDRESSES = 10_000
+ADDRESSES_LEARNED_MAX = 1024
+STREAM_PPS = 1000
+STORM_PPS = 20_000
+STORM_S = 2.0
+# Of one core. At rest it is about a hundredth.
+SERVICE_IN_STORM_RATIO_MAX = 0.05
+
+pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+
+BETWEEN_SWITCHES = {
+    "BPDU": "01:80:c2:00:00:00",
+    "pause frame": "01:80:c2:00:00:01",
+    "LACP": "01:80:c2:00:00:02",
+    "provider bridge's BPDU": "01:80:c2:00:00:08",
+    "LLDP": "01:80:c2:00:00:0e",
+    "PVST+": "01:00:0c:cc:cc:cd",
+    "CDP": "01:00:0c:cc:cc:cc",
+    "UplinkFast": "01:00:0c:cd:cd:cd",
+}
+
+
+@pytest.fixture
+def known(attached: Bed, service: Service) -> Bed:
+    """Everybody is where he is known to be, on both uplinks; nobody has an attached address."""
+    bed = attached
+    service.wait_ready(bed)
+    for learned in ("table=20", "table=21", "table=22"):
+        bed.ofctl("del-flows", learned)
+    bed.tor.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bed.upstream)
+    bed.introduce()
+    homes = [bed.uplinks[number] for number in HOMES]
+    if service.bindings(bed) != {s.port: u.name for s, u in zip(bed.stations, homes, strict=True)}:
+        service.place(bed, *HOMES)
+    bed.revalidated()
+    return bed
+
+
+@contextlib.contextmanager
+def attached_to(bed: Bed, *vms: Station) -> Iterator[None]:
+    """These VMs have their addresses attached in this block, as libvirt does it."""
+    for vm in vms:
+        bed.ovs.vsctl("set", "interface", vm.port, f'external_ids:attached-mac="{vm.mac}"')
+    guarded(bed, *vms)
+    try:
+        yield
+    finally:
+        for vm in vms:
+            bed.ovs.vsctl("remove", "interface", vm.port, "external_ids", "attached-mac")
+        wait_until(lambda: guards(bed).isdisjoint(v.mac for v in vms), "nobody is guarded")
+        bed.introduce()
+        bed.revalidated()
+
+
+def guarded(bed: Bed, *vms: Station) -> None:
+    wait_until(lambda: guards(bed) >= {vm.mac for vm in vms}, "the addresses are guarded")
+    bed.revalidated()
+
+
+def guards(bed: Bed) -> set[str]:
+    """The addresses that are taken from one VM port only."""
+    flows = bed.ofctl("dump-flows", "table=1").splitlines()
+    return {
+        word.removeprefix("dl_src=")
+        for flow in flows
+        if "priority=30," in flow
+        for word in flow.replace(" ", ",").split(",")
+        if word.startswith("dl_src=")
+    }
+
+
+# ---- addresses ---------------------------------------------------------------------------
+
+
+def test_from_anothers_address_nothing_goes_anywhere(known: Bed) -> None:
+    """A neighbour's, the gateway's, the host's own; and announcements are frames like others."""
+    bed, (victim, attacker, neighbour, _), host = known, known.vms, known.hosts[0]
+    with attached_to(bed, *bed.vms):
+        shots = [
+            shot
+            for mac in (victim.mac, neighbour.mac, host.mac, bed.local.mac, "02:66:00:00:00:01")
+            for shot in everything(bed, attacker, mac)
+        ]
+        nowhere(bed, shots)
+        all_are_reached(bed)
+        assert "dl_src" not in learned_beyond(bed, attacker), "nothing of it was learned"
+
+
+def test_an_address_that_is_attached_is_taken_from_nobody_else(known: Bed) -> None:
+    """Whoever has none attached himself; and the host's own address is the host's anyway."""
+    bed, (victim, attacker, *_) = known, known.vms
+    with attached_to(bed, victim):
+        macs = (victim.mac, bed.local.mac)
+        nowhere(bed, [shot for mac in macs for shot in everything(bed, attacker, mac)])
+        all_are_reached(bed)
+        # It is another VM's in another VLAN.
+        (other,) = (vm for vm in bed.vms if vm.vlan == OTHER_VLAN)
+        shot = bed.shot(other.point, frames.broadcast, victim.mac, OTHER_VLAN, 0, "a broadcast")
+        assert bed.fire([shot])[shot.frame_id].points, "an address is one VLAN's"
+        all_are_reached(bed)
+
+
+def test_an_address_without_an_owner_is_where_it_spoke_last(known: Bed) -> None:
+    """As on any switch that learns; its owner has it back with his next word."""
+    bed, (victim, attacker, neighbour, _) = known, known.vms
+    stolen = unicast(bed, neighbour, victim.mac)
+    bed.fire([bed.shot(attacker.point, frames.broadcast, victim.mac, VLAN, 0, "theft")])
+    assert bed.fire([stolen])[stolen.frame_id].points == [str(attacker)]
+    bed.introduce()
+    bed.revalidated()
+    all_are_reached(bed)
+
+
+def test_an_operator_says_who_may_forge(known: Bed, service: Service) -> None:
+    """A VM that routes for others, or shares a virtual address: not those that are others' own."""
+    bed, (victim, attacker, _, _) = known, known.vms
+    virtual = "00:00:5e:00:01:07"
+    with attached_to(bed, victim, attacker):
+        nowhere(bed, everything(bed, attacker, virtual))
+        service.do("set", "interface", attacker.port, "forged-transmits=accept")
+
+        def is_heard() -> bool:
+            shot = bed.shot(attacker.point, frames.broadcast, virtual, VLAN, 0, "a broadcast")
+            return bool(bed.fire([shot])[shot.frame_id].points)
+
+        wait_until(is_heard, "what it sends from the virtual address is heard")
+        nowhere(bed, everything(bed, attacker, victim.mac))
+        service.do("set", "interface", attacker.port, "forged-transmits=")
+        wait_until(lambda: not is_heard(), "it is not heard any more")
+        all_are_reached(bed)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["attached", "not attached"])
+def test_ten_thousand_addresses_leave_everybody_reachable(known: Bed, own: bool) -> None:
+    bed, attacker = known, known.vms[1]
+    with attached_to(bed, *bed.vms) if own else contextlib.nullcontext():
+        with bed.ears(*(u.upstream_end for u in bed.uplinks)) as ears:
+            flood(attacker)
+            bed.revalidated()
+            ears.until_quiet()
+            out = sum(len(ear.frames()) for ear in ears.by_name.values())
+        assert not own or out == 0, f"{out} frames reached the network"
+        learned = len(learned_on(bed, attacker))
+        assert learned <= (1 if own else ADDRESSES_LEARNED_MAX), f"{learned} addresses learned"
+        # By the switch upstream, too, which has room for 8192.
+        bed.tor.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bed.upstream)
+        bed.introduce()
+        bed.revalidated()
+        all_are_reached(bed)
+    bed.ofctl("del-flows", f"cookie={learned_cookie(bed, attacker)}/-1")
+    bed.introduce()
+
+
+@pytest.mark.parametrize("source", ["00:00:00:00:00:00", "01:00:5e:00:00:01", frames.BROADCAST])
+def test_an_address_that_is_none_says_nothing(known: Bed, source: str) -> None:
+    bed = known
+    nowhere(bed, everything(bed, bed.vms[1], source))
+    all_are_reached(bed)
+
+
+# ---- what switches say to each other -------------------------------------------------------
+
+
+def test_what_switches_say_to_each_other_is_not_forwarded(known: Bed) -> None:
+    """A BPDU that reached the switch upstream could cost every VM its uplink (BPDU guard)."""
+    bed, attacker, host = known, known.vms[1], known.hosts[0]
+    shots = [
+        shot_to(bed, sender, address, kind)
+        for sender in (attacker, host)
+        for kind, address in BETWEEN_SWITCHES.items()
+        if sender is attacker or address.startswith("01:00:0c")
+    ]
+
+    def pause(source: str, tag: int, frame_id: int) -> bytes:
+        body = struct.pack("!HH", 1, 0xFFFF)
+        return frames.ethernet(source, host.mac, 0x8808, body, tag, frame_id)
+
+    shots.append(bed.shot(attacker.point, pause, attacker.mac, VLAN, 0, "pause frame to one"))
+    stations = {str(s) for s in bed.stations}
+    ends = {str(u.upstream_end) for u in bed.uplinks}
+    copies = bed.fire(shots)
+    for shot in shots:
+        sent_here = shot.point == attacker.point
+        reached = {p for p in copies[shot.frame_id].points if sent_here or p in stations}
+        assert not reached & (stations | ends), f"{shot.story} came out at {reached}"
+    all_are_reached(bed)
+
+
+# ---- VLANs ---------------------------------------------------------------------------------
+
+
+def test_no_tag_leads_into_another_vlan(known: Bed) -> None:
+    bed, attacker = known, known.vms[1]
+    doubled = [(outer, inner) for outer in (0, VLAN, OTHER_VLAN, 1) for inner in (VLAN, OTHER_VLAN)]
+    shots = [
+        shot_with_tags(bed, attacker, destination, *((kind, tag) for tag in tags))
+        for destination in (frames.BROADCAST, bed.vms[3].mac, bed.hosts[0].mac)
+        for kind in (NATIVE_TAG, SERVICE_TAG)
+        for tags in [(VLAN,), (OTHER_VLAN,), (1,), (4095,), *doubled]
+    ]
+    nowhere(bed, shots)
+    # A tag that says no VLAN, and perhaps a priority, is one of its own.
+    shots = [
+        shot_with_tags(bed, attacker, frames.BROADCAST, (NATIVE_TAG, priority << 13))
+        for priority in (0, 5)
+    ]
+    copies = bed.fire(shots)
+    home = str(bed.uplinks[1].upstream_end)
+    for shot in shots:
+        points = copies[shot.frame_id].points
+        assert points == sorted(["vm0", "vm2", "LOCAL", home]), f"{shot.story}: {points}"
+    all_are_reached(bed)
+
+
+def test_a_trunk_says_nothing_in_vlans_that_are_not_its_own(known: Bed, service: Service) -> None:
+    bed, (*_, other) = known, known.vms
+    with bed.another_vm() as trunk:
+        bed.ovs.vsctl("set", "port", trunk.port, f"trunks={VLAN}")
+        service.wait_ready(bed)
+        mine = shot_with_tags(bed, trunk, frames.BROADCAST, (NATIVE_TAG, VLAN))
+        wait_until(
+            lambda: "vm0" in bed.fire([mine])[mine.frame_id].points, "it is heard in its VLAN"
+        )
+        tags = [(OTHER_VLAN,), (OTHER_VLAN, VLAN), (1, VLAN), (0, OTHER_VLAN), (0, VLAN), (0,), ()]
+        nowhere(
+            bed,
+            [
+                shot_with_tags(bed, trunk, to, *((NATIVE_TAG, tag) for tag in stack))
+                for to in (frames.BROADCAST, other.mac)
+                for stack in tags
+            ],
+        )
+        inner = shot_with_tags(bed, trunk, frames.BROADCAST, (NATIVE_TAG, VLAN), (NATIVE_TAG, 20))
+        heard = bed.fire_and_hear([inner])
+        ends = {str(u.upstream_end) for u in bed.uplinks}
+        for point, came in heard.items():
+            tags_seen = [h.vlan for h in came if h.frame_id == inner.frame_id and not h.outgoing]
+            assert point != str(other) or not tags_seen, "in the other VLAN"
+            assert point not in ends or set(tags_seen) <= {VLAN}, f"left with tag {tags_seen}"
+    all_are_reached(bed)
+
+
+# ---- at work -------------------------------------------------------------------------------
+
+
+def test_what_is_sent_to_a_vm_that_moves_comes_once(known: Bed, service: Service) -> None:
+    bed, (victim, attacker, _, _) = known, known.vms
+    ends = [u.upstream_end for u in bed.uplinks]
+    flow = (attacker.point, frames.plain(attacker.mac, victim.mac))
+    with attached_to(bed, *bed.vms), bed.ears(victim.point, *ends) as ears:
+        with Stream([flow], STREAM_PPS) as stream:
+            for number in (1, 0, 1, 0):
+                service.move(victim, bed.uplinks[number])
+                nowhere(bed, everything(bed, attacker, victim.mac), stream)
+            stream.stop()
+        ears.until_quiet()
+        received = stream.received(ears[victim.point], 0)
+        twice = [number for number, count in received.items() if count > 1]
+        never_twice(twice, f"received twice: {twice}")
+        assert stream.lost(ears[victim.point], 0) == 0
+        assert all(not stream.received(ears[end], 0) for end in ends)
+        all_are_reached(bed)
+
+
+@judges_time
+def test_a_storm_costs_the_service_nothing(known: Bed, service: Service) -> None:
+    """No frame is ever handed to it, not even by flows of others that hand theirs to controllers."""
+    bed, (_, attacker, *_) = known, known.vms
+    others = "cookie=0xf0e1,table=0,priority=40000,udp,actions=controller"
+    bed.ofctl("add-flow", others)
+    try:
+        storm = [
+            (attacker.point, frames.gratuitous_arp(attacker.mac, 0, 0)),
+            (attacker.point, frames.igmp_report(attacker.mac, 0, 0)),
+            (attacker.point, frames.udp(attacker.mac, bed.hosts[0].mac)),
+            (attacker.point, frames.unsolicited_advertisement(attacker.mac, 0, 0)),
+        ]
+        with Stream(storm, STORM_PPS / len(storm)) as stream:
+            began_s, (service_s, switch_s) = time.monotonic(), cpu_s(bed, service)
+            time.sleep(STORM_S)
+            took_s, after = time.monotonic() - began_s, cpu_s(bed, service)
+            sent = stream.stop()
+    finally:
+        bed.ofctl("del-flows", "cookie=0xf0e1/-1")
+    used = (after[0] - service_s) / took_s, (after[1] - switch_s) / took_s
+    pps = sent.count * len(storm) / sent.elapsed_s
+    print(f"{pps:.0f} frames/s; of a core: service {used[0]:.3f}, ovs-vswitchd {used[1]:.3f}")
+    bed.revalidated()
+    bed.introduce()
+    all_are_reached(bed)
+    quick_enough(used[0] <= SERVICE_IN_STORM_RATIO_MAX, f"the service took {used[0]:.3f} of a core")
+
+
+def cpu_s(bed: Bed, service: Service) -> tuple[float, float]:
+    """The time that the service and ovs-vswitchd have computed."""
+    return _cpu_s(service.pid), _cpu_s(bed.ovs.pid("ovs-vswitchd"))
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+# ---- what is sent, and where it came out ---------------------------------------------------
+
+
+def everything(bed: Bed, sender: Station, source: str) -> list[Shot]:
+    """What floods, what announces, and unicast to each of the others, from an address."""
+    shots = [
+        bed.shot(sender.point, build, source, VLAN, 0, f"{kind} from {source}")
+        for kind, build in {**frames.FLOODED, **frames.ANNOUNCEMENTS}.items()
+    ]
+    others = [s for s in (*bed.stations, *bed.hosts) if s is not sender]
+    return shots + [unicast(bed, sender, other.mac, source) for other in others]
+
+
+def unicast(bed: Bed, sender: Station, destination: str, source: str = "") -> Shot:
+    return shot_to(bed, sender, destination, f"unicast to {destination}", source)
+
+
+def shot_to(bed: Bed, sender: Station, destination: str, kind: str, source: str = "") -> Shot:
+    def build(source: str, tag: int, frame_id: int) -> bytes:
+        return frames.plain(source, destination, tag, frame_id)
+
+    return bed.shot(sender.point, build, source or sender.mac, VLAN, sender.sends(VLAN), kind)
+
+
+def shot_with_tags(bed: Bed, sender: Station, destination: str, *tags: tuple[int, int]) -> Shot:
+    """A broadcast with these tags, each of a kind and with 16 bits, the outermost first."""
+
+    def build(source: str, _tag: int, frame_id: int) -> bytes:
+        plain = frames.plain(source, destination, 0, frame_id)
+        return plain[:12] + b"".join(struct.pack("!HH", *tag) for tag in tags) + plain[12:]
+
+    story = " ".join(f"{kind:04x}:{tag}" for kind, tag in tags)
+    return bed.shot(sender.point, build, sender.mac, VLAN, 0, f"tagged {story} to {destination}")
+
+
+def nowhere(bed: Bed, shots: list[Shot], beside: Stream | None = None) -> None:
+    """None of these comes out anywhere."""
+    copies = bed.fire(shots)
+    wrong = [
+        f"{shot.story}: came out at {copies[shot.frame_id].points}"
+        for shot in shots
+        if copies[shot.frame_id].points
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def all_are_reached(bed: Bed) -> None:
+    """All in the VLAN reach each other and the host both ways, by one copy; broadcasts too."""
+    host, ends = bed.hosts[0], {str(u.upstream_end) for u in bed.uplinks}
+    here = [s for s in bed.vms if s.vlan == VLAN]
+    wanted: list[tuple[Shot, set[str]]] = []
+    for sender in here:
+        others = [s for s in here if s is not sender]
+        wanted += [(unicast(bed, sender, s.mac), {str(s)}) for s in others]
+        wanted.append((unicast(bed, host, sender.mac), {str(sender)}))
+        wanted.append((unicast(bed, sender, host.mac), ends))
+        shot = bed.shot(sender.point, frames.arp_request, sender.mac, VLAN, 0, "ARP request")
+        wanted.append((shot, {*map(str, others), "LOCAL", *ends}))
+    shot = bed.shot(host.point, frames.arp_request, host.mac, VLAN, host.sends(VLAN), "ARP request")
+    wanted.append((shot, {*map(str, here), "LOCAL"}))
+    copies = bed.fire([shot for shot, _ in wanted])
+    wrong = [
+        f"{shot.story}: came out at {points}, expected {expected}"
+        for shot, expected in wanted
+        for points in [copies[shot.frame_id].points]
+        if set(points) | (expected & ends) != expected
+        or len(points) != len(expected - ends) + bool(expected & ends)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def flood(attacker: Station) -> None:
+    """A broadcast from each of many addresses, as fast as the switch takes them."""
+    with contextlib.closing(sending_socket(attacker.point)) as out:
+        for number in range(ADDRESSES):
+            source = f"02:f1:{number.to_bytes(4, 'big').hex(':')}"
+            out.send(frames.broadcast(source, 0, 0))
+            if number % 32 == 31:
+                time.sleep(0.002)
+
+
+def learned_cookie(bed: Bed, station: Station) -> str:
+    flows = bed.ofctl("dump-flows", "table=1").splitlines()
+    ofport = bed.ovs.vsctl("get", "interface", station.port, "ofport")
+    (cookie,) = {
+        word.partition("cookie=")[2].partition(",")[0]
+        for flow in flows
+        if f"reg0=0x{int(ofport):x}" in flow
+        for word in [flow.partition("learn(")[2].replace(")", ",")]
+        if word
+    }
+    return cookie
+
+
+def learned_on(bed: Bed, station: Station) -> list[str]:
+    """What the switch has learned to be behind a VM port."""
+    listed = bed.ofctl("dump-flows", f"cookie={learned_cookie(bed, station)}/-1,table=20")
+    return [line for line in listed.splitlines() if "dl_dst=" in line]
+
+
+def learned_beyond(bed: Bed, station: Station) -> str:
+    """The same but for its own address."""
+    return "\n".join(line for line in learned_on(bed, station) if station.mac not in line)
