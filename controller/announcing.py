@@ -96,7 +96,6 @@ class Announcing:
         for port in config.vm_ports:
             if port.ofport in asked and port.vlans.native is not None:
                 heard.add((port.ofport, port.vlans.native))
-                addresses |= {(port.ofport, mac, 0) for mac in port.attached_macs}
         queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
         commands: list[Command] = [
             SendFrame(config.name, ofport, frames.rarp(mac, vlan, to_itself=quiet))

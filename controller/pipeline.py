@@ -194,20 +194,6 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
         (ToGroup(binding_group_id(port.ofport)),),
         cookie=cookie(Kind.FROM_VM, port.ofport),
     )
-    for mac in port.attached_macs if port.vlans.native is not None else ():
-        vlan = {Register.VLAN.field: port.vlans.native}
-        yield FlowSpec(
-            Table.LOCATION,
-            5,
-            match(eth_dst=mac, **vlan),
-            (SetField(Register.TARGET.field, port.ofport),),
-        )
-        yield FlowSpec(
-            Table.LOCAL_SOURCE,
-            5,
-            match(eth_src=mac, **vlan),
-            (SetField(Register.LOCAL.field, 1),),
-        )
 
 
 def _inbound_flows(port: VmPort, team: Team) -> Iterator[FlowSpec]:

@@ -95,6 +95,25 @@ def test_a_vm_that_was_remote_comes_in(life: Bed, service: Service) -> None:
             quick_enough(found_after_s(vm) <= FOUND_WITHIN_S, "it spoke here")
 
 
+def test_a_vm_on_its_way_here_is_found_where_it_still_is(life: Bed, service: Service) -> None:
+    """The hypervisor has made its port, and says whose it will be, long before it comes."""
+    bed, (neighbour, *_), host = life, life.vms, life.hosts[0]
+    vlan, ends = bed.vlans[0], {str(u.upstream_end) for u in bed.uplinks}
+    with bed.another_vm(neighbour.vlan) as port:
+        bed.ovs.vsctl("set", "interface", port.port, f'external_ids:attached-mac="{host.mac}"')
+        wait_until(lambda: host.mac in bed.ofctl("dump-flows", "table=1"), "it is known whose")
+        bed.revalidated()
+        (left,) = delivered(bed, neighbour, host)
+        assert left in ends
+        for build in frames.FLOODED.values():
+            shot = bed.shot(host.point, build, host.mac, vlan, host.sends(vlan), "a flood")
+            assert str(neighbour) in bed.fire([shot])[shot.frame_id].points
+        came = replace(port, mac=host.mac)
+        say(bed, came, host.mac, frames.rarp, 0)
+        bed.revalidated()
+        assert delivered(bed, neighbour, came) == [str(port)], "and it has come"
+
+
 # ---- its port ---------------------------------------------------------------------------
 
 
