@@ -73,7 +73,12 @@ class Server:
     """Runs on the main thread; the engine's thread answers through `reply`."""
 
     def __init__(self, submit: Callable[[Request], None], version: str) -> None:
-        error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
+        # Whoever may write to the socket is an operator.
+        others = os.umask(0o077)
+        try:
+            error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
+        finally:
+            os.umask(others)
         if error:
             raise OSError(error, os.strerror(error))
         self._submit = submit

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import ovs.dirs
 import pytest
 
+from controller import control
 from tests.unit.fuzz.targets import _call, _Served
 
 SHOW = b'{"id":%d,"method":"lbt/show","params":[]}'
@@ -49,3 +52,18 @@ def test_a_caller_whose_bytes_the_library_cannot_decode_is_hung_up_on(tmp_path: 
     assert caller.recv(1) == b""
     caller.close()
     served.close()
+
+
+def test_nobody_else_may_call_whatever_we_were_started_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
+    before = os.umask(0)
+    try:
+        server = control.Server(lambda _: None, "1")
+        assert os.umask(0) == 0, "files of ours are made as we were told"
+    finally:
+        os.umask(before)
+    (path,) = tmp_path.iterdir()
+    assert path.is_socket() and path.stat().st_mode & 0o077 == 0
+    server._server.close()
