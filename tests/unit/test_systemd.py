@@ -37,3 +37,10 @@ def test_the_service_may_set_the_queues_of_uplinks() -> None:
     settings = dict(line.split("=", 1) for line in UNITS[1].read_text().splitlines() if "=" in line)
     assert "CAP_NET_ADMIN" in settings["CapabilityBoundingSet"].split()
     assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()
+
+
+def test_the_units_have_few_rights() -> None:
+    """As `systemd-analyze security` counts, from 0 to 100."""
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=22"]
+    done = subprocess.run([*command, *map(str, UNITS)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
