@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         ("private-key", "our key"),
         ("certificate", "our certificate"),
         ("ca-cert", "the authority that signed the switch's certificate"),
+        ("metrics-ca-cert", "the authority that signed those of who may read metrics"),
     ):
         variable = "OVS_LBT_" + name.upper().replace("-", "_")
         run.add_argument(
@@ -241,6 +242,7 @@ def _history_words(options: argparse.Namespace) -> list[str]:
 
 def _run(options: argparse.Namespace) -> int:
     tls_files = (options.private_key, options.certificate, options.ca_cert)
+    readers = options.metrics_ca_cert
     _log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
     try:
         # Before all others: it may have to patch the standard library.
@@ -262,7 +264,9 @@ def _run(options: argparse.Namespace) -> int:
         tls = TlsFiles.of(*tls_files)
         kept = options.history != "none"
         history = Path(options.history or default_path()) if kept else None
-        service = Service(Options(_remote(options.ovsdb), metrics, listen, tls, history))
+        metrics_tls = TlsFiles.for_metrics(tls, readers)
+        database = _remote(options.ovsdb)
+        service = Service(Options(database, metrics, listen, tls, metrics_tls, history))
     except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from controller import scrapes
 from controller.status import BridgeStatus
+from controller.wires import TlsFiles
 
 PREFIX = "ovslbt_"
 BITS_PER_BYTE = 8
@@ -60,18 +61,14 @@ class Exporter:
             for name, (text, buckets) in OBSERVED.items()
         }
 
-    def listen(self, address: str, port: int) -> WSGIServer:
-        """Serve on a thread of its own.
+    def listen(self, address: str, port: int, tls: TlsFiles | None = None) -> scrapes.Server:
+        """Serve on a thread of its own, over TLS if there are files for it.
 
         Raises:
             OSError: the address cannot be bound.
+            ValueError: a TLS file is not what it should be, or others could listen.
         """
-        try:
-            server, _thread = start_http_server(port, address, self._registry)
-        except OSError as error:
-            found = f"--metrics {address}:{port}: {error.strerror}"
-            raise OSError(f"{found} -> an address that is free") from error
-        return server
+        return scrapes.serve(make_wsgi_app(self._registry), address, port, tls)
 
     def observe_decision(self, bridge: str, duration_s: float) -> None:
         self._decisions.labels(bridge).observe(duration_s)

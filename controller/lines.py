@@ -9,7 +9,16 @@ from collections.abc import Callable
 
 from controller import framework
 from controller.database import BridgeRow
-from controller.wires import CONNECT_TIMEOUT_S, Reach, TlsFiles, TlsWire, Unreachable, Wire
+from controller.wires import (
+    CONNECT_TIMEOUT_S,
+    Reach,
+    TlsFiles,
+    TlsWire,
+    Unreachable,
+    Wire,
+    reason,
+    refuse_plain,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -184,8 +193,11 @@ class Lines:
 
         Raises:
             OSError: the address cannot be bound.
-            ValueError: a TLS file is not what it should be.
+            ValueError: a TLS file is not what it should be, or others could listen.
         """
+        if tls is None:
+            files = "--private-key, --certificate and --ca-cert"
+            refuse_plain(f"--listen {address[0]}:{address[1]}", address[0], files)
         context = tls.context(server_side=True) if tls else None
         host, port = address
         try:
@@ -201,7 +213,7 @@ class Lines:
             try:
                 wire = TlsWire(sock, context, server_side=True) if context else Wire(sock)
             except OSError as error:
-                LOG.warning("%s: %s -> a bridge that speaks TLS", peer, error)
+                LOG.warning("%s: %s -> TLS, and a certificate that is good", peer, reason(error))
                 sock.close()
                 return
             _serve(framework.Connection(wire, peer, None))

@@ -14,7 +14,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.database import BridgeRow, InterfaceRow, PortRow
 from controller.events import DatabaseRead, Event, Setting, Write, Written
-from controller.wires import TlsFiles
+from controller.wires import TlsFiles, reason, refuse_plain
 
 LOG = logging.getLogger(__name__)
 
@@ -136,7 +136,9 @@ class Database:
         try:
             helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
         except Exception as error:
-            raise DatabaseAway(f"{remote}: no answer ({error}) -> an ovsdb-server") from error
+            raise DatabaseAway(
+                f"{remote}: no answer ({reason(error)}) -> an ovsdb-server"
+            ) from error
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
         self._idl = _Idl(remote, helper)
@@ -237,6 +239,8 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
     host, _, port = place.rpartition(":")
     if kind not in ("unix", "tcp", "ssl") or not place or (kind != "unix" and not (host and port)):
         raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+    if kind == "tcp":
+        refuse_plain(f"--ovsdb: {remote}", host.strip("[]"), "ssl:HOST:PORT")
     if kind == "ssl":
         if tls is None:
             options = "--private-key, --certificate and --ca-cert"

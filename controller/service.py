@@ -68,13 +68,14 @@ class Options:
     """What `ovs-lbt run` is told.
 
     `metrics` None: no metrics are served. `listen` None: no bridge can dial us. `tls` None:
-    no TLS is spoken. `history` None: decisions are not written down. `only`: look after this bridge, whatever else is attached.
+    no TLS is spoken. `metrics_tls` None: metrics are not served by it. `history` None: decisions are not written down. `only`: look after this bridge, whatever else is attached.
     """
 
     ovsdb: str
     metrics: tuple[str, int] | None = None
     listen: tuple[str, int] | None = None
     tls: TlsFiles | None = None
+    metrics_tls: TlsFiles | None = None
     history: Path | None = None
     only: str | None = None
 
@@ -124,7 +125,7 @@ class Service:
         self._journal = Journal(options.history)
         self._exporter = Exporter(self._status, VERSION)
         if options.metrics is not None:
-            self._exporter.listen(*options.metrics)
+            self._exporter.listen(*options.metrics, options.metrics_tls)
         framework.start(
             "controller.app",
             submit=self._events.put,

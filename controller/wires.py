@@ -7,12 +7,32 @@ import socket
 import ssl
 import threading
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 CONNECT_TIMEOUT_S = 5.0
 DEFAULT_PORT = 6653
 READ_BYTES = 65536
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to this address, or name, never leaves this host."""
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ip_address(str(address).partition("%")[0]).is_loopback for address in found)
+
+
+def refuse_plain(what: str, host: str, instead: str) -> None:
+    """Nothing is said without TLS that others could read, or say in our place.
+
+    Raises:
+        ValueError: `host` is not this one; `what` was asked for, and `instead` is expected.
+    """
+    if not is_loopback(host):
+        raise ValueError(f"{what} without TLS -> {instead}, or an address of loopback")
 
 
 class Unreachable(Exception):
@@ -114,11 +134,15 @@ class TlsWire(Wire):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: our private key and certificate, and the authority that signs the others'."""
+    """PEM files: our private key and certificate, and the authority that signs the others'.
+
+    `ca_option`: by which option that was given.
+    """
 
     private_key: str
     certificate: str
     ca_cert: str
+    ca_option: str = "--ca-cert"
 
     @classmethod
     def of(
@@ -137,6 +161,20 @@ class TlsFiles:
         found = ", ".join(option for option, name in given.items() if name)
         raise ValueError(f"{found} alone -> {', '.join(given)}")
 
+    @classmethod
+    def for_metrics(cls, files: TlsFiles | None, ca_cert: str | None) -> TlsFiles | None:
+        """The same with another authority; None where metrics are not served over TLS.
+
+        Raises:
+            ValueError: there is no key and certificate.
+        """
+        if not ca_cert:
+            return None
+        if files is None:
+            expected = "--private-key, --certificate and --ca-cert, too"
+            raise ValueError(f"--metrics-ca-cert alone -> {expected}")
+        return cls(files.private_key, files.certificate, ca_cert, "--metrics-ca-cert")
+
     def context(self, server_side: bool) -> ssl.SSLContext:
         """What both ends' certificates are checked by.
 
@@ -154,19 +192,19 @@ class TlsFiles:
         for option, name in (
             ("--private-key", self.private_key),
             ("--certificate", self.certificate),
-            ("--ca-cert", self.ca_cert),
+            (self.ca_option, self.ca_cert),
         ):
             if not os.access(name, os.R_OK):
                 raise ValueError(f"{option}: {name}, not readable -> a PEM file")
         try:
             context.load_cert_chain(self.certificate, self.private_key)
         except OSError as error:
-            found = f"--certificate and --private-key: {_reason(error)}"
+            found = f"--certificate and --private-key: {reason(error)}"
             raise ValueError(f"{found} -> a certificate and its key, PEM") from error
         try:
             context.load_verify_locations(self.ca_cert)
         except OSError as error:
-            found = f"--ca-cert: {_reason(error)}"
+            found = f"{self.ca_option}: {reason(error)}"
             raise ValueError(f"{found} -> certificates of an authority, PEM") from error
         return context
 
@@ -208,11 +246,16 @@ class Reach:
         host = host.strip("[]")
         if host in ("", "0.0.0.0", "::"):
             host = self.database.split(":", 1)[1].rpartition(":")[0].strip("[]")
+        if kind == "ptcp":
+            try:
+                refuse_plain(f"{target} of {host}", host, "a target pssl:PORT")
+            except ValueError as error:
+                raise Unreachable(str(error)) from error
         try:
             address = (host, int(port or DEFAULT_PORT))
             sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError) as error:
-            raise Unreachable(f"{target} of {host}: {_reason(error)} -> a bridge") from error
+            raise Unreachable(f"{target} of {host}: {reason(error)} -> a bridge") from error
         if kind == "ptcp":
             return Wire(sock)
         try:
@@ -222,7 +265,7 @@ class Reach:
             return TlsWire(sock, self.tls.context(server_side=False), server_side=False)
         except OSError as error:
             sock.close()
-            raise Unreachable(f"{target} of {host}: {_reason(error)} -> TLS") from error
+            raise Unreachable(f"{target} of {host}: {reason(error)} -> TLS") from error
         except (Unreachable, ValueError):
             sock.close()
             raise
@@ -245,7 +288,7 @@ def _dial_unix(path: Path) -> Wire:
     return Wire(sock)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What an error says, without its numbers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message

@@ -19,6 +19,7 @@ from tests.switch.bench import (
 )
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of
+from tests.wire.certificates import make
 
 FOREIGN_FLOW = "cookie=0xf0e1,table=200,priority=7,udp,actions=drop"
 
@@ -39,7 +40,7 @@ def remote(own: Service, bed: Bed) -> Iterator[Service]:
     yield own
     own.kill()
     own.options = []
-    bed.ovs.vsctl("del-controller", bed.bridge)
+    bed.ovs.vsctl("del-controller", bed.bridge, "--", "del-ssl")
     own.start()
     own.command("detach", bed.bridge)
     own.kill()
@@ -47,14 +48,16 @@ def remote(own: Service, bed: Bed) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority `ca`, a `switch` and a `service` that it has signed, and a `stranger`."""
+    """An authority `ca`, a `switch` and a `service` that it has signed, and a `stranger`.
+
+    Another one, `readers`, has signed for a `reader` of metrics.
+    """
     directory = tmp_path_factory.mktemp("pki")
-    for name, issuer in (("ca", ""), ("switch", "ca"), ("service", "ca"), ("stranger", "")):
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
-        command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-        command += ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
-        command += ["-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key"] if issuer else []
-        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    for name, issuer in (
+        *(("ca", ""), ("switch", "ca"), ("service", "ca"), ("stranger", "")),
+        *(("readers", ""), ("reader", "readers")),
+    ):
+        make(directory, name, issuer)
     return directory
 
 
@@ -70,6 +73,15 @@ def tls(directory: Path, name: str) -> list[str]:
         f"--certificate={directory / name}.pem",
         f"--ca-cert={directory / 'ca.pem'}",
     ]
+
+
+def scraped(service: Service, directory: Path, name: str) -> subprocess.CompletedProcess[str]:
+    """The metrics, as whoever goes by that name may read them."""
+    own = ["--cert", f"{directory / name}.pem", "--key", f"{directory / name}.key"]
+    # A certificate is good by its authority; ours names no host.
+    url = f"https://service:{service.metrics_port}/metrics"
+    to = ["--cacert", f"{directory / 'ca.pem'}", "--connect-to", "::127.0.0.1:"]
+    return subprocess.run(["curl", "-s", *own, *to, url], capture_output=True, text=True)
 
 
 def works(bed: Bed, service: Service) -> None:
@@ -108,8 +120,14 @@ def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
     )
     try:
         remote.options = ["--ovsdb", f"ssl:127.0.0.1:{port}", *tls(certificates, "service")]
+        remote.options.append(f"--metrics-ca-cert={certificates / 'readers.pem'}")
         remote.start()
         works(bed, remote)
+        assert "ovslbt_build_info" in scraped(remote, certificates, "reader").stdout
+        assert scraped(remote, certificates, "switch").returncode != 0
+        wait_until(
+            lambda: "metrics for 127.0.0.1: " in remote.log_tail(50), "one line says who is refused"
+        )
         remote.kill()
         remote.options = [*over_tcp, *tls(certificates, "stranger")]
         remote.start()
@@ -121,12 +139,17 @@ def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
         bed.ovs.vsctl("del-ssl")
 
 
-def test_a_bridge_may_dial_us(bed: Bed, remote: Service) -> None:
+@pytest.mark.parametrize("kind", ["tcp", "ssl"])
+def test_a_bridge_may_dial_us(bed: Bed, remote: Service, certificates: Path, kind: str) -> None:
     port = free_tcp_port()
     remote.options += ["--listen", f"127.0.0.1:{port}"]
+    if kind == "ssl":
+        files = (str(certificates / file) for file in ("switch.key", "switch.pem", "ca.pem"))
+        bed.ovs.vsctl("set-ssl", *files)
+        remote.options += tls(certificates, "service")
     # Else OVS forwards LOCAL's ARP by NORMAL, past every flow that can be seen.
     bed.ovs.vsctl("set", "bridge", bed.bridge, "other_config:disable-in-band=true")
-    bed.ovs.vsctl("set-controller", bed.bridge, f"tcp:127.0.0.1:{port}")
+    bed.ovs.vsctl("set-controller", bed.bridge, f"{kind}:127.0.0.1:{port}")
     remote.start()
     wait_until(
         lambda: " -> that of a bridge that is attached" in remote.log_tail(50), "it is a stranger"
@@ -148,6 +171,10 @@ def test_a_bridge_that_neither_listens_nor_calls_is_named(bed: Bed, remote: Serv
         ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640, no certificate -> "),
         ("--private-key /nowhere", "--private-key alone -> "),
         ("--listen 6653", "--listen: 6653 -> ADDR:PORT"),
+        ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 without TLS -> "),
+        ("--metrics 0.0.0.0:1", "--metrics 0.0.0.0:1 without TLS -> "),
+        ("--ovsdb tcp:192.0.2.1:6640", "--ovsdb: tcp:192.0.2.1:6640 without TLS -> "),
+        ("--metrics-ca-cert /no", "--metrics-ca-cert alone -> "),
         (
             "--listen 127.0.0.1:1 --private-key /no --certificate /no --ca-cert /no",
             "--private-key: /no, not readable -> a PEM file",

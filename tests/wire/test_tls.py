@@ -1,0 +1,263 @@
+"""Who is taken for whom over TLS, and who is not; and that nothing is said without it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import re
+import socket
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import scrapes
+from controller.lines import Lines
+from controller.ovsdb import Database, DatabaseAway
+from controller.wires import Reach, TlsFiles, TlsWire, Unreachable, is_loopback
+from tests.wire.certificates import files, make
+
+HOST = "127.0.0.1"
+ABROAD = "192.0.2.1"
+TEXT = b"ovslbt_up 1\n"
+# However the library says that the other end has hung up.
+REFUSED = (ConnectionError, ssl.SSLError, urllib.error.URLError, http.client.HTTPException)
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Authorities `ca` and `readers`, and who is signed by them; a `stranger` is not."""
+    directory = tmp_path_factory.mktemp("pki")
+    for authority in ("ca", "readers", "others"):
+        make(directory, authority)
+    make(directory, "service", "ca")
+    make(directory, "switch", "ca")
+    make(directory, "late-switch", "ca", expired=True)
+    make(directory, "reader", "readers")
+    make(directory, "late-reader", "readers", expired=True)
+    make(directory, "stranger", "others")
+    return directory
+
+
+def told(log: pytest.LogCaptureFixture, text: str) -> bool:
+    """Whether it is in the log, or comes to be."""
+    until_s = time.monotonic() + 5
+    while time.monotonic() < until_s:
+        if any(text in record.getMessage() for record in log.records):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# ---- metrics -------------------------------------------------------------------------------
+
+
+def application(_environment: Any, start: Callable[..., Any]) -> list[bytes]:
+    start("200 OK", [("Content-Type", "text/plain")])
+    return [TEXT]
+
+
+@pytest.fixture
+def port(pki: Path) -> Iterator[int]:
+    """Where metrics are served over TLS."""
+    tls = TlsFiles.for_metrics(files(pki, "service", "ca"), str(pki / "readers.pem"))
+    server = scrapes.serve(application, HOST, 0, tls)
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def scrape(pki: Path, port: int, name: str = "", authority: str = "ca") -> bytes:
+    """As Prometheus does with that certificate, or none."""
+    context = ssl.create_default_context(cafile=str(pki / f"{authority}.pem"))
+    context.check_hostname = False
+    if name:
+        context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
+    url = f"https://{HOST}:{port}/metrics"
+    with urllib.request.urlopen(url, timeout=5, context=context) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def test_metrics_are_read_with_a_certificate_of_their_readers(pki: Path, port: int) -> None:
+    assert scrape(pki, port, "reader") == TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "peer did not return a certificate"),
+        ("stranger", "unable to get local issuer certificate"),
+        # Who speaks for a switch may not read metrics, and the other way round.
+        ("switch", "self-signed certificate in certificate chain"),
+        ("late-reader", "certificate has expired"),
+    ],
+)
+def test_metrics_are_for_nobody_else(
+    pki: Path, port: int, name: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(REFUSED):
+        scrape(pki, port, name)
+    assert told(caplog, f"metrics for {HOST}: {why} -> TLS, and a certificate that is good")
+    assert scrape(pki, port, "reader") == TEXT
+
+
+def test_who_speaks_no_tls_gets_nothing_and_keeps_nobody_waiting(
+    pki: Path, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(socket.create_connection((HOST, port))) as silent:
+        with pytest.raises(REFUSED):
+            urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=5)
+        assert told(caplog, "http request -> TLS, and a certificate that is good")
+        assert scrape(pki, port, "reader") == TEXT
+        silent.close()
+
+
+def test_callers_are_bounded(pki: Path, port: int) -> None:
+    callers = [socket.create_connection((HOST, port)) for _ in range(scrapes.AT_ONCE_MAX + 1)]
+    last = callers[-1]
+    last.settimeout(5)
+    assert last.recv(1) == b"", "one too many is hung up on"
+    for caller in callers:
+        caller.close()
+    until_s = time.monotonic() + 5
+    while True:
+        with contextlib.suppress(OSError):
+            assert scrape(pki, port, "reader") == TEXT
+            break
+        assert time.monotonic() < until_s
+
+
+# ---- bridges and the database ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "peer did not return a certificate"),
+        ("stranger", "unable to get local issuer certificate"),
+        ("late-switch", "certificate has expired"),
+    ],
+)
+def test_a_caller_is_a_bridge_by_its_certificate(
+    pki: Path, name: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = Lines(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
+    with contextlib.closing(socket.create_server((HOST, 0))) as free:
+        port = free.getsockname()[1]
+    lines.listen((HOST, port), files(pki, "service", "ca"))
+    context = ssl.create_default_context(cafile=str(pki / "ca.pem"))
+    context.check_hostname = False
+    if name:
+        context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
+    with (
+        contextlib.suppress(OSError),
+        contextlib.closing(socket.create_connection((HOST, port), timeout=5)) as sock,
+        context.wrap_socket(sock) as tls,
+    ):
+        assert tls.recv(1) == b""
+    assert told(caplog, f"{HOST}: {why} -> TLS, and a certificate that is good")
+
+
+@contextlib.contextmanager
+def listening(pki: Path, name: str) -> Iterator[int]:
+    """A bridge, or a database, that asks callers for certificates; the port."""
+    context = files(pki, name, "ca").context(server_side=True)
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = server.accept()
+                with contextlib.suppress(OSError):
+                    TlsWire(sock, context, server_side=True)
+                sock.close()
+
+    with contextlib.closing(socket.create_server((HOST, 0))) as server:
+        threading.Thread(target=answer, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("stranger", "unable to get local issuer certificate"),
+        ("late-switch", "certificate has expired"),
+    ],
+)
+def test_a_bridge_is_one_by_its_certificate(pki: Path, name: str, why: str) -> None:
+    with listening(pki, name) as port:
+        target = f"pssl:{port}:{HOST}"
+        reach = Reach(f"ssl:{HOST}:6640", Path(), files(pki, "service", "ca"))
+        with pytest.raises(Unreachable) as refused:
+            reach.dial("br0", (target,))
+    assert str(refused.value) == f"{target} of {HOST}: {why} -> TLS"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("stranger", "unable to get local issuer certificate"),
+        ("late-switch", "certificate has expired"),
+    ],
+)
+def test_a_database_is_one_by_its_certificate(pki: Path, name: str, why: str) -> None:
+    with listening(pki, name) as port, pytest.raises(DatabaseAway) as refused:
+        Database(f"ssl:{HOST}:{port}", lambda _: None, files(pki, "service", "ca"))
+    assert str(refused.value) == f"ssl:{HOST}:{port}: no answer ({why}) -> an ovsdb-server"
+
+
+# ---- without TLS -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "so"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        (ABROAD, False),
+        ("fe80::1", False),
+    ],
+)
+def test_what_never_leaves_this_host(host: str, so: bool) -> None:
+    assert is_loopback(host) is so
+
+
+def test_nothing_is_said_without_tls_beyond_this_host() -> None:
+    def expected(text: str) -> str:
+        return f"^{re.escape(text)}, or an address of loopback$"
+
+    with pytest.raises(ValueError, match=expected(PLAIN_METRICS)):
+        scrapes.serve(application, "0.0.0.0", 9476, None)
+    lines = Lines(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
+    with pytest.raises(ValueError, match=expected(PLAIN_LISTENER)):
+        lines.listen(("0.0.0.0", 6653), None)
+    with pytest.raises(Unreachable, match=expected(PLAIN_BRIDGE)):
+        Reach(f"ssl:{ABROAD}:6640", Path()).dial("br0", ("ptcp:6653",))
+    with pytest.raises(ValueError, match=expected(PLAIN_DATABASE)):
+        Database(f"tcp:{ABROAD}:6640", lambda _: None)
+
+
+PLAIN_METRICS = "--metrics 0.0.0.0:9476 without TLS -> --metrics-ca-cert"
+PLAIN_LISTENER = "--listen 0.0.0.0:6653 without TLS -> --private-key, --certificate and --ca-cert"
+PLAIN_BRIDGE = f"ptcp:6653 of {ABROAD} without TLS -> a target pssl:PORT"
+PLAIN_DATABASE = f"--ovsdb: tcp:{ABROAD}:6640 without TLS -> ssl:HOST:PORT"
+
+
+def test_readers_of_metrics_need_our_certificate(pki: Path) -> None:
+    assert TlsFiles.for_metrics(None, None) is None
+    with pytest.raises(ValueError, match=r"^--metrics-ca-cert alone -> --private-key"):
+        TlsFiles.for_metrics(None, "readers.pem")
+    wrong = TlsFiles.for_metrics(files(pki, "service", "ca"), "/nowhere")
+    with pytest.raises(ValueError, match=r"^--metrics-ca-cert: /nowhere, not readable -> a PEM"):
+        scrapes.serve(application, HOST, 0, wrong)
