@@ -465,8 +465,8 @@ REFUSALS = {
     "set bridge br0 uplinks=eth1,eth9": ("Bridge br0 ovs-lbt-uplinks: eth9 -> an interface of br0"),
     "set interface vnet0 binding=eth2": (
         "binding=eth2 -> KEY=VALUE with KEY one of "
-        "affinity, allow, anti-affinity, exclude, limit-mbps, pin, policy, prefer, reserve-mbps, "
-        "shares, unit"
+        "affinity, allow, anti-affinity, exclude, forged-transmits, limit-mbps, pin, policy, "
+        "prefer, reserve-mbps, shares, unit"
     ),
 }
 
