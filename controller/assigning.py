@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from controller import hashing
-from controller.exits import out_by
+from controller.exits import delivered, out_by
 from controller.specs import FlowSpec, GroupSpec, MatchValue, SetField, ToGroup, match
 from controller.tables import ASSIGNED, Kind, Register, Table, cookie, station_group_id
 from controller.team import Team
@@ -28,6 +28,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     yield hashing.in_hash(ASSIGNED, 0, {}, hashing.BY_HOME)
     if not team.hears_everywhere:
         yield from hashing.for_the_home_to_hear(ASSIGNED, team)
+    vm_ports = {port.ofport: port for port in team.vm_ports}
     for station in team.stations:
         vlan: dict[str, MatchValue] = {Register.VLAN.field: station.vlan}
         sent = {**vlan, Register.VM_PORT.field: int(station.ofport), "eth_src": station.mac}
@@ -35,11 +36,13 @@ def flows(team: Team) -> Iterator[FlowSpec]:
         counts = cookie(Kind.FROM_ADDRESS, station.slot)
         yield replace(hashing.in_hash(ASSIGNED, 10, sent, group), cookie=counts)
         received = {Register.TARGET.field: int(station.ofport), Register.VM_PORT.field: 0}
+        actions, goto = delivered(vm_ports[station.ofport], team)
         yield FlowSpec(
             Table.EGRESS,
             40,
             match(**vlan, **received, eth_dst=station.mac),
-            goto=Table.PORT_OUT,
+            actions,
+            goto,
             cookie=cookie(Kind.TO_ADDRESS, station.slot),
         )
         if not team.hears_everywhere:

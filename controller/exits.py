@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.specs import Action, MatchValue, Output, Resubmit, SetField
-from controller.tables import VLAN_ID_MASK, Register, Table, openflow_port
-from controller.team import Team
+from controller.specs import Action, MatchValue, Output, Resubmit, SetField, ToGroup
+from controller.tables import VLAN_ID_MASK, Register, Table, openflow_port, unicast_group_id
+from controller.team import Team, VmPort
 from controller.vlans import TRUNK, VlanSet, blocks
 from policies.model import OfPort
 
@@ -14,6 +14,17 @@ from policies.model import OfPort
 def out_by(ofport: OfPort) -> tuple[Action, ...]:
     """By a port, as it wants the VLANs that it carries; frames of others are dropped."""
     return SetField(Register.TARGET.field, ofport), Resubmit(Table.PORT_OUT)
+
+
+def delivered(port: VmPort, team: Team) -> tuple[tuple[Action, ...], Table | None]:
+    """To a VM port, from an uplink: actions, and the table to go on in.
+
+    While none lives that the port may use, it cannot say where it is. Switches upstream would
+    flood what is for it by all others, for ever: nothing of that is delivered.
+    """
+    if port.is_confined(team.uplinks):
+        return (ToGroup(unicast_group_id(port.ofport)),), None
+    return (), Table.PORT_OUT
 
 
 def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:

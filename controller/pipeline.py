@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controller import assigning, hashing
 from controller.config import MAX_UPLINKS
-from controller.exits import leave_by, masked, out_by, register_values
+from controller.exits import delivered, leave_by, masked, out_by, register_values
 from controller.specs import (
     Action,
     Bucket,
@@ -72,6 +72,7 @@ from controller.tables import (
     learned_cookie,
     local_group_id,
     openflow_port,
+    unicast_group_id,
 )
 from controller.team import (
     Team,
@@ -87,14 +88,16 @@ def build(team: Team) -> Pipeline:
     for uplink in team.uplinks:
         flows += _uplink_flows(uplink, team)
     for port in team.vm_ports:
-        flows += _vm_port_flows(port)
+        flows += _vm_port_flows(port, team)
         flows += _inbound_flows(port, team)
     flows += _destination_flows(team)
     flows += _never_forwarded()
     flows += _unknown_port_flows(team)
     flows += hashing.flows(team)
     flows += assigning.flows(team)
-    groups = [_binding_group(port, team) for port in team.vm_ports]
+    confined = [port for port in team.vm_ports if port.is_confined(team.uplinks)]
+    groups = [_unicast_group(port, team) for port in confined]
+    groups += [_binding_group(port, team) for port in team.vm_ports]
     groups += [_local_group(heard) for heard in _heard(team)]
     groups += [
         _delivery_group(port, uplink, team) for port in team.vm_ports for uplink in team.uplinks
@@ -168,7 +171,7 @@ def _uplink_flows(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
             yield FlowSpec(Table.DELIVERY, priority, in_vlan, (*groups, *beneath))
 
 
-def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
+def _vm_port_flows(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     came_in = SetField(Register.VM_PORT.field, port.ofport)
     yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
     # Tag 0 says "no VLAN"; taken off, it would bare a tag behind it.
@@ -180,11 +183,13 @@ def _vm_port_flows(port: VmPort) -> Iterator[FlowSpec]:
     yield from _port_out_flows(port.ofport, port.vlans)
     target = {Register.TARGET.field: port.ofport}
     yield FlowSpec(Table.EGRESS, 20, match(**target), goto=Table.PORT_OUT)
+    actions, goto = delivered(port, team)
     yield FlowSpec(
         Table.EGRESS,
         30,
         match(**target, **{Register.VM_PORT.field: 0}),
-        goto=Table.PORT_OUT,
+        actions,
+        goto,
         cookie=cookie(Kind.TO_VM, port.ofport),
     )
     yield FlowSpec(
@@ -605,7 +610,8 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
     """What `uplink` broadcasts reaches the port only while no uplink before it lives.
 
     The buckets before have no actions: the frame came by another uplink too, and is
-    delivered there. So there is one copy, also in a failover nobody told us about.
+    delivered there. So there is one copy, also in a failover nobody told us about. On a LAG it
+    came by this one only, whether or not the port may send by it.
     """
     before = () if team.hears_everywhere else port.order
     buckets: list[Bucket] = []
@@ -614,8 +620,21 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
             before = before[: before.index(uplink)]
         buckets = [Bucket((), watch_port=openflow_port(u)) for u in before]
         buckets.append(Bucket(out_by(port.ofport), watch_port=openflow_port(uplink)))
+    elif team.hears_everywhere and port.order:
+        as_unicast = (ToGroup(unicast_group_id(port.ofport)),)
+        buckets = [Bucket(as_unicast, watch_port=openflow_port(uplink))]
     group_id = delivery_group_id(port.ofport, team.uplinks.index(uplink))
     return GroupSpec(group_id, "ff", tuple(buckets))
+
+
+def _unicast_group(port: VmPort, team: Team) -> GroupSpec:
+    """To a VM port while an uplink lives that it may use; a move does not change it."""
+    buckets = tuple(
+        Bucket(out_by(port.ofport), watch_port=openflow_port(uplink))
+        for uplink in team.uplinks
+        if uplink in port.order
+    )
+    return GroupSpec(unicast_group_id(port.ofport), "ff", buckets)
 
 
 def _beneath_group(uplink: OfPort, team: Team) -> GroupSpec:

@@ -102,6 +102,7 @@ GROUP_IDS = range(0x6C000000, 0x6D000000)
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
 _BENEATH_SLOT = 0xF1
+_UNICAST_SLOT = 0xF2
 _HASH_SLOTS = range(0xE0, 0xF0)
 # Stands for the number of a hash where no hash says the bucket: each address has its own.
 ASSIGNED = len(_HASH_SLOTS) - 1
@@ -165,6 +166,11 @@ def local_group_id(vlan: int | None) -> int:
 def beneath_group_id(uplink: int) -> int:
     """The group that gives NORMAL the unicast that an uplink floods."""
     return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+
+
+def unicast_group_id(ofport: int) -> int:
+    """The group that delivers to a VM port the unicast that uplinks bring for it."""
+    return GROUP_IDS.start | _UNICAST_SLOT << 16 | ofport
 
 
 def bucket_group_id(number: int, bucket: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.vlans import TRUNK, PortVlans
@@ -26,6 +26,10 @@ class VmPort:
     attached_macs: tuple[str, ...] = ()
     forges: bool = True
     hashed: int | None = None
+
+    def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
+        """Whether some of these uplinks may live while none does that it may use."""
+        return not set(uplinks).issubset(self.order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -45,7 +45,7 @@ from controller.team import Hash, Station, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
 from policies.classifiers import Classifier
 from policies.model import OfPort
-from tests.unit.forwarding import as_number, frame, through_table
+from tests.unit.forwarding import as_number, frame, through_group, through_table
 
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
 WAYS = (
@@ -95,7 +95,7 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         for number in numbers
         for macs in [draw(st.sampled_from(((), (own_mac(number),))))]
     )
-    split = [port.ofport for port in vm_ports if port.hashed == tables.ASSIGNED]
+    split = [p.ofport for p in vm_ports if p.hashed == tables.ASSIGNED and p.order]
     addresses = st.tuples(
         st.sampled_from(split or [OfPort(0)]), st.sampled_from(MACS), st.sampled_from((0, 7, 20))
     )
@@ -176,9 +176,14 @@ def outputs(installed: Walk, table: int, known: Known) -> Iterator[Copy]:
     if here in installed.been:
         return
     installed.been.add(here)
+    # What one of them alone makes a frame take a flow above.
+    taken: set[tuple[str, MatchValue]] = set()
     for flow in installed.tables.get(table, ()):
-        if contradicts(flow, known):
+        if contradicts(flow, known) or not taken.isdisjoint(flow.match):
             continue
+        open_ = [pair for pair in flow.match if pair[0] not in known]
+        if len(open_) == 1:
+            taken.update(open_)
         exactly = {name: v for name, v in flow.match if not isinstance(v, tuple)}
         after = {**known, **exactly}
         for action in flow.actions:
@@ -296,6 +301,11 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
     return {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
 
 
+def hears(team: Team, port: VmPort, uplink: OfPort) -> bool:
+    """Whether a VM port may hear what an uplink broadcasts: on a LAG it is not asked by which."""
+    return bool(port.order) if team.hears_everywhere else uplink in port.order
+
+
 @given(teams(), st.sampled_from(TAGS))
 def test_from_an_uplink_to_the_vm_ports_of_its_vlan_and_never_to_an_uplink(
     team: Team, tag: int
@@ -303,7 +313,8 @@ def test_from_an_uplink_to_the_vm_ports_of_its_vlan_and_never_to_an_uplink(
     installed = build(team)
     for uplink in team.uplinks:
         vlan = vlan_meant(team.uplink_vlans[uplink], tag)
-        expected = carrying(team, vlan) | beneath(team, uplink, vlan)
+        somewhere = replace(team, vm_ports=tuple(p for p in team.vm_ports if p.order))
+        expected = carrying(somewhere, vlan) | beneath(team, uplink, vlan)
         assert from_port(installed, uplink, tag) == expected
 
 
@@ -324,7 +335,7 @@ def test_a_broadcast_goes_to_all_vm_ports_of_its_vlan_that_hear_that_uplink(
 ) -> None:
     installed = build(team)
     for index, uplink in enumerate(team.uplinks):
-        hearing = [p for p in team.vm_ports if uplink in p.order]
+        hearing = [p for p in team.vm_ports if hears(team, p, uplink)]
         vlan = vlan_meant(team.uplink_vlans[uplink], tag)
         heard = carrying(replace(team, vm_ports=tuple(hearing)), vlan)
         if team.floods_beneath:
@@ -379,6 +390,7 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     }
     expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
     expected += sum(len(made.buckets) for made in team.hashes) + len(team.stations)
+    expected += sum(not set(team.uplinks) <= set(port.order) for port in team.vm_ports)
     if team.floods_beneath and team.normal_takes_any:
         expected += len(team.uplinks)
     assert len(build(team).groups) == expected
@@ -684,14 +696,50 @@ def test_a_broadcast_is_delivered_once_whichever_uplinks_live(
         assert heard_from == [u for u in port.order if u in alive][:1]
 
 
-@given(teams())
-def test_on_a_lag_a_broadcast_is_heard_from_any_member(team: Team) -> None:
-    groups = build(replace(team, hears_everywhere=True)).groups
+@given(teams(), st.data())
+def test_on_a_lag_a_broadcast_is_heard_from_any_live_member(
+    team: Team, data: st.DataObject
+) -> None:
+    """The switch upstream chooses the member; by which a VM port sends is another matter."""
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    installed = build(replace(team, hears_everywhere=True))
     for port in team.vm_ports:
         for index, uplink in enumerate(team.uplinks):
-            buckets = groups[tables.delivery_group_id(port.ofport, index)].buckets
-            assert [b.watch_port for b in buckets] == [uplink] * (uplink in port.order)
-            assert all(bucket.actions for bucket in buckets)
+            group_id = tables.delivery_group_id(port.ofport, index)
+            heard = delivered_by(installed, group_id, port, alive)
+            assert heard == (uplink in alive and bool(alive & set(port.order)))
+
+
+@given(teams(), st.data())
+def test_a_vm_port_gets_unicast_while_an_uplink_lives_that_it_may_use(
+    team: Team, data: st.DataObject
+) -> None:
+    """By whichever it comes. One that can send by none cannot say where it is, so that switches
+    upstream flood what is for it: that would come by each of the others, for ever.
+    """
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    installed = build(team)
+    for port in team.vm_ports:
+        vlan = min(port.vlans.carried)
+        located = {Register.TARGET.field: port.ofport, Register.VLAN.field: vlan}
+        tag = vlan and VLAN_PRESENT | vlan
+        for uplink in alive:
+            came = frame(vlan_vid=tag, **located, **{Register.UPLINK.field: uplink})
+            copies = through_table(installed, Table.EGRESS, came, alive)
+            expected = [openflow_port(port.ofport)] * bool(alive & set(port.order))
+            assert [copy.port for copy in copies] == expected
+
+
+def delivered_by(
+    installed: Pipeline, group_id: int, port: VmPort, alive: Collection[OfPort]
+) -> bool:
+    """Whether a group delivers to a VM port a frame of a VLAN that it carries."""
+    vlan = min(port.vlans.carried)
+    tag = vlan and VLAN_PRESENT | vlan
+    came = frame(vlan_vid=tag, **{Register.VLAN.field: vlan})
+    copies = through_group(installed, group_id, came, alive)
+    assert {copy.port for copy in copies} <= {openflow_port(port.ofport)} and len(copies) <= 1
+    return bool(copies)
 
 
 @pytest.mark.parametrize("vlans", WAYS, ids=str)
