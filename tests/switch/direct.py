@@ -5,16 +5,17 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller import openflow, reconcile
 from controller.events import (
     Apply,
-    Event,
     InstalledRead,
+    LearnedRead,
     ReadInstalled,
+    ReadLearned,
     ReadStats,
     UnitCountersRead,
 )
@@ -25,6 +26,7 @@ from tests.switch.bench import Bed
 DATAPATH: Any = ProtocolDesc(version=4)
 HEADER = struct.Struct("!BBHI")
 ANSWERS_WITHIN_S = 10.0
+E = TypeVar("E")
 
 
 class Direct:
@@ -32,6 +34,7 @@ class Direct:
 
     def __init__(self, bed: Bed) -> None:
         self._replies = openflow.Replies()
+        self._bridge = bed.bridge
         self._bundles = 0
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(ANSWERS_WITHIN_S)
@@ -62,24 +65,42 @@ class Direct:
 
     def installed(self) -> Pipeline:
         """What the bridge has of ours."""
-        read = self._ask(openflow.read_installed(DATAPATH, ReadInstalled("")), InstalledRead)
-        assert isinstance(read, InstalledRead)
+        read = self.read_installed()
         flows, groups = read.flows, read.groups
         return Pipeline({f.key: f for f in flows}, {g.group_id: g for g in groups})
+
+    def read_installed(self) -> InstalledRead:
+        """All flows and groups that the bridge has."""
+        asked = openflow.read_installed(DATAPATH, ReadInstalled(""))
+        return self._ask(asked, InstalledRead)
+
+    def learned(self) -> LearnedRead:
+        """The addresses that the bridge has learned in our pipeline."""
+        return self._ask(openflow.read_learned(DATAPATH, ReadLearned("")), LearnedRead)
+
+    def ports(self) -> list[Any]:
+        """The bridge's ports, as OpenFlow describes them."""
+        asked = parser.OFPPortDescStatsRequest(DATAPATH, 0)
+        asked.set_xid(2)
+        self._socket.sendall(serialized([asked]))
+        ports: list[Any] = []
+        while True:
+            message = self._receive()
+            ports += message.body
+            if not message.flags & ofproto.OFPMPF_REPLY_MORE:
+                return ports
 
     def counters(self) -> UnitCountersRead:
         """What VM ports and buckets have counted."""
         asked = openflow.read_stats(DATAPATH, ReadStats("", buckets=True))
-        read = self._ask(asked, UnitCountersRead)
-        assert isinstance(read, UnitCountersRead)
-        return read
+        return self._ask(asked, UnitCountersRead)
 
-    def _ask(self, messages: list[Any], answer: type[Event]) -> Event:
+    def _ask(self, messages: list[Any], answer: type[E]) -> E:
         self._socket.sendall(serialized(messages))
         while True:
             message = self._receive()
             assert message.msg_type == ofproto.OFPT_MULTIPART_REPLY, message
-            event = self._replies.event("", message)
+            event = self._replies.event(self._bridge, message)
             if isinstance(event, answer):
                 return event
 

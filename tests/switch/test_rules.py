@@ -69,6 +69,8 @@ def test_rather_no_frame_at_all_than_by_an_uplink_that_is_not_allowed(
             assert strays == dict.fromkeys(map(str, others), 0), "frames by what is not allowed"
         assert hears(bed, confined) == {str(vm) for vm in bed.stations if vm != confined}
         assert reaches(bed, neighbour, confined), "its neighbours reach it"
+        # Switches upstream flood it: they have forgotten the VM with the link.
+        assert copies_at(bed, confined) == 0, "what comes by what is not allowed"
         assert service.metric("ovslbt_rule_broken", port=confined.port, rule="allow") == 1
         assert f"rule broken  {confined.port} allow: on no uplink" in service.do("show", bed.bridge)
         story = service.do("explain", confined.port)
@@ -84,6 +86,7 @@ def test_rather_no_frame_at_all_than_by_an_uplink_that_is_not_allowed(
             bed.pull_cable(only)
             wait_until(lambda: leaves(bed, neighbour) != [only.name], "the neighbour has left it")
             assert leaves(bed, confined) == []
+            assert copies_at(bed, confined) == 0
             bed.plug_cable(only)
             wait_until(lambda: leaves(bed, confined) == [only.name], "the switch has it back")
         service.wait_ready(bed)
@@ -224,8 +227,13 @@ def reaches(bed: Bed, source: Station, destination: Station) -> bool:
 
 def called(bed: Bed, vm: Station) -> bool:
     """Whether a host upstream reaches a VM, with one copy."""
+    return copies_at(bed, vm) == 1
+
+
+def copies_at(bed: Bed, vm: Station) -> int:
+    """How many copies of one frame a VM gets from a host upstream."""
     shot = shot_of(bed, bed.hosts[0], vm.mac, "a frame to a VM")
-    return bed.fire([shot])[shot.frame_id].points.count(str(vm)) == 1
+    return bed.fire([shot])[shot.frame_id].points.count(str(vm))
 
 
 def cut_off(bed: Bed, service: Service, vm: Station) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.switch import frames
 from tests.switch.bench import Copies, Shot, Station
+from tests.switch.chaos import audit
 from tests.switch.chaos.model import VLANS, Service
 from tests.switch.chaos.world import World
-from tests.switch.test_reconnect import flows_of, groups_of
 from tests.switch.wire import STREAM_SHIFT, Ears, Stream
 
 SETTLED_WITHIN_S = 40.0
@@ -27,7 +27,6 @@ BACKGROUND_PPS = 25
 # that is no longer one upstream.
 TWICE_MAX, TWICE_MAX_ON_A_LAG = BACKGROUND_PPS, 4 * BACKGROUND_PPS
 LOOPS_FROM = 4
-PORTS_IN_USE = re.compile(r"\b(?:in_port=|output:|watch_port:)(\d+|LOCAL)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ def settle(world: World) -> list[str]:
     with world.bed.listening():
         # Nobody announces a failover while the service is dead.
         silent = () if world.state.service is Service.DEAD else (reached,)
-        for look in (*silent, exchanged, from_cables):
-            while wrong := [*shown(world), *look(world), *installed(world), *resources(world)]:
+        for look in (*silent, exchanged, from_cables, installed, resources):
+            while wrong := [*shown(world), *look(world)]:
                 if time.monotonic() > deadline_s:
                     return wrong
                 time.sleep(RETRY_S)
@@ -97,16 +96,18 @@ def shown(world: World) -> list[str]:
 
 
 def installed(world: World) -> list[str]:
-    """What is on the switch for ports that are gone. (A restart tells whether all else is right.)"""
-    bed = world.bed
-    there = set(re.findall(r"^ +(\w+)\(", bed.ofctl("dump-ports-desc"), re.MULTILINE))
-    texts = [*flows_of(bed), *groups_of(bed).values()]
-    named = {port for text in texts for port in PORTS_IN_USE.findall(text)}
-    return (
-        [f"flows or groups name ports {sorted(gone)}, which are gone"]
-        if (gone := named - there)
-        else []
-    )
+    """What the switch has of ours and should not have, or the other way round.
+
+    While the service is dead, nothing of it changes.
+    """
+    if world.state.service is Service.ALIVE:
+        return audit.differences(world.bed, world.in_force, world.homes)
+    (flows, groups), (flows_left, groups_left) = world.installed(), world.left
+    changed = [
+        *sorted(flows ^ flows_left),
+        *(g for i, g in groups.items() if groups_left.get(i) != g),
+    ]
+    return [f"changed while the service is dead: {line}" for line in changed]
 
 
 def resources(world: World) -> list[str]:
@@ -300,9 +301,11 @@ class Background:
     def __init__(self, world: World, ears: Ears, number: int) -> None:
         self.world = world
         self.ears = ears
+        # By what was sent: the most frames of it that one receiver heard more than once.
+        self.twice: Counter[str] = Counter()
         bed, host = world.bed, world.bed.hosts[0]
         flows = [(host.point, frames.broadcast(host.mac, vlan, 0)) for vlan in VLANS]
-        self.inbound = len(flows)
+        self.broadcasts = len(flows)
         for name, vm in world.here.items():
             if name:
                 flows.append((host.point, frames.udp(host.mac, vm.mac, vlan=vm.vlan or 0)))
@@ -340,12 +343,20 @@ class Background:
                 back = sum(self._flow(i) < self.inbound for i in heard)  # type: ignore[operator]
                 if back > twice_max:
                     wrong.append(f"{back} frames went back to the network at {point}")
-            twice = sum(n > 1 for n in heard.values())
-            if twice > twice_max:
-                wrong.append(f"{twice} frames heard twice at {point} -> at most {twice_max}")
+            twice = Counter(self._kind(i) for i, n in heard.items() if n > 1)
+            self.twice |= twice
+            if twice.total() > twice_max:
+                wrong.append(f"{dict(twice)} heard twice at {point} -> at most {twice_max}")
             if (most := max(heard.values(), default=0)) >= LOOPS_FROM:
                 wrong.append(f"a loop: a frame was heard {most} times at {point}")
         return wrong
+
+    def _kind(self, frame_id: int) -> str:
+        flow = self._flow(frame_id)
+        assert flow is not None
+        if flow < self.broadcasts:
+            return "broadcasts"
+        return "unicast" if flow < self.inbound else "sent"
 
     def _flow(self, frame_id: int) -> int | None:
         """Which of the flows it is of."""

@@ -24,6 +24,8 @@ class Report:
     events: list[Event] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
+    # Of each event, by what was sent, the most frames that one receiver heard more than once.
+    twice: list[dict[str, int]] = field(default_factory=list)
     # What the service had at most: resident bytes, threads, open files.
     service: dict[str, int] = field(default_factory=dict)
     log_tail: str = ""
@@ -62,18 +64,22 @@ def carry_out(
             if since_s > begin_s + for_s:
                 break
             report.events.append(event)
-            report.violations = _one(world, ears, number, event)
+            report.violations, twice = _one(world, ears, number, event)
+            report.twice.append(twice)
             report.took_s.append(time.monotonic() - since_s)
             for what, found in checks.resources_of(world).items():
                 report.service[what] = max(found, report.service.get(what, 0))
-            tell(f"{number:4} {report.took_s[-1]:5.1f} s  {event}")
+            told = ", ".join(f"{n} {what}" for what, n in twice.items())
+            twice_text = f"  ({told} twice)" if told else ""
+            tell(f"{number:4} {report.took_s[-1]:5.1f} s  {event}{twice_text}")
             if report.violations:
                 report.log_tail = world.service.log_tail()
                 break
     return report
 
 
-def _one(world: World, ears: Ears, number: int, event: Event) -> list[str]:
+def _one(world: World, ears: Ears, number: int, event: Event) -> tuple[list[str], dict[str, int]]:
+    """What went wrong, and what was heard twice while it happened."""
     with checks.Background(world, ears, number) as background:
         try:
             world.carry_out(event)
@@ -82,7 +88,8 @@ def _one(world: World, ears: Ears, number: int, event: Event) -> list[str]:
             wrong = [f"{type(error).__name__}: {error}"]
         # Ears must not run full.
         ears.listen()
-    return wrong + background.wrong()
+    wrong += background.wrong()
+    return wrong, dict(background.twice)
 
 
 def _ears(world: World) -> Ears:

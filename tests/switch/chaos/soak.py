@@ -94,6 +94,7 @@ def _write(out: Path, report: Report, fewest: Sequence[Event]) -> None:
             "median": statistics.median(report.took_s or [0.0]),
             "most": max(report.took_s, default=0.0),
         },
+        "heard_twice_at_most": _by_kind(report),
         "service": report.service,
     }
     (out / f"{name}.json").write_text(json.dumps(summary, indent=2) + "\n")
@@ -102,6 +103,15 @@ def _write(out: Path, report: Report, fewest: Sequence[Event]) -> None:
         (out / f"{name}.replay").write_text(head + model.as_text(fewest))
         print(f"replay with: make soak SEED={report.seed} ARGS='--replay {out / name}.replay'")
     print(f"{out / name}.json: {len(report.events)} events, {len(report.violations)} violations")
+
+
+def _by_kind(report: Report) -> dict[str, dict[str, int]]:
+    """By kind of event and what was sent, the most frames that one receiver heard twice."""
+    most: dict[str, Counter[str]] = {}
+    for event, twice in zip(report.events, report.twice, strict=True):
+        if twice:
+            most[event.kind] = most.get(event.kind, Counter()) | Counter(twice)
+    return {kind: dict(found) for kind, found in sorted(most.items())}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,167 @@
+"""What a service that started now would change on the switch: nothing, where all is as it must be.
+
+The engine is the service's own. It is told what the database and the switch say, and what it
+would send is looked at and not sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ovs.db.idl import Idl
+from ovsdbapp.backend.ovs_idl import idlutils
+
+from controller import openflow, ovsdb
+from controller.database import PREFIX, BridgeRow, InterfaceRow
+from controller.engine import Engine
+from controller.events import (
+    Apply,
+    Connect,
+    DatabaseRead,
+    Event,
+    ForwardingRead,
+    InstalledRead,
+    LearnedRead,
+    PortFlagsSet,
+    PortState,
+    ReadForwarding,
+    ReadInstalled,
+    ReadLearned,
+    SetPortFlags,
+    SwitchConnected,
+)
+from controller.reconcile import Changes
+from controller.specs import FlowSpec
+from tests.switch.bench import Bed, wait_until
+from tests.switch.direct import Direct
+
+NOW_S = 1000.0
+TOLD_MAX = 6
+
+
+Homes = Mapping[str, Sequence[str]]
+
+
+def differences(bed: Bed, in_force: Mapping[str, str | None], homes: Homes) -> list[str]:
+    """What is there and should not be, or the other way round.
+
+    `in_force`: the Bridge's values that hold instead of what is written; None: the default.
+    `homes`: by VM port, uplinks that may be its home though it is on another one now. That is not
+    written down, and says in which order it would take those that serve nobody now.
+    """
+    try:
+        switch = _read(bed)
+    except OSError as error:
+        return [f"the switch: {error}"]
+    row = _with(_row(bed), in_force)
+    wrong = _compared(switch, row)
+    for port, uplinks in homes.items() if wrong else ():
+        for uplink in uplinks:
+            if len(fewer := _compared(switch, at_home := _bound(row, port, uplink))) < len(wrong):
+                wrong, row = fewer, at_home
+                break
+    more = [f"and {len(wrong) - TOLD_MAX} more"] if len(wrong) > TOLD_MAX else []
+    return [*wrong[:TOLD_MAX], *more]
+
+
+@dataclass(frozen=True, slots=True)
+class _Switch:
+    """All that a service asks a bridge for."""
+
+    name: str
+    ports: tuple[PortState, ...]
+    installed: InstalledRead
+    learned: LearnedRead
+    no_flood: frozenset[int]
+
+
+def _read(bed: Bed) -> _Switch:
+    numbers = {bed.ovs.vsctl("get", "interface", port, "ofport") for port in bed.not_flooded()}
+    with contextlib.closing(Direct(bed)) as direct:
+        return _Switch(
+            bed.bridge,
+            tuple(map(openflow.port_state, direct.ports())),
+            direct.read_installed(),
+            direct.learned(),
+            frozenset(map(int, numbers)),
+        )
+
+
+def _compared(switch: _Switch, row: BridgeRow) -> list[str]:
+    engine, wrong = Engine(), list[str]()
+    events: deque[Event] = deque([DatabaseRead((row,))])
+    while events:
+        for command in engine.handle(events.popleft(), NOW_S):
+            match command:
+                case Connect():
+                    events.append(SwitchConnected(switch.name, switch.ports))
+                case ReadInstalled():
+                    events.append(switch.installed)
+                case ReadLearned():
+                    events.append(switch.learned)
+                case ReadForwarding():
+                    events.append(ForwardingRead(switch.name, ()))
+                case SetPortFlags(number=number, no_flood=wanted):
+                    if switch.no_flood != wanted:
+                        wrong.append(f"no-flood: {sorted(switch.no_flood)} -> {sorted(wanted)}")
+                    events.append(PortFlagsSet(switch.name, number, wanted, before=wanted))
+                case Apply(changes=changes):
+                    wrong += _told(changes)
+    return wrong
+
+
+def _told(changes: Changes) -> list[str]:
+    lines = [f"missing: group {group.group_id:#x}" for group in changes.add_groups]
+    lines += [f"other than it should be: {group}" for group in changes.modify_groups]
+    lines += [f"missing, or not so: {_flow(flow)}" for flow in changes.add_flows]
+    lines += [f"too much: {_flow(flow)}" for flow in changes.delete_flows]
+    lines += [f"too much: group {group_id:#x}" for group_id in changes.delete_groups]
+    return lines
+
+
+def _flow(flow: FlowSpec) -> str:
+    return f"table {int(flow.table)}, priority {flow.priority}, {dict(flow.match)}: {flow.actions}"
+
+
+def _row(bed: Bed) -> BridgeRow:
+    """The bridge's record, read anew."""
+    remote = f"unix:{bed.ovs.rundir}/db.sock"
+    helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
+    for table, columns in ovsdb.COLUMNS.items():
+        helper.register_columns(table, columns)
+    replica = Idl(remote, helper)
+    try:
+
+        def read() -> bool:
+            replica.run()
+            return bool(replica.has_ever_connected())
+
+        wait_until(read, "the database is read", interval_s=0.002)
+        rows = ovsdb._bridges(replica.tables["Bridge"].rows.values())
+    finally:
+        replica.close()
+    (row,) = (row for row in rows if row.name == bed.bridge)
+    return row
+
+
+def _with(row: BridgeRow, values: Mapping[str, str | None]) -> BridgeRow:
+    keys = dict(row.external_ids)
+    for key, value in values.items():
+        keys.pop(PREFIX + key, None)
+        if value is not None:
+            keys[PREFIX + key] = value
+    return replace(row, external_ids=keys)
+
+
+def _bound(row: BridgeRow, port: str, uplink: str) -> BridgeRow:
+    """With another uplink in use by a VM port."""
+
+    def changed(interface: InterfaceRow) -> InterfaceRow:
+        keys = {**interface.external_ids, PREFIX + "binding": uplink}
+        return replace(interface, external_ids=keys) if interface.name == port else interface
+
+    ports = (replace(p, interfaces=tuple(map(changed, p.interfaces))) for p in row.ports)
+    return replace(row, ports=tuple(ports))
