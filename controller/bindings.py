@@ -87,7 +87,7 @@ class Bindings:
         """Bind every unit to the best uplink it may use; the moves this makes.
 
         A unit that may use none is not bound, nor is a confined one while none that it may use
-        carries traffic; bound again, it moves from nowhere (""). `Unit.uplink` is where one was before anybody
+        has a link; bound again, it moves from nowhere (""). `Unit.uplink` is where one was before anybody
         knew it here. Returns of VM ports to a better uplink are made in steps; everything else
         at once.
         """
@@ -113,7 +113,11 @@ class Bindings:
                 self.bound.pop(name, None)
                 continue
             target = targets.get(name, order[0].name)
-            if unit.confined and not by_name[target].usable:
+            waiting = [uplink.name for uplink in order if uplink.waiting]
+            if waiting and not by_name[target].usable:
+                # Better than none that it may use, and not left for one that waits as well.
+                target = bound.uplink if bound and bound.uplink in waiting else waiting[0]
+            elif unit.confined and not by_name[target].usable:
                 cut_off.add(name)
                 self.bound.pop(name, None)
                 continue
@@ -246,7 +250,7 @@ def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
 
 def _why(left: Uplink | None, home: str, asked: Reason | None) -> Reason:
     """Why a VM port leaves an uplink (None: it is no longer in the team)."""
-    if left is None or not left.usable:
+    if left is None or not (left.usable or left.waiting):
         return Reason.FAILOVER
     if left.role in (Role.DRAINED, Role.UNUSED):
         return Reason.DRAIN

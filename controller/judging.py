@@ -147,6 +147,7 @@ class Judged:
                 usable=uplink.name in usable,
                 load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
                 reserved_bps=reserved_bps[uplink.name],
+                waiting=uplink.name not in usable and self.links.up(uplink),
             )
             for uplink in self.config.uplinks
         )

@@ -73,6 +73,7 @@ IDLE = Load()
 class Uplink:
     """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
 
+    `waiting`: its link is back, and others carry traffic until its failback delay is over.
     `reserved_bps`: of its capacity, what is promised to units that are bound to it.
     """
 
@@ -83,6 +84,7 @@ class Uplink:
     usable: bool = True
     load: Load = Load()
     reserved_bps: float = 0.0
+    waiting: bool = False
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
         """Whether it can promise units of other uplinks what these are promised."""

@@ -85,7 +85,12 @@ def test_rather_no_traffic_than_by_another_uplink() -> None:
     assert told["rules_broken"] == {"allow": "on no uplink -> eth1, carrying traffic"}
 
     here.switches["br0"].learned = [(10, "02:00:00:00:00:10", 0)]
-    here.set_link(1, up=True).run_for(10)
+    back_s = here.now_s
+    here.set_link(1, up=True).run_for(1)
+    assert here.bindings()["vnet0"] == "eth1", "as the switch has it: no other could take it"
+    assert list(here.bindings().values()).count("eth1") == 1, "others wait for the delay"
+    assert [ofport for at_s, ofport in here.frames() if at_s < back_s + 0.5], "and is announced"
+    here.run_for(9)
     assert here.bindings()["vnet0"] == "eth1" and carried(here)["vnet0"] == "eth1"
     assert broken(here) == set()
     assert [e["port"] for e in entries(here, "rule-kept")] == ["vnet0"]
