@@ -16,11 +16,12 @@ from tests.switch.chaos.shrink import smallest
 EVENTS = 500
 VLANS = (None, 10, 10, 20)
 FIRST = State.first(3, VLANS, lag=False)
-FIRST_ON_A_LAG = State.first(2, VLANS, lag=True)
+FIRST_ON_A_LAG = State.first(2, VLANS, lag=True, negotiated=True, on_bond=True)
+WATCHED = State.first(3, VLANS, watched=True)
 
 
-def events(seed: int, first: State = FIRST) -> list[Event]:
-    return list(itertools.islice(model.generate(first, seed), EVENTS))
+def events(seed: int, first: State = FIRST, count: int = EVENTS) -> list[Event]:
+    return list(itertools.islice(model.generate(first, seed), count))
 
 
 def behind(happened: list[Event], first: State = FIRST) -> State:
@@ -34,7 +35,7 @@ def test_a_seed_gives_the_same_events_again() -> None:
     assert events(7) == events(7) != events(8)
 
 
-@pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG])
+@pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG, WATCHED])
 def test_each_event_is_possible_behind_those_before(first: State) -> None:
     for seed in range(5):
         assert model.only_possible(first, found := events(seed, first)) == found
@@ -59,7 +60,7 @@ def test_every_bad_value_can_be_told_in_one_word() -> None:
 
 @given(st.integers(0, 50), st.data())
 def test_what_others_had_made_possible_goes_with_them(seed: int, data: st.DataObject) -> None:
-    found = events(seed)[:40]
+    found = events(seed, count=40)
     kept = data.draw(st.lists(st.booleans(), min_size=40, max_size=40))
     left = model.only_possible(FIRST, [e for e, keep in zip(found, kept, strict=True) if keep])
     state = FIRST
@@ -97,6 +98,26 @@ def test_by_the_one_that_it_is_pinned_to_while_that_serves() -> None:
 def test_by_any_while_the_service_is_dead() -> None:
     state = behind([Event("role", ("u0", "standby")), Event("role", ("u1", "unused"))])
     assert replace(state, service=Service.DEAD).exits("v0") == {"u0", "u2"}
+
+
+def test_a_bond_that_is_observed_knows_no_roles() -> None:
+    happened = [Event("role", ("u0", "standby")), Event("observe")]
+    assert behind(happened, FIRST_ON_A_LAG).exits("v0") == {"u0", "u1"}
+    assert not any(e.kind in ("move", "role", "pin") for e in observed(happened))
+    assert behind([*happened, Event("enforce")], FIRST_ON_A_LAG).exits("v0") == {"u1"}
+
+
+def observed(happened: list[Event]) -> list[Event]:
+    """What may follow, until it is enforced again."""
+    later = model.generate(behind(happened, FIRST_ON_A_LAG), 3)
+    return list(itertools.takewhile(lambda event: event.kind != "enforce", later))
+
+
+def test_how_many_links_fail_and_return() -> None:
+    assert model.changes(FIRST, Event("cable-down", ("u0",))) == (1, 0)
+    assert model.changes(FIRST, Event("flap", ("u0", "3"))) == (3, 3)
+    assert model.changes(FIRST, Event("storm", ("2",))) == (6, 6)
+    assert model.changes(FIRST, Event("move", ("v0", "u1"))) == (0, 0)
 
 
 # ---- the fewest that fail ---------------------------------------------------------------

@@ -11,9 +11,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ovs.db.idl import Idl
-from ovsdbapp.backend.ovs_idl import idlutils
-
 from controller import openflow, ovsdb
 from controller.database import PREFIX, BridgeRow, InterfaceRow
 from controller.engine import Engine
@@ -128,11 +125,14 @@ def _flow(flow: FlowSpec) -> str:
 
 def _row(bed: Bed) -> BridgeRow:
     """The bridge's record, read anew."""
+    # Not before `controller`, which keeps OVS's library from taking eventlet along.
+    from ovsdbapp.backend.ovs_idl import connection, idlutils
+
     remote = f"unix:{bed.ovs.rundir}/db.sock"
     helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
     for table, columns in ovsdb.COLUMNS.items():
         helper.register_columns(table, columns)
-    replica = Idl(remote, helper)
+    replica = connection.OvsdbIdl(remote, helper)
     try:
 
         def read() -> bool:

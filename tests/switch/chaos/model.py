@@ -19,7 +19,16 @@ VLANS = (0, 10, 20)
 FLAPS_MAX = 6
 PAUSE_S_MAX = 8
 # Those that every kind of team takes.
-POLICIES = ("originating-port", "source-mac", "explicit", "load-based", "slb", "adaptive")
+POLICIES = (
+    "originating-port",
+    "source-mac",
+    "explicit",
+    "load-based",
+    "slb",
+    "address-hash",
+    "dynamic",
+    "adaptive",
+)
 BRIDGE_VALUES = {
     "policy": POLICIES,
     "threshold": ("10", "60", "75", "100"),
@@ -84,15 +93,19 @@ def from_text(text: str) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class UplinkState:
-    """`plugged`: its cable; `in_lag`: the switch upstream has it in the LAG."""
+    """`plugged`: its cable; `in_lag`: the switch upstream has it in the LAG.
+
+    `dark`: its cable loses all that is put on it, and what watches the link says so.
+    """
 
     plugged: bool = True
     in_lag: bool = True
+    dark: bool = False
     role: str = "active"
 
     @property
     def up(self) -> bool:
-        return self.plugged and self.in_lag
+        return self.plugged and self.in_lag and not self.dark
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,35 +127,61 @@ class VmState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All of it; `garbage`: the Bridge's keys whose value is bad."""
+    """All of it.
+
+    `lag`: uplinks are one link upstream; `negotiated`: LACP says so. `on_bond`: NORMAL may
+    forward. `watched`: links are, by LACP or BFD. `garbage`: the Bridge's keys whose value is bad.
+    """
 
     uplinks: dict[str, UplinkState]
     vms: dict[str, VmState]
     lag: bool = False
+    negotiated: bool = False
+    on_bond: bool = False
+    watched: bool = False
     service: Service = Service.ALIVE
+    observing: bool = False
     garbage: frozenset[str] = frozenset()
 
     @classmethod
-    def first(cls, uplinks: int, vlans: Iterable[int | None], lag: bool) -> State:
+    def first(
+        cls,
+        uplinks: int,
+        vlans: Iterable[int | None],
+        lag: bool = False,
+        negotiated: bool = False,
+        on_bond: bool = False,
+        watched: bool = False,
+    ) -> State:
         """Everything is plugged in and in service."""
         return cls(
             {f"u{i}": UplinkState() for i in range(uplinks)},
             {f"v{i}": VmState(vlan or 0) for i, vlan in enumerate(vlans)},
             lag,
+            negotiated,
+            on_bond,
+            watched or negotiated,
         )
+
+    @property
+    def on_normal(self) -> bool:
+        """Whether the bond forwards by itself: it is only observed."""
+        return self.observing and self.on_bond
 
     def exits(self, vm: str | None) -> frozenset[str]:
         """The uplinks by which a VM's frames may leave (None: the host's own).
 
-        While the service is dead, nobody knows in which order the switch has them.
+        While the service is dead or observes, nobody says in which order they are taken.
         """
+        if self.on_normal:
+            return frozenset(name for name, uplink in self.uplinks.items() if uplink.up)
         allow = self.vms[vm].allow if vm else frozenset()
         up = [
             name
             for name, uplink in self.uplinks.items()
             if uplink.up and uplink.role in UPLINK_RANKS and (not allow or name in allow)
         ]
-        if self.service is Service.DEAD or not up:
+        if self.service is Service.DEAD or self.observing or not up:
             return frozenset(up)
         best = min(UPLINK_RANKS[self.uplinks[name].role] for name in up)
         exits = frozenset(n for n in up if UPLINK_RANKS[self.uplinks[n].role] == best)
@@ -155,25 +194,48 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of event: how often, its arguments in a state, and the state behind it."""
+    """One kind of event: how often, its arguments in a state, and the state behind it.
+
+    `while_dead`, `observing`: whether it happens while the service is dead, or only observes.
+    """
 
     weight: int
     choices: Callable[[State], Choices]
     after: Callable[[State, tuple[str, ...]], State] = field(default=lambda s, _: s)
     while_dead: bool = False
+    observing: bool = True
+
+    def happens(self, state: State) -> bool:
+        """Whether such an event may happen at all in this state."""
+        if state.observing and not self.observing:
+            return False
+        return self.while_dead or state.service is not Service.DEAD
 
 
 def possible(state: State, event: Event) -> bool:
     """Whether it can happen now."""
     kind = KINDS.get(event.kind)
-    if kind is None or (state.service is Service.DEAD and not kind.while_dead):
-        return False
-    return event.args in kind.choices(state)
+    return kind is not None and kind.happens(state) and event.args in kind.choices(state)
 
 
 def after(state: State, event: Event) -> State:
     """The state that it leaves."""
     return KINDS[event.kind].after(state, event.args)
+
+
+def changes(state: State, event: Event) -> tuple[int, int]:
+    """How many links fail, and how many return, with an event."""
+    match event.kind:
+        case "cable-down" | "dark" | "lacp-out":
+            return 1, 0
+        case "cable-up" | "lit" | "lacp-in":
+            return 0, 1
+        case "flap":
+            return int(event.args[1]), int(event.args[1])
+        case "storm":
+            times = int(event.args[0]) * len(state.uplinks)
+            return times, times
+    return 0, 0
 
 
 def generate(state: State, seed: int) -> Iterator[Event]:
@@ -183,8 +245,7 @@ def generate(state: State, seed: int) -> Iterator[Event]:
         choices = {
             name: found
             for name, kind in KINDS.items()
-            if (kind.while_dead or state.service is Service.ALIVE)
-            and (found := kind.choices(state))
+            if kind.happens(state) and (found := kind.choices(state))
         }
         names = sorted(choices)
         (name,) = chance.choices(names, [KINDS[n].weight for n in names])
@@ -231,6 +292,10 @@ def _counts(name: str, most: int) -> Choices:
 def _others_serve(state: State, without: str) -> bool:
     others = (uplink for name, uplink in state.uplinks.items() if name != without)
     return any(uplink.up and uplink.role == "active" for uplink in others)
+
+
+def _any_up(state: State) -> bool:
+    return any(uplink.up for uplink in state.uplinks.values())
 
 
 def _may_leave_service(state: State) -> list[str]:
@@ -283,10 +348,12 @@ def _allowable(state: State) -> Choices:
 
 def _in_lag(wanted: bool) -> Callable[[State], Choices]:
     def choices(state: State) -> Choices:
-        others_out = any(not uplink.in_lag for uplink in state.uplinks.values())
-        if not state.lag or (wanted is False and others_out):
+        others_out = any(not u.in_lag for u in state.uplinks.values())
+        if not state.negotiated or (wanted is False and others_out):
             return []
-        return [(n,) for n, u in state.uplinks.items() if u.plugged and u.in_lag is not wanted]
+        if wanted is False:
+            return [(n,) for n, u in state.uplinks.items() if u.up]
+        return [(n,) for n, u in state.uplinks.items() if u.plugged and not u.in_lag]
 
     return choices
 
@@ -321,14 +388,34 @@ KINDS: dict[str, Kind] = {
             else []
         ),
     ),
-    "lacp-out": Kind(4, _in_lag(False), _one("in_lag", to=False)),
-    "lacp-in": Kind(12, _in_lag(True), _one("in_lag", to=True)),
-    "drain": Kind(3, _drainable, _one("role", to="drained")),
-    "undrain": Kind(6, _uplinks(lambda u: u.role == "drained"), _one("role", to="active")),
-    "role": Kind(4, _roles, lambda s, a: _uplink(s, a[0], role=a[1])),
+    "lacp-out": Kind(4, _in_lag(False), _one("in_lag", to=False), True),
+    "lacp-in": Kind(12, _in_lag(True), _one("in_lag", to=True), True),
+    "dark": Kind(
+        4,
+        lambda s: [(n,) for n, u in s.uplinks.items() if s.watched and u.up],
+        _one("dark", to=True),
+        while_dead=True,
+    ),
+    "lit": Kind(
+        12,
+        _uplinks(lambda u: u.dark and u.plugged and u.in_lag),
+        _one("dark", to=False),
+        while_dead=True,
+    ),
+    "drain": Kind(3, _drainable, _one("role", to="drained"), observing=False),
+    "undrain": Kind(
+        6,
+        _uplinks(lambda u: u.role == "drained"),
+        _one("role", to="active"),
+        observing=False,
+    ),
+    "role": Kind(4, _roles, lambda s, a: _uplink(s, a[0], role=a[1]), observing=False),
     # ---- VMs
     "vm-stops": Kind(
-        4, _vms(lambda v: v.here), _with_vm(lambda v: replace(v.anew, here=False, elsewhere=False))
+        4,
+        _vms(lambda v: v.here),
+        _with_vm(lambda v: replace(v.anew, here=False, elsewhere=False)),
+        while_dead=True,
     ),
     "vm-starts": Kind(
         10,
@@ -346,7 +433,11 @@ KINDS: dict[str, Kind] = {
         lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], vlan=int(a[1]))),
     ),
     "vm-migrates-out": Kind(
-        5, _vms(lambda v: v.here), _with_vm(lambda v: replace(v.anew, here=False, elsewhere=True))
+        5,
+        # Where nobody sees it off, its new host must be heard.
+        lambda s: _vms(lambda v: v.here and (s.service is Service.ALIVE or _any_up(s)))(s),
+        _with_vm(lambda v: replace(v.anew, here=False, elsewhere=True)),
+        while_dead=True,
     ),
     "vm-migrates-in": Kind(
         10, _vms(lambda v: v.elsewhere), _with_vm(lambda v: replace(v, here=True, elsewhere=False))
@@ -365,41 +456,69 @@ KINDS: dict[str, Kind] = {
     "service-paused": Kind(3, _always(*((str(n),) for n in range(1, PAUSE_S_MAX + 1)))),
     # ---- the switch
     "switch-restarted": Kind(2, _always(())),
-    "database-restarted": Kind(2, _always(())),
+    "database-restarted": Kind(2, _always(()), while_dead=True),
     # ---- what operators do
     "set-bridge": Kind(
         6,
         _always(*((key, value) for key, values in BRIDGE_VALUES.items() for value in values)),
         lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
+        while_dead=True,
+    ),
+    "observe": Kind(
+        2,
+        lambda s: [] if s.observing or "mode" in s.garbage else [()],
+        lambda s, _: replace(s, observing=True),
+    ),
+    "enforce": Kind(
+        14, lambda s: [()] if s.observing else [], lambda s, _: replace(s, observing=False)
     ),
     "garbage": Kind(
         4,
-        _always(*(_pair(key, value) for key, values in GARBAGE.items() for value in values)),
+        lambda s: [
+            _pair(key, value)
+            for key, values in GARBAGE.items()
+            for value in values
+            if key != "mode" or not s.observing
+        ],
         lambda s, a: replace(s, garbage=s.garbage | {a[0]}),
+        while_dead=True,
     ),
     "garbage-cleared": Kind(
         6,
         lambda s: [(key,) for key in sorted(s.garbage)],
         lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
+        while_dead=True,
     ),
     "refused": Kind(3, _always(*(tuple(words.split()) for words in REFUSED))),
-    "move": Kind(8, _movable),
-    "pin": Kind(3, _pinnable, lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], pin=a[1]))),
+    "move": Kind(8, _movable, observing=False),
+    "pin": Kind(
+        3,
+        _pinnable,
+        lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], pin=a[1])),
+        observing=False,
+    ),
     "unpin": Kind(
-        5, _vms(lambda v: v.here and v.pin is not None), _with_vm(lambda v: replace(v, pin=None))
+        5,
+        _vms(lambda v: v.here and v.pin is not None),
+        _with_vm(lambda v: replace(v, pin=None)),
+        observing=False,
     ),
     "allow": Kind(
         3,
         _allowable,
         lambda s, a: _vm(s, a[0], replace(s.vms[a[0]], allow=frozenset({a[1]}))),
+        observing=False,
     ),
     "allow-all": Kind(
         6,
         _vms(lambda v: v.here and bool(v.allow)),
         _with_vm(lambda v: replace(v, allow=frozenset())),
+        observing=False,
     ),
     "vm-policy": Kind(
-        3, lambda s: [(n, policy) for n, v in s.vms.items() if v.here for policy in POLICIES]
+        3,
+        lambda s: [(n, policy) for n, v in s.vms.items() if v.here for policy in POLICIES],
+        observing=False,
     ),
 }
 assert set(POLICIES) <= set(PRESETS)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tests.switch.bench import Upstream
 from tests.switch.chaos import checks, model
-from tests.switch.chaos.model import Event, State
-from tests.switch.chaos.world import SPECS, World, built
+from tests.switch.chaos.model import Event
+from tests.switch.chaos.world import World, built, first_state
 from tests.switch.wire import Ears
 
 Told = Callable[[str], None]
@@ -36,26 +36,22 @@ def events_of(seed: int, count: int) -> list[Event]:
     return list(itertools.islice(model.generate(first_state(seed), seed), count))
 
 
-def first_state(seed: int) -> State:
-    """That of the bed that a seed is for."""
-    spec = SPECS[seed % len(SPECS)]
-    return State.first(spec.uplinks, spec.vm_vlans, spec.is_lag)
-
-
 def carry_out(
     seed: int,
     events: Iterable[Event],
     tor: Upstream,
     tell: Told = print,
     for_s: float = float("inf"),
+    settled_within_s: float = checks.SETTLED_WITHIN_S,
 ) -> Report:
     """Build a seed's world, and let the events happen to it until one goes wrong.
 
-    No event begins later than `for_s` after the first one.
+    No event begins later than `for_s` after the first one. All is to be well again
+    `settled_within_s` after each.
     """
     report = Report(seed)
     with built(seed, tor) as world, _ears(world) as ears:
-        if wrong := checks.settle(world):
+        if wrong := checks.settle(world, settled_within_s):
             report.violations = ["before any event", *wrong]
             return report
         begin_s = time.monotonic()
@@ -64,7 +60,7 @@ def carry_out(
             if since_s > begin_s + for_s:
                 break
             report.events.append(event)
-            report.violations, twice = _one(world, ears, number, event)
+            report.violations, twice = _one(world, ears, number, event, settled_within_s)
             report.twice.append(twice)
             report.took_s.append(time.monotonic() - since_s)
             for what, found in checks.resources_of(world).items():
@@ -78,17 +74,21 @@ def carry_out(
     return report
 
 
-def _one(world: World, ears: Ears, number: int, event: Event) -> tuple[list[str], dict[str, int]]:
+def _one(
+    world: World, ears: Ears, number: int, event: Event, settled_within_s: float
+) -> tuple[list[str], dict[str, int]]:
     """What went wrong, and what was heard twice while it happened."""
+    before = world.state
     with checks.Background(world, ears, number) as background:
         try:
             world.carry_out(event)
-            wrong = checks.settle(world)
+            background.vms_fall_silent()
+            wrong = checks.settle(world, settled_within_s)
         except (AssertionError, RuntimeError, OSError, ValueError) as error:
             wrong = [f"{type(error).__name__}: {error}"]
         # Ears must not run full.
         ears.listen()
-    wrong += background.wrong()
+    wrong += background.wrong(before, event)
     return wrong, dict(background.twice)
 
 

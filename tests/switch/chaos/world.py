@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from tests.switch import frames
 from tests.switch.bench import (
+    ACTIVE_BACKUP,
     BALANCE_SLB,
     LACP,
     PLAIN,
+    STATIC_LAG,
     Bed,
     BedSpec,
     Service,
@@ -25,6 +27,7 @@ from tests.switch.bench import (
 )
 from tests.switch.chaos import model
 from tests.switch.chaos.model import Event, State
+from tests.switch.test_liveness import heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
 from topologies.private_ovs import PrivateOvs
 
@@ -34,7 +37,10 @@ SPECS = (
     BedSpec(PLAIN, 3, VM_VLANS),
     BedSpec(BALANCE_SLB, 2, VM_VLANS),
     BedSpec(LACP, 2, VM_VLANS),
+    BedSpec(ACTIVE_BACKUP, 2, VM_VLANS),
+    BedSpec(STATIC_LAG, 2, VM_VLANS),
 )
+BFD_PERIOD_MS = 100
 FLAP_S = 0.05
 BOUND_WITHIN_S = 20.0
 SAME_AGAIN_WITHIN_S = 15.0
@@ -50,13 +56,31 @@ DEFAULTS = {
 FIRST = {"policy": "originating-port", "failback-delay-s": "1"}
 
 
+def spec_of(seed: int) -> BedSpec:
+    """The bed of a seed."""
+    return SPECS[seed % len(SPECS)]
+
+
+def first_state(seed: int) -> State:
+    """Each team with BFD and without, by turns; where it negotiates LACP, that watches it."""
+    spec = spec_of(seed)
+    return State.first(
+        spec.uplinks,
+        spec.vm_vlans,
+        lag=spec.is_lag,
+        negotiated=spec.team == LACP,
+        on_bond=spec.on_bond,
+        watched=spec.team != LACP and seed // len(SPECS) % 2 == 1,
+    )
+
+
 class World:
     """A bed, the service on it, and the state that events have left them in."""
 
-    def __init__(self, bed: Bed, service: Service) -> None:
+    def __init__(self, bed: Bed, service: Service, first: State) -> None:
         self.bed = bed
         self.service = service
-        self.state = State.first(len(bed.uplinks), bed.spec.vm_vlans, bed.spec.is_lag)
+        self.state = first
         self._vms = {f"v{i}": vm for i, vm in enumerate(bed.vms)}
         self._uplinks = {f"u{i}": uplink for i, uplink in enumerate(bed.uplinks)}
         self._withdrawn: dict[str, contextlib.AbstractContextManager[None]] = {}
@@ -160,6 +184,12 @@ class World:
 
     def _lacp_in(self, uplink: str) -> None:
         self._withdrawn.pop(uplink).__exit__(None, None, None)
+
+    def _dark(self, uplink: str) -> None:
+        swallow(self.bed, self.uplink(uplink))
+
+    def _lit(self, uplink: str) -> None:
+        heals(self.bed, self.uplink(uplink))
 
     def _drain(self, uplink: str) -> None:
         self.service.do("drain", self.uplink(uplink).name)
@@ -268,8 +298,17 @@ class World:
     # ---- what operators do -------------------------------------------------------------
 
     def _set_bridge(self, key: str, value: str) -> None:
-        self.service.do("set", "bridge", self.bed.bridge, f"{key}={value}")
+        if self.state.service is model.Service.DEAD:
+            self._write(key, value)
+        else:
+            self.service.do("set", "bridge", self.bed.bridge, f"{key}={value}")
         self._good[key] = value
+
+    def _observe(self) -> None:
+        self._set_bridge("mode", "observe")
+
+    def _enforce(self) -> None:
+        self._set_bridge("mode", "enforce")
 
     def _garbage(self, key: str, word: str) -> None:
         value = model.garbage_value(key, word)
@@ -317,11 +356,23 @@ def built(seed: int, tor: Upstream) -> Iterator[World]:
     with PrivateOvs(prefix="ovs-lbt-chaos-") as ovs:
         service = Service(ovs)
         try:
-            with Bed(ovs, tor, SPECS[seed % len(SPECS)]) as bed:
+            first = first_state(seed)
+            with Bed(ovs, tor, spec_of(seed)) as bed:
                 bed.set("bridge", bed.bridge, failback_delay_s=FIRST["failback-delay-s"])
                 service.start()
                 service.attach(bed, "--policy", FIRST["policy"])
-                with contextlib.closing(World(bed, service)) as world:
+                if first.watched and not first.negotiated:
+                    _begin_bfd(bed)
+                with contextlib.closing(World(bed, service, first)) as world:
                     yield world
         finally:
             service.kill()
+
+
+def _begin_bfd(bed: Bed) -> None:
+    """BFD watches all uplinks, from both ends; upstream first."""
+    words = ["bfd:enable=true", f"bfd:min_rx={BFD_PERIOD_MS}", f"bfd:min_tx={BFD_PERIOD_MS}"]
+    for uplink in bed.uplinks:
+        bed.tor.ovs.vsctl("set", "interface", uplink.upstream_end.interface, *words)
+        bed.ovs.vsctl("set", "interface", uplink.name, *words)
+    wait_until(lambda: in_earnest(bed), f"BFD's messages come each {BFD_PERIOD_MS} ms")
