@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return command.main(words[1:])
     options = _parser().parse_args(words)
+    client.call(options.service)
     if options.command == "run":
         return _run(options)
     if options.command == "detach":
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "rescue":
         return _rescue(options)
     if options.command == "history":
-        return _history(_words(options))
+        return _history(options.service, _words(options))
     if options.command == "show" and not options.json:
         return _show(options.bridge)
     if options.command == "top":
@@ -51,6 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt", description="Load-Based Teaming for Open vSwitch."
+    )
+    parser.add_argument(
+        *("-t", "--target"),
+        dest="service",
+        metavar="NAME",
+        type=_service,
+        default=os.environ.get("OVS_LBT_NAME") or client.NAME,
+        help="of two services beside one Open vSwitch, the one to ask (default: %(default)s)",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -89,6 +99,15 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("OVS_LBT_HISTORY"),
         help="where decisions are written down, or none "
         "(default: ovs-lbt-history.jsonl beside Open vSwitch's logs)",
+    )
+    run.add_argument(
+        "--name",
+        dest="service",
+        metavar="NAME",
+        type=_service,
+        default=argparse.SUPPRESS,
+        help="of two services beside one Open vSwitch, each has its own: one leads, the other "
+        "stands by (default: ovs-lbt)",
     )
     run.add_argument("--verbose", action="store_true", help="log every detail")
 
@@ -190,6 +209,12 @@ def _add_top(commands: Any) -> None:
     )
 
 
+def _service(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text} -> letters, digits, dots and dashes")
+
+
 def _interval(text: str) -> float:
     try:
         interval_s = float(text)
@@ -263,10 +288,13 @@ def _run(options: argparse.Namespace) -> int:
     try:
         tls = TlsFiles.of(*tls_files)
         kept = options.history != "none"
-        history = Path(options.history or default_path()) if kept else None
+        history = Path(options.history or default_path(options.service)) if kept else None
         metrics_tls = TlsFiles.for_metrics(tls, readers)
         database = _remote(options.ovsdb)
-        service = Service(Options(database, metrics, listen, tls, metrics_tls, history))
+        told = Options(
+            database, metrics, listen, tls, metrics_tls, history, name=options.service
+        )
+        service = Service(told)
     except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         exit_now(1)
@@ -295,12 +323,12 @@ def _remote(given: str | None) -> str:
 def _running() -> str | None:
     """Another service beside this Open vSwitch, as `ovs-lbt run` must not find it."""
     import ovs.daemon
-    import ovs.dirs
     import ovs.vlog
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
-    pid = ovs.daemon.read_pidfile(f"{ovs.dirs.RUNDIR}/ovs-lbt.pid")
-    return f"a service runs already as process {pid} -> only one" if pid > 0 else None
+    pid = ovs.daemon.read_pidfile(str(client.pidfile()))
+    found = f"a service runs already as process {pid}"
+    return f"{found} -> only one, or another --name for a standby" if pid > 0 else None
 
 
 def _detach(bridge: str) -> int:
@@ -323,14 +351,14 @@ def _detach(bridge: str) -> int:
     return status
 
 
-def _history(words: list[str]) -> int:
+def _history(service: str, words: list[str]) -> int:
     """Of the service; without one, from the file where it writes unless told otherwise."""
     if client.running():
         return _ask("history", words)
     from controller import journal
 
     try:
-        print(journal.answer(journal.default_path(), tuple(words)))
+        print(journal.answer(journal.default_path(service), tuple(words)))
     except (ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)
         return 1

@@ -11,6 +11,22 @@ from pathlib import Path
 # Longer than the service takes to say that a switch or the database does not answer.
 ANSWER_TIMEOUT_S = 20.0
 CHUNK_BYTES = 1 << 16
+NAME = "ovs-lbt"
+
+_name = NAME
+
+
+def call(name: str) -> None:
+    """The service of this name is meant from here on: of two beside one Open vSwitch."""
+    global _name
+    _name = name
+
+
+def pidfile() -> Path:
+    """Where the service that is meant says which process it is."""
+    import ovs.dirs
+
+    return Path(ovs.dirs.RUNDIR) / f"{_name}.pid"
 
 
 class Unanswered(Exception):
@@ -51,7 +67,8 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
     request = json.dumps({"id": 0, "method": method, "params": list(words)})
     wire = _connected(timeout_s)
     if wire is None:
-        raise Unanswered("no service is running -> start one with: ovs-lbt run")
+        which = "" if _name == NAME else f" --name {_name}"
+        raise Unanswered(f"no service is running -> start one with: ovs-lbt run{which}")
     try:
         with wire:
             wire.sendall(request.encode())
@@ -67,14 +84,12 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
 
 def _connected(timeout_s: float) -> socket.socket | None:
     """A line to the running service; None if there is none."""
-    import ovs.dirs
-
-    directory = Path(ovs.dirs.RUNDIR)
+    path = pidfile()
     wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         wire.settimeout(timeout_s)
-        pid = int((directory / "ovs-lbt.pid").read_text())
-        wire.connect(str(directory / f"ovs-lbt.{pid}.ctl"))
+        pid = int(path.read_text())
+        wire.connect(str(path.with_name(f"{_name}.{pid}.ctl")))
     except (OSError, ValueError):
         wire.close()
         return None

@@ -24,7 +24,6 @@ import ovs.util
 
 from controller.events import Reply, Request
 
-PROGRAM = "ovs-lbt"
 PREFIX = "lbt/"
 # A request that has not been answered by then is answered with an error.
 ANSWER_TIMEOUT_S = 15.0
@@ -48,9 +47,9 @@ COMMANDS = {
 }
 
 
-def claim_pidfile() -> None:
-    """Write the pidfile, or exit with an error if another service holds it."""
-    ovs.util.PROGRAM_NAME = PROGRAM
+def claim_pidfile(name: str) -> None:
+    """Write the pidfile, or exit with an error if another service of that name holds it."""
+    ovs.util.PROGRAM_NAME = name
     ovs.daemon.set_pidfile(None)
     ovs.daemon.daemonize()
 

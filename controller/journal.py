@@ -23,12 +23,12 @@ LOG = logging.getLogger(__name__)
 FILE_BYTES = 10_000_000
 OLDER_FILES = 5
 BLOCK_BYTES = 1 << 16
-NAME = "ovs-lbt-history.jsonl"
 
 
-def default_path() -> Path:
-    """Beside Open vSwitch's logs, unless `OVS_LBT_HISTORY` says where."""
-    return Path(os.environ.get("OVS_LBT_HISTORY") or f"{ovs.dirs.LOGDIR}/{NAME}")
+def default_path(service: str) -> Path:
+    """Beside Open vSwitch's logs, unless `OVS_LBT_HISTORY` says where; each service has its own."""
+    where = os.environ.get("OVS_LBT_HISTORY")
+    return Path(where or f"{ovs.dirs.LOGDIR}/{service}-history.jsonl")
 
 
 class Journal:

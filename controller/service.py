@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller import control, framework, history, openflow, port_flags, vswitchd
+from controller import client, control, framework, history, openflow, port_flags, vswitchd
 from controller.engine import Engine
 from controller.events import (
     Apply,
@@ -68,7 +68,9 @@ class Options:
     """What `ovs-lbt run` is told.
 
     `metrics` None: no metrics are served. `listen` None: no bridge can dial us. `tls` None:
-    no TLS is spoken. `metrics_tls` None: metrics are not served by it. `history` None: decisions are not written down. `only`: look after this bridge, whatever else is attached.
+    no TLS is spoken. `metrics_tls` None: metrics are not served by it. `history` None: decisions
+    are not written down. `only`: look after this bridge, whatever else is attached. `name`: of
+    several services beside one Open vSwitch, each has its own.
     """
 
     ovsdb: str
@@ -78,6 +80,7 @@ class Options:
     metrics_tls: TlsFiles | None = None
     history: Path | None = None
     only: str | None = None
+    name: str = client.NAME
 
 
 class Answers(Protocol):
@@ -118,7 +121,7 @@ class Service:
         self._database_read = False
         self._prepared: tuple[Apply | None, bytes] = None, b""
         self._exit_status: int | None = None
-        control.claim_pidfile()
+        control.claim_pidfile(options.name)
         self._control = answers(self._events.put, VERSION)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)

@@ -748,10 +748,11 @@ class Bed:
 class Service:
     """`ovs-lbt run` on a private Open vSwitch as a process of its own, and its command."""
 
-    def __init__(self, ovs: PrivateOvs) -> None:
+    def __init__(self, ovs: PrivateOvs, name: str = "ovs-lbt") -> None:
         self.ovs = ovs
+        self.name = name
         self.executable = Path(sys.executable).with_name("ovs-lbt")
-        self.log = ovs.rundir / "service.out"
+        self.log = ovs.rundir / f"{name}.out"
         self.metrics_port = free_tcp_port()
         # More that it is given: options, variables, and a program that starts it.
         self.options: list[str] = []
@@ -780,6 +781,7 @@ class Service:
                     self.executable,
                     "run",
                     *("--metrics", f"127.0.0.1:{self.metrics_port}"),
+                    *(("--name", self.name) if self.name != "ovs-lbt" else ()),
                     *self.options,
                 ],
                 env={**self.ovs.env, **self.variables},
@@ -792,10 +794,10 @@ class Service:
     def _answers(self) -> bool:
         assert self.alive, f"the service ended at once: {self.log_tail(5)}"
         assert self._process
-        pidfile = self.ovs.rundir / "ovs-lbt.pid"
+        pidfile = self.ovs.rundir / f"{self.name}.pid"
         with contextlib.suppress(OSError, ValueError):
             if int(pidfile.read_text()) == self._process.pid:
-                asked = ["ovs-appctl", "--timeout=5", "-t", "ovs-lbt", "version"]
+                asked = ["ovs-appctl", "--timeout=5", "-t", self.name, "version"]
                 done = subprocess.run(asked, env=self.ovs.env, capture_output=True)
                 return done.returncode == 0
         return False
@@ -840,7 +842,7 @@ class Service:
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`ovs-lbt WORDS…`, whatever comes of it."""
         return subprocess.run(
-            [self.executable, *words],
+            [self.executable, "-t", self.name, *words],
             env=self.ovs.env,
             capture_output=True,
             text=True,
@@ -858,7 +860,7 @@ class Service:
 
         Raises ValueError when it is refused.
         """
-        with contextlib.closing(Appctl(self.ovs, "ovs-lbt")) as service:
+        with contextlib.closing(Appctl(self.ovs, self.name)) as service:
             return service.ask(f"lbt/{words[0]}", *words[1:])
 
     def attach(self, bed: Bed, *options: str) -> None:

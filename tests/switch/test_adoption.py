@@ -347,7 +347,7 @@ BAD_INPUT = {
     "threshold 5": ("set bridge {bridge} threshold=5", "threshold: 5 -> a percentage .+"),
     "threshold abc": ("set bridge {bridge} threshold=abc", "threshold: abc -> a percentage .+"),
     "pin to a non-uplink": ("pin {vm} {vm}", "uplink: {vm} -> one of {u0}, {u1}"),
-    "two services": ("run", "a service runs already as process \\d+ -> only one"),
+    "two services": ("run", "a service runs already as process \\d+ -> only one, or .* standby"),
     "malformed address": ("run --metrics 9476", "--metrics: 9476 -> ADDR:PORT or none"),
     "malformed port": ("run --metrics a:b", "--metrics: a:b -> ADDR:PORT or none"),
 }

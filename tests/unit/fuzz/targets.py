@@ -724,7 +724,7 @@ def _history(case: tuple[list[bytes], list[str]]) -> None:
             mock.patch("sys.stdout", io.TextIOWrapper(io.BytesIO(), "utf-8")),
             mock.patch("sys.stderr", io.StringIO()),
         ):
-            assert cli._history(words) in (0, 1)
+            assert cli._history("ovs-lbt", words) in (0, 1)
 
 
 TARGETS = {
