@@ -27,6 +27,8 @@ from controller.framework import (
 
 LOG = logging.getLogger(__name__)
 
+DEPOSED = "another controller has become the bridge's master -> this service"
+
 Handler = Callable[["TeamingApp", Any], None]
 
 
@@ -62,11 +64,23 @@ def said_by_switch(handler: Handler) -> Handler:
     return guard
 
 
+class Granted(framework.EventBase):  # type: ignore[misc]
+    """The switch has made us the master of a bridge, by this connection."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__()
+        self.connection = connection
+
+
 class TeamingApp(App):  # type: ignore[misc]
     """Turns OpenFlow messages into events.
 
     `submit` takes events to the engine's thread, `connections` has the live connection of
     each bridge, `caller` knows the bridge that has dialled us, `crash` ends the service.
+    `confirm` says whether we lead, None where that is not known.
+
+    A connection is live when the switch has made us the bridge's master, after which it takes
+    changes from no other service; and nothing but that request is sent before.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -78,6 +92,7 @@ class TeamingApp(App):  # type: ignore[misc]
         connections: dict[str, Any],
         caller: Callable[[Any], str | None],
         crash: Callable[[Exception], None],
+        confirm: Callable[[Callable[[bool | None], None]], None],
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -85,6 +100,9 @@ class TeamingApp(App):  # type: ignore[misc]
         self.connections = connections
         self.caller = caller
         self.crash = crash
+        self.confirm = confirm
+        # The generation by which we became a bridge's master last.
+        self._generations: dict[str, int] = {}
         self._replies: dict[str, openflow.Replies] = {}
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
@@ -93,12 +111,60 @@ class TeamingApp(App):  # type: ignore[misc]
         datapath = event.datapath
         if datapath.bridge is None:
             datapath.bridge = self.caller(datapath)
-        if (bridge := datapath.bridge) is None:
+        if datapath.bridge is None:
             framework.hang_up(datapath)
             return
-        self.connections[bridge], self._replies[bridge] = datapath, openflow.Replies()
-        datapath.send(framework.serialized(openflow.set_async(datapath)))
-        self.submit(SwitchConnected(bridge, openflow.port_states(datapath)))
+        asked = [*openflow.ask_role(datapath), *openflow.set_async(datapath)]
+        datapath.send(framework.serialized(asked))
+
+    @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
+    @guarded
+    def role(self, event: Any) -> None:
+        """First the generation of the last master, then that we are master."""
+        connection, generation = event.msg.datapath, event.msg.generation_id
+        if self.connections.get(connection.bridge) is connection:
+            return
+        if connection.claimed is None:
+            self.confirm(lambda leads: self._claim(connection, generation, leads))
+        elif openflow.is_master(event.msg):
+            self.confirm(lambda leads: self._begin(connection, leads))
+
+    def _claim(self, connection: Any, generation: int, leads: bool | None) -> None:
+        """Ask to be master, if we lead; where nobody knows, if no other has been since us."""
+        untouched = (openflow.NO_GENERATION, self._generations.get(connection.bridge))
+        if leads is False or (leads is None and generation not in untouched):
+            framework.hang_up(connection)
+            return
+        connection.claimed = openflow.next_generation(generation)
+        connection.send(framework.serialized(openflow.claim(connection, connection.claimed)))
+
+    def _begin(self, connection: Any, leads: bool | None) -> None:
+        """The bridge is ours, unless we stood still since we asked, and it should not be."""
+        if leads is False:
+            framework.hang_up(connection)
+        else:
+            self.send_event(self.name, Granted(connection))
+
+    @set_ev_cls(Granted)
+    @guarded
+    def granted(self, event: Any) -> None:
+        connection, bridge = event.connection, event.connection.bridge
+        if not connection.is_active:
+            return
+        self._generations[bridge] = connection.claimed
+        self.connections[bridge], self._replies[bridge] = connection, openflow.Replies()
+        self.submit(SwitchConnected(bridge, openflow.port_states(connection)))
+
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
+    @guarded
+    def not_granted(self, event: Any) -> None:
+        connection = event.msg.datapath
+        if connection.refused or self.connections.get(connection.bridge) is connection:
+            return
+        if openflow.is_stale(event.msg):
+            framework.hang_up(connection)
+        else:
+            connection.refuse(f"{openflow.error_text(event.msg)} -> the role of master")
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     @guarded
@@ -141,10 +207,19 @@ class TeamingApp(App):  # type: ignore[misc]
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @said_by_switch
     def error(self, event: Any) -> None:
+        if openflow.says_deposed(event.msg):
+            event.msg.datapath.refuse(DEPOSED)
+            return
         bridge, text = event.msg.datapath.bridge, openflow.error_text(event.msg)
         LOG.warning("%s: the switch reports an error: %s", bridge, text)
         if (number := openflow.failed_bundle(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))
+
+    @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
+    @said_by_switch
+    def role_status(self, event: Any) -> None:
+        if openflow.says_deposed(event.msg):
+            event.msg.datapath.refuse(DEPOSED)
 
     def _answered(self, message: Any) -> None:
         replies = self._replies[message.datapath.bridge]

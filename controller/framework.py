@@ -24,6 +24,7 @@ __all__ = [
     "NAME",
     "App",
     "Connection",
+    "EventBase",
     "hang_up",
     "ofp_event",
     "ofproto",
@@ -41,7 +42,7 @@ if _CHOSEN == "os-ken":
     from os_ken import cfg
     from os_ken.base import app_manager
     from os_ken.controller import controller as framework_controller
-    from os_ken.controller import ofp_event, ofp_handler
+    from os_ken.controller import event, ofp_event, ofp_handler
     from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
     from os_ken.lib import hub
     from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
@@ -60,7 +61,7 @@ elif _CHOSEN == "ryu":
     from ryu import cfg
     from ryu.base import app_manager
     from ryu.controller import controller as framework_controller
-    from ryu.controller import ofp_event, ofp_handler
+    from ryu.controller import event, ofp_event, ofp_handler
     from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
     from ryu.lib import hub
     from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
@@ -80,6 +81,7 @@ elif _CHOSEN == "ryu":
 else:
     raise ValueError(f"{_VARIABLE}: {_CHOSEN} -> os-ken or ryu")
 
+EventBase = event.EventBase
 NAME = f"{_CHOSEN} {importlib.metadata.version(_CHOSEN)}"
 ofproto: Any = ofproto_v1_3
 parser: Any = ofproto_v1_3_parser
@@ -98,6 +100,7 @@ _WANTED = {
     ofproto.OFPT_FEATURES_REPLY,
     ofproto.OFPT_PORT_STATUS,
     ofproto.OFPT_MULTIPART_REPLY,
+    ofproto.OFPT_ROLE_REPLY,
 }
 # Actions of others' whose parts the framework reads by lengths that may lead nowhere:
 # NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE. As unknown ones they are not looked into.
@@ -115,11 +118,12 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
     switch that does not read is found out by its missing echo replies.
 
     `bridge` is the name of the bridge at the other end; None while nobody knows it, as of a
-    switch that has dialled us.
+    switch that has dialled us. `claimed`: the generation by which we asked to be its master.
     """
 
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
         self.bridge = bridge
+        self.claimed: int | None = None
         self.refused = False
         self._ended = threading.Event()
         super().__init__(sock, address)

@@ -75,6 +75,7 @@ NX_LEARN_F_WRITE_RESULT = 4
 # bit for the result, behind the fixed part of the body (nx_action_learn2).
 NXAST_LEARN2 = 45
 LEARN_FIXED_BYTES = 22
+ROLE = struct.Struct("!I")
 LEARN2_LIMIT = struct.Struct("!IH2x")
 BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
@@ -110,11 +111,16 @@ class Asked(IntEnum):
 BUNDLE_XID = 0x6D000000
 BUNDLE_NUMBER_MASK = 0xFFFFFF
 
+# What a switch reports that has not been told any generation since it was started.
+NO_GENERATION = ALL_BITS
+# OFPRAW_ONFT13_ROLE_STATUS: OpenFlow 1.4's, as an extension of 1.3.
+ONF_EXPERIMENTER, ROLE_STATUS = 0x4F4E4600, 1911
+
 # ---- encoding --------------------------------------------------------------------------
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Ask for port status messages and for nothing else that is not an answer."""
+    """Ask for port status messages and for little else that is not an answer."""
     all_reasons = 7
     return [
         parser.OFPSetAsync(
@@ -124,6 +130,16 @@ def set_async(datapath: Any) -> list[Any]:
             flow_removed_mask=[0, 0],
         )
     ]
+
+
+def ask_role(datapath: Any) -> list[Any]:
+    """Ask for our role and the generation of the last master, and change neither."""
+    return [parser.OFPRoleRequest(datapath, ofp.OFPCR_ROLE_NOCHANGE, 0)]
+
+
+def claim(datapath: Any, generation: int) -> list[Any]:
+    """Ask to be the bridge's master, whose changes alone are taken."""
+    return [parser.OFPRoleRequest(datapath, ofp.OFPCR_ROLE_MASTER, generation)]
 
 
 def read_installed(datapath: Any, _command: ReadInstalled) -> list[Any]:
@@ -559,12 +575,12 @@ def port_counters(stats: Iterable[Any]) -> tuple[PortCounters, ...]:
 
 
 def port_states(datapath: Any) -> tuple[PortState, ...]:
-    """The ports that the handshake listed."""
+    """The ports that the handshake listed, as they have changed since."""
     with warnings.catch_warnings():
         # The framework warns that OpenFlow 1.3 has no ports in its features reply; it keeps
         # those of the port description there, which is what is meant.
         warnings.simplefilter("ignore")
-        return tuple(map(port_state, datapath.ports.values()))
+        return tuple(map(port_state, tuple(datapath.ports.values())))
 
 
 def port_state(port: Any) -> PortState:
@@ -578,6 +594,36 @@ def port_state(port: Any) -> PortState:
         speed_bps=port.curr_speed * 1e3,
         silent=not (live or down),
     )
+
+
+def next_generation(generation: int) -> int:
+    """The one above, as the switch compares them: by their distance with a sign."""
+    return (generation + 1) & ALL_BITS
+
+
+def is_master(message: Any) -> bool:
+    """Whether a role reply says that we are."""
+    return bool(message.role == ofp.OFPCR_ROLE_MASTER)
+
+
+def says_deposed(message: Any) -> bool:
+    """Whether a message says that another controller is the bridge's master now."""
+    if message.msg_type == ofp.OFPT_ERROR:
+        slave = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)
+        return (message.type, getattr(message, "code", None)) == slave
+    about_role = (message.experimenter, message.exp_type) == (
+        ONF_EXPERIMENTER,
+        ROLE_STATUS,
+    )
+    # A role, 4 bytes, comes first.
+    (role,) = ROLE.unpack_from(message.data) if about_role else (None,)
+    return bool(role == ofp.OFPCR_ROLE_SLAVE)
+
+
+def is_stale(message: Any) -> bool:
+    """Whether an error says that somebody has claimed the bridge since we asked."""
+    stale = (ofp.OFPET_ROLE_REQUEST_FAILED, ofp.OFPRRFC_STALE)
+    return (message.type, getattr(message, "code", None)) == stale
 
 
 def error_text(message: Any) -> str:

@@ -135,6 +135,7 @@ class Service:
             connections=self._connections,
             caller=lambda connection: self._lines.caller(connection),
             crash=self._crash,
+            confirm=lambda then: then(True),
         )
         self._lines = Lines(
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),

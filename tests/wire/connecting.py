@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import queue
+import struct
 import sys
 import threading
 import time
@@ -24,7 +25,12 @@ from controller.wires import Reach
 from tests.wire.fake_switch import (
     ECHO_REPLY,
     ECHO_REQUEST,
+    ERROR,
+    EXPERIMENTER,
     MULTIPART_REPLY,
+    NO_GENERATION,
+    ROLE_STATUS,
+    SLAVE,
     FakeSwitch,
     message,
 )
@@ -37,6 +43,8 @@ class Service:
     """As much of the service as keeps one connection."""
 
     def __init__(self, path: Path) -> None:
+        # Whether it leads, as the database would say.
+        self.leads: bool | None = True
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.connections: dict[str, Any] = {}
         self.crashes: list[str] = []
@@ -46,6 +54,7 @@ class Service:
             connections=self.connections,
             caller=lambda _: None,
             crash=lambda error: self.crashes.append(repr(error)),
+            confirm=lambda then: then(self.leads),
         )
         self.threads_before = threading.active_count()
         reach = Reach("unix:db.sock", path.parent)
@@ -150,12 +159,78 @@ def nonsense(path: Path) -> Seen:
     return service.seen(events=events, pauses_s=pauses_s, threads_left=service.threads_left())
 
 
+def master(path: Path) -> Seen:
+    """Switches whose last master had these generations, none, the greatest, any."""
+    switch, service, events, claimed = FakeSwitch(path), Service(path), [], []
+    for generation in (NO_GENERATION, NO_GENERATION - 1, 41):
+        switch.accept()
+        switch.generation = generation
+        switch.shake_hands(grants=False)
+        # Nothing but its request is heard before it is granted.
+        events.append(service.next_event(timeout_s=0.2))
+        claimed.append(switch.generation)
+        switch.grant()
+        events.append(service.next_event())
+        switch.hang_up()
+        events.append(service.next_event())
+    switch.stop()
+    heard = sorted(switch.heard)
+    return service.seen(
+        events=events, claimed=claimed, heard=heard, threads_left=service.threads_left()
+    )
+
+
+def not_leading(path: Path) -> Seen:
+    """Another service leads, or nobody knows, on a switch where somebody has been master."""
+    switch, service, roles = FakeSwitch(path), Service(path), []
+    for leads in (False, None):
+        service.leads = leads
+        switch.accept()
+        switch.generation = 41
+        try:
+            switch.shake_hands()
+        except (EOFError, ConnectionResetError):
+            roles.append(switch.asked_for)
+    # It may lead on, where nobody has been master since it was.
+    service.leads = True
+    switch.accept()
+    switch.shake_hands()
+    events = [service.next_event()]
+    switch.hang_up()
+    events.append(service.next_event())
+    service.leads = None
+    switch.accept()
+    switch.shake_hands()
+    events.append(service.next_event())
+    switch.stop()
+    return service.seen(roles=roles, events=events, threads_left=service.threads_left())
+
+
+def deposed(path: Path) -> Seen:
+    """Another controller becomes master: said at once, or when something is refused."""
+    lines.RETRY_REFUSED_S = 0.2
+    switch, service, events = FakeSwitch(path), Service(path), []
+    status = struct.pack("!IIIB3xQ", 0x4F4E4600, ROLE_STATUS, SLAVE, 0, 1)
+    is_slave = struct.pack("!HH", 1, 10) + bytes(64)
+    for told in (message(EXPERIMENTER, 0, status), message(ERROR, 9, is_slave)):
+        switch.accept()
+        switch.shake_hands()
+        events.append(service.next_event())
+        switch.connection.sendall(told)
+        events.append(service.next_event())
+    switch.stop()
+    return service.seen(events=events, threads_left=service.threads_left())
+
+
 SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "reconnects": reconnects,
     "half-a-handshake": half_a_handshake,
     "silence": silence,
     "answers": answers,
     "nonsense": nonsense,
+    "master": master,
+    "not-leading": not_leading,
+    "deposed": deposed,
 }
 
 if __name__ == "__main__":

@@ -13,6 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.wire.connecting import RECONNECTS
+from tests.wire.fake_switch import (
+    ECHO_REQUEST,
+    FEATURES_REQUEST,
+    HELLO,
+    MULTIPART_REQUEST,
+    NO_GENERATION,
+    NOCHANGE,
+    ROLE_REQUEST,
+    SET_ASYNC,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,4 +69,26 @@ def test_a_switch_that_cannot_be_read_is_hung_up_on_and_dialled_again_later() ->
     seen = run("nonsense")
     assert seen["events"] == ["SwitchConnected", "SwitchGone"] * 3
     assert min(seen["pauses_s"]) >= 0.5
+    assert seen["threads_left"] == 0
+
+
+def test_a_switch_is_ours_once_it_has_made_us_its_master() -> None:
+    seen = run("master")
+    assert seen["events"] == ["nothing", "SwitchConnected", "SwitchGone"] * 3
+    assert seen["claimed"] == [0, NO_GENERATION, 42]
+    asked = {HELLO, FEATURES_REQUEST, MULTIPART_REQUEST, ROLE_REQUEST, SET_ASYNC}
+    assert set(seen["heard"]) - {ECHO_REQUEST} == asked
+    assert seen["threads_left"] == 0
+
+
+def test_nobody_becomes_master_who_does_not_lead() -> None:
+    seen = run("not-leading")
+    assert seen["roles"] == [[NOCHANGE], [NOCHANGE]]
+    assert seen["events"] == ["SwitchConnected", "SwitchGone", "SwitchConnected"]
+    assert seen["threads_left"] == 0
+
+
+def test_a_switch_with_another_master_is_not_ours_any_more() -> None:
+    seen = run("deposed")
+    assert seen["events"] == ["SwitchConnected", "SwitchGone"] * 2
     assert seen["threads_left"] == 0

@@ -90,7 +90,7 @@ class Rig(Service):
 
     def hear(self, sent: Iterable[bytes], dialled: bool = True) -> None:
         """A connection from its beginning to its end."""
-        wire = _Wire(b"".join(sent), self)
+        wire = _Wire(sent, self)
         connection = _Connection(wire, "hostile", "br0" if dialled else None)
         try:
             connection._recv_loop()
@@ -122,8 +122,10 @@ class _NoSupervisor:
 class _Wire:
     """A socket that says what it was given, in chunks; between them, everybody has their turn."""
 
-    def __init__(self, said: bytes, rig: Rig) -> None:
-        self._said = deque(said[at : at + CHUNK_BYTES] for at in range(0, len(said), CHUNK_BYTES))
+    def __init__(self, said: Iterable[bytes], rig: Rig) -> None:
+        self._said = deque(
+            part[at : at + CHUNK_BYTES] for part in said for at in range(0, len(part), CHUNK_BYTES)
+        )
         self._rig = rig
         self._closed = False
 
@@ -170,6 +172,7 @@ def framework_is_loaded() -> tuple[Any, ...]:
             connections=_Connections(),
             caller=lambda _: None,
             crash=lambda error: _CURRENT[0]._crash(error),
+            confirm=lambda then: then(True),
         ),
     )
     apps._update_bricks()

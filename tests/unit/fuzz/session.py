@@ -92,12 +92,24 @@ def installed() -> World:
     return world(host()).start().run_for(3)
 
 
+def role(role: int, generation: int) -> bytes:
+    return message(ofproto.OFPT_ROLE_REPLY, 4, struct.pack("!I4xQ", role, generation))
+
+
+def role_status(role: int) -> bytes:
+    """What a switch says unasked when another controller becomes its master, or ceases to be."""
+    body = struct.pack("!IIIB3xQ", openflow.ONF_EXPERIMENTER, openflow.ROLE_STATUS, role, 0, 1)
+    return message(ofproto.OFPT_EXPERIMENTER, 0, body)
+
+
 def handshake() -> list[bytes]:
     described = [port(number, name) for number, name in PORTS.items()]
     return [
         message(ofproto.OFPT_HELLO, 1, struct.pack("!HHI", 1, 8, 1 << 4)),
         features(),
         *multipart(3, ofproto.OFPMP_PORT_DESC, described),
+        role(ofproto.OFPCR_ROLE_EQUAL, openflow.NO_GENERATION),
+        role(ofproto.OFPCR_ROLE_MASTER, 0),
     ]
 
 
@@ -136,6 +148,7 @@ def answers() -> tuple[bytes, ...]:
         message(ofproto.OFPT_PORT_STATUS, 0, struct.pack("!B7x", 2) + port(1, "eth1", 1)),
         message(ofproto.OFPT_PORT_STATUS, 0, struct.pack("!B7x", 1) + port(11, "vnet1")),
         message(ofproto.OFPT_PORT_STATUS, 0, struct.pack("!B7x", 0) + port(99, "vnet9")),
+        role_status(ofproto.OFPCR_ROLE_MASTER),
         message(ofproto.OFPT_ECHO_REQUEST, 7, b"are you there?"),
         message(ofproto.OFPT_ECHO_REPLY, 8, b"yes"),
         message(

@@ -148,7 +148,7 @@ def _openflow(case: tuple[bool, list[Any], list[Any], bytes]) -> None:
 
 OPENFLOW = st.tuples(
     st.sampled_from([True, True, True, False]),
-    st.lists(st.tuples(st.integers(0, 2), MUTATIONS), max_size=1) | st.just([]),
+    st.lists(st.tuples(st.integers(0, 4), MUTATIONS), max_size=1) | st.just([]),
     st.lists(MESSAGES, min_size=1, max_size=4),
     st.binary(max_size=40),
 )
