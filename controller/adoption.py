@@ -163,6 +163,15 @@ class Adoption:
         text = f"database: {event.error}" if failed else ""
         return [Reply(event.request_id, text, refused=failed)]
 
+    def abandon(self) -> list[int]:
+        """Leave everything as it stands; the requests that wait."""
+        numbers = [attach.request_id for attach in self.attaching.values()]
+        numbers += [detach.request_id for detach in self.detaching.values()]
+        replies = [leaving.reply for leaving in self.leaving.values()]
+        numbers += [reply.request_id for reply in replies if reply is not None]
+        self.attaching, self.detaching, self.leaving = {}, {}, {}
+        return numbers
+
     def proceed(self, now_s: float) -> Commands:
         """Take each of them one step further after each event."""
         commands: Commands = []

@@ -423,7 +423,11 @@ def _show(bridge: str | None) -> int:
         return 1
     from controller import show_view, terminal
 
-    bridges = json.loads(answer)["bridges"]
+    told = json.loads(answer)
+    if told.get("standby"):
+        print(show_view.standing_by(told["leader"]))
+        return 0
+    bridges = told["bridges"]
     sys.stdout.write(terminal.written(show_view.blocks(bridges, terminal.look())))
     return 0
 

@@ -8,43 +8,63 @@ installed, and the shell encodes the difference as one bundle.
 
 from __future__ import annotations
 
+from controller import show
 from controller.adoption import Adoption
 from controller.bridge import Bridge, Commands
+from controller.database import PREFIX
 from controller.events import (
+    Answer,
     BundleDone,
+    Challenged,
     Command,
     DatabaseRead,
     Event,
     ForwardingRead,
     InboundRead,
     InstalledRead,
+    Leading,
     LearnedRead,
     PortChanged,
     PortFlagsSet,
     PortRemoved,
     PortStatsRead,
+    Reply,
+    Report,
     Request,
+    Setting,
     Shaped,
     SwitchConnected,
     SwitchGone,
     Tick,
     UnitCountersRead,
+    Write,
     Written,
 )
 from controller.fleet import Fleet
 from controller.operator import Operator
 from controller.status import BridgeStatus
+from controller.wording import one_line
 
 
 class Engine:
     """All bridges. Call `handle` from one thread only.
 
-    `epoch_s` is the wall-clock time at which `now_s` was zero.
+    `epoch_s` is the wall-clock time at which `now_s` was zero. `leads` False: until a `Leading`
+    says so, bridges are another service's. `name`: what that knows us by.
     """
 
-    def __init__(self, epoch_s: float = 0.0) -> None:
-        self.fleet = Fleet(epoch_s)
+    def __init__(self, epoch_s: float = 0.0, leads: bool = True, name: str = "") -> None:
+        self.fleet = Fleet(epoch_s, leads)
         self.operator = Operator(self.fleet, Adoption(self.fleet))
+        self._name = name
+        # What the database says of who leads.
+        self._leader: str | None = None
+        self._has_stood_by = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether we decide, rather than another service."""
+        return self.fleet.leads
 
     def handle(self, event: Event, now_s: float) -> tuple[Command, ...]:
         """Take one event, at a time that never runs backwards; what to do about it."""
@@ -62,10 +82,17 @@ class Engine:
 
     def _handle(self, event: Event, now_s: float) -> Commands:
         match event:
-            case DatabaseRead(bridges=rows):
+            case DatabaseRead(bridges=rows, leader=leader):
+                self._leader = leader
                 return self.fleet.follow(rows, self.operator.in_hand, now_s)
+            case Leading(leads=leads):
+                return self._lead(now_s) if leads else self._stand_by()
+            case Challenged():
+                return self._answer()
             case Tick():
                 return [c for b in self.fleet.bridges.values() for c in b.tick(now_s)]
+            case Request() if not self.leads:
+                return [self._refer(event)]
             case Request():
                 return self.operator.answer(event, now_s)
             case Written():
@@ -74,6 +101,42 @@ class Engine:
             case _:
                 bridge = self.fleet.bridges.get(event.bridge)
                 return self._handle_switch(bridge, event, now_s) if bridge else []
+
+    # ---- with a standby ----------------------------------------------------------------
+
+    def _lead(self, now_s: float) -> Commands:
+        """Nobody else leads, or does any more."""
+        if self.leads:
+            return []
+        said = [Report("warning", "taking the lead")] if self._has_stood_by else []
+        return [*said, *self.fleet.lead(now_s)]
+
+    def _stand_by(self) -> Commands:
+        """Another service leads, and knows better what is to be done."""
+        self._has_stood_by = True
+        said = Report("warning", "another service leads -> standing by")
+        return [said, *self.operator.abandon(), *self.fleet.stand_by()]
+
+    def _answer(self) -> Commands:
+        """Somebody stands by, asks whether we live, and wants to know who we are."""
+        if not self.leads:
+            return []
+        if self._leader == self._name:
+            return [Answer()]
+        self._leader = self._name
+        name = Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
+        return [Answer(), Write((name,))]
+
+    def _refer(self, request: Request) -> Reply:
+        """What a service that stands by says to a request."""
+        leader = one_line(self._leader or "another service")
+        if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
+            as_json = "--json" in request.words
+            return Reply(request.request_id, show.standing_by(leader, as_json))
+        text = f"this service stands by -> the one that leads: {leader}"
+        return Reply(request.request_id, text, refused=True)
+
+    # ------------------------------------------------------------------------------------
 
     def _handle_switch(self, bridge: Bridge, event: Event, now_s: float) -> Commands:
         match event:

@@ -16,9 +16,25 @@ from controller.specs import FlowSpec, GroupSpec
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRead:
-    """The database as it stands; sent after every change."""
+    """The database as it stands; sent after every change.
+
+    `leader`: the name of the service that leads, if it has ever said so.
+    """
 
     bridges: tuple[BridgeRow, ...]
+    leader: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """We lead from here on, or another service does."""
+
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """A service that stands by asks whether we live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +236,8 @@ class Written:
 
 Event = (
     DatabaseRead
+    | Leading
+    | Challenged
     | SwitchConnected
     | SwitchGone
     | InstalledRead
@@ -371,7 +389,8 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One external_ids key of a record (`table` is Bridge or Interface); None removes it.
+    """One external_ids key of a record (`table` is Bridge, Interface or, with the record `.`,
+    Open_vSwitch); None removes it.
 
     `column` other than external_ids sets that column instead.
     """
@@ -393,6 +412,11 @@ class Write:
     settings: tuple[Setting, ...]
     request_id: int | None = None
     applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell who stands by that we live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +469,7 @@ Command = (
     | SetPortFlags
     | Shape
     | Write
+    | Answer
     | Reply
     | Report
     | Record

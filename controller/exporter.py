@@ -28,10 +28,19 @@ SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 class Exporter:
-    """Serves /metrics. `read_status` is called at each scrape, on the scraper's thread."""
+    """Serves /metrics. `read_status` is called at each scrape, on the scraper's thread.
 
-    def __init__(self, read_status: Callable[[], tuple[BridgeStatus, ...]], version: str) -> None:
+    So is `leads`, whether this service decides.
+    """
+
+    def __init__(
+        self,
+        read_status: Callable[[], tuple[BridgeStatus, ...]],
+        version: str,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._read_status = read_status
+        self._leads = leads
         self._version = version
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -94,7 +103,7 @@ class Exporter:
         leader = GaugeMetricFamily(
             PREFIX + "leader", "1 while this service is the one that decides."
         )
-        leader.add_metric([], 1)
+        leader.add_metric([], float(self._leads()))
         yield from (build, leader)
 
     def describe(self) -> Iterable[Metric]:

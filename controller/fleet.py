@@ -21,12 +21,13 @@ FORGOTTEN = (
 
 @dataclass(slots=True)
 class Fleet:
-    """All bridges, attached or being looked at.
+    """All bridges, attached or being looked at; none while another service leads (`leads` False).
 
     `epoch_s` is the wall-clock time at which `now_s` was zero, for what is shown or written.
     """
 
     epoch_s: float = 0.0
+    leads: bool = True
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
 
@@ -43,6 +44,8 @@ class Fleet:
         left to whoever has them in hand.
         """
         self.rows = {row.name: row for row in rows}
+        if not self.leads:
+            return []
         commands = self.let_go(in_hand)
         for name, row in sorted(self.rows.items()):
             bridge = self.bridges.get(name)
@@ -53,6 +56,16 @@ class Fleet:
             else:
                 commands += bridge.configure(read_bridge(row, bridge.config), now_s)
         return commands
+
+    def lead(self, now_s: float) -> Commands:
+        """Look after every attached bridge from here on, as after a start."""
+        self.leads = True
+        return self.follow(self.rows.values(), set(), now_s)
+
+    def stand_by(self) -> Commands:
+        """Leave every bridge to another service."""
+        self.leads = False
+        return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
     def adopt(self, config: BridgeConfig, candidate: bool = False) -> Commands:
         """Begin to look after a bridge."""

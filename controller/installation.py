@@ -124,6 +124,11 @@ class Installation:
         waiting, self._waiting = self._waiting, []
         return moves, waiting
 
+    def abandon(self) -> list[Reply]:
+        """Another service goes on from here; those who wait."""
+        self.forget()
+        return self.give_up()[1]
+
     def pause(self, now_s: float) -> None:
         """A switch that fails over by itself is left alone until it has."""
         self._pause_until_s = now_s + REVALIDATED_AFTER_S

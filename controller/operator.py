@@ -34,6 +34,8 @@ from controller.wording import one_line
 from policies import failover, rules
 from policies.model import Reason, Role
 
+LOST = "another service has taken the lead meanwhile -> ask that one what was done"
+
 
 @dataclass(slots=True)
 class Operator:
@@ -72,6 +74,14 @@ class Operator:
                 return []
         self.draining = [d for d in self.draining if d.request_id != event.request_id]
         return self.adoption.written(event, now_s)
+
+    def abandon(self) -> Commands:
+        """Another service leads from here on: whoever waits is told so."""
+        waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
+        numbers = [*(reply.request_id for reply in waiting), *self.adoption.abandon()]
+        numbers += [drain.request_id for drain in self.draining]
+        self.draining, self.plans = [], Plans()
+        return [Reply(number, LOST, refused=True) for number in numbers]
 
     def proceed(self, now_s: float) -> Commands:
         """Take what is under way one step further after each event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -12,8 +13,9 @@ from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
-from controller.database import BridgeRow, InterfaceRow, PortRow
-from controller.events import DatabaseRead, Event, Setting, Write, Written
+from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.replica import CONFIRM_TIMEOUT_S, Replica, Then
 from controller.wires import TlsFiles, reason, refuse_plain
 
 LOG = logging.getLogger(__name__)
@@ -27,10 +29,12 @@ RETRY_WRITES_S = 0.5
 # Of a rate: what the kernel's counters hold.
 MAX_DIGITS = 19
 AWAY = "away -> an ovsdb-server that answers"
+STANDS_BY = "another service leads -> that one"
+SCHEMA = "Open_vSwitch"
 
 # Only what is read: statistics alone would wake us every five seconds.
 COLUMNS = {
-    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
+    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "external_ids"],
     "Bridge": [
         "name",
         "ports",
@@ -78,20 +82,6 @@ class DatabaseAway(Exception):
     """The database cannot be reached."""
 
 
-class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
-    """A replica of the database that says when it has changed."""
-
-    changed: Callable[[], None] | None = None
-    _seen = -1
-
-    def run(self) -> Any:
-        result = super().run()
-        if self.changed is not None and self.change_seqno != self._seen:
-            self._seen = self.change_seqno
-            self.changed()
-        return result
-
-
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
     """A transaction that waits for the switch, a shorter time than for the database."""
 
@@ -118,7 +108,7 @@ class Database:
     Every state of it is submitted as a `DatabaseRead`; writes are done in order on a thread
     of their own and, where a request waits for them, answered by `Written`. While the
     database is away, a request's are refused at once, and all others kept until it is back.
-    `tls` is needed for a remote `ssl:HOST:PORT`.
+    `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the leader writes.
 
     Raises:
         DatabaseAway: it does not answer at the start. Later, it is dialled again for ever.
@@ -131,27 +121,61 @@ class Database:
         self._submit = submit
         self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
-        self._last: tuple[BridgeRow, ...] | None = None
+        self._last: DatabaseRead | None = None
+        self._known = threading.Event()
         _check_remote(remote, tls)
         try:
-            helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
+            helper = idlutils.get_schema_helper(remote, SCHEMA)
         except Exception as error:
             raise DatabaseAway(
                 f"{remote}: no answer ({reason(error)}) -> an ovsdb-server"
             ) from error
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
-        self._idl = _Idl(remote, helper)
+        self._idl = Replica(remote, helper, SCHEMA)
         self._idl._session.reconnect.set_backoff(*RECONNECT_MS)
-        link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
+        self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
         try:
-            self._api = _Api(link)
+            self._api = _Api(self._link)
         except Exception as error:
             raise DatabaseAway(f"{remote}: no database -> an ovsdb-server's") from error
-        with link.lock:
+        with self._link.lock:
             self._changed()
             self._idl.changed = self._changed
         threading.Thread(target=self._write_forever, name="ovsdb writes", daemon=True).start()
+
+    def contend(self) -> None:
+        """Ask for the lead over other services; a `Leading` says who has it, now and later.
+
+        Raises:
+            DatabaseAway: it does not say.
+        """
+        self._idl.led = self._led
+        self._idl.challenged = lambda: self._submit(Challenged())
+        with self._link.lock:
+            self._idl.contend()
+        if not self._known.wait(TRANSACTION_TIMEOUT_S):
+            raise DatabaseAway("the database does not say who leads -> an ovsdb-server's answer")
+
+    def _led(self, leads: bool) -> None:
+        self._submit(Leading(leads))
+        self._known.set()
+
+    def answer(self) -> None:
+        """Answer a `Challenged`: we live."""
+        self._idl.answer()
+
+    def confirm(self, then: Then) -> None:
+        """Have the database say whether we lead at this moment; None: it does not answer."""
+        self._idl.confirm(then)
+
+    def confirmed(self) -> bool:
+        """Whether nobody else leads as far as the database, if it answers, knows; it is waited for."""
+        answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+        self.confirm(answers.put)
+        with contextlib.suppress(queue.Empty):
+            return answers.get(timeout=2 * CONFIRM_TIMEOUT_S) is not False
+        return True
 
     def write(self, write: Write) -> None:
         """Write later, after everything asked for before."""
@@ -160,17 +184,28 @@ class Database:
     def _changed(self) -> None:
         """Much that changes is not what we read, such as the switch's own progress."""
         bridges = _bridges(self._idl.tables["Bridge"].rows.values())
-        if bridges != self._last:
-            self._last = bridges
-            self._submit(DatabaseRead(bridges))
+        read = DatabaseRead(bridges, self._leader())
+        if read != self._last:
+            self._last = read
+            self._submit(read)
+
+    def _leader(self) -> str | None:
+        """The service that leads, as it has written when it was asked whether it lives."""
+        rows = self._idl.tables["Open_vSwitch"].rows.values()
+        return next((row.external_ids.get(PREFIX + "leader") for row in rows), None)
 
     def row(self, bridge: str) -> BridgeRow | None:
         """A bridge's record as last read; from any thread."""
-        return next((row for row in self._last or () if row.name == bridge), None)
+        rows = self._last.bridges if self._last is not None else ()
+        return next((row for row in rows if row.name == bridge), None)
 
     @property
     def _away(self) -> bool:
         return not self._idl._session.is_connected()
+
+    @property
+    def _stands_by(self) -> bool:
+        return self._idl.contends and not self._idl.leads
 
     def _write_forever(self) -> None:
         while True:
@@ -183,6 +218,8 @@ class Database:
             if write.request_id is not None:
                 error = self._commit(write.settings, write.applied)
                 self._submit(Written(write.request_id, error))
+            elif self._stands_by:
+                continue
             elif self._away:
                 self._keep(write.settings)
             elif self._commit(write.settings) is not None:
@@ -202,6 +239,8 @@ class Database:
         """One record may be gone by now; the others' settings are still wanted."""
         for setting in settings:
             if (error := self._commit((setting,))) is not None:
+                if self._stands_by:
+                    return
                 if self._away:
                     self._keep((setting,))
                     continue
@@ -210,11 +249,15 @@ class Database:
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if self._away:
             return AWAY
+        if self._stands_by:
+            return STANDS_BY
         try:
             with self._api.transaction(check_error=True, log_errors=False, applied=applied) as txn:
                 for setting in settings:
                     txn.add(self._command(setting))
         except Exception as error:
+            if self._idl.contends and not self._idl.has_lock:
+                return STANDS_BY
             return str(error) or type(error).__name__
         return None
 

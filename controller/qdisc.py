@@ -34,10 +34,19 @@ class Refused(Exception):
 
 
 class Qdiscs:
-    """Carries out `Shape` commands, each on a thread of its own; one at a time for a bridge."""
+    """Carries out `Shape` commands, each on a thread of its own; one at a time for a bridge.
 
-    def __init__(self, submit: Callable[[Shaped], None], beside_the_switch: bool) -> None:
+    `confirmed` is asked just before a change: whether no other service leads.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[Shaped], None],
+        beside_the_switch: bool,
+        confirmed: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._submit = submit
+        self._confirmed = confirmed
         self._here = beside_the_switch
         # What was installed last, by device, so that only what differs is sent.
         self._known: dict[str, Shaper] = {}
@@ -68,6 +77,8 @@ class Qdiscs:
                 replaced = _tc("-j", "qdisc", "show", "dev", name).strip()
             host = _host(name)
             lines = htb.commands(name, found, wanted, host, self._known.get(name))
+            if lines and not self._confirmed():
+                raise Refused("another service leads -> that one")
             if lines:
                 self._known.pop(name, None)
                 _tc("-batch", "-", stdin="\n".join(lines) + "\n")

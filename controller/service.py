@@ -9,10 +9,11 @@ import logging
 import os
 import queue
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ import ovs.dirs
 from controller import client, control, framework, history, openflow, port_flags, vswitchd
 from controller.engine import Engine
 from controller.events import (
+    Answer,
     Apply,
     Command,
     Connect,
@@ -29,6 +31,7 @@ from controller.events import (
     Event,
     ForgetForwarding,
     ForwardingRead,
+    Leading,
     Observe,
     PortStatsRead,
     Prepare,
@@ -51,7 +54,7 @@ from controller.notify import Supervisor
 from controller.ovsdb import Database
 from controller.qdisc import Qdiscs
 from controller.status import BridgeStatus
-from controller.wires import Reach, TlsFiles
+from controller.wires import Reach, TlsFiles, Unreachable, Wire
 from controller.wording import one_line
 
 LOG = logging.getLogger(__name__)
@@ -109,16 +112,17 @@ class Service:
         options: Options,
         answers: Callable[[Callable[[Request], None], str], Answers] = control.Server,
     ) -> None:
-        self._engine = Engine(epoch_s=_epoch_s())
+        name = f"{options.name}@{socket.gethostname()}"
+        self._engine = Engine(epoch_s=_epoch_s(), leads=False, name=name)
         self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
         self._connections: dict[str, Any] = {}
         # When the last poll of a bridge began, and whether it asks for the units' counters.
         self._asked: dict[str, tuple[float, bool]] = {}
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
-        self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch)
+        self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._supervisor = Supervisor()
-        self._database_read = False
+        self._role_known = False
         self._prepared: tuple[Apply | None, bytes] = None, b""
         self._exit_status: int | None = None
         control.claim_pidfile(options.name)
@@ -126,7 +130,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         self._journal = Journal(options.history)
-        self._exporter = Exporter(self._status, VERSION)
+        self._exporter = Exporter(self._status, VERSION, lambda: self._engine.leads)
         if options.metrics is not None:
             self._exporter.listen(*options.metrics, options.metrics_tls)
         framework.start(
@@ -134,8 +138,8 @@ class Service:
             submit=self._events.put,
             connections=self._connections,
             caller=lambda connection: self._lines.caller(connection),
+            confirm=lambda then: self._database.confirm(then),
             crash=self._crash,
-            confirm=lambda then: then(True),
         )
         self._lines = Lines(
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
@@ -143,6 +147,7 @@ class Service:
             tried=lambda: self._events.put(Tick()),
         )
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
+        self._database.contend()
         if options.listen is not None:
             self._lines.listen(options.listen, options.tls)
 
@@ -152,7 +157,8 @@ class Service:
 
     def _submit_database(self, event: Event) -> None:
         if self._only is not None and isinstance(event, DatabaseRead):
-            event = DatabaseRead(tuple(row for row in event.bridges if row.name == self._only))
+            rows = tuple(row for row in event.bridges if row.name == self._only)
+            event = replace(event, bridges=rows)
         self._events.put(event)
 
     def run(self) -> int:
@@ -198,7 +204,7 @@ class Service:
                 self._exporter.observe_poll(event.bridge, started_s - asked_s)
         for command in commands:
             self._carry_out(command)
-        self._database_read |= isinstance(event, DatabaseRead)
+        self._role_known |= isinstance(event, Leading)
 
     def _follow_clock(self) -> None:
         """Hosts boot with a clock that is set later; what we tell is then told in its time."""
@@ -212,8 +218,9 @@ class Service:
         bridges = self._lines.bridges
         away = sorted(bridges - self._connections.keys())
         text = f"{len(bridges) - len(away)} of {len(bridges)} bridges connected"
-        self._supervisor.status(f"{text}; not: {', '.join(away)}" if away else text)
-        if self._database_read and self._lines.all_tried:
+        text = f"{text}; not: {', '.join(away)}" if away else text
+        self._supervisor.status(text if self._engine.leads else "standing by")
+        if self._role_known and self._lines.all_tried:
             self._supervisor.ready()
 
     def _carry_out(self, command: Command) -> None:
@@ -225,7 +232,7 @@ class Service:
             case Prepare(apply=apply):
                 self._prepare(apply)
             case SetPortFlags(bridge=bridge):
-                dial = functools.partial(self._lines.dial, bridge)
+                dial = functools.partial(self._dial_beside, bridge)
                 port_flags.start(dial, command, self._events.put)
             case Shape():
                 self._qdiscs.start(command)
@@ -239,6 +246,8 @@ class Service:
                     vswitchd.forget_forwarding(bridge)
             case Write():
                 self._database.write(command)
+            case Answer():
+                self._database.answer()
             case Reply():
                 self._control.reply(command)
             case Report(level=level, text=text):
@@ -249,6 +258,20 @@ class Service:
                 self._exporter.observe(command.bridge, command.histogram, command.seconds)
             case _:
                 self._send(command)
+
+    def _confirmed(self) -> bool:
+        """Whether we lead, before what no role of a connection fences; it may wait."""
+        return self._database.confirmed()
+
+    def _dial_beside(self, bridge: str) -> Wire:
+        """A connection of its own, on which nobody has a role.
+
+        Raises:
+            Unreachable: there is none to be had now, or another service leads.
+        """
+        if not self._confirmed():
+            raise Unreachable(f"{bridge}: another service leads -> that one")
+        return self._lines.dial(bridge)
 
     def _send(self, command: Any) -> None:
         """One write for all messages of a command; a connection just lost takes none."""

@@ -18,6 +18,13 @@ def as_json(statuses: Sequence[BridgeStatus]) -> str:
     return json.dumps({"bridges": _bridges(statuses)}, indent=2)
 
 
+def standing_by(leader: str, json_wanted: bool) -> str:
+    """The answer of a service that has no bridges, as another one leads."""
+    if json_wanted:
+        return json.dumps({"bridges": [], "standby": True, "leader": leader}, indent=2)
+    return show_view.standing_by(leader)
+
+
 def as_text(statuses: Sequence[BridgeStatus]) -> str:
     """A block for each bridge: uplinks with bars of their load, then the ports on them."""
     lines = show_view.blocks(_bridges(statuses), drawing.Look())

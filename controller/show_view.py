@@ -61,6 +61,11 @@ PORTS = (
 )
 
 
+def standing_by(leader: str) -> str:
+    """What a service says that has no bridges, as another one leads."""
+    return f"standing by: {leader} leads"
+
+
 def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
     """A block for each bridge: uplinks, ports, and what else there is to say."""
     if not bridges:

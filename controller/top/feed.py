@@ -45,6 +45,8 @@ def look(version: str = "") -> Picture:
     version = version or client.ask("version", (), LOOK_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
     shown = json.loads(client.ask("lbt/show", ("--json",), LOOK_TIMEOUT_S))
+    if shown.get("standby"):
+        raise client.Refusal(f"this service stands by -> the one that leads: {shown['leader']}")
     words, untold, entries = ("--last", str(DECISIONS), "--json"), "", []
     try:
         written = client.ask("lbt/history", words, LOOK_TIMEOUT_S)

@@ -52,7 +52,7 @@ class Rig(Service):
         self._connections = {}
         self._asked = {}
         self._prepared = None, b""
-        self._database_read = False
+        self._role_known = False
         self._beside_the_switch = False
         self._exit_status = None
         self.crashes: list[str] = []

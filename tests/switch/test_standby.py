@@ -1,0 +1,213 @@
+"""Two services on one host: one leads, the other takes over when that one dies or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bench import (
+    PLAIN,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    holds,
+    judges_time,
+    never_twice,
+    quick_enough,
+    wait_until,
+)
+from tests.switch.direct import Direct
+from tests.switch.test_reconnect import flows_of, groups_of
+from tests.switch.wire import Stream
+
+SPEC = BedSpec(PLAIN, 2, (None, None, None))
+FLOW_PPS = 500
+TAKEOVER_MAX_S = 2.0
+# The audit of who leads, and whatever one who wakes has to do, are over by then.
+WAKES_S = 3.0
+MOVES = "ovslbt_moves_applied_total"
+
+
+@pytest.fixture(scope="module")
+def pair(own: Service) -> Iterator[tuple[Service, Service]]:
+    """Two services beside one Open vSwitch."""
+    other = Service(own.ovs, "ovs-lbt-b")
+    yield own, other
+    other.kill()
+
+
+@pytest.fixture(scope="module")
+def bed(own: Service, tor: Upstream) -> Iterator[Bed]:
+    own.start()
+    with Bed(own.ovs, tor, SPEC) as made:
+        own.attach(made, "--policy", "originating-port")
+        yield made
+
+
+@pytest.fixture
+def led(bed: Bed, pair: tuple[Service, Service]) -> tuple[Service, Service]:
+    """The one that leads, and the one that stands by."""
+    for service in pair:
+        service.start()
+    first, second = pair if leads(pair[0]) else pair[::-1]
+    wait_until(lambda: leads(first) and not leads(second), "one leads, the other does not")
+    first.wait_ready(bed)
+    wait_until(lambda: first.name in stands_by(second), "the other knows who leads")
+    return first, second
+
+
+@judges_time
+def test_a_leader_that_is_killed_is_followed_at_once(
+    bed: Bed, led: tuple[Service, Service], record_property: Callable[[str, object], None]
+) -> None:
+    leader, standby = led
+    before, generation = leader.bindings(bed), last_claim(bed)
+    state = flows_of(bed), groups_of(bed)
+    with traffic(bed):
+        leader.kill()
+        took_s = taken_over(bed, standby)
+        holds(lambda: leads(standby), "it leads", 1.0)
+    print(f"killed: taken over after {took_s:.2f} s")
+    record_property("taken over after a kill, s", took_s)
+    assert standby.bindings(bed) == before
+    assert standby.metric(MOVES, bridge=bed.bridge) == 0
+    assert last_claim(bed) == generation + 1
+    assert (flows_of(bed), groups_of(bed)) == state
+    quick_enough(took_s <= TAKEOVER_MAX_S, f"taken over after {took_s:.2f} s")
+
+
+@judges_time
+def test_a_leader_that_is_stopped_is_followed_and_writes_nothing_when_it_wakes(
+    bed: Bed, led: tuple[Service, Service], record_property: Callable[[str, object], None]
+) -> None:
+    leader, standby = led
+    before, vm = leader.bindings(bed), bed.vms[0]
+    other = next(u for u in bed.uplinks if u.name != before[vm.port])
+    os.kill(leader.pid, signal.SIGSTOP)
+    try:
+        with traffic(bed):
+            took_s = taken_over(bed, standby)
+            assert standby.bindings(bed) == before
+            assert standby.metric(MOVES, bridge=bed.bridge) == 0
+            generation = last_claim(bed)
+        print(f"stopped: taken over after {took_s:.2f} s")
+        record_property("taken over after a stop, s", took_s)
+        # Something that the one who sleeps knows nothing of.
+        standby.move(vm, other)
+        wait_until(lambda: noted(bed)[vm.port] == other.name, "the move is in the database")
+        state = flows_of(bed), groups_of(bed), noted(bed)
+    finally:
+        os.kill(leader.pid, signal.SIGCONT)
+    with traffic(bed):
+        wait_until(lambda: standby.name in stands_by(leader), "it sees who leads")
+        unchanged = "nobody else has changed anything"
+        holds(lambda: (flows_of(bed), groups_of(bed), noted(bed)) == state, unchanged, WAKES_S)
+    assert leads(standby)
+    assert not leads(leader)
+    assert last_claim(bed) == generation, "somebody has asked to be master"
+    refused = leader.command("move", vm.port, other.name)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(
+        f"ovs-lbt: this service stands by -> the one that leads: {standby.name}@"
+    )
+    standby.kill()
+    again_s = taken_over(bed, leader)
+    assert leader.bindings(bed) == {**before, vm.port: other.name}
+    leader.move(vm, next(u for u in bed.uplinks if u is not other))
+    quick_enough(took_s <= TAKEOVER_MAX_S, f"taken over after {took_s:.2f} s")
+    quick_enough(again_s <= TAKEOVER_MAX_S, f"taken over again after {again_s:.2f} s")
+
+
+def test_one_leads_after_the_switch_was_restarted(bed: Bed, led: tuple[Service, Service]) -> None:
+    leader, standby = led
+    before = leader.bindings(bed)
+    bed.restart_switch()
+    leader.wait_ready(bed)
+    assert leader.bindings(bed) == before
+    assert leads(leader)
+    assert not leads(standby)
+
+
+def test_who_led_leads_on_after_the_database_was_away(
+    bed: Bed, led: tuple[Service, Service]
+) -> None:
+    leader, standby = led
+    before = leader.bindings(bed)
+    bed.ovs.stop("ovsdb-server")
+    holds(lambda: leads(leader) and not leads(standby), "nothing changes", 2.5)
+    bed.ovs.start_database()
+    holds(lambda: leads(leader) and not leads(standby), "nothing changes", 3.5)
+    leader.do("set", "bridge", bed.bridge, "threshold=70")
+    assert leader.bindings(bed) == before
+    leader.kill()
+    taken_over(bed, standby)
+    assert standby.bindings(bed) == before
+
+
+# ---- what is seen -----------------------------------------------------------------------
+
+
+def leads(service: Service) -> bool:
+    return service.metric("ovslbt_leader") == 1
+
+
+def stands_by(service: Service) -> str:
+    """Who leads, as one says that stands by; else nothing."""
+    told = json.loads(service.ask("show", "--json"))
+    return str(told["leader"]) if told.get("standby") else ""
+
+
+def taken_over(bed: Bed, service: Service) -> float:
+    """How long it takes from now until a service serves a bridge, with all its VM ports."""
+    since_s = time.monotonic()
+
+    def serves() -> bool:
+        bridges = json.loads(service.ask("show", "--json"))["bridges"]
+        return any(
+            b["name"] == bed.bridge and b["connected"] and all(p["uplink"] for p in b["ports"])
+            for b in bridges
+        )
+
+    wait_until(serves, f"{service.name} has taken over", interval_s=0.01)
+    polls = "ovslbt_stats_poll_duration_seconds_count"
+    wait_until(lambda: service.metric(polls, bridge=bed.bridge) > 0, "it polls", interval_s=0.01)
+    return time.monotonic() - since_s
+
+
+def last_claim(bed: Bed) -> int:
+    """The generation by which somebody became the bridge's master last."""
+    with contextlib.closing(Direct(bed)) as direct:
+        return direct.last_claim()
+
+
+def noted(bed: Bed) -> dict[str, str]:
+    """What the database says of where VM ports are."""
+    shown = bed.ovs.vsctl("--format=json", "--columns=name,external_ids", "list", "interface")
+    rows = json.loads(shown)["data"]
+    return {name: dict(ids[1]).get("ovs-lbt-binding", "") for name, ids in rows}
+
+
+@contextlib.contextmanager
+def traffic(bed: Bed) -> Iterator[None]:
+    """No frame, in or out, is lost or delivered twice in this block."""
+    host = bed.hosts[0]
+    flows = [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
+    flows += [(host.point, frames.udp(host.mac, vm.mac)) for vm in bed.vms]
+    points = [host.point, *(vm.point for vm in bed.vms)]
+    with bed.ears(*points) as ears, Stream(flows, FLOW_PPS // len(flows)) as stream:
+        yield
+        stream.stop()
+        ears.until_quiet()
+        heard = [ears[host.point]] * len(bed.vms) + [ears[vm.point] for vm in bed.vms]
+        copies = [stream.received(at, number) for number, at in enumerate(heard)]
+        lost = [stream.lost(at, number) for number, at in enumerate(heard)]
+    never_twice(any(max(c.values(), default=1) > 1 for c in copies), f"heard twice: {copies}")
+    quick_enough(not any(lost), f"lost of each stream: {lost}")
