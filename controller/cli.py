@@ -210,9 +210,9 @@ def _add_top(commands: Any) -> None:
 
 
 def _service(text: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", text):
+    if re.fullmatch(rf"{client.NAME}[A-Za-z0-9._-]{{0,20}}", text):
         return text
-    raise argparse.ArgumentTypeError(f"{text} -> letters, digits, dots and dashes")
+    raise argparse.ArgumentTypeError(f"{text} -> {client.NAME}, and letters, digits, dots, dashes")
 
 
 def _interval(text: str) -> float:

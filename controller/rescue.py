@@ -24,6 +24,7 @@ import ovs.unixctl
 import ovs.unixctl.server
 import ovs.util
 
+from controller.client import NAME
 from controller.config import BridgeConfig, UplinkConfig, one_of, read_bridge
 from controller.database import BridgeRow
 from controller.events import DatabaseRead, Event
@@ -167,8 +168,14 @@ def _openflow10(bridge: str) -> Iterator[None]:
 
 
 def _service_runs() -> bool:
-    ovs.util.PROGRAM_NAME = "ovs-lbt"
-    error, path = ovs.unixctl.socket_name_from_target("ovs-lbt")
+    """Whether a service answers here, whatever its name."""
+    pidfiles = Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")
+    return any(_answers(pidfile.stem) for pidfile in pidfiles)
+
+
+def _answers(name: str) -> bool:
+    ovs.util.PROGRAM_NAME = name
+    error, path = ovs.unixctl.socket_name_from_target(name)
     if error:
         return False
     error, client = ovs.unixctl.server.UnixctlClient.create(path)

@@ -80,6 +80,8 @@ def test_a_command_goes_to_the_service_word_by_word(
         "apply --json",
         "explain",
         "run --nonsense",
+        "run --name other",
+        "-t ../ovs-lbt show",
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_so_on_stderr(
@@ -98,6 +100,21 @@ def test_help_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert ended.value.code == 0
     assert "attach" in capsys.readouterr().out
+
+
+def test_of_two_services_the_one_that_was_named_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
+    monkeypatch.setenv("OVS_LBT_NAME", "ovs-lbt-b")
+    hint = "ovs-lbt: no service is running -> start one with: ovs-lbt run"
+    for words, started_with in (
+        (["show"], " --name ovs-lbt-b"),
+        (["-t", "ovs-lbt-c", "show"], " --name ovs-lbt-c"),
+        (["-t", "ovs-lbt", "show"], ""),
+    ):
+        assert cli.main(words) == 1
+        assert capsys.readouterr().err == f"{hint}{started_with}\n"
 
 
 def test_without_a_service_there_is_a_hint(
