@@ -3,6 +3,7 @@
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
 #   make bench        every benchmark layout, every policy and every peer: hours
 #                     (ARGS=--quick shows in minutes that all of it works)
+#   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
 #   make test         every check and every test
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
@@ -44,7 +45,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench test test-quick test-ryu fuzz soak dashboards deb wheels lint format \
+.PHONY: help setup demo bench bench-scale test test-quick test-ryu fuzz soak dashboards deb wheels lint format \
 	clean
 
 help:
@@ -71,6 +72,9 @@ case $$beside$$alone in \
 *) echo "found pytest's status $$beside of $(BESIDE), $$alone of $(1) -> 0" >&2; exit 1 ;; \
 esac
 endef
+
+bench-scale: setup
+	$(BIN)/python -m topologies.scale $(ARGS)
 
 test: setup lint wheels
 	$(call pytest,$(ALONE))

@@ -1,0 +1,60 @@
+"""Figures of `make bench-scale`: histograms as Prometheus gives them, and how figures grow."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from topologies.scale.figures import exponent, histogram
+from topologies.service import parse_metrics
+
+PAGE = """\
+took_seconds_bucket{bridge="a",le="0.001"} 4
+took_seconds_bucket{bridge="a",le="0.003"} 10
+took_seconds_bucket{bridge="a",le="+Inf"} 10
+took_seconds_sum{bridge="a"} 0.012
+took_seconds_bucket{bridge="b",le="0.001"} 6
+took_seconds_bucket{bridge="b",le="0.003"} 8
+took_seconds_bucket{bridge="b",le="+Inf"} 10
+took_seconds_sum{bridge="b"} 0.05
+"""
+
+
+def test_a_histogram_is_that_of_all_bridges() -> None:
+    found = histogram(parse_metrics(PAGE), "took_seconds")
+
+    assert found.count == 20
+    assert found.total_s == pytest.approx(0.062)
+
+
+def test_a_quantile_is_interpolated_within_its_bucket() -> None:
+    found = histogram(parse_metrics(PAGE), "took_seconds")
+
+    assert found.quantile(0.25) == pytest.approx(0.0005)
+    assert found.quantile(0.7) == pytest.approx(0.002)
+    assert found.quantile(0.99) == 0.003, "beyond the last bound nothing more is known"
+
+
+def test_only_what_came_since_is_looked_at() -> None:
+    before = histogram(parse_metrics(PAGE), "took_seconds")
+    more = PAGE.replace('le="+Inf"} 10', 'le="+Inf"} 12').replace(
+        'sum{bridge="a"} 0.012', 'sum{bridge="a"} 0.112'
+    )
+    since = histogram(parse_metrics(more), "took_seconds").since(before)
+
+    assert since.count == 4
+    assert since.total_s == pytest.approx(0.1)
+    assert since.since(since).quantile(0.5) is None
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
+def test_the_exponent_is_that_of_the_power_that_a_figure_grows_by(power: float) -> None:
+    points = [(bridges, 7.0 * math.pow(bridges, power)) for bridges in (1, 10, 100, 300)]
+
+    assert exponent(points) == pytest.approx(power)
+
+
+def test_one_figure_does_not_grow() -> None:
+    assert exponent([(1, 2.0)]) is None
+    assert exponent([(1, 2.0), (10, 0.0)]) is None

@@ -1,0 +1,1 @@
+"""How the service's cost grows with bridges: `make bench-scale`."""

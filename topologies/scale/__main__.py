@@ -1,0 +1,165 @@
+"""`make bench-scale`: 1, 10, 100 and 300 bridges on one service, and what each costs.
+
+`out/scale/report.json` has the figures, `scale.svg` and `scale.png` show how they grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from topologies.private_network import private_network
+from topologies.private_ovs import PrivateOvs
+from topologies.scale.bed import Bed
+from topologies.scale.figures import exponent
+from topologies.scale.measuring import Pace, measure
+
+BRIDGES = (1, 10, 100, 300)
+PORTS = 50
+# Failed links are used again at once: what is measured is how they are left.
+SETTINGS = {"failback-delay-s": "0"}
+ADAPTIVE = {**SETTINGS, "policy": "adaptive"}
+POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1
+FULL, QUICK = Pace(settle_s=35.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
+# What grows, by where it is in a row.
+GROWING = (
+    "at_rest.cpu_ratio",
+    "counting.cpu_ratio",
+    "at_rest.decision_s.mean",
+    "at_rest.poll_s.mean",
+    "rss_bytes",
+    "threads",
+    "attach_last_s",
+    "start_s",
+    "failover_s.median",
+    "scrape.cpu_s",
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and write what was found.
+
+    Returns:
+        0: it ran; 1: it could not; 2: wrong usage.
+    """
+    parser = argparse.ArgumentParser(prog="make bench-scale", description=__doc__)
+    parser.add_argument("--bridges", type=int, nargs="+", default=list(BRIDGES), metavar="N")
+    parser.add_argument("--ports", type=int, default=PORTS, metavar="N", help="of each bridge")
+    parser.add_argument("--quick", action="store_true", help="whether it works: no figures")
+    parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
+    options = parser.parse_args(arguments)
+    if os.geteuid() != 0:
+        print(f"bench-scale: user id {os.geteuid()} -> root", file=sys.stderr)
+        return 1
+    directory = options.out / "scale"
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        report = _measured(sorted(options.bridges), options.ports, QUICK if options.quick else FULL)
+    except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
+        print(f"bench-scale: {failure}", file=sys.stderr)
+        return 1
+    path = directory / "report.json"
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    print(table(report), path, sep="\n\n")
+    try:
+        from topologies.scale.picture import draw
+    except ImportError as missing:
+        print(f"no picture: {missing} -> apt install python3-matplotlib", file=sys.stderr)
+    else:
+        print(*draw(report, directory), sep="\n")
+    return 1 if "failed" in report else 0
+
+
+def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
+    begin_s = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begin_s:6.0f} s  {text}", flush=True)
+
+    rows, failed = [], None
+    with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
+        bed = Bed(ovs, ports)
+        for count in bridges:
+            say(f"=== {count} bridges")
+            try:
+                rows.append(measure(bed, count, SETTINGS, pace, POLL_S, say))
+            except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
+                # What fewer bridges cost is worth having all the same.
+                failed = f"{count} bridges: {failure}"
+                say(failed)
+                break
+    with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
+        say("=== adaptive, on one bridge")
+        adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, say)
+    growth = {
+        name: exponent([(row["bridges"], _at(row, name)) for row in rows]) for name in GROWING
+    }
+    return {
+        "environment": _environment(),
+        "pace": {"settle_s": pace.settle_s, "observe_s": pace.observe_s},
+        "rows": [rounded(row) for row in rows],
+        **({"failed": failed} if failed else {}),
+        "adaptive": rounded(adaptive),
+        "growth": rounded(growth),
+    }
+
+
+def _environment() -> dict[str, Any]:
+    version = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True)
+    return {
+        "open_vswitch": version.stdout.partition("\n")[0],
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+    }
+
+
+def _at(row: dict[str, Any], name: str) -> float:
+    """A figure by its place; zero where it was not measured."""
+    found: Any = row
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return float(found or 0.0)
+
+
+def rounded(value: Any) -> Any:
+    """As many digits as such a figure is worth."""
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def table(report: dict[str, Any]) -> str:
+    """The figures, one line for each number of bridges."""
+    heads = ["bridges", "CPU %", "counting %", "decision ms", "late ms", "RSS MB", "threads"]
+    heads += ["attach ms", "start s", "failover ms", "scrape s"]
+    lines = ["  ".join(f"{head:>11}" for head in heads)]
+    for row in [*report["rows"], report["adaptive"]]:
+        values = (
+            row["bridges"],
+            100 * _at(row, "at_rest.cpu_ratio"),
+            100 * _at(row, "counting.cpu_ratio"),
+            1e3 * _at(row, "at_rest.decision_s.mean"),
+            1e3 * _at(row, "at_rest.late_s.median"),
+            _at(row, "rss_bytes") / 1e6,
+            row["threads"],
+            1e3 * _at(row, "attach_last_s"),
+            row["start_s"],
+            1e3 * _at(row, "failover_s.median"),
+            _at(row, "scrape.cpu_s"),
+        )
+        lines.append("  ".join(f"{value:11.4g}" for value in values))
+    growth = ", ".join(f"{n} {e:.2f}" for n, e in report["growth"].items() if e is not None)
+    return "\n".join([*lines, "", f"the last line: adaptive; growth with bridges: {growth}"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

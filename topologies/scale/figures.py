@@ -1,0 +1,99 @@
+"""What is known of a process and its histograms, and how a figure grows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.service import Metric
+
+BYTES_PER_KB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`pss_bytes` is the process's share of what it has in common with others."""
+
+    rss_bytes: int
+    pss_bytes: int
+
+
+def memory(pid: int) -> Memory:
+    """Of a process, now."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = dict(re.findall(r"^(\w+): +(\d+) kB", rollup, re.MULTILINE))
+    return Memory(int(found["Rss"]) * BYTES_PER_KB, int(found["Pss"]) * BYTES_PER_KB)
+
+
+def threads(pid: int) -> int:
+    """How many a process has."""
+    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+
+
+def wakeups(pid: int) -> int:
+    """How often threads of a process have waited for something."""
+    counted = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M)
+        counted += int(found[1]) if found else 0
+    return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Observations by their upper bounds, cumulated, as Prometheus has them."""
+
+    buckets: Mapping[float, float]
+    total_s: float
+
+    @property
+    def count(self) -> float:
+        return max(self.buckets.values(), default=0.0)
+
+    def since(self, before: Histogram) -> Histogram:
+        """What was observed from `before` on."""
+        buckets = {le: n - before.buckets.get(le, 0.0) for le, n in self.buckets.items()}
+        return Histogram(buckets, self.total_s - before.total_s)
+
+    def quantile(self, part: float) -> float | None:
+        """Interpolated within its bucket, as `histogram_quantile` does; None of nothing."""
+        rank, below_le, below_n = part * self.count, 0.0, 0.0
+        if not self.count:
+            return None
+        for le, count in sorted(self.buckets.items()):
+            if count >= rank and count > below_n:
+                if math.isinf(le):
+                    return below_le
+                return below_le + (le - below_le) * (rank - below_n) / (count - below_n)
+            below_le, below_n = le, count
+        return below_le
+
+
+def histogram(metrics: Iterable[Metric], name: str) -> Histogram:
+    """Of all bridges together."""
+    buckets: dict[float, float] = {}
+    total_s = 0.0
+    for metric in metrics:
+        if metric.name == name + "_bucket":
+            le = float(metric.labels["le"])
+            buckets[le] = buckets.get(le, 0.0) + metric.value
+        elif metric.name == name + "_sum":
+            total_s += metric.value
+    return Histogram(buckets, total_s)
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float | None:
+    """The slope of a line through the logarithms: 1 grows as x does, 2 as its square.
+
+    None where there are less than two points above zero.
+    """
+    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len(logs) < 2:
+        return None
+    mean_x = sum(x for x, _ in logs) / len(logs)
+    mean_y = sum(y for _, y in logs) / len(logs)
+    spread = sum((x - mean_x) ** 2 for x, _ in logs)
+    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / spread if spread else None

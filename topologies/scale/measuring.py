@@ -1,0 +1,242 @@
+"""One service process on so many bridges: what it costs, and how prompt it is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from topologies import processes
+from topologies.scale import figures
+from topologies.scale.bed import Bed
+from topologies.scale.figures import Histogram
+from topologies.scale.switch_view import SwitchView
+from topologies.service import Metric, Service
+
+LAST = "ovslbt_last_decision_timestamp_seconds"
+DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_duration_seconds"
+# Of those that are measured on several bridges: at most so many.
+SAMPLES = 5
+# LOCAL speaks more often than counters are read, so that some differ with every poll.
+SPEAKING_INTERVAL_S = 0.5
+# After that a scrape costs nothing any more.
+AFTER_SCRAPE_S = 2.0
+ANSWER_TIMEOUT_S = 60
+STARTED_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long to wait until all is quiet, and to look at it then."""
+
+    settle_s: float
+    observe_s: float
+
+
+class Told:
+    """What the service tells its supervisor: how many bridges are connected."""
+
+    def __init__(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.settimeout(1.0)
+
+    def wait_connected(self, bridges: int) -> None:
+        """Return when that many are, and no other.
+
+        Raises:
+            RuntimeError: they are not in time.
+        """
+        wanted = f"STATUS={bridges} of {bridges} bridges connected"
+        end_s, text = time.monotonic() + STARTED_TIMEOUT_S, "nothing"
+        while text != wanted:
+            if time.monotonic() > end_s:
+                raise RuntimeError(f"the service says {text[:100]} -> {wanted}")
+            try:
+                text = self._socket.recv(1 << 17).decode()
+            except TimeoutError:
+                continue
+
+
+def measure(
+    bed: Bed,
+    bridges: int,
+    settings: Mapping[str, str],
+    pace: Pace,
+    interval_s: float,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Figures of a service on the bed's first bridges, of which the last are attached anew.
+
+    `settings`: keys of each bridge; `interval_s`: what they make of the poll interval. The bed's
+    other bridges are not attached.
+    """
+    for made in bed.grow(bridges):
+        say(f"{made} bridges made")
+    rundir = bed.ovs.rundir
+    bed.ovs.env["NOTIFY_SOCKET"] = str(rundir / "notify")
+    told, log = Told(rundir / "notify"), rundir / "service.out"
+    row: dict[str, Any] = {
+        "bridges": bridges,
+        "ports_each": bed.ports,
+        "poll_interval_s": interval_s,
+    }
+    with Service(bed.ovs, log):
+        attached = {one["name"] for one in json.loads(_asked(bed, "show", "--json"))["bridges"]}
+        new = [name for name in bed.bridges[:bridges] if name not in attached]
+        took_s = [_attach(bed, name, settings) for name in new]
+        say(f"{len(new)} bridges attached, {sum(took_s):.1f} s")
+        if took_s:
+            row["attach_s"] = _spread(took_s)
+            row["attach_last_s"] = statistics.median(took_s[-SAMPLES:])
+    begin_s = time.monotonic()
+    with Service(bed.ovs, log) as service:
+        told.wait_connected(bridges)
+        row["start_s"] = time.monotonic() - begin_s
+        say(f"started again, all connected after {row['start_s']:.1f} s")
+        time.sleep(pace.settle_s)
+        row["at_rest"] = _observed(bed, service, pace.observe_s, interval_s)
+        say(f"at rest: {_line(row['at_rest'])}")
+        row |= _memory(service)
+        say(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
+        speaker = threading.Thread(
+            target=bed.speak_for,
+            args=(bed.bridges[:bridges], pace.observe_s + 2.0, SPEAKING_INTERVAL_S),
+        )
+        speaker.start()
+        row["counting"] = _observed(bed, service, pace.observe_s, interval_s)
+        speaker.join()
+        say(f"counters change: {_line(row['counting'])}")
+        row["scrape"] = _scraped(service)
+        row["failover_s"] = _spread(_failovers(bed, bridges))
+        say(f"failover: {_ms(row['failover_s'])}; a scrape: {row['scrape']['s']:.2f} s")
+        row["rss_at_last_bytes"] = figures.memory(service.pid).rss_bytes
+    return row
+
+
+def _attach(bed: Bed, name: str, settings: Mapping[str, str]) -> float:
+    """How long an attach takes, from the request until the pipeline is confirmed."""
+    words = [f"{key}={value}" for key, value in settings.items()]
+    begin_s = time.monotonic()
+    _asked(bed, "attach", name, f"uplinks={','.join(bed.uplinks(name))}", *words)
+    return time.monotonic() - begin_s
+
+
+def _asked(bed: Bed, command: str, *words: str) -> str:
+    asked = ["ovs-appctl", f"--timeout={ANSWER_TIMEOUT_S}", "-t", "ovs-lbt", f"lbt/{command}"]
+    return bed.ovs.run(*asked, *words, timeout_s=ANSWER_TIMEOUT_S)
+
+
+def _observed(bed: Bed, service: Service, observe_s: float, interval_s: float) -> dict[str, Any]:
+    """The service while nothing is asked of it; scrapes are before and after."""
+    pids = {
+        "cpu_ratio": service.pid,
+        "vswitchd_cpu_ratio": bed.ovs.pid("ovs-vswitchd"),
+        "ovsdb_cpu_ratio": bed.ovs.pid("ovsdb-server"),
+    }
+    before = service.metrics()
+    time.sleep(AFTER_SCRAPE_S)
+    begin_s, woken = time.monotonic(), figures.wakeups(service.pid)
+    used_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
+    time.sleep(observe_s)
+    took_s = time.monotonic() - begin_s
+    found: dict[str, Any] = {
+        name: (processes.cpu_s(pid) - used_s[name]) / took_s for name, pid in pids.items()
+    }
+    found["wakeups_per_s"] = (figures.wakeups(service.pid) - woken) / took_s
+    after = service.metrics()
+    for name, key in ((DECISIONS, "decision_s"), (POLLS, "poll_s")):
+        seen = figures.histogram(after, name).since(figures.histogram(before, name))
+        found[key] = _quantiles(seen)
+    found["late_s"] = _spread(_lateness(before, after, interval_s))
+    return found
+
+
+def _lateness(before: list[Metric], after: list[Metric], interval_s: float) -> list[float]:
+    """By how much polls come later than they are due, the mean of each bridge."""
+    first, last = _decided(before), _decided(after)
+    found = []
+    for bridge in first.keys() & last.keys():
+        (begin_s, counted), (end_s, count) = first[bridge], last[bridge]
+        if count > counted:
+            found.append((end_s - begin_s) / (count - counted) - interval_s)
+    return found
+
+
+def _decided(metrics: list[Metric]) -> dict[str, tuple[float, float]]:
+    """When the last decision of each bridge was, and how many there have been."""
+    found = {
+        name: {one.labels["bridge"]: one.value for one in metrics if one.name == name}
+        for name in (LAST, f"{DECISIONS}_count")
+    }
+    return {b: (at_s, found[f"{DECISIONS}_count"].get(b, 0.0)) for b, at_s in found[LAST].items()}
+
+
+def _failovers(bed: Bed, bridges: int) -> list[float]:
+    """From when the switch tells that a link is gone until its groups follow, by bridge."""
+    chosen = {bridges * (number + 1) // SAMPLES for number in range(SAMPLES)} - {0}
+    return [_failover(bed, bed.bridges[number - 1]) for number in sorted(chosen)]
+
+
+def _failover(bed: Bed, bridge: str) -> float:
+    uplink = bed.uplinks(bridge)[0]
+    with SwitchView(bed.management_socket(bridge)) as view:
+        before = view.groups()
+        bed.set_cable(uplink, plugged=False)
+        try:
+            told_s = view.await_port_change()
+            return view.await_other_groups(before) - told_s
+        finally:
+            bed.set_cable(uplink, plugged=True)
+
+
+def _scraped(service: Service) -> dict[str, float]:
+    """What a scrape costs."""
+    begin_s, used_s = time.monotonic(), processes.cpu_s(service.pid)
+    samples = len(service.metrics())
+    return {
+        "s": time.monotonic() - begin_s,
+        "cpu_s": processes.cpu_s(service.pid) - used_s,
+        "samples": samples,
+    }
+
+
+def _memory(service: Service) -> dict[str, Any]:
+    return {**asdict(figures.memory(service.pid)), "threads": figures.threads(service.pid)}
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {
+        "median": statistics.median(values),
+        "worst": max(values),
+        "count": len(values),
+    }
+
+
+def _quantiles(seen: Histogram) -> dict[str, float | None]:
+    mean = seen.total_s / seen.count if seen.count else None
+    spread = {"median": seen.quantile(0.5), "p99": seen.quantile(0.99)}
+    return {"mean": mean, **spread, "count": seen.count}
+
+
+def _line(found: dict[str, Any]) -> str:
+    """A row of figures as people read it while they wait."""
+    late, decided, polled = found["late_s"], found["decision_s"], found["poll_s"]
+    return (
+        f"{found['cpu_ratio']:.2%} of a core, {found['wakeups_per_s']:.0f} wake-ups/s, "
+        f"decision {_ms(decided)}, poll {_ms(polled)}, late {_ms(late)}"
+    )
+
+
+def _ms(spread: dict[str, float | None]) -> str:
+    median, worst = spread["median"], spread.get("p99", spread.get("worst"))
+    if median is None or worst is None:
+        return "-"
+    return f"{median * 1e3:.1f} ms ({worst * 1e3:.1f})"

@@ -1,0 +1,94 @@
+"""A bridge's groups as they change, seen by a connection beside the service's."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+VERSION = 4
+HELLO, ECHO_REQUEST, ECHO_REPLY, SET_CONFIG, PORT_STATUS = 0, 2, 3, 9, 12
+MULTIPART_REQUEST, MULTIPART_REPLY, GROUP_DESC = 18, 19, 7
+REPLY_MORE = 1
+_HEADER = struct.Struct("!BBHI")
+_MULTIPART = struct.Struct("!HH4x")
+TIMEOUT_S = 5.0
+
+
+class SwitchView:
+    """OpenFlow 1.3 at a bridge's management socket; a context manager.
+
+    Raises:
+        OSError: there is no bridge, or it does not answer in time.
+    """
+
+    def __init__(self, management_socket: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(TIMEOUT_S)
+        self._socket.connect(str(management_socket))
+        self._received = b""
+        self._send(HELLO)
+        # Without that the switch tells no changes of ports.
+        self._send(SET_CONFIG, struct.pack("!HH", 0, 128))
+
+    def __enter__(self) -> SwitchView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def groups(self) -> bytes:
+        """All of them, as the switch describes them."""
+        self._send(MULTIPART_REQUEST, _MULTIPART.pack(GROUP_DESC, 0))
+        groups = b""
+        while True:
+            body = self._await(MULTIPART_REPLY)
+            _, flags = _MULTIPART.unpack_from(body)
+            groups += body[_MULTIPART.size :]
+            if not flags & REPLY_MORE:
+                return groups
+
+    def await_port_change(self) -> float:
+        """When the switch tells that a port has changed."""
+        self._await(PORT_STATUS)
+        return time.monotonic()
+
+    def await_other_groups(self, before: bytes) -> float:
+        """When they are not what they were.
+
+        Raises:
+            TimeoutError: they stay so.
+        """
+        end_s = time.monotonic() + TIMEOUT_S
+        while self.groups() == before:
+            if time.monotonic() > end_s:
+                raise TimeoutError("groups stay -> ones that follow the link")
+            time.sleep(0.001)
+        return time.monotonic()
+
+    def _send(self, kind: int, body: bytes = b"", xid: int = 1) -> None:
+        length = _HEADER.size + len(body)
+        self._socket.sendall(_HEADER.pack(VERSION, kind, length, xid) + body)
+
+    def _await(self, wanted: int) -> bytes:
+        while True:
+            kind, xid, body = self._message()
+            if kind == ECHO_REQUEST:
+                self._send(ECHO_REPLY, body, xid)
+            if kind == wanted:
+                return body
+
+    def _message(self) -> tuple[int, int, bytes]:
+        header = self._take(_HEADER.size)
+        _, kind, length, xid = _HEADER.unpack(header)
+        return kind, xid, self._take(length - _HEADER.size)
+
+    def _take(self, count: int) -> bytes:
+        while len(self._received) < count:
+            received = self._socket.recv(1 << 16)
+            if not received:
+                raise ConnectionError("closed -> a bridge that answers")
+            self._received += received
+        taken, self._received = self._received[:count], self._received[count:]
+        return taken
