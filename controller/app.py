@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from controller import framework, openflow
+from controller import framework, framing, openflow
 from controller.events import (
     BundleDone,
     Event,
@@ -58,6 +58,8 @@ def said_by_switch(handler: Handler) -> Handler:
             return
         try:
             handler(app, event)
+        except framing.Malformed as error:
+            connection.refuse(str(error))
         except Exception as error:
             connection.refuse(f"{handler.__name__}: {error!r} -> one that can be read")
 

@@ -11,6 +11,7 @@ import importlib.metadata
 import logging
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -102,6 +103,13 @@ _WANTED = {
     ofproto.OFPT_MULTIPART_REPLY,
     ofproto.OFPT_ROLE_REPLY,
 }
+# Replies that are handed on as they came, by their type.
+_UNREAD = {
+    ofproto.OFPMP_FLOW: parser.OFPFlowStatsReply,
+    ofproto.OFPMP_PORT_STATS: parser.OFPPortStatsReply,
+    ofproto.OFPMP_GROUP_DESC: parser.OFPGroupDescStatsReply,
+}
+_FLAGS_AT = 10
 # Actions of others' whose parts the framework reads by lengths that may lead nowhere:
 # NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE. As unknown ones they are not looked into.
 for _number in (35, 37, 42):
@@ -190,15 +198,32 @@ def _parsed(
     try:
         if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
             raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
+        if kind == ofproto.OFPT_MULTIPART_REPLY:
+            statistics = framing.statistics(message)
+            if statistics in _UNREAD:
+                return unread(connection, xid, message)
+            if statistics != ofproto.OFPMP_PORT_DESC:
+                return None
         framing.check(kind, message)
-        if kind == ofproto.OFPT_MULTIPART_REPLY and not framing.is_wanted(message):
-            return None
         return parser.msg_parser(connection, version, kind, length, xid, data)
     except framing.Malformed as error:
         connection.refuse(str(error))
     except Exception as error:
         connection.refuse(f"message of type {kind}: {error!r} -> one that can be read")
     return None
+
+
+def unread(connection: Any, xid: int, message: bytes) -> Any:
+    """A statistics reply as its message, whose `body` is bytes: reading them all takes long.
+
+    Raises:
+        Malformed: it has no type.
+    """
+    made = _UNREAD[framing.statistics(message)](connection)
+    made.xid = xid
+    (made.flags,) = struct.unpack_from("!H", message, _FLAGS_AT)
+    made.body = message[ofproto.OFP_MULTIPART_REPLY_SIZE :]
+    return made
 
 
 # The framework's own logs the bytes of what it cannot read, and goes on behind it.

@@ -1,4 +1,4 @@
-"""Whether the lengths in an OpenFlow message agree, before the framework reads by them.
+"""Whether the lengths in an OpenFlow message agree, before anybody reads by them.
 
 The framework goes on by the lengths it finds: one of zero keeps it for ever, and one that is too
 long has it read the same bytes again and again.
@@ -39,16 +39,7 @@ class Malformed(Exception):
     """A message whose lengths do not agree: what was found and what is expected."""
 
 
-def is_wanted(message: bytes) -> bool:
-    """Whether a multipart reply is of a type that anybody asks for.
-
-    Raises:
-        Malformed: it has none.
-    """
-    return _statistics(message) in set(Statistics)
-
-
-def _statistics(message: bytes) -> int:
+def statistics(message: bytes) -> int:
     """The type of a multipart reply.
 
     Raises:
@@ -72,22 +63,59 @@ def check(kind: int, message: bytes) -> None:
     if kind != _MULTIPART_REPLY:
         return
     body, end = _MULTIPART_HEADER, len(message)
-    match _statistics(message):
+    match statistics(message):
         case Statistics.FLOW:
-            for at, until in _parts(message, body, end, _FLOW_LEAST):
-                _check_flow(message, at, until)
+            for flow in flows(message[body:]):
+                check_flow(flow)
         case Statistics.GROUP_DESC:
-            for at, until in _parts(message, body, end, _GROUP_FIXED):
-                for bucket, ends in _parts(message, at + _GROUP_FIXED, until, _BUCKET_FIXED):
-                    _check_actions(message, bucket + _BUCKET_FIXED, ends)
+            for group in groups(message[body:]):
+                check_group(group)
         case Statistics.PORT:
-            _check_rows(end - body, _PORT_STATS_BYTES)
+            check_ports(message[body:])
         case Statistics.PORT_DESC:
             _check_rows(end - body, _PORT_BYTES)
 
 
-def _check_flow(message: bytes, at: int, until: int) -> None:
-    match_at = at + _FLOW_FIXED
+def flows(body: bytes) -> Iterator[bytes]:
+    """The flows in statistics, each of which begins with its length.
+
+    Raises:
+        Malformed: that leads nowhere.
+    """
+    return (body[at:until] for at, until in _parts(body, 0, len(body), _FLOW_LEAST))
+
+
+def groups(body: bytes) -> Iterator[bytes]:
+    """The same of descriptions of groups."""
+    return (body[at:until] for at, until in _parts(body, 0, len(body), _GROUP_FIXED))
+
+
+def check_ports(body: bytes) -> None:
+    """Look at statistics of ports.
+
+    Raises:
+        Malformed: they are not of whole ports.
+    """
+    _check_rows(len(body), _PORT_STATS_BYTES)
+
+
+def check_group(group: bytes) -> None:
+    """Look through one description.
+
+    Raises:
+        Malformed: its lengths do not agree.
+    """
+    for bucket, ends in _parts(group, _GROUP_FIXED, len(group), _BUCKET_FIXED):
+        _check_actions(group, bucket + _BUCKET_FIXED, ends)
+
+
+def check_flow(message: bytes) -> None:
+    """Look through one flow.
+
+    Raises:
+        Malformed: its lengths do not agree.
+    """
+    match_at, until = _FLOW_FIXED, len(message)
     _, length = _PAIR.unpack_from(message, match_at)
     instructions_at = match_at + (length + 7) // 8 * 8
     if length < 4 or instructions_at > until:

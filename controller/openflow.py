@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import IntEnum
-from typing import Any
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
 
+from controller import framing
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
@@ -378,7 +380,16 @@ def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:
 
 
 # More than any bridge has flows or ports; a reply that goes on is none.
-MOST_ENTRIES = 1 << 19
+MOST_BYTES = 1 << 26
+# Of flows and groups of ours that were read, the same ones are read again and again: by one
+# service on all bridges.
+REMEMBERED = 1 << 14
+STATISTICS = {Asked.PORTS: parser.OFPPortStatsReply, Asked.GROUPS: parser.OFPGroupDescStatsReply}
+# ofp_port_stats and ofp_flow_stats, without what nobody looks at.
+PORT_STATS = struct.Struct("!I4xQQQQQQ48xII")
+FLOW_COUNTS = struct.Struct("!4xII12xQ8xQ")
+# What changes from one reading of a flow to the next: its age, and what it has counted.
+AGE, COUNTS = slice(4, 12), slice(32, 48)
 
 
 class Replies:
@@ -389,19 +400,26 @@ class Replies:
     """
 
     def __init__(self) -> None:
-        self._bodies: dict[int, list[Any]] = {asked: [] for asked in Asked}
+        self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
+        self._sizes: dict[int, int] = dict.fromkeys(Asked, 0)
 
     def event(self, bridge: str, message: Any) -> Event | None:
         """What this part of a reply completes, if it completes anything.
 
         Raises:
-            ValueError: it goes on and on.
+            Malformed: its lengths do not agree, or it is not of what was asked for.
+            ValueError: it goes on and on, or cannot be read.
         """
         if message.xid not in self._bodies:
             return None
-        self._bodies[message.xid] += message.body
-        if len(self._bodies[message.xid]) > MOST_ENTRIES:
-            raise ValueError(f"a reply of more than {MOST_ENTRIES} entries")
+        expected = STATISTICS.get(message.xid, parser.OFPFlowStatsReply)
+        if type(message) is not expected:
+            found = f"statistics of type {message.cls_stats_type}"
+            raise framing.Malformed(f"{found} -> {expected.cls_stats_type}")
+        self._bodies[message.xid].append(message.body)
+        self._sizes[message.xid] += len(message.body)
+        if self._sizes[message.xid] > MOST_BYTES:
+            raise ValueError(f"a reply of more than {MOST_BYTES} bytes")
         if message.flags & ofp.OFPMPF_REPLY_MORE:
             return None
         match message.xid:
@@ -419,7 +437,7 @@ class Replies:
             case Asked.INBOUND:
                 return InboundRead(bridge, inbound_counters(self._take(Asked.INBOUND)))
             case Asked.LEARNED:
-                learned = self._take(Asked.LEARNED)
+                learned = [_read_flow(flow) for flow in framing.flows(self._take(Asked.LEARNED))]
                 return LearnedRead(
                     bridge,
                     learned_addresses(learned),
@@ -428,8 +446,9 @@ class Replies:
                 )
         return None
 
-    def _take(self, asked: Asked) -> list[Any]:
-        body, self._bodies[asked] = self._bodies[asked], []
+    def _take(self, asked: Asked) -> bytes:
+        body, self._bodies[asked] = b"".join(self._bodies[asked]), []
+        self._sizes[asked] = 0
         return body
 
 
@@ -453,21 +472,60 @@ class Unknown(Exception):
     """Something in our place that we did not put there."""
 
 
+class _Neither(Enum):
+    """Flows that are neither ours to compare nor anybody else's to tell of."""
+
+    LEARNED = 1
+    BY_DEFAULT = 2
+
+
 def installed_flows(
-    stats: Iterable[Any],
+    body: bytes,
 ) -> tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]:
-    """Flows of ours, but for those the switch learned itself; others'; is there a default."""
+    """Flows of ours, but for those the switch learned itself; others'; is there a default.
+
+    Raises:
+        Malformed: lengths do not agree.
+        ValueError: a flow cannot be read.
+    """
     ours, foreign, by_default = [], [], False
-    for flow in stats:
-        kind = cookie_kind(flow.cookie)
-        if kind is None:
-            if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
+    for flow in framing.flows(body):
+        match _installed_flow(
+            flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
+        ):
+            case FlowSpec() as found:
+                ours.append(found)
+            case ForeignFlow() as others:
+                foreign.append(others)
+            case _Neither.BY_DEFAULT:
                 by_default = True
-            else:
-                foreign.append(_foreign_flow(flow))
-        elif kind is not Kind.LEARNED or not _is_learned(flow):
-            ours.append(_decode_flow(flow))
     return tuple(ours), tuple(foreign), by_default
+
+
+@functools.lru_cache(REMEMBERED)
+def _installed_flow(lasting: bytes) -> FlowSpec | ForeignFlow | _Neither:
+    """What a flow is, by what of it lasts."""
+    head, rest = lasting[: AGE.start], lasting[AGE.start :]
+    fixed = COUNTS.start - AGE.stop
+    flow = _read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
+    kind = cookie_kind(flow.cookie)
+    if kind is None:
+        if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
+            return _Neither.BY_DEFAULT
+        return _foreign_flow(flow)
+    if kind is Kind.LEARNED and _is_learned(flow):
+        return _Neither.LEARNED
+    return _decode_flow(flow)
+
+
+def _read_flow(flow: bytes) -> Any:
+    """A flow as the framework reads it.
+
+    Raises:
+        Malformed: its lengths do not agree.
+    """
+    framing.check_flow(flow)
+    return parser.OFPFlowStats.parser(flow, 0)
 
 
 def _is_learned(flow: Any) -> bool:
@@ -475,9 +533,20 @@ def _is_learned(flow: Any) -> bool:
     return flow.table_id in LEARNING_TABLES and flow.hard_timeout > 0
 
 
-def installed_groups(stats: Iterable[Any]) -> tuple[GroupSpec, ...]:
-    """The groups in our range of ids."""
-    return tuple(_decode_group(group) for group in stats if group.group_id in GROUP_IDS)
+def installed_groups(body: bytes) -> tuple[GroupSpec, ...]:
+    """The groups in our range of ids.
+
+    Raises:
+        Malformed: lengths do not agree.
+    """
+    found = map(_installed_group, framing.groups(body))
+    return tuple(group for group in found if group.group_id in GROUP_IDS)
+
+
+@functools.lru_cache(REMEMBERED)
+def _installed_group(described: bytes) -> GroupSpec:
+    framing.check_group(described)
+    return _decode_group(parser.OFPGroupDescStats.parser(described, 0))
 
 
 def learned_addresses(stats: Iterable[Any]) -> tuple[tuple[int, str, int], ...]:
@@ -519,58 +588,81 @@ def learned_beneath(stats: Iterable[Any]) -> tuple[tuple[int, str, int | None], 
     return tuple(sorted(addresses, key=lambda a: (a[0], a[1], a[2] or 0)))
 
 
-def unit_counters(to_vm: Iterable[Any], from_vm: Iterable[Any]) -> tuple[tuple[int, Sample], ...]:
+class FlowCount(NamedTuple):
+    """What is counted by a flow: polls read nothing else of it."""
+
+    cookie: int
+    clock_s: float
+    byte_count: int
+
+
+def flow_counts(body: bytes) -> list[FlowCount]:
+    """The counters of flows.
+
+    Raises:
+        Malformed: lengths do not agree.
+    """
+    found = map(FLOW_COUNTS.unpack_from, framing.flows(body))
+    return [FlowCount(cookie, sec + nsec / 1e9, count) for sec, nsec, cookie, count in found]
+
+
+def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...]:
     """What each VM port sent by its uplink and got from uplinks, on its flow's clock.
 
     The same of addresses behind VM ports, by slot.
     """
-    received = {cookie_ofport(flow.cookie): flow.byte_count for flow in to_vm}
+    received = {cookie_ofport(flow.cookie): flow.byte_count for flow in flow_counts(to_vm)}
     return tuple(
         (
             cookie_ofport(flow.cookie),
-            Sample(
-                clock_s=flow.duration_sec + flow.duration_nsec / 1e9,
-                tx_bytes=flow.byte_count,
-                rx_bytes=received.get(cookie_ofport(flow.cookie), 0),
-            ),
+            Sample(flow.clock_s, flow.byte_count, received.get(cookie_ofport(flow.cookie), 0)),
         )
-        for flow in from_vm
+        for flow in flow_counts(from_vm)
     )
 
 
-def bucket_counters(stats: Iterable[Any]) -> tuple[tuple[tuple[int, int], Sample], ...]:
+def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
     """What each bucket of a hash sent, by (hash, bucket); nothing comes in by one."""
     return tuple(
-        (
-            cookie_bucket(flow.cookie),
-            Sample(
-                clock_s=flow.duration_sec + flow.duration_nsec / 1e9,
-                tx_bytes=flow.byte_count,
-                rx_bytes=0,
-            ),
-        )
-        for flow in stats
+        (cookie_bucket(flow.cookie), Sample(flow.clock_s, flow.byte_count, 0))
+        for flow in flow_counts(body)
     )
 
 
-def inbound_counters(stats: Iterable[Any]) -> tuple[tuple[int, int, int], ...]:
+def inbound_counters(body: bytes) -> tuple[tuple[int, int, int], ...]:
     """(ofport of a VM port, of an uplink, bytes that this brought for it)."""
-    return tuple((*cookie_inbound(flow.cookie), flow.byte_count) for flow in stats)
+    return tuple((*cookie_inbound(flow.cookie), flow.byte_count) for flow in flow_counts(body))
 
 
-def port_counters(stats: Iterable[Any]) -> tuple[PortCounters, ...]:
+def port_counters(body: bytes) -> tuple[PortCounters, ...]:
+    """What ports have counted.
+
+    Raises:
+        Malformed: that are not whole ports.
+    """
+    framing.check_ports(body)
     return tuple(
         PortCounters(
-            ofport=_ofport(port.port_no),
-            clock_s=port.duration_sec + port.duration_nsec / 1e9,
-            tx_bytes=port.tx_bytes,
-            rx_bytes=port.rx_bytes,
-            tx_dropped=port.tx_dropped,
-            rx_dropped=port.rx_dropped,
-            tx_packets=port.tx_packets,
-            rx_packets=port.rx_packets,
+            ofport=_ofport(number),
+            clock_s=sec + nsec / 1e9,
+            tx_bytes=tx_bytes,
+            rx_bytes=rx_bytes,
+            tx_dropped=tx_dropped,
+            rx_dropped=rx_dropped,
+            tx_packets=tx_packets,
+            rx_packets=rx_packets,
         )
-        for port in stats
+        for (
+            number,
+            rx_packets,
+            tx_packets,
+            rx_bytes,
+            tx_bytes,
+            rx_dropped,
+            tx_dropped,
+            sec,
+            nsec,
+        ) in PORT_STATS.iter_unpack(body)
     )
 
 

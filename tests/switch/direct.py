@@ -19,7 +19,7 @@ from controller.events import (
     ReadStats,
     UnitCountersRead,
 )
-from controller.framework import ofproto, parser, serialized
+from controller.framework import ofproto, parser, serialized, unread
 from controller.specs import EMPTY, Pipeline
 from tests.switch.bench import Bed
 
@@ -121,6 +121,8 @@ class Direct:
             data = header + self._exactly(length - HEADER.size)
             if kind == ofproto.OFPT_ECHO_REQUEST:
                 self._socket.sendall(HEADER.pack(4, ofproto.OFPT_ECHO_REPLY, length, xid))
+            elif kind == ofproto.OFPT_MULTIPART_REPLY:
+                return unread(DATAPATH, xid, data)
             elif kind != ofproto.OFPT_HELLO:
                 return parser.msg_parser(DATAPATH, version, kind, length, xid, data)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller import openflow, pipeline, reconcile, specs, tables
@@ -27,7 +29,7 @@ from controller.events import (
     SendFrame,
     UnitCountersRead,
 )
-from controller.framework import ofproto, parser, serialized
+from controller.framework import ofproto, parser, serialized, unread
 from controller.openflow import Asked, Replies
 from controller.rates import Sample
 from controller.reconcile import Changes
@@ -116,7 +118,7 @@ def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -
     """A multipart reply as the framework hands it to us."""
     body = struct.pack("!HH4x", kind, ofproto.OFPMPF_REPLY_MORE if more else 0) + b"".join(entries)
     header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), asked)
-    return parse(header + body)
+    return unread(DATAPATH, asked, header + body)
 
 
 def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
@@ -373,6 +375,57 @@ def port_stats(number: int, rx: int = 0, tx: int = 0, age_s: float = 0, drops: i
     return PORT_STATS.pack(
         number, rx // 2, tx // 2, rx, tx, drops, drops + 1, 0, 0, 0, 0, 0, 0, seconds, nanoseconds
     )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**32 - 1),
+            *[st.integers(0, 2**64 - 1)] * 12,
+            *[st.integers(0, 2**32 - 1)] * 2,
+        ),
+        max_size=3,
+    )
+)
+def test_ports_are_read_as_the_framework_reads_them(rows: list[tuple[int, ...]]) -> None:
+    entries = [PORT_STATS.pack(*row) for row in rows]
+    body = struct.pack("!HH4x", ofproto.OFPMP_PORT_STATS, 0) + b"".join(entries)
+    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.PORTS)
+    found = openflow.port_counters(b"".join(entries))
+    expected = parse(header + body).body
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.ofport in (theirs.port_no, OFPORT_LOCAL)
+        assert ours.clock_s == theirs.duration_sec + theirs.duration_nsec / 1e9
+        for name in (
+            "rx_bytes",
+            "tx_bytes",
+            "rx_dropped",
+            "tx_dropped",
+            "rx_packets",
+            "tx_packets",
+        ):
+            assert getattr(ours, name) == getattr(theirs, name), name
+
+
+@pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
+def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) -> None:
+    entry = as_stats(flow, count=2**63 + 5, age_s=77.000000123, hard_timeout_s=9)
+    body = struct.pack("!HH4x", ofproto.OFPMP_FLOW, 0) + entry + entry
+    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.FLOWS)
+    ours, theirs = openflow.flow_counts(entry + entry), parse(header + body).body
+    assert ours == [
+        (read.cookie, read.duration_sec + read.duration_nsec / 1e9, read.byte_count)
+        for read in theirs
+    ]
+
+
+def test_a_flow_is_the_same_whatever_it_has_counted_and_another_one_is_not() -> None:
+    first, second, *_ = PIPELINE.flows.values()
+    young, old = as_stats(first, 1, 1.0), as_stats(first, 2**40, 1e6)
+    (found, again, other), _, _ = openflow.installed_flows(young + old + as_stats(second))
+    assert found is again
+    assert (found, other) == (first, second)
 
 
 def test_port_counters_also_of_local() -> None:

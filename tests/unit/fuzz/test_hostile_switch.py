@@ -57,7 +57,7 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
     [
         pytest.param(
             session.multipart(Asked.PORTS, FLOWS, [session.flow_stats(MASKED)]),
-            "flow_stats: AttributeError(",
+            "statistics of type 1 -> 4",
             id="flows in answer to what ports counted",
         ),
         pytest.param(
@@ -66,7 +66,7 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
             id="half an address learned",
         ),
         pytest.param(
-            session.multipart(5, GROUPS, [bytes(8)]),
+            session.multipart(Asked.GROUPS, GROUPS, [bytes(8)]),
             "a part of 0 bytes -> 8 to 8",
             id="a group of nothing, which would be read for ever",
         ),
@@ -93,12 +93,12 @@ def test_a_stranger_who_dials_has_nothing_to_say(caplog: pytest.LogCaptureFixtur
 def test_an_answer_that_never_ends_ends_its_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(openflow, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(openflow, "MOST_BYTES", 5000)
     body = struct.pack("!HH4x", PORT_STATS, 1) + session.port_stats(1, 5) * 6
     part = session.message(19, Asked.PORTS, body)
     hostile(*[part] * 9)
     (line,) = refused(caplog)
-    assert "a reply of more than 20 entries" in line
+    assert "a reply of more than 5000 bytes" in line
 
 
 def test_the_rig_notices_what_it_should() -> None:
