@@ -28,7 +28,7 @@ PORTS = 50
 SETTINGS = {"failback-delay-s": "0"}
 ADAPTIVE = {**SETTINGS, "policy": "adaptive"}
 POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1
-FULL, QUICK = Pace(settle_s=35.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
+FULL, QUICK = Pace(settle_s=15.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
 # What grows, by where it is in a row.
 GROWING = (
     "at_rest.cpu_ratio",

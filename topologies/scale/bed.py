@@ -1,9 +1,9 @@
 """Many bridges on one Open vSwitch, as cheap as real ones can be.
 
-    VM ports: patch ports without a peer, and LOCAL ── bridge ── two uplinks ── veth pairs
+    VM ports: patch ports without a peer, and LOCAL ── bridge ── two uplinks: patch ports, too
 
-Patch ports cost Open vSwitch nothing, so that what is measured is the service. Uplinks are
-devices, whose carrier can be taken.
+Patch ports cost Open vSwitch nothing, so that what is measured is the service. The uplinks of
+some bridges are devices, whose carrier can be taken and which count.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 
 from topologies.private_ovs import PrivateOvs
 
+# The first bridge and one in so many has devices for uplinks.
+CABLED = 10
 # So many bridges are made by one command: it reads the whole database first.
 AT_ONCE = 10
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
@@ -48,6 +50,7 @@ class Bed:
                 f"link add {uplink} type veth peer name {_peer(uplink)}\n"
                 f"link set {uplink} up\nlink set {_peer(uplink)} up\n"
                 for name in names
+                if self.is_cabled(name)
                 for uplink in self.uplinks(name)
             ]
             _ip(links)
@@ -56,6 +59,11 @@ class Bed:
             _ip([f"link set {name} up\n" for name in names])
             self.bridges += names
             yield len(self.bridges)
+
+    def is_cabled(self, bridge: str) -> bool:
+        """Whether its uplinks are devices."""
+        number = int(bridge[1:])
+        return number == 0 or number % CABLED == CABLED - 1
 
     def uplinks(self, bridge: str) -> list[str]:
         return [f"{bridge}u0", f"{bridge}u1"]
@@ -94,10 +102,13 @@ class Bed:
         # In fail mode secure before, as uplinks of their own would be a loop otherwise.
         words = ["--", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"]
         words += ["fail_mode=secure"]
-        for uplink in self.uplinks(name):
-            words += ["--", "add-port", name, uplink]
-        for number in range(self.ports):
-            port = f"{name}p{number}"
+        patches = [f"{name}p{number}" for number in range(self.ports)]
+        if self.is_cabled(name):
+            for uplink in self.uplinks(name):
+                words += ["--", "add-port", name, uplink]
+        else:
+            patches = [*self.uplinks(name), *patches]
+        for port in patches:
             words += ["--", "add-port", name, port, "--", "set", "interface", port]
             words += ["type=patch", f"options:peer={port}x"]
         return words

@@ -104,8 +104,6 @@ def measure(
         time.sleep(pace.settle_s)
         row["at_rest"] = _observed(bed, service, pace.observe_s, interval_s)
         say(f"at rest: {_line(row['at_rest'])}")
-        row |= _memory(service)
-        say(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
         speaker = threading.Thread(
             target=bed.speak_for,
             args=(bed.bridges[:bridges], pace.observe_s + 2.0, SPEAKING_INTERVAL_S),
@@ -113,11 +111,12 @@ def measure(
         speaker.start()
         row["counting"] = _observed(bed, service, pace.observe_s, interval_s)
         speaker.join()
+        row |= _memory(service)
+        say(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
         say(f"counters change: {_line(row['counting'])}")
         row["scrape"] = _scraped(service)
         row["failover_s"] = _spread(_failovers(bed, bridges))
         say(f"failover: {_ms(row['failover_s'])}; a scrape: {row['scrape']['s']:.2f} s")
-        row["rss_at_last_bytes"] = figures.memory(service.pid).rss_bytes
     return row
 
 
@@ -181,8 +180,9 @@ def _decided(metrics: list[Metric]) -> dict[str, tuple[float, float]]:
 
 def _failovers(bed: Bed, bridges: int) -> list[float]:
     """From when the switch tells that a link is gone until its groups follow, by bridge."""
-    chosen = {bridges * (number + 1) // SAMPLES for number in range(SAMPLES)} - {0}
-    return [_failover(bed, bed.bridges[number - 1]) for number in sorted(chosen)]
+    cabled = [name for name in bed.bridges[:bridges] if bed.is_cabled(name)]
+    chosen = {len(cabled) * (number + 1) // SAMPLES for number in range(SAMPLES)} - {0}
+    return [_failover(bed, cabled[number - 1]) for number in sorted(chosen)]
 
 
 def _failover(bed: Bed, bridge: str) -> float:
