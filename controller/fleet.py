@@ -30,6 +30,8 @@ class Fleet:
     leads: bool = True
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
+    # What each bridge was configured by last; one in hand is configured by whoever has it.
+    _followed: dict[str, BridgeRow] = field(default_factory=dict)
 
     def set_clock(self, epoch_s: float) -> None:
         """The wall clock was set."""
@@ -50,7 +52,11 @@ class Fleet:
         for name, row in sorted(self.rows.items()):
             bridge = self.bridges.get(name)
             if not row.attached or name in in_hand:
+                self._followed.pop(name, None)
                 continue
+            if self._followed.get(name) == row:
+                continue
+            self._followed[name] = row
             if bridge is None:
                 commands += self.adopt(read_bridge(row))
             else:
@@ -85,6 +91,7 @@ class Fleet:
     def drop(self, name: str) -> Commands:
         """Forget a bridge, whatever is on it."""
         del self.bridges[name]
+        self._followed.pop(name, None)
         return [Disconnect(name)]
 
     @property
@@ -96,3 +103,8 @@ class Fleet:
     def status(self) -> tuple[BridgeStatus, ...]:
         """The picture of each of these."""
         return tuple(picture.status(bridge, self.epoch_s) for bridge in self.serving)
+
+    def status_after(self, name: str) -> BridgeStatus | None:
+        """That of the next of these by name; None behind the last."""
+        behind = [bridge for bridge in self.serving if bridge.config.name > name]
+        return picture.status(behind[0], self.epoch_s) if behind else None

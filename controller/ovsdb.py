@@ -6,7 +6,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ovs import stream
@@ -77,9 +77,38 @@ COLUMNS = {
     "Mirror": ["name"],
 }
 
+# Whose rows any bridge may have something of; they change seldom.
+SHARED = ("Controller", "QoS", "Mirror")
+
 
 class DatabaseAway(Exception):
     """The database cannot be reached."""
+
+
+class _Bridges:
+    """The records of all bridges, of which only those are read again that have changed."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, BridgeRow] = {}
+        # The rows of ports and interfaces that each was made of.
+        self._parts: dict[Any, set[Any]] = {}
+
+    def read(self, rows: Mapping[Any, Any], touched: set[tuple[str, Any]]) -> tuple[BridgeRow, ...]:
+        """All of them, by name; `rows` of bridges by their ids."""
+        for gone in self._made.keys() - rows.keys():
+            del self._made[gone], self._parts[gone]
+        stale = rows.keys() - self._made.keys() | self._touched(touched)
+        for uuid in stale & rows.keys():
+            self._made[uuid] = _bridge(rows[uuid])
+            self._parts[uuid] = {part.uuid for port in rows[uuid].ports for part in _parts(port)}
+        return tuple(sorted(self._made.values(), key=lambda bridge: bridge.name))
+
+    def _touched(self, touched: set[tuple[str, Any]]) -> set[Any]:
+        if any(table in SHARED for table, _ in touched):
+            return set(self._made)
+        uuids = {uuid for table, uuid in touched if table != "Open_vSwitch"}
+        owners = {bridge for bridge, parts in self._parts.items() if not parts.isdisjoint(uuids)}
+        return uuids | owners
 
 
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
@@ -123,6 +152,7 @@ class Database:
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
         self._last: DatabaseRead | None = None
         self._known = threading.Event()
+        self._bridges = _Bridges()
         _check_remote(remote, tls)
         try:
             helper = idlutils.get_schema_helper(remote, SCHEMA)
@@ -183,7 +213,8 @@ class Database:
 
     def _changed(self) -> None:
         """Much that changes is not what we read, such as the switch's own progress."""
-        bridges = _bridges(self._idl.tables["Bridge"].rows.values())
+        touched, self._idl.touched = self._idl.touched, set()
+        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched)
         read = DatabaseRead(bridges, self._leader())
         if read != self._last:
             self._last = read
@@ -294,8 +325,8 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
         stream.Stream.ssl_set_ca_cert_file(tls.ca_cert)
 
 
-def _bridges(rows: Iterable[Any]) -> tuple[BridgeRow, ...]:
-    return tuple(sorted(map(_bridge, rows), key=lambda bridge: bridge.name))
+def _parts(port: Any) -> Iterable[Any]:
+    return (port, *port.interfaces)
 
 
 def _bridge(row: Any) -> BridgeRow:

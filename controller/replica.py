@@ -40,6 +40,8 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self.challenged: Callable[[], None] = lambda: None
         self.leads: bool | None = None
         self.contends = False
+        # The rows that have changed since somebody looked, each with the name of its table.
+        self.touched: set[tuple[str, Any]] = set()
         self._database = database
         self._seen = -1
         self._watch = Watch()
@@ -78,6 +80,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
         """Ask for the lead, and take part in watching it, from here on."""
         self.contends = True
         self.set_lock(LEADER)
+
+    def notify(self, _event: str, row: Any, _updates: Any = None) -> None:
+        self.touched.add((row._table.name, row.uuid))
 
     def cooperative_yield(self) -> None:
         time.sleep(0)

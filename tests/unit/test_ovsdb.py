@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,3 +38,88 @@ def test_a_rate_that_is_no_number_is_none(text: str, rate_bps: float | None) -> 
         other_config={},
     )
     assert ovsdb._port(row).qos_max_rate_bps == rate_bps
+
+
+def _row(uuid: str, **columns: Any) -> SimpleNamespace:
+    return SimpleNamespace(uuid=uuid, name=uuid, **columns)
+
+
+def _replica(name: str) -> SimpleNamespace:
+    """A bridge with one port of one interface, whose rows are called after it."""
+    interface = _row(
+        f"{name}-interface",
+        ofport=[1],
+        link_speed=[],
+        external_ids={},
+        mac_in_use=[],
+        lacp_current=[],
+        bfd={},
+        cfm_mpid=[],
+    )
+    port = _row(
+        f"{name}-port",
+        interfaces=[interface],
+        qos=[],
+        tag=[],
+        lacp=[],
+        bond_mode=[],
+        vlan_mode=[],
+        trunks=[],
+        protected=False,
+        bond_active_slave=[],
+        other_config={},
+    )
+    return _row(
+        name,
+        ports=[port],
+        fail_mode=[],
+        external_ids={},
+        stp_enable=False,
+        rstp_enable=False,
+        mcast_snooping_enable=False,
+        flood_vlans=[],
+        mirrors=[],
+        controller=[],
+        datapath_id=[],
+        datapath_type="netdev",
+    )
+
+
+@pytest.mark.parametrize(
+    ("touched", "read_again"),
+    [
+        (("Open_vSwitch", "the one"), []),
+        (("Bridge", "br1"), ["br1"]),
+        (("Port", "br1-port"), ["br1"]),
+        (("Interface", "br0-interface"), ["br0"]),
+        (("Interface", "of nobody"), []),
+        (("QoS", "any"), ["br0", "br1"]),
+    ],
+)
+def test_only_bridges_of_which_something_has_changed_are_read_again(
+    touched: tuple[str, str], read_again: list[str]
+) -> None:
+    rows = {name: _replica(name) for name in ("br1", "br0")}
+    bridges = ovsdb._Bridges()
+    before = bridges.read(rows, set())
+    assert [bridge.name for bridge in before] == ["br0", "br1"]
+
+    after = bridges.read(rows, {touched})
+
+    assert after == before
+    anew = [b.name for b, a in zip(before, after, strict=True) if a is not b]
+    assert anew == read_again
+
+
+def test_bridges_and_ports_come_and_go() -> None:
+    rows = {"br0": _replica("br0")}
+    bridges = ovsdb._Bridges()
+    bridges.read(rows, set())
+    rows["br1"] = _replica("br1")
+    rows["br0"].ports = []
+    read = bridges.read(rows, {("Bridge", "br0"), ("Bridge", "br1"), ("Port", "br0-port")})
+    assert [(bridge.name, len(bridge.ports)) for bridge in read] == [("br0", 0), ("br1", 1)]
+
+    del rows["br0"]
+    (left,) = bridges.read(rows, {("Bridge", "br0")})
+    assert left.name == "br1"

@@ -360,7 +360,7 @@ def _replicas(draw: st.DrawFn) -> Any:
 
 
 def _replica(row: Any) -> None:
-    (read_back,) = ovsdb._bridges([row])
+    read_back = ovsdb._bridge(row)
     for one in read_back.ports:
         assert one.qos_max_rate_bps is None or 0 <= one.qos_max_rate_bps < 1e20
     policy = {PREFIX + "policy": "load-based", **read_back.external_ids}
