@@ -56,6 +56,8 @@ class Engine:
     def __init__(self, epoch_s: float = 0.0, leads: bool = True, name: str = "") -> None:
         self.fleet = Fleet(epoch_s, leads)
         self.operator = Operator(self.fleet, Adoption(self.fleet))
+        # When each bridge has something to do next, by name: an event concerns few of them.
+        self._due_s: dict[str, float] = {}
         self._name = name
         # What the database says of who leads.
         self._leader: str | None = None
@@ -68,17 +70,43 @@ class Engine:
 
     def handle(self, event: Event, now_s: float) -> tuple[Command, ...]:
         """Take one event, at a time that never runs backwards; what to do about it."""
-        commands = self._handle(event, now_s)
-        return (*commands, *self.operator.proceed(now_s))
+        concerned = self._concerned(event, now_s) | self.operator.concerned
+        commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
+        bridges = self.fleet.bridges
+        for name in concerned | self.operator.concerned | (bridges.keys() ^ self._due_s.keys()):
+            if name in bridges:
+                self._due_s[name] = bridges[name].deadline_s()
+            else:
+                self._due_s.pop(name, None)
+        return tuple(commands)
 
     def deadline_s(self) -> float:
         """When a `Tick` is next due; infinity when nothing is waiting."""
-        times = [bridge.deadline_s() for bridge in self.fleet.bridges.values()]
-        return min([*times, self.operator.deadline_s()])
+        return min([*self._due_s.values(), self.operator.deadline_s()])
 
     def status(self) -> tuple[BridgeStatus, ...]:
         """Every attached bridge, by name."""
         return self.fleet.status()
+
+    def status_after(self, name: str) -> BridgeStatus | None:
+        """The next attached bridge by name; None behind the last."""
+        return self.fleet.status_after(name)
+
+    def _due(self, now_s: float) -> list[str]:
+        """The bridges that have something to do now, in the order in which they came."""
+        return [name for name in self.fleet.bridges if self._due_s[name] <= now_s]
+
+    def _concerned(self, event: Event, now_s: float) -> set[str]:
+        """The bridges that an event may change, beside those that a request has in hand."""
+        match event:
+            case DatabaseRead() | Leading() | Request() | Written():
+                return set(self.fleet.bridges)
+            case Challenged():
+                return set()
+            case Tick():
+                return set(self._due(now_s))
+            case _:
+                return {event.bridge}
 
     def _handle(self, event: Event, now_s: float) -> Commands:
         match event:
@@ -90,7 +118,8 @@ class Engine:
             case Challenged():
                 return self._answer()
             case Tick():
-                return [c for b in self.fleet.bridges.values() for c in b.tick(now_s)]
+                due = [self.fleet.bridges[name] for name in self._due(now_s)]
+                return [command for bridge in due for command in bridge.tick(now_s)]
             case Request() if not self.leads:
                 return [self._refer(event)]
             case Request():

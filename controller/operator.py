@@ -51,6 +51,11 @@ class Operator:
         """The bridges that a request is changing now."""
         return self.adoption.in_hand
 
+    @property
+    def concerned(self) -> set[str]:
+        """The bridges that `proceed` may change."""
+        return self.in_hand | {drain.bridge for drain in self.draining}
+
     def deadline_s(self) -> float:
         """When the first request under way has something to do; infinity if none is."""
         times = [drain.deadline_s for drain in self.draining if drain.written]

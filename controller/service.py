@@ -96,9 +96,13 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _StatusWanted:
-    """A scrape waits for the engine's picture of itself."""
+    """A scrape waits for the engine's picture of the next bridge `after` this one, by name.
 
-    answer: queue.SimpleQueue[tuple[BridgeStatus, ...]]
+    One after another, as each takes a while and decisions should not wait for all of them.
+    """
+
+    after: str
+    answer: queue.SimpleQueue[BridgeStatus | None]
 
 
 class Service:
@@ -123,6 +127,7 @@ class Service:
         self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._supervisor = Supervisor()
         self._role_known = False
+        self._polls: dict[ReadStats, bytes] = {}
         self._prepared: tuple[Apply | None, bytes] = None, b""
         self._exit_status: int | None = None
         control.claim_pidfile(options.name)
@@ -172,27 +177,32 @@ class Service:
     def _run_engine(self) -> None:
         try:
             while True:
-                self._step()
-                self._report()
+                if self._step():
+                    self._report()
+                self._supervisor.feed(time.monotonic())
         except Exception as error:
             LOG.exception("the engine failed")
             self._crash(error)
 
-    def _step(self) -> None:
-        """Wait for an event or the next deadline, and do what the engine says."""
+    def _step(self) -> bool:
+        """Wait for an event or the next deadline, and do what the engine says.
+
+        Whether there is anything to report: not that counters were read, or asked for.
+        """
         due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
         wait_s = max(0.0, min(due_s - time.monotonic(), threading.TIMEOUT_MAX))
         event: Event | _StatusWanted
         try:
             event = self._events.get(timeout=wait_s)
+            worth_it = not isinstance(event, PortStatsRead | UnitCountersRead)
         except queue.Empty:
-            event = Tick()
+            event, worth_it = Tick(), False
         if isinstance(event, _StatusWanted):
-            event.answer.put(self._engine.status())
-            return
+            event.answer.put(self._engine.status_after(event.after))
+            return False
         if isinstance(event, Request) and event.words[0] == "history":
             self._journal.ask(event, self._control.reply)
-            return
+            return False
         self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
@@ -205,6 +215,7 @@ class Service:
         for command in commands:
             self._carry_out(command)
         self._role_known |= isinstance(event, Leading)
+        return worth_it
 
     def _follow_clock(self) -> None:
         """Hosts boot with a clock that is set later; what we tell is then told in its time."""
@@ -213,8 +224,7 @@ class Service:
             self._engine.fleet.set_clock(epoch_s)
 
     def _report(self) -> None:
-        """Tell the supervisor that the engine goes on, and how far it is."""
-        self._supervisor.feed(time.monotonic())
+        """Tell the supervisor how far we are."""
         bridges = self._lines.bridges
         away = sorted(bridges - self._connections.keys())
         text = f"{len(bridges) - len(away)} of {len(bridges)} bridges connected"
@@ -283,17 +293,31 @@ class Service:
         prepared, ahead = self._prepared
         if isinstance(command, Apply):
             self._prepared = None, b""
-        datapath.send(ahead if prepared == command else _encoded(datapath, command))
+        datapath.send(ahead if prepared == command else self._encoded(datapath, command))
 
     def _prepare(self, command: Apply) -> None:
         if (datapath := self._connections.get(command.bridge)) is not None:
-            self._prepared = command, _encoded(datapath, command)
+            self._prepared = command, self._encoded(datapath, command)
+
+    def _encoded(self, datapath: Any, command: Any) -> bytes:
+        """As it goes over the wire; what is asked with each poll is the same each time."""
+        if not isinstance(command, ReadStats):
+            return framework.serialized(openflow.ENCODERS[type(command)](datapath, command))
+        asked = replace(command, bridge="")
+        if asked not in self._polls:
+            self._polls[asked] = framework.serialized(openflow.read_stats(datapath, command))
+        return self._polls[asked]
 
     def _status(self) -> tuple[BridgeStatus, ...]:
         """The engine's picture, asked for by another thread."""
-        wanted = _StatusWanted(queue.SimpleQueue())
-        self._events.put(wanted)
-        return wanted.answer.get(timeout=STATUS_TIMEOUT_S)
+        found: list[BridgeStatus] = []
+        while True:
+            wanted = _StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
+            self._events.put(wanted)
+            status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)
+            if status is None:
+                return tuple(found)
+            found.append(status)
 
     def _crash(self, error: Exception) -> None:
         """Nothing is certain any more: end at once, and let the supervisor start us anew.
@@ -314,10 +338,6 @@ class Service:
 def _epoch_s() -> float:
     """The wall-clock time at which the engine's was zero."""
     return time.time() - time.monotonic()
-
-
-def _encoded(datapath: Any, command: Any) -> bytes:
-    return framework.serialized(openflow.ENCODERS[type(command)](datapath, command))
 
 
 def exit_now(status: int) -> None:

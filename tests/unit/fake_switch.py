@@ -327,10 +327,17 @@ class World:
                 self.outstanding.discard(event.bridge)
             if isinstance(event, SwitchConnected):
                 self.outstanding.discard(event.bridge)
-            for command in self.engine.handle(event, self.now_s):
+            commands = self.engine.handle(event, self.now_s)
+            self._check_deadline()
+            for command in commands:
                 self.log.append((self.now_s, command))
                 self._carry_out(command)
         return self
+
+    def _check_deadline(self) -> None:
+        """It is the first of all, though few are looked at with each event."""
+        times = [bridge.deadline_s() for bridge in self.engine.fleet.bridges.values()]
+        assert self.engine.deadline_s() == min([*times, self.engine.operator.deadline_s()])
 
     def run_until(self, end_s: float) -> World:
         """Let time pass, with a Tick whenever the engine has asked for one."""
