@@ -59,6 +59,7 @@ from controller.polling import Polling
 from controller.settling import Settling
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from controller.stations import Station, Stations
+from controller.team import Team
 from policies import rules
 from policies.model import Load, Move, Reason, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -134,6 +135,8 @@ class Bridge:
     _awaits_forwarding: bool = False
     _addresses_known: bool = False
     _learned_due_s: float = 0.0
+    # The team that was desired last, and its pipeline: a reading after another finds the same one.
+    _built: tuple[Team, specs.Pipeline] | None = None
 
     # ---- what happens to it ------------------------------------------------------------
 
@@ -762,16 +765,20 @@ class Bridge:
         def order(unit: Unit) -> tuple[Uplink, ...]:
             return self.in_force.order(unit, uplinks)
 
-        return pipeline.build(
-            desired.team(
-                self._config_in_force,
-                self._units_in_force,
-                order,
-                self.in_force.homes,
-                no_flood or frozenset(),
-                self.stations.by_name.values(),
-            )
+        team = desired.team(
+            self._config_in_force,
+            self._units_in_force,
+            order,
+            self.in_force.homes,
+            no_flood or frozenset(),
+            self.stations.by_name.values(),
         )
+        built = self._built[1] if self._built and self._built[0] == team else pipeline.build(team)
+        # What was read is shared with other bridges, and compared with itself in no time.
+        if self.installed is not None and self.installed == built:
+            built = self.installed
+        self._built = team, built
+        return built
 
     @property
     def _serves(self) -> bool:
