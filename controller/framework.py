@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -90,6 +91,9 @@ parser: Any = ofproto_v1_3_parser
 ECHO_INTERVAL_S = 2.0
 # A switch that leaves this many echo requests unanswered is gone.
 UNANSWERED_ECHOES = 3
+READ_BYTES = 1 << 16
+# Green threads are no burden, and their sockets always wait.
+_AT_ONCE = _CHOSEN == "os-ken"
 
 # What answers us, or has to be answered; the framework would read all others for nobody.
 _WANTED = {
@@ -117,13 +121,15 @@ for _number in (35, 37, 42):
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection whose end is noticed.
+    """An OpenFlow connection whose end is noticed, and which has one thread: whoever serves it.
 
     os-ken's own never ends on native threads: its sender blocks on an empty queue for ever
     and its echo thread sleeps on, so that no DEAD event comes and two threads leak with
-    every reconnect. Here both are woken when the receiver has ended. Its queue of 16
-    messages blocks whoever sends; ours takes all that a decision sends at once, and a
-    switch that does not read is found out by its missing echo replies.
+    every reconnect. Its queue of 16 messages blocks whoever sends.
+
+    Here whoever sends writes at once what the socket takes; only what it does not take is left
+    to a sender, which ends when all is sent. A switch that does not read is found out by its
+    missing echo replies, for which one thread asks on all connections.
 
     `bridge` is the name of the bridge at the other end; None while nobody knows it, as of a
     switch that has dialled us. `claimed`: the generation by which we asked to be its master.
@@ -133,25 +139,63 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self.bridge = bridge
         self.claimed: int | None = None
         self.refused = False
-        self._ended = threading.Event()
-        super().__init__(sock, address)
-        self.send_q = hub.Queue()
-        self._send_q_sem = hub.BoundedSemaphore(1 << 30)
+        self._silent = 0
+        # Held while the socket is written to or closed.
+        self._sending = threading.Lock()
+        # What a sender has yet to send; None: there is none.
+        self._unsent: bytearray | None = None
+        self._sender: Any = None
+        super().__init__(_Eager(sock), address)
 
     def serve(self) -> None:
         """Handle the connection until it ends; then no thread of it is left."""
-        sender = hub.spawn(self._send_loop)
         self.send_msg(self.ofproto_parser.OFPHello(self))
-        echo = hub.spawn(self._echo_request_loop)
+        _ECHOES.add(self)
         try:
             self._recv_loop()
         finally:
-            self._ended.set()
-            self.send(b"", close_socket=True)
-            hub.joinall([sender, echo])
+            _ECHOES.remove(self)
+            hang_up(self)
+            with self._sending:
+                sender = self._sender
+                self._unsent = bytearray()
+            if sender is not None:
+                hub.joinall([sender])
             self.is_active = False
             self.close()
-            self.socket.close()
+            with self._sending:
+                self.socket.close()
+
+    def send(self, buf: bytes, close_socket: bool = False) -> bool:
+        """Send, from any thread, without waiting for the switch to read."""
+        with self._sending:
+            if self._unsent is not None:
+                self._unsent += buf
+                return True
+            try:
+                taken = self.socket.take(buf) if _AT_ONCE else 0
+            except OSError:
+                # Whoever receives notices, too.
+                return False
+            if taken < len(buf):
+                self._unsent = bytearray(buf[taken:])
+                self._sender = hub.spawn(self._send_rest)
+        if close_socket:
+            hang_up(self)
+        return True
+
+    def _send_rest(self) -> None:
+        while True:
+            with self._sending:
+                rest = self._unsent
+                self._unsent = bytearray() if rest else None
+            if not rest:
+                return
+            try:
+                self.socket.sendall(bytes(rest))
+            except OSError:
+                hang_up(self)
+                return
 
     def refuse(self, why: str) -> None:
         """Hang up on a switch that sends what nobody can mean."""
@@ -161,20 +205,75 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             LOG.warning("%s: %s; hanging up", who, one_line(why))
             hang_up(self)
 
-    def _echo_request_loop(self) -> None:
-        silent = 0
-        while not self._ended.wait(ECHO_INTERVAL_S):
-            shaking_hands = self.state != MAIN_DISPATCHER
-            silent = silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
-            if silent >= UNANSWERED_ECHOES:
-                LOG.warning("%s: no answer for %g s", self.address, silent * ECHO_INTERVAL_S)
-                hang_up(self)
-                return
-            if shaking_hands:
-                continue
+    def ask_for_echo(self) -> None:
+        """Hang up on a switch that has not answered for long; ask it once more otherwise."""
+        shaking_hands = self.state != MAIN_DISPATCHER
+        self._silent = self._silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
+        if self._silent >= UNANSWERED_ECHOES:
+            LOG.warning("%s: no answer for %g s", self.address, self._silent * ECHO_INTERVAL_S)
+            hang_up(self)
+        elif not shaking_hands:
             request = self.ofproto_parser.OFPEchoRequest(self)
             self.unreplied_echo_requests.append(self.set_xid(request))
             self.send_msg(request)
+
+
+class _Eager:
+    """A socket of which all is read that is there: the framework asks for a header at a time."""
+
+    def __init__(self, sock: Any) -> None:
+        self._socket = sock
+
+    def recv(self, _count: int) -> bytes:
+        received: bytes = self._socket.recv(READ_BYTES)
+        return received
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+class _Echoes:
+    """Asks the switches of all connections for echoes, on one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # When each is due: the first of them first, as all have the same interval.
+        self._due_s: dict[Connection, float] = {}
+
+    def add(self, connection: Connection) -> None:
+        with self._lock:
+            self._due_s[connection] = time.monotonic() + ECHO_INTERVAL_S
+
+    def remove(self, connection: Connection) -> None:
+        with self._lock:
+            self._due_s.pop(connection, None)
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            now_s = time.monotonic()
+            for connection in self._take(now_s):
+                try:
+                    connection.ask_for_echo()
+                except Exception:
+                    LOG.exception("%s: no echo was asked for", connection.address)
+                    hang_up(connection)
+            with self._lock:
+                due_s = next(iter(self._due_s.values()), now_s + ECHO_INTERVAL_S)
+            time.sleep(max(0.0, due_s - time.monotonic()))
+
+    def _take(self, now_s: float) -> list[Connection]:
+        """Those that are due, or nearly: fewer wake-ups for many connections."""
+        soon_s = now_s + ECHO_INTERVAL_S / 40
+        with self._lock:
+            due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
+            for connection in due:
+                del self._due_s[connection]
+                self._due_s[connection] = now_s + ECHO_INTERVAL_S
+        return due
+
+
+_ECHOES = _Echoes()
 
 
 def hang_up(connection: Connection) -> None:
@@ -248,6 +347,7 @@ def start(app_module: str, **contexts: Any) -> Callable[[], None]:
     apps.load_apps([ofp_handler.__name__, app_module])
     apps.create_contexts()
     apps.instantiate_apps(**contexts)
+    threading.Thread(target=_ECHOES.run, name="echoes", daemon=True).start()
     end: Callable[[], None] = apps.close
     return end
 

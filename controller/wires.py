@@ -62,6 +62,17 @@ class Wire:
     def sendall(self, data: bytes) -> None:
         self._socket.sendall(data)
 
+    def take(self, data: bytes) -> int:
+        """Send what can be sent without waiting; how many bytes that is.
+
+        The socket must have a timeout, and must not be closed meanwhile.
+        """
+        try:
+            # A socket's own `send` would wait.
+            return os.write(self._socket.fileno(), data)
+        except BlockingIOError:
+            return 0
+
     def shutdown(self, how: int) -> None:
         self._socket.shutdown(how)
 
@@ -107,6 +118,9 @@ class TlsWire(Wire):
                 return b""
             with self._lock:
                 self._incoming.write(received)
+
+    def take(self, data: bytes) -> int:
+        return 0
 
     def sendall(self, data: bytes) -> None:
         if not data:

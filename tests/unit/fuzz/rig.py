@@ -51,6 +51,7 @@ class Rig(Service):
         self._events = queue.SimpleQueue()
         self._connections = {}
         self._asked = {}
+        self._polls = {}
         self._prepared = None, b""
         self._role_known = False
         self._beside_the_switch = False
