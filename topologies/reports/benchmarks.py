@@ -24,8 +24,11 @@ from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent
 from topologies.reports.layout_texts import described
 from topologies.reports.settings import setting, setting_name
 from topologies.reports.table import Column, Kind, Row
+from topologies.scale.section import section
 
 NOTES = "notes.md"
+# What many bridges cost is of no layout.
+SCALE = "scale"
 # What has a meaning to Markdown in the middle of a line, or in a table.
 _SPECIAL = re.compile(r"([\\`*<|\[\]])")
 
@@ -77,9 +80,12 @@ def read(directory: Path) -> str:
         OSError: something cannot be read.
         ValueError: a report is not JSON.
     """
-    reports = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
-    notes = directory / NOTES
-    return benchmarks(reports, read_notes(notes.read_text()) if notes.exists() else {})
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))}
+    scale = found.pop(SCALE, None)
+    path = directory / NOTES
+    notes = read_notes(path.read_text()) if path.exists() else {}
+    text = benchmarks(list(found.values()), notes)
+    return text if scale is None else f"{text}\n{section(scale, notes.get(SCALE, ''))}\n"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from topologies.private_network import private_network
 from topologies.private_ovs import PrivateOvs
 from topologies.scale.bed import Bed
-from topologies.scale.figures import exponent
+from topologies.scale.figures import exponent, figure
 from topologies.scale.measuring import Pace, measure
 
 BRIDGES = (1, 10, 100, 300)
@@ -124,10 +124,7 @@ def _environment() -> dict[str, Any]:
 
 def _at(row: dict[str, Any], name: str) -> float:
     """A figure by its place; zero where it was not measured."""
-    found: Any = row
-    for part in name.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return float(found or 0.0)
+    return figure(row, name) or 0.0
 
 
 def rounded(value: Any) -> Any:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from topologies.service import Metric
 
@@ -97,3 +98,11 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
     mean_y = sum(y for _, y in logs) / len(logs)
     spread = sum((x - mean_x) ** 2 for x, _ in logs)
     return sum((x - mean_x) * (y - mean_y) for x, y in logs) / spread if spread else None
+
+
+def figure(row: Mapping[str, Any], place: str) -> float | None:
+    """A figure of a report by its place, `at_rest.cpu_ratio`; None where it was not measured."""
+    found: Any = row
+    for part in place.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return None if found is None else float(found)

@@ -1,0 +1,76 @@
+"""The section of docs/benchmarks.md on what many bridges cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from topologies.scale.figures import figure
+
+Report = Mapping[str, Any]
+# A column's heading, where its figure is in a row, what it is multiplied by, and its digits.
+COLUMNS = (
+    ("CPU at rest, % of a core", "at_rest.cpu_ratio", 1e2, 2),
+    ("CPU, counters change, %", "counting.cpu_ratio", 1e2, 2),
+    ("resident, MB", "rss_bytes", 1e-6, 0),
+    ("PSS, MB", "pss_bytes", 1e-6, 0),
+    ("threads", "threads", 1, 0),
+    ("wake-ups/s", "at_rest.wakeups_per_s", 1, 0),
+    ("poll, ms", "at_rest.poll_s.median", 1e3, 1),
+    ("p99", "at_rest.poll_s.p99", 1e3, 1),
+    ("decision, ms", "at_rest.decision_s.median", 1e3, 2),
+    ("p99", "at_rest.decision_s.p99", 1e3, 1),
+    ("polls late, ms", "at_rest.late_s.median", 1e3, 1),
+    ("failover, ms", "failover_s.median", 1e3, 0),
+    ("attach, s", "attach_s.median", 1, 2),
+    ("start, s", "start_s", 1, 1),
+    ("scrape, CPU s", "scrape.cpu_s", 1, 2),
+    ("vswitchd at rest, %", "at_rest.vswitchd_cpu_ratio", 1e2, 1),
+)
+GROWS = {
+    "at_rest.cpu_ratio": "CPU at rest",
+    "rss_bytes": "resident memory",
+    "threads": "threads",
+    "at_rest.decision_s.mean": "a decision",
+    "failover_s.median": "a failover",
+    "attach_last_s": "an attach",
+    "start_s": "the start",
+    "scrape.cpu_s": "a scrape",
+}
+
+TEXT = """\
+`make bench-scale`: one service on many bridges of one Open vSwitch, {ports} patch ports each and two
+uplinks, `load-based`, polls each second. The last row is `adaptive`, whose polls are ten a second.
+*At rest*: nothing happens for {observe_s:g} s but polls. *Counters change*: each bridge's LOCAL sends two
+frames a second. *Poll*: from asking until the last answer. *Decision*: from there to commands. *Late*:
+how much later than due polls are, the mean of each bridge. *Failover*: from the switch's word that a
+link is gone until it has other groups. *Start*: until all bridges are connected. *Attach* is from the
+request until the pipeline is confirmed."""
+
+
+def section(report: Report, note: str = "") -> str:
+    """In Markdown; the note is prose on it."""
+    head = ["bridges", *(heading for heading, *_ in COLUMNS)]
+    lines = [head, ["---:"] * len(head)]
+    for row in report["rows"]:
+        lines.append([str(row["bridges"]), *_cells(row)])
+    lines.append(["1, `adaptive`", *_cells(report["adaptive"])])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    text = TEXT.format(
+        ports=report["adaptive"]["ports_each"], observe_s=report["pace"]["observe_s"]
+    )
+    growth = report["growth"]
+    grows = [f"{name} {growth[key]:.2f}" for key, name in GROWS.items() if growth.get(key)]
+    exponents = (
+        "How figures grow with the number of bridges, as the exponent of a power (1: in"
+        f" proportion): {', '.join(grows)}."
+    )
+    failed = f"Not done: {report['failed']}" if "failed" in report else ""
+    environment = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in report["environment"].items())
+    parts = ["## scale", text, table, exponents, failed, note, f"Environment: {environment}."]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _cells(row: Report) -> list[str]:
+    values = [(figure(row, place), factor, digits) for _, place, factor, digits in COLUMNS]
+    return ["" if v is None else f"{v * factor:.{digits}f}" for v, factor, digits in values]
