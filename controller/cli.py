@@ -291,9 +291,7 @@ def _run(options: argparse.Namespace) -> int:
         history = Path(options.history or default_path(options.service)) if kept else None
         metrics_tls = TlsFiles.for_metrics(tls, readers)
         database = _remote(options.ovsdb)
-        told = Options(
-            database, metrics, listen, tls, metrics_tls, history, name=options.service
-        )
+        told = Options(database, metrics, listen, tls, metrics_tls, history, name=options.service)
         service = Service(told)
     except (DatabaseAway, ValueError, OSError) as error:
         print(f"ovs-lbt: {error}", file=sys.stderr)

@@ -140,10 +140,10 @@ def _row(bed: Bed) -> BridgeRow:
             return bool(replica.has_ever_connected())
 
         wait_until(read, "the database is read", interval_s=0.002)
-        rows = ovsdb._bridges(replica.tables["Bridge"].rows.values())
+        rows = replica.tables["Bridge"].rows.values()
+        (row,) = (ovsdb._bridge(row) for row in rows if row.name == bed.bridge)
     finally:
         replica.close()
-    (row,) = (row for row in rows if row.name == bed.bridge)
     return row
 
 
