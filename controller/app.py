@@ -28,6 +28,7 @@ from controller.framework import (
 LOG = logging.getLogger(__name__)
 
 DEPOSED = "another controller has become the bridge's master -> this service"
+NOT_KNOWN = "another was master, and the database does not say who leads -> a database that answers"
 
 Handler = Callable[["TeamingApp", Any], None]
 
@@ -134,8 +135,11 @@ class TeamingApp(App):  # type: ignore[misc]
     def _claim(self, connection: Any, generation: int, leads: bool | None) -> None:
         """Ask to be master, if we lead; where nobody knows, if no other has been since us."""
         untouched = (openflow.NO_GENERATION, self._generations.get(connection.bridge))
-        if leads is False or (leads is None and generation not in untouched):
+        if leads is False:
             framework.hang_up(connection)
+            return
+        if leads is None and generation not in untouched:
+            connection.refuse(NOT_KNOWN)
             return
         connection.claimed = openflow.next_generation(generation)
         connection.send(framework.serialized(openflow.claim(connection, connection.claimed)))

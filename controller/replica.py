@@ -222,4 +222,5 @@ def _is_locked(result: Any) -> bool:
 
 def _is_done(result: Any) -> bool:
     """Whether a transaction's operations were all done."""
-    return isinstance(result, list) and not any(r is None or "error" in r for r in result)
+    done = isinstance(result, list) and all(isinstance(r, dict) for r in result)
+    return done and not any("error" in r for r in result)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from controller.events import DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.ovsdb import Database
 from tests.switch import frames
 from tests.switch.bench import (
     PLAIN,
@@ -91,9 +94,9 @@ def test_a_leader_that_is_stopped_is_followed_and_writes_nothing_when_it_wakes(
     leader, standby = led
     before, vm = leader.bindings(bed), bed.vms[0]
     other = next(u for u in bed.uplinks if u.name != before[vm.port])
-    os.kill(leader.pid, signal.SIGSTOP)
     try:
         with traffic(bed):
+            os.kill(leader.pid, signal.SIGSTOP)
             took_s = taken_over(bed, standby)
             assert standby.bindings(bed) == before
             assert standby.metric(MOVES, bridge=bed.bridge) == 0
@@ -150,6 +153,32 @@ def test_who_led_leads_on_after_the_database_was_away(
     leader.kill()
     taken_over(bed, standby)
     assert standby.bindings(bed) == before
+
+
+def test_the_database_says_who_leads_at_this_moment(bed: Bed, led: tuple[Service, Service]) -> None:
+    said: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    third = Database(f"unix:{bed.ovs.rundir}/db.sock", said.put)
+    third.contend()
+    assert isinstance(said.get(), DatabaseRead)
+    assert said.get() == Leading(False)
+    assert not third.confirmed()
+    setting = Setting("Bridge", bed.bridge, "ovs-lbt-threshold", "99")
+    third.write(Write((setting,), 7))
+    assert said.get(timeout=5) == Written(7, "another service leads -> that one")
+    for service in led:
+        service.kill()
+    while said.get(timeout=5) != Leading(True):
+        pass
+    assert third.confirmed()
+    answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+    os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGSTOP)
+    try:
+        third.confirm(answers.put)
+        assert answers.get(timeout=5) is None
+        assert third.confirmed(), "who cannot know goes on"
+    finally:
+        os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGCONT)
+    assert third._link.stop(5), "it lets go of the lead"
 
 
 # ---- what is seen -----------------------------------------------------------------------

@@ -182,6 +182,7 @@ def master(path: Path) -> Seen:
 
 def not_leading(path: Path) -> Seen:
     """Another service leads, or nobody knows, on a switch where somebody has been master."""
+    lines.RETRY_REFUSED_S = 0.2
     switch, service, roles = FakeSwitch(path), Service(path), []
     for leads in (False, None):
         service.leads = leads
