@@ -41,7 +41,7 @@ EVENTS ?= 500
 
 # Attach, delivery, failover and reconnects: every kind of message in both directions.
 RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
-	tests/switch/test_failover.py tests/switch/test_reconnect.py
+	tests/switch/test_failover.py tests/switch/test_reconnect.py tests/switch/test_standby.py
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:

@@ -44,15 +44,6 @@ class Direct:
     def close(self) -> None:
         self._socket.close()
 
-    def last_claim(self) -> int:
-        """The generation by which a controller became the bridge's master last."""
-        (asked,) = openflow.ask_role(DATAPATH)
-        asked.set_xid(1)
-        self._socket.sendall(serialized([asked]))
-        while (message := self._receive()).msg_type != ofproto.OFPT_ROLE_REPLY:
-            pass
-        return int(message.generation_id)
-
     def install(self, desired: Pipeline) -> tuple[int, float]:
         """Make the bridge's pipeline this one; bytes sent, and seconds until it was done."""
         changes = reconcile.changes(desired, self.installed())

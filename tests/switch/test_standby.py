@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 
@@ -27,9 +28,9 @@ from tests.switch.bench import (
     quick_enough,
     wait_until,
 )
-from tests.switch.direct import Direct
 from tests.switch.test_reconnect import flows_of, groups_of
 from tests.switch.wire import Stream
+from tests.wire.fake_switch import HEADER, HELLO, NOCHANGE, ROLE, ROLE_REPLY, ROLE_REQUEST, message
 
 SPEC = BedSpec(PLAIN, 2, (None, None, None))
 FLOW_PPS = 500
@@ -213,8 +214,17 @@ def taken_over(bed: Bed, service: Service) -> float:
 
 def last_claim(bed: Bed) -> int:
     """The generation by which somebody became the bridge's master last."""
-    with contextlib.closing(Direct(bed)) as direct:
-        return direct.last_claim()
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(5)
+        asking.connect(str(bed.ovs.rundir / f"{bed.bridge}.mgmt"))
+        asked = message(ROLE_REQUEST, 2, ROLE.pack(NOCHANGE, 0))
+        asking.sendall(message(HELLO, 1) + asked)
+        with asking.makefile("rb") as answers:
+            while True:
+                _, kind, length, _ = HEADER.unpack(answers.read(HEADER.size))
+                body = answers.read(length - HEADER.size)
+                if kind == ROLE_REPLY:
+                    return int(ROLE.unpack(body)[1])
 
 
 def noted(bed: Bed) -> dict[str, str]:
