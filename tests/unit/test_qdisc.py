@@ -1,0 +1,35 @@
+"""What is done to uplinks' devices, where no switch could refuse it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller import htb, qdisc
+from controller.events import Shape
+from controller.htb import DEFAULT_CLASS, Found, Host, Leaf, Shaper
+from controller.qdisc import Qdiscs
+
+WANTED = Shaper(10**8, False, (Leaf(DEFAULT_CLASS, 50, 8000, 10**8),), (), queues=8)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_only_who_leads_changes_how_a_device_queues(
+    monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    run: list[tuple[str, ...]] = []
+
+    def tc(*words: str, **_: Any) -> str:
+        run.append(words)
+        return ""
+
+    monkeypatch.setattr(qdisc, "_tc", tc)
+    monkeypatch.setattr(qdisc, "read", lambda _device: Found())
+    monkeypatch.setattr(qdisc, "_host", lambda _device: Host())
+    monkeypatch.setattr(htb, "is_complete", lambda *_: True)
+    qdiscs = Qdiscs(lambda _: None, beside_the_switch=True, confirmed=lambda: leads)
+    (device,) = qdiscs.carry_out(Shape("br0", (("eth1", WANTED),))).devices
+    assert (device.error, bool(run)) == (
+        (None, True) if leads else ("another service leads -> that one", False)
+    )
