@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import re
 import socket
 import ssl
@@ -23,6 +24,11 @@ from controller.ovsdb import Database, DatabaseAway
 from controller.wires import Reach, TlsFiles, TlsWire, Unreachable, is_loopback
 from tests.wire.certificates import files, make
 
+# Green sockets need a standard library that was patched before the test imported it; the service
+# does that: tests/switch/test_remote.py.
+pytestmark = pytest.mark.skipif(
+    os.environ.get("OVS_LBT_FRAMEWORK") == "ryu", reason="servers in the test's own process"
+)
 HOST = "127.0.0.1"
 ABROAD = "192.0.2.1"
 TEXT = b"ovslbt_up 1\n"
@@ -132,6 +138,18 @@ def test_callers_are_bounded(pki: Path, port: int) -> None:
             assert scrape(pki, port, "reader") == TEXT
             break
         assert time.monotonic() < until_s
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_on_loopback_they_are_for_everybody(host: str) -> None:
+    server = scrapes.serve(application, host, 0, None)
+    try:
+        netloc = f"[{host}]" if ":" in host else host
+        with urllib.request.urlopen(f"http://{netloc}:{server.server_port}/", timeout=5) as answer:
+            assert answer.read() == TEXT
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 # ---- bridges and the database ----------------------------------------------------------------
