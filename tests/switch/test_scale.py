@@ -1,0 +1,83 @@
+"""Many bridges on one service: the short form of `make bench-scale`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch.bench import Service, judges_time, quick_enough, wait_until
+from topologies.private_network import private_network
+from topologies.private_ovs import PrivateOvs
+from topologies.scale import figures
+from topologies.scale.bed import Bed
+from topologies.scale.switch_view import SwitchView
+
+BRIDGES, PORTS, POLLS = 10, 50, 3
+# Besides one for each connection: those of the service itself.
+OWN_THREADS = 20
+# What it takes is some milliseconds; a machine may have other things to do.
+PROMPT_S = 2.0
+
+pytestmark = pytest.mark.slow
+
+
+@contextlib.contextmanager
+def many_bridges() -> Iterator[tuple[Bed, Service]]:
+    """All of them attached, in a network of their own."""
+    with private_network(), PrivateOvs(prefix="ovs-lbt-many-") as ovs:
+        bed, service = Bed(ovs, PORTS), Service(ovs)
+        for _ in bed.grow(BRIDGES):
+            pass
+        service.start()
+        try:
+            for bridge in bed.bridges:
+                service.ask("attach", bridge, f"uplinks={','.join(bed.uplinks(bridge))}")
+            yield bed, service
+        finally:
+            service.kill()
+
+
+def decisions(service: Service) -> dict[str, float]:
+    """How many there were, by bridge."""
+    name, metrics = "ovslbt_decision_duration_seconds_count", service.metrics()
+    found = {sample: value for sample, value in metrics.items() if sample.startswith(name + "{")}
+    return {sample.split('"')[1]: value for sample, value in found.items()}
+
+
+@judges_time
+def test_all_are_polled_and_a_failover_of_the_last_is_prompt() -> None:
+    with many_bridges() as (bed, service):
+        before = decisions(service)
+        wait_until(
+            lambda: (
+                all(
+                    count >= before.get(bridge, 0) + POLLS
+                    for bridge, count in decisions(service).items()
+                )
+                and len(decisions(service)) == BRIDGES
+            ),
+            f"each of {BRIDGES} bridges was polled {POLLS} times more",
+            interval_s=0.2,
+        )
+        assert figures.threads(service.pid) <= BRIDGES + OWN_THREADS
+
+        last = bed.bridges[-1]
+        lost, left = bed.uplinks(last)
+        with SwitchView(bed.management_socket(last)) as view:
+            groups = view.groups()
+            bed.set_cable(lost, plugged=False)
+            told_s = view.await_port_change()
+            took_s = view.await_other_groups(groups) - told_s
+        wait_until(
+            lambda: set(service_bindings(service, last).values()) == {left},
+            f"every VM port of {last} is on {left}",
+        )
+        quick_enough(took_s < PROMPT_S, f"groups of {last} followed after {took_s:.2f} s")
+
+
+def service_bindings(service: Service, bridge: str) -> dict[str, str]:
+    (shown,) = json.loads(service.ask("show", bridge, "--json"))["bridges"]
+    return {port["name"]: port["uplink"] for port in shown["ports"]}
