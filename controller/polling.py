@@ -54,15 +54,19 @@ class Polling:
         """The next poll; None while one is under way.
 
         `hashed`: buckets are judged; `behind`: there are addresses that are units of their own.
+
+        One that comes late does not make the next one late, too: polls of bridges that were due
+        while others were looked at would all come at once from then on.
         """
-        self.due_s = now_s + interval_s
+        at_s = self.due_s if now_s - interval_s < self.due_s <= now_s else now_s
+        self.due_s = at_s + interval_s
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s
-        self.with_units = now_s >= self.reading_s(interval_s, hashed or behind)
-        buckets = (hashed or behind) and now_s >= self._buckets_due_s - ON_TIME_S
+        self.with_units = at_s >= self.reading_s(interval_s, hashed or behind)
+        buckets = (hashed or behind) and at_s >= self._buckets_due_s - ON_TIME_S
         if buckets:
-            self._buckets_due_s = now_s + BUCKETS_INTERVAL_S
+            self._buckets_due_s = at_s + BUCKETS_INTERVAL_S
         if self.with_units:
-            self._units_due_s = now_s + UNITS_INTERVAL_S
+            self._units_due_s = at_s + UNITS_INTERVAL_S
         return ReadStats(bridge, hashed and buckets, behind and buckets, self.with_units)

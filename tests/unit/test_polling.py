@@ -1,0 +1,49 @@
+"""When counters are read: on time, whatever else there is to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.polling import Polling
+
+
+def polled(polling: Polling, now_s: float, interval_s: float = 1.0) -> float:
+    """When the next poll is due, after one at this time that was answered."""
+    assert polling.poll("br0", interval_s, False, False, now_s) is not None
+    polling.forget()
+    return polling.due_s
+
+
+def test_a_poll_that_is_late_does_not_make_the_next_one_late() -> None:
+    polling = Polling()
+    polling.begin(10.0)
+    assert polled(polling, 10.0) == 11.0
+    assert polled(polling, 11.3) == 12.0
+    assert polled(polling, 12.999) == 13.0
+
+
+def test_bridges_that_were_late_together_do_not_stay_together() -> None:
+    first, second = Polling(), Polling()
+    first.begin(10.0)
+    second.begin(10.2)
+    assert (polled(first, 10.5), polled(second, 10.5)) == (11.0, 11.2)
+
+
+@pytest.mark.parametrize("now_s", [12.0, 99.5])
+def test_what_was_missed_is_not_made_up_for(now_s: float) -> None:
+    polling = Polling()
+    polling.begin(10.0)
+    polled(polling, 10.0)
+    assert polled(polling, now_s) == now_s + 1.0
+
+
+def test_what_is_read_once_a_second_is_read_so_though_polls_are_not_quite_on_time() -> None:
+    polling, read = Polling(), []
+    polling.begin(10.0)
+    for number in range(31):
+        late_s = 0.004 if number % 10 == 0 else 0.0
+        poll = polling.poll("br0", 0.1, True, False, polling.due_s + late_s)
+        assert poll is not None
+        polling.forget()
+        read += [number] * poll.buckets
+    assert read == [0, 10, 20, 30]
