@@ -99,19 +99,26 @@ class Bed:
             time.sleep(max(0.0, begin_s + interval_s - time.monotonic()))
 
     def _made(self, name: str) -> list[str]:
-        # In fail mode secure before, as uplinks of their own would be a loop otherwise.
-        words = ["--", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev"]
-        words += ["fail_mode=secure"]
+        """The words that make a bridge, record by record: `add-port` looks at all ports again."""
         patches = [f"{name}p{number}" for number in range(self.ports)]
+        devices = [name]
         if self.is_cabled(name):
-            for uplink in self.uplinks(name):
-                words += ["--", "add-port", name, uplink]
+            devices += self.uplinks(name)
         else:
-            patches = [*self.uplinks(name), *patches]
-        for port in patches:
-            words += ["--", "add-port", name, port, "--", "set", "interface", port]
-            words += ["type=patch", f"options:peer={port}x"]
-        return words
+            patches += self.uplinks(name)
+        types = dict.fromkeys(devices, "system") | {name: "internal"}
+        types |= {patch: f"patch options:peer={patch}x" for patch in patches}
+        words = []
+        for port, kind in types.items():
+            words += ["--", f"--id=@i{port}", "create", "interface", f"name={port}"]
+            words += f"type={kind}".split()
+            words += ["--", f"--id=@p{port}", "create", "port", f"name={port}"]
+            words += [f"interfaces=@i{port}"]
+        ports = ",".join(f"@p{port}" for port in types)
+        # In fail mode secure from the beginning, as uplinks of their own would be a loop otherwise.
+        words += ["--", f"--id=@b{name}", "create", "bridge", f"name={name}"]
+        words += ["datapath_type=netdev", "fail_mode=secure", f"ports=[{ports}]"]
+        return [*words, "--", "add", "Open_vSwitch", ".", "bridges", f"@b{name}"]
 
 
 def _peer(uplink: str) -> str:
