@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from controller import reconcile
 from controller.events import BundleDone, InstalledRead, Reply
 from controller.reconcile import Changes
-from controller.specs import EMPTY, FlowSpec, Pipeline
+from controller.specs import EMPTY, FlowSpec, GroupSpec, Pipeline
 from policies.model import Move
 
 # By then the switch has carried a change of groups or links into its flow cache: revalidation
@@ -45,6 +45,8 @@ class Installation:
     _bundle: Bundle | None = None
     _bundles: int = 0
     _pause_until_s: float = 0.0
+    # What `installed` was read as, if it was: the same is read again and again.
+    _taken: tuple[tuple[FlowSpec, ...], tuple[GroupSpec, ...]] | None = None
 
     @property
     def settled(self) -> bool:
@@ -59,9 +61,12 @@ class Installation:
         """What the switch has, as it says; not taken while a bundle is changing it."""
         if self._bundle is not None:
             return False
-        self.installed = Pipeline(
-            {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
-        )
+        parts = read.flows, read.groups
+        if self._taken is None or any(a is not b for a, b in zip(parts, self._taken, strict=True)):
+            self.installed = Pipeline(
+                {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
+            )
+            self._taken = parts
         return True
 
     def expect(self, moves: Iterable[Move]) -> None:
@@ -112,7 +117,7 @@ class Installation:
         bundle = self._bundle
         if bundle is None or done.bundle_id != bundle.bundle_id:
             return None
-        self._bundle = None
+        self._bundle = self._taken = None
         self.installed = bundle.installs if done.error is None else None
         if done.error is None and not bundle.final:
             self._pause_until_s = now_s + REVALIDATED_AFTER_S
@@ -150,5 +155,5 @@ class Installation:
             self._moves = [*self._bundle.moves, *self._moves]
             self._waiting = [*self._bundle.waiting, *self._waiting]
         self.installed = None
-        self._bundle = None
+        self._bundle = self._taken = None
         self._pause_until_s = 0.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import struct
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import Enum, IntEnum
-from typing import Any, NamedTuple
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from controller import framing
 from controller.config import OFPORT_LOCAL
@@ -381,15 +382,34 @@ def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:
 
 # More than any bridge has flows or ports; a reply that goes on is none.
 MOST_BYTES = 1 << 26
-# Of flows and groups of ours that were read, the same ones are read again and again: by one
-# service on all bridges.
-REMEMBERED = 1 << 14
+# So many flows and groups that were read are known when they are read again: those of a bridge or
+# two, of which a few have changed.
+REMEMBERED = 1 << 12
 STATISTICS = {Asked.PORTS: parser.OFPPortStatsReply, Asked.GROUPS: parser.OFPGroupDescStatsReply}
 # ofp_port_stats and ofp_flow_stats, without what nobody looks at.
 PORT_STATS = struct.Struct("!I4xQQQQQQ48xII")
 FLOW_COUNTS = struct.Struct("!4xII12xQ8xQ")
 # What changes from one reading of a flow to the next: its age, and what it has counted.
 AGE, COUNTS = slice(4, 12), slice(32, 48)
+TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
+
+R = TypeVar("R")
+
+
+class _Read(Generic[R]):
+    """What a reply says, decoded only when it is not the same as the last one."""
+
+    def __init__(self, decode: Callable[[list[bytes]], R]) -> None:
+        self._decode = decode
+        self._last: tuple[bytes, R] | None = None
+
+    def of(self, parts: list[bytes]) -> R:
+        """The very same object where nothing has changed."""
+        # Each part begins with its length.
+        digest = hashlib.blake2b(b"".join(parts), digest_size=16).digest()
+        if self._last is None or self._last[0] != digest:
+            self._last = digest, self._decode(parts)
+        return self._last[1]
 
 
 class Replies:
@@ -402,6 +422,8 @@ class Replies:
     def __init__(self) -> None:
         self._bodies: dict[int, list[bytes]] = {asked: [] for asked in Asked}
         self._sizes: dict[int, int] = dict.fromkeys(Asked, 0)
+        self._installed = _Read[_Flows](installed_flows)
+        self._groups = _Read[tuple[GroupSpec, ...]](installed_groups)
 
     def event(self, bridge: str, message: Any) -> Event | None:
         """What this part of a reply completes, if it completes anything.
@@ -424,8 +446,8 @@ class Replies:
             return None
         match message.xid:
             case Asked.GROUPS:
-                flows, foreign, by_default = installed_flows(self._take(Asked.FLOWS))
-                groups = installed_groups(self._take(Asked.GROUPS))
+                flows, foreign, by_default = self._installed.of(lasting(self._take(Asked.FLOWS)))
+                groups = self._groups.of(list(framing.groups(self._take(Asked.GROUPS))))
                 return InstalledRead(bridge, flows, groups, foreign, by_default)
             case Asked.PORTS:
                 return PortStatsRead(bridge, port_counters(self._take(Asked.PORTS)))
@@ -472,50 +494,52 @@ class Unknown(Exception):
     """Something in our place that we did not put there."""
 
 
-class _Neither(Enum):
-    """Flows that are neither ours to compare nor anybody else's to tell of."""
+def lasting(body: bytes) -> list[bytes]:
+    """Flows without what changes with time; not those that the switch learned itself.
 
-    LEARNED = 1
-    BY_DEFAULT = 2
+    Raises:
+        Malformed: lengths do not agree.
+    """
+    return [
+        flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
+        for flow in framing.flows(body)
+        if flow[TABLE_AT] not in LEARNING_TABLES or not _is_learned(flow)
+    ]
 
 
-def installed_flows(
-    body: bytes,
-) -> tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]:
-    """Flows of ours, but for those the switch learned itself; others'; is there a default.
+def _is_learned(flow: bytes) -> bool:
+    """Whether it ends by itself, where the switch learns; else somebody made it up."""
+    hard_timeout_s, value = TIMEOUT_AND_COOKIE.unpack_from(flow)
+    return hard_timeout_s > 0 and cookie_kind(value) is Kind.LEARNED
+
+
+_Flows = tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]
+
+
+def installed_flows(parts: Iterable[bytes]) -> _Flows:
+    """Flows of ours; others'; is there a default. `parts` are what `lasting` gives of them.
 
     Raises:
         Malformed: lengths do not agree.
         ValueError: a flow cannot be read.
     """
-    ours, foreign, by_default = [], [], False
-    for flow in framing.flows(body):
-        match _installed_flow(
-            flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
-        ):
-            case FlowSpec() as found:
-                ours.append(found)
-            case ForeignFlow() as others:
-                foreign.append(others)
-            case _Neither.BY_DEFAULT:
-                by_default = True
-    return tuple(ours), tuple(foreign), by_default
+    found = [_installed_flow(flow) for flow in parts]
+    ours = tuple(flow for flow in found if isinstance(flow, FlowSpec))
+    foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
+    return ours, foreign, None in found
 
 
 @functools.lru_cache(REMEMBERED)
-def _installed_flow(lasting: bytes) -> FlowSpec | ForeignFlow | _Neither:
-    """What a flow is, by what of it lasts."""
-    head, rest = lasting[: AGE.start], lasting[AGE.start :]
+def _installed_flow(part: bytes) -> FlowSpec | ForeignFlow | None:
+    """What a flow is, by what of it lasts; None: the default."""
+    head, rest = part[: AGE.start], part[AGE.start :]
     fixed = COUNTS.start - AGE.stop
     flow = _read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
-    kind = cookie_kind(flow.cookie)
-    if kind is None:
-        if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
-            return _Neither.BY_DEFAULT
-        return _foreign_flow(flow)
-    if kind is Kind.LEARNED and _is_learned(flow):
-        return _Neither.LEARNED
-    return _decode_flow(flow)
+    if cookie_kind(flow.cookie) is not None:
+        return _decode_flow(flow)
+    if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
+        return None
+    return _foreign_flow(flow)
 
 
 def _read_flow(flow: bytes) -> Any:
@@ -528,19 +552,13 @@ def _read_flow(flow: bytes) -> Any:
     return parser.OFPFlowStats.parser(flow, 0)
 
 
-def _is_learned(flow: Any) -> bool:
-    """Whether it is where the switch learns, and ends by itself; else somebody made it up."""
-    return flow.table_id in LEARNING_TABLES and flow.hard_timeout > 0
-
-
-def installed_groups(body: bytes) -> tuple[GroupSpec, ...]:
+def installed_groups(parts: Iterable[bytes]) -> tuple[GroupSpec, ...]:
     """The groups in our range of ids.
 
     Raises:
         Malformed: lengths do not agree.
     """
-    found = map(_installed_group, framing.groups(body))
-    return tuple(group for group in found if group.group_id in GROUP_IDS)
+    return tuple(group for group in map(_installed_group, parts) if group.group_id in GROUP_IDS)
 
 
 @functools.lru_cache(REMEMBERED)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller import openflow, pipeline, reconcile, specs, tables
+from controller import framing, openflow, pipeline, reconcile, specs, tables
 from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
@@ -157,7 +157,7 @@ def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: i
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
-    ((only,), foreign, _) = openflow.installed_flows(body)
+    ((only,), foreign, _) = openflow.installed_flows(openflow.lasting(body))
     assert foreign == ()
     return only
 
@@ -165,7 +165,7 @@ def read_back_flow(flow: FlowSpec) -> FlowSpec:
 def read_back_group(group: GroupSpec) -> GroupSpec:
     (mod,) = wrapped(Changes(add_groups=(group,)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    (only,) = openflow.installed_groups(body)
+    (only,) = openflow.installed_groups(framing.groups(body))
     return only
 
 
@@ -241,7 +241,7 @@ def test_hashing_in_another_way_is_not_ours(
     )
     mod.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([mod]))]).body
-    ((found,), _, _) = openflow.installed_flows(body)
+    ((found,), _, _) = openflow.installed_flows(openflow.lasting(body))
     assert found.actions == openflow.NOT_OURS
 
 
@@ -288,7 +288,7 @@ def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
     )
     strange.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
-    ((found,), _, _) = openflow.installed_flows(body)
+    ((found,), _, _) = openflow.installed_flows(openflow.lasting(body))
     assert found not in PIPELINE.flows.values()
     assert found.key == (0, 10, ())
 
@@ -423,9 +423,28 @@ def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) 
 def test_a_flow_is_the_same_whatever_it_has_counted_and_another_one_is_not() -> None:
     first, second, *_ = PIPELINE.flows.values()
     young, old = as_stats(first, 1, 1.0), as_stats(first, 2**40, 1e6)
-    (found, again, other), _, _ = openflow.installed_flows(young + old + as_stats(second))
+    (found, again, other), _, _ = openflow.installed_flows(
+        openflow.lasting(young + old + as_stats(second))
+    )
     assert found is again
     assert (found, other) == (first, second)
+
+
+def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
+    first, second, *_ = PIPELINE.flows.values()
+    replies = Replies()
+
+    def read(*entries: bytes) -> InstalledRead:
+        replies.event("br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries))
+        event = replies.event("br0", reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, []))
+        assert isinstance(event, InstalledRead)
+        return event
+
+    before = read(as_stats(first, 1, 1.0), learned(10, MAC, 7))
+    same = read(as_stats(first, 2, 9.0))
+    assert same.flows is before.flows and same.flows == (first,)
+    assert read(as_stats(first), as_stats(second)).flows == (first, second)
+    assert read(as_stats(second)).flows == (second,)
 
 
 def test_port_counters_also_of_local() -> None:
@@ -592,7 +611,7 @@ def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
     others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
-    assert openflow.installed_flows(body) == ((), others, True)
+    assert openflow.installed_flows(openflow.lasting(body)) == ((), others, True)
 
 
 @pytest.mark.parametrize(
@@ -605,7 +624,7 @@ def test_what_nobody_of_ours_has_put_in_our_place_is_found(
     """Under our cookie, but not as the switch learns: it is to go."""
     flow = FlowSpec(table, 9, (), cookie=specs.COOKIE_PREFIX | kind << 32)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
-    assert openflow.installed_flows(body) == ((flow,), (), False)
+    assert openflow.installed_flows(openflow.lasting(body)) == ((flow,), (), False)
 
 
 def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
@@ -613,14 +632,14 @@ def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
-    ((found,), _, _) = openflow.installed_flows(body)
+    ((found,), _, _) = openflow.installed_flows(openflow.lasting(body))
     assert found.key == flow.key and found != flow
 
 
 def test_groups_of_others_are_none_of_our_business() -> None:
     (mod,) = wrapped(Changes(add_groups=(GroupSpec(1, "all", (Bucket((Output(1),)),)),)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    assert openflow.installed_groups(body) == ()
+    assert openflow.installed_groups(framing.groups(body)) == ()
 
 
 @pytest.mark.parametrize(
