@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.database import BridgeRow
 from controller.history import Entry
@@ -103,8 +104,8 @@ class PortRemoved:
     ofport: int
 
 
-@dataclass(frozen=True, slots=True)
-class PortCounters:
+# A tuple, as one is made for each port with each poll.
+class PortCounters(NamedTuple):
     """Counters of one port; `tx`/`rx` as the switch says it, out of and into the switch."""
 
     ofport: int
