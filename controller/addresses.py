@@ -47,6 +47,16 @@ class Addresses:
         self.by_port = {name: tuple(sorted(addresses)) for name, addresses in found.items()}
         self._ofports = {name: ofport for ofport, name in names.items() if name in found}
 
+    def add(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
+        """The same where it has begun anew: of those that it has not heard, what is known holds."""
+        before, numbers = self.by_port, self._ofports
+        self.take(read, vm_ports)
+        heard = {address for known in self.by_port.values() for address in known}
+        for name, known in before.items():
+            if silent := set(known) - heard:
+                self.by_port[name] = tuple(sorted(silent.union(self.by_port.get(name, ()))))
+        self._ofports = {**numbers, **self._ofports}
+
     def keep(self, vm_ports: Iterable[VmPortConfig]) -> None:
         """Forget the ports that are gone."""
         names = {port.name for port in vm_ports}

@@ -246,12 +246,12 @@ class Bridge:
         first_look, self.read = self.read is None, read
         if addresses.learns(self.installed or specs.EMPTY):
             return [*self.settle(now_s), ReadLearned(self.config.name)]
-        unknown = self.on_normal or not self.addresses.by_port
+        unknown = self.config.on_bond or not self.addresses.by_port
         if self.candidate and not first_look:
             return []
         commands = self._read_port_flags(now_s) if self.candidate else []
         if self.enabled and unknown and not self._awaits_forwarding:
-            # NORMAL knows where silent VMs are, and we do not.
+            # NORMAL knows where silent VMs are, and we do not; or of those that have come lately.
             return [*commands, *self._read_forwarding()]
         return [*commands, *self.settle(now_s)]
 
@@ -269,7 +269,8 @@ class Bridge:
         if not self._awaits_forwarding:
             return []
         self._awaits_forwarding = False
-        self.addresses.take(read.addresses, self.config.vm_ports)
+        follow = self.addresses.take if self.on_normal else self.addresses.add
+        follow(read.addresses, self.config.vm_ports)
         self._addresses_known |= read.error is None
         return self.settle(now_s)
 
