@@ -440,7 +440,10 @@ KINDS: dict[str, Kind] = {
         while_dead=True,
     ),
     "vm-migrates-in": Kind(
-        10, _vms(lambda v: v.elsewhere), _with_vm(lambda v: replace(v, here=True, elsewhere=False))
+        10,
+        # Nobody announces it on a LAG but the VM itself, which does so once here.
+        lambda s: _vms(lambda v: v.elsewhere and (not s.lag or _any_up(s)))(s),
+        _with_vm(lambda v: replace(v, here=True, elsewhere=False)),
     ),
     # ---- the service
     "service-killed": Kind(
