@@ -103,7 +103,11 @@ def installed(world: World) -> list[str]:
 
     While the service is dead, nothing of it changes.
     """
-    if world.state.service is Service.ALIVE:
+    state = world.state
+    if state.observing and not state.on_bond and not all(u.up for u in state.uplinks.values()):
+        # Links alone move what is observed, and it returns: not written down is where to.
+        return []
+    if state.service is Service.ALIVE:
         return audit.differences(world.bed, world.in_force, world.homes)
     (flows, groups), (flows_left, groups_left) = world.installed(), world.left
     changed = [
@@ -243,13 +247,13 @@ def from_everywhere(world: World) -> Iterator[Probe]:
         )
         yield Probe(shot, everywhere)
         elsewhere = [s.mac for s in world.away.values() if (s.vlan or 0) == vlan]
-        # NORMAL knows nobody who has not spoken.
-        floods = functools.partial(leaves, flooded=state.on_normal)
+        # NORMAL floods to neighbours what is for somebody that it has not learned.
+        leaves_unheard = functools.partial(leaves, flooded=state.on_normal)
         for mac in (host.mac, *elsewhere):
             shot = bed.shot(
                 station.point, _to(mac), station.mac, vlan, tag, f"{who} to {mac} upstream"
             )
-            yield Probe(shot, leaves if mac == host.mac else floods)
+            yield Probe(shot, leaves_unheard)
         for other in neighbours:
             if (other.vlan or 0) != vlan:
                 continue
