@@ -24,6 +24,7 @@ from controller.engine import Engine
 from controller.events import (
     Answer,
     Apply,
+    Challenged,
     Command,
     Connect,
     DatabaseRead,
@@ -128,6 +129,7 @@ class Service:
         self._supervisor = Supervisor()
         self._role_known = False
         self._polls: dict[ReadStats, bytes] = {}
+        self._challenged = threading.Event()
         self._prepared: tuple[Apply | None, bytes] = None, b""
         self._exit_status: int | None = None
         control.claim_pidfile(options.name)
@@ -164,6 +166,8 @@ class Service:
         if self._only is not None and isinstance(event, DatabaseRead):
             rows = tuple(row for row in event.bridges if row.name == self._only)
             event = replace(event, bridges=rows)
+        if isinstance(event, Challenged):
+            self._challenged.set()
         self._events.put(event)
 
     def run(self) -> int:
@@ -197,6 +201,11 @@ class Service:
             worth_it = not isinstance(event, PortStatsRead | UnitCountersRead)
         except queue.Empty:
             event, worth_it = Tick(), False
+        if self._challenged.is_set() and self._engine.leads:
+            self._answer_challenge()
+        if isinstance(event, Challenged):
+            self._challenged.clear()
+            return False
         if isinstance(event, _StatusWanted):
             event.answer.put(self._engine.status_after(event.after))
             return False
@@ -216,6 +225,12 @@ class Service:
             self._carry_out(command)
         self._role_known |= isinstance(event, Leading)
         return worth_it
+
+    def _answer_challenge(self) -> None:
+        """Whoever has much to do lives, too: this does not wait for what came before."""
+        self._challenged.clear()
+        for command in self._engine.handle(Challenged(), time.monotonic()):
+            self._carry_out(command)
 
     def _follow_clock(self) -> None:
         """Hosts boot with a clock that is set later; what we tell is then told in its time."""

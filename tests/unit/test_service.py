@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from controller import service
 from controller.engine import Engine
+from controller.events import Challenged, Leading, Tick
+from tests.unit.fuzz.rig import Rig
 
 
 @pytest.mark.parametrize(
@@ -25,3 +30,42 @@ def test_times_follow_a_wall_clock_that_is_set(
     monkeypatch.setattr("time.time", lambda: epoch_s + 7.0)
     running._follow_clock()
     assert running._engine.fleet.epoch_s == told_s
+
+
+class Asked(Rig):
+    """A service that is asked whether it lives; `answers` are the events it had left then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[int] = []
+        answered: Any = SimpleNamespace(
+            answer=lambda: self.answers.append(self._events.qsize()), write=lambda _: None
+        )
+        self._database = answered
+
+
+def test_who_has_much_to_do_says_that_it_lives_before_that_is_done() -> None:
+    asked = Asked()
+    for _ in range(9):
+        asked._submit_database(Tick())
+    asked._submit_database(Challenged())
+    asked.proceed()
+    assert asked.answers == [9]
+
+
+def test_a_question_that_comes_with_the_lead_is_answered_when_that_is_taken() -> None:
+    asked = Asked()
+    asked._submit_database(Leading(False))
+    asked.proceed()
+    for event in (Tick(), Leading(True), Challenged()):
+        asked._submit_database(event)
+    asked.proceed()
+    assert asked.answers == [0]
+
+
+def test_who_does_not_lead_does_not_answer_later_either() -> None:
+    asked = Asked()
+    for event in (Leading(False), Challenged(), Leading(True), Tick()):
+        asked._submit_database(event)
+        asked.proceed()
+    assert asked.answers == []

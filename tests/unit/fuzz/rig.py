@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -54,6 +55,8 @@ class Rig(Service):
         self._polls = {}
         self._prepared = None, b""
         self._role_known = False
+        self._challenged = threading.Event()
+        self._only = None
         self._beside_the_switch = False
         self._exit_status = None
         self.crashes: list[str] = []
