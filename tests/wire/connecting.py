@@ -223,6 +223,33 @@ def deposed(path: Path) -> Seen:
     return service.seen(events=events, threads_left=service.threads_left())
 
 
+def slow_reader(path: Path) -> Seen:
+    """The switch reads nothing for a while; whoever sends does not wait for it."""
+    framework.ECHO_INTERVAL_S = 60.0
+    switch, service = FakeSwitch(path), Service(path)
+    switch.accept()
+    switch.shake_hands()
+    service.next_event()
+    connection = service.connections["br0"]
+    parts = [bytes([number]) * 1_000_000 for number in range(8)]
+    started_s = time.monotonic()
+    for part in parts:
+        connection.send(part)
+    took_s = time.monotonic() - started_s
+    expected, received = b"".join(parts), b""
+    while len(received) < len(expected):
+        received += switch.connection.recv(1 << 20)
+    connection.send(b"again")
+    again = switch.connection.recv(100)
+    switch.stop()
+    return service.seen(
+        took_s=took_s,
+        in_order=received == expected,
+        again=again.decode(),
+        threads_left=service.threads_left(),
+    )
+
+
 SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "reconnects": reconnects,
     "half-a-handshake": half_a_handshake,
@@ -232,6 +259,7 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "master": master,
     "not-leading": not_leading,
     "deposed": deposed,
+    "slow-reader": slow_reader,
 }
 
 if __name__ == "__main__":

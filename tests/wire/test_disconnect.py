@@ -92,3 +92,10 @@ def test_a_switch_with_another_master_is_not_ours_any_more() -> None:
     seen = run("deposed")
     assert seen["events"] == ["SwitchConnected", "SwitchGone"] * 2
     assert seen["threads_left"] == 0
+
+
+def test_nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_order() -> None:
+    seen = run("slow-reader")
+    assert seen["took_s"] < 5
+    assert (seen["in_order"], seen["again"]) == (True, "again")
+    assert seen["threads_left"] == 0
