@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from controller.tables import LOCK_TIMEOUT_S
 from tests.switch import frames
 from tests.switch.bench import (
     ACTIVE_BACKUP,
@@ -230,6 +231,10 @@ class World:
 
     def _vm_migrates_out(self, vm: str) -> None:
         self.bed.unplug(self.vm(vm))
+        if self.state.service is model.Service.DEAD:
+            # The service may have announced it a moment before it died. Until the switch has
+            # forgotten that, whoever says otherwise upstream is taken for the reflection.
+            time.sleep(LOCK_TIMEOUT_S)
         host, vlan = self.bed.hosts[0], self.state.vms[vm].vlan
         self.bed.send(host.point, frames.rarp(self.vm(vm).mac, vlan, 0))
 
