@@ -199,7 +199,7 @@ def periods_s(least_s: float, most_s: float) -> st.SearchStrategy[list[float]]:
 Shape = Callable[[float, float, float], Callable[[float], float]]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(SHAPES, periods_s(0.3, PEAK_S / 2), HIGH_BPS)
 def test_a_load_that_repeats_itself_within_the_peak_ends_in_one_placement(
     shape: Shape, periods_s: list[float], high_bps: list[float]
@@ -211,7 +211,7 @@ def test_a_load_that_repeats_itself_within_the_peak_ends_in_one_placement(
     assert here.bindings() == before
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(SHAPES, periods_s(5, 900), HIGH_BPS)
 def test_no_period_makes_a_vm_port_go_back_and_forth(
     shape: Shape, periods_s: list[float], high_bps: list[float]
@@ -227,7 +227,7 @@ def test_no_period_makes_a_vm_port_go_back_and_forth(
             assert rest_s >= FIRST_REST_S * GROWTH**step
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(st.integers(0, 1000))
 def test_no_random_load_spends_more_than_the_budget(seed: int) -> None:
     random = Random(seed)

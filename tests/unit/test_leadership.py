@@ -206,7 +206,7 @@ def test_a_server_that_stood_still_makes_nobody_look_dead() -> None:
             assert host.run(STEP_S).leaders == [0]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.floats(0.05, 4.0), st.floats(0.05, 4.0)), max_size=8)
 )

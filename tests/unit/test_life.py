@@ -284,4 +284,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = pytest.mark.slow(Life.TestCase)
-TestLife.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestLife.settings = settings(max_examples=40, stateful_step_count=30)

@@ -82,7 +82,7 @@ def test_ip_hash_has_a_bucket_for_each_uplink_and_others_have_256() -> None:
 
 
 @pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.is_calm])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     fill=st.floats(0, 0.7),
     more=st.lists(st.tuples(*[st.floats(0, 0.05)] * 2), min_size=2, max_size=4),

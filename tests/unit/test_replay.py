@@ -122,7 +122,7 @@ def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, mo
 @pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.rebalances])
 @pytest.mark.slow
 # An example is long; a smaller one tells no more.
-@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4, phases=[Phase.generate])
 @given(
     seed=st.integers(0, 999),
     samples=st.integers(2, 5),
@@ -169,7 +169,7 @@ def test_a_replay_is_the_same_each_time_and_in_as_many_processes_as_there_are() 
     assert told == sorted(told) and told[-1] == 1.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     loads=st.lists(
         st.dictionaries(st.sampled_from("abcdef"), st.tuples(*[st.floats(0, 300)] * 2), min_size=1),

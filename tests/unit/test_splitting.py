@@ -129,7 +129,7 @@ LOADS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(LOADS)
 def test_nothing_is_divided_that_whole_ports_would_relieve(loads: list[tuple[str, float]]) -> None:
     snapshot = team({f"vm{n}": load for n, load in enumerate(loads)}, uplinks=3)
@@ -144,7 +144,7 @@ def test_nothing_is_divided_that_whole_ports_would_relieve(loads: list[tuple[str
     assert all(sum(s for _, s in move.shares) == pytest.approx(1.0) for move in divided)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(LOADS, st.floats(0.0, 20.0))
 def test_what_is_cool_would_not_be_divided_again(
     loads: list[tuple[str, float]], sent: float

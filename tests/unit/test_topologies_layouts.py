@@ -77,7 +77,7 @@ def test_the_limit_of_a_layout_as_it_stands(name: str, mbps: int) -> None:
 
 @every_layout
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_limit_is_what_was_worked_out_by_hand(name: str, data: st.DataObject) -> None:
     chosen = {
         parameter: data.draw(st.integers(parts.RANGES[parameter][0], most), label=parameter)
