@@ -64,12 +64,15 @@ class Watch:
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
         """We lead, or stand by, from here on, or the connection is a new one."""
+        lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
         self._due_s = float("inf") if leads else now_s + TICK_S
         if leads:
             return [Ask("unlock", WATCH), *_take(PULSE)]
-        return [Ask("unlock", WATCH), Ask("lock", WATCH)]
+        # The server forgets an owner by theft who is stolen from; others it puts next in line.
+        again = [Ask("unlock", LEADER), Ask("lock", LEADER)] if lost else []
+        return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
     def told(self, lock: str, ours: bool) -> bool:
         """The server says of a lock that it is ours, or not any more; whether to `answer` that."""

@@ -161,7 +161,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         for ask in asked:
             params = [ask.lock] if ask.lock else []
             request = jsonrpc.Message.create_request(ask.method, params)
-            if ask == Ask("steal", LEADER):
+            if ask in (Ask("steal", LEADER), Ask("lock", LEADER)):
                 # The library takes its answer for that to a request of its own.
                 self._lock_request_id = request.id
             else:

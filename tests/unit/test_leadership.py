@@ -18,9 +18,13 @@ STOLEN_WITHIN_S = (SILENT_TICKS + 1) * TICK_S + 8 * STEP_S
 
 @dataclass
 class Server:
-    """RFC 7047's locks: who has one, and who waits for it."""
+    """RFC 7047's locks: who has one, and who waits for it.
+
+    As ovsdb-server has it, who has stolen one and is stolen from is not next in line.
+    """
 
     queues: dict[str, list[Service]] = field(default_factory=dict)
+    thieves: set[tuple[str, int]] = field(default_factory=set)
     stands_still: bool = False
     requests: int = 0
     _waiting: list[tuple[Service, Ask]] = field(default_factory=list)
@@ -45,6 +49,9 @@ class Server:
                 asker.tell(ask, True)
                 if len(queue) > 1:
                     queue[1].tell(Ask("stolen", ask.lock), False)
+                    if (ask.lock, id(queue[1])) in self.thieves:
+                        self._leave(queue[1], ask.lock)
+                self.thieves.add((ask.lock, id(asker)))
                 return
             case "unlock":
                 self._leave(asker, ask.lock)
@@ -57,6 +64,7 @@ class Server:
     def _leave(self, gone: Service, lock: str) -> None:
         queue = self.queues.get(lock, [])
         had_it = bool(queue) and queue[0] is gone
+        self.thieves.discard((lock, id(gone)))
         if gone in queue:
             queue.remove(gone)
         if had_it and queue:
@@ -177,6 +185,18 @@ def test_a_leader_that_hangs_is_stolen_from_and_stands_by_when_it_wakes(after_s:
     assert host.run(7).leaders == [1]
     second.stopped = True
     assert host.run(STOLEN_WITHIN_S).leaders == [0]
+
+
+def test_a_leader_by_theft_that_is_stolen_from_follows_the_thief_at_once() -> None:
+    host = Host(2).run(5)
+    for thief in (1, 0, 1, 0):
+        host.services[1 - thief].stopped = True
+        host.run(STOLEN_WITHIN_S)
+        assert host.leaders == [thief]
+        host.services[1 - thief].stopped = False
+        host.run(1)
+    host.services[0].kill()
+    assert host.run(4 * STEP_S).leaders == [1]
 
 
 def test_a_leader_that_is_slow_keeps_the_lead() -> None:
