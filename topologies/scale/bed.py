@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from topologies.private_ovs import PrivateOvs
@@ -38,6 +38,7 @@ class Bed:
         self.ovs = ovs
         self.ports = ports
         self.bridges: list[str] = []
+        self.attached: set[str] = set()
         self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._wires: dict[str, socket.socket] = {}
         subprocess.run(["sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"], check=True)
@@ -59,6 +60,17 @@ class Bed:
             _ip([f"link set {name} up\n" for name in names])
             self.bridges += names
             yield len(self.bridges)
+
+    def attach(self, bridges: Sequence[str], settings: Mapping[str, str]) -> None:
+        """In the database, for a service that starts."""
+        words: list[str] = []
+        for name in bridges:
+            keys = {"policy": "load-based", "uplinks": ",".join(self.uplinks(name)), **settings}
+            words += ["--", "set", "bridge", name]
+            words += [f'external_ids:ovs-lbt-{key}="{value}"' for key, value in keys.items()]
+        if words:
+            self.ovs.run("ovs-vsctl", *words[1:], timeout_s=120)
+        self.attached |= {*bridges}
 
     def is_cabled(self, bridge: str) -> bool:
         """Whether its uplinks are devices."""

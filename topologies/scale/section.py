@@ -33,7 +33,7 @@ GROWS = {
     "threads": "threads",
     "at_rest.decision_s.mean": "a decision",
     "failover_s.median": "a failover",
-    "attach_last_s": "an attach",
+    "attach_s.median": "an attach",
     "start_s": "the start",
     "scrape.cpu_s": "a scrape",
 }
