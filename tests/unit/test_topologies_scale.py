@@ -7,6 +7,7 @@ import math
 import pytest
 
 from topologies.scale.figures import exponent, histogram
+from topologies.scale.section import section
 from topologies.service import parse_metrics
 
 PAGE = """\
@@ -58,3 +59,24 @@ def test_the_exponent_is_that_of_the_power_that_a_figure_grows_by(power: float) 
 def test_one_figure_does_not_grow() -> None:
     assert exponent([(1, 2.0)]) is None
     assert exponent([(1, 2.0), (10, 0.0)]) is None
+
+
+def test_the_section_has_a_row_for_each_number_of_bridges_and_leaves_out_what_is_not_known() -> (
+    None
+):
+    row = {"bridges": 10, "ports_each": 50, "at_rest": {"cpu_ratio": 0.0213}, "rss_bytes": 81e6}
+    report = {
+        "rows": [row],
+        "adaptive": {**row, "bridges": 1},
+        "growth": {"rss_bytes": 0.12, "threads": None},
+        "pace": {"observe_s": 30.0},
+        "environment": {"cpus": 2},
+        "failed": "300 bridges: no",
+    }
+
+    made = section(report, "Why.")
+
+    assert "| 10 | 2.13 |  | 81 |" in made
+    assert "| 1, `adaptive` | 2.13 |" in made
+    assert "resident memory 0.12." in made and "threads 0" not in made
+    assert "Not done: 300 bridges: no" in made and "\n\nWhy.\n\n" in made
