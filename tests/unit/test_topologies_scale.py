@@ -61,7 +61,7 @@ def test_one_figure_does_not_grow() -> None:
     assert exponent([(1, 2.0), (10, 0.0)]) is None
 
 
-def test_the_section_has_a_row_for_each_number_of_bridges_and_leaves_out_what_is_not_known() -> (
+def test_the_section_has_a_row_for_each_number_of_bridges_and_no_column_of_what_is_not_known() -> (
     None
 ):
     row = {"bridges": 10, "ports_each": 50, "at_rest": {"cpu_ratio": 0.0213}, "rss_bytes": 81e6}
@@ -76,7 +76,7 @@ def test_the_section_has_a_row_for_each_number_of_bridges_and_leaves_out_what_is
 
     made = section(report, "Why.")
 
-    assert "| 10 | 2.13 |  | 81 |" in made
+    assert "| 10 | 2.13 | 81 |" in made
     assert "| 1, `adaptive` | 2.13 |" in made
     assert "resident memory 0.12." in made and "threads 0" not in made
     assert "Not done: 300 bridges: no" in made and "\n\nWhy.\n\n" in made

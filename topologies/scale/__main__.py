@@ -136,7 +136,7 @@ def rounded(value: Any) -> Any:
 
 def table(report: dict[str, Any]) -> str:
     """The figures, one line for each number of bridges."""
-    heads = ["bridges", "CPU %", "counting %", "decision ms", "late ms", "RSS MB", "threads"]
+    heads = ["bridges", "CPU %", "counting %", "decision ms", "off time ms", "RSS MB", "threads"]
     heads += ["attach ms", "start s", "failover ms", "scrape s"]
     lines = ["  ".join(f"{head:>11}" for head in heads)]
     for row in [*report["rows"], report["adaptive"]]:
@@ -145,7 +145,7 @@ def table(report: dict[str, Any]) -> str:
             100 * _at(row, "at_rest.cpu_ratio"),
             100 * _at(row, "counting.cpu_ratio"),
             1e3 * _at(row, "at_rest.decision_s.mean"),
-            1e3 * _at(row, "at_rest.late_s.median"),
+            1e3 * _at(row, "at_rest.off_time_s.median"),
             _at(row, "rss_bytes") / 1e6,
             row["threads"],
             1e3 * _at(row, "attach_s.median"),

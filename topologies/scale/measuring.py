@@ -172,28 +172,23 @@ def _observed(bed: Bed, service: Service, observe_s: float, interval_s: float) -
     for name, key in ((DECISIONS, "decision_s"), (POLLS, "poll_s")):
         seen = figures.histogram(after, name).since(figures.histogram(before, name))
         found[key] = _quantiles(seen)
-    found["late_s"] = _spread(_lateness(before, after, interval_s))
+    found["off_time_s"] = _spread(_off_time(before, after, interval_s))
     return found
 
 
-def _lateness(before: list[Metric], after: list[Metric], interval_s: float) -> list[float]:
-    """By how much polls come later than they are due, the mean of each bridge."""
+def _off_time(before: list[Metric], after: list[Metric], interval_s: float) -> list[float]:
+    """How far two decisions of each bridge are from a multiple of the poll interval apart.
+
+    Polls that are late are answered late; half an interval is the most that can be told.
+    """
     first, last = _decided(before), _decided(after)
-    found = []
-    for bridge in first.keys() & last.keys():
-        (begin_s, counted), (end_s, count) = first[bridge], last[bridge]
-        if count > counted:
-            found.append((end_s - begin_s) / (count - counted) - interval_s)
-    return found
+    apart = [(last[b] - first[b]) / interval_s for b in first.keys() & last.keys()]
+    return [abs(intervals - round(intervals)) * interval_s for intervals in apart]
 
 
-def _decided(metrics: list[Metric]) -> dict[str, tuple[float, float]]:
-    """When the last decision of each bridge was, and how many there have been."""
-    found = {
-        name: {one.labels["bridge"]: one.value for one in metrics if one.name == name}
-        for name in (LAST, f"{DECISIONS}_count")
-    }
-    return {b: (at_s, found[f"{DECISIONS}_count"].get(b, 0.0)) for b, at_s in found[LAST].items()}
+def _decided(metrics: list[Metric]) -> dict[str, float]:
+    """When the last decision of each bridge was."""
+    return {one.labels["bridge"]: one.value for one in metrics if one.name == LAST}
 
 
 def _failovers(bed: Bed, bridges: int) -> list[float]:
@@ -249,10 +244,10 @@ def _quantiles(seen: Histogram) -> dict[str, float | None]:
 
 def _line(found: dict[str, Any]) -> str:
     """A row of figures as people read it while they wait."""
-    late, decided, polled = found["late_s"], found["decision_s"], found["poll_s"]
+    off, decided, polled = found["off_time_s"], found["decision_s"], found["poll_s"]
     return (
         f"{found['cpu_ratio']:.2%} of a core, {found['wakeups_per_s']:.0f} wake-ups/s, "
-        f"decision {_ms(decided)}, poll {_ms(polled)}, late {_ms(late)}"
+        f"decision {_ms(decided)}, poll {_ms(polled)}, off time {_ms(off)}"
     )
 
 

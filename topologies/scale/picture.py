@@ -32,7 +32,6 @@ def draw(report: dict[str, Any], directory: Path) -> list[Path]:
             "milliseconds",
             {
                 "poll to decision": [_ms(row, "decision_s") + _ms(row, "poll_s") for row in rows],
-                "polls are late": [1e3 * row["at_rest"]["late_s"]["median"] for row in rows],
                 "failover": [1e3 * row["failover_s"]["median"] for row in rows],
                 "attach": [1e3 * row["attach_s"]["median"] for row in rows],
             },
