@@ -70,11 +70,12 @@ def test_all_are_polled_and_a_failover_of_the_last_is_prompt() -> None:
             groups = view.groups()
             bed.set_cable(lost, plugged=False)
             told_s = view.await_port_change()
-            took_s = view.await_other_groups(groups) - told_s
+            followed_s, _ = view.await_other_groups(groups)
         wait_until(
             lambda: set(service_bindings(service, last).values()) == {left},
             f"every VM port of {last} is on {left}",
         )
+        took_s = followed_s - told_s
         quick_enough(took_s < PROMPT_S, f"groups of {last} followed after {took_s:.2f} s")
 
 

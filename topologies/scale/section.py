@@ -23,6 +23,7 @@ COLUMNS: tuple[Column, ...] = (
     ("p99", "at_rest.decision_s.p99", 1e3, 1),
     ("off time, ms", "at_rest.off_time_s.median", 1e3, 1),
     ("failover, ms", "failover_s.median", 1e3, 0),
+    ("the switch of it", "failover_switch_s.median", 1e3, 0),
     ("attach, s", "attach_s.median", 1, 2),
     ("start, s", "start_s", 1, 1),
     ("scrape, CPU s", "scrape.cpu_s", 1, 2),
@@ -45,8 +46,9 @@ uplinks, `load-based`, polls each second. The last row is `adaptive`, whose poll
 *At rest*: nothing happens for {observe_s:g} s but polls. *Counters change*: each bridge's LOCAL sends two
 frames a second. *Poll*: from asking until the last answer. *Decision*: from there to commands. *Off
 time*: how far a bridge's decisions are from multiples of the poll interval apart. *Failover*: from the
-switch's word that a link is gone until it has other groups. *Start*: until all bridges are connected. *Attach* is from the
-request until the pipeline is confirmed."""
+switch's word that a link is gone until it has other groups, in which it answers nobody for as long as
+*the switch of it* says. *Start*: until all bridges are connected. *Attach*: from the request until the
+pipeline is confirmed."""
 
 
 def section(report: Report, note: str = "") -> str:

@@ -54,18 +54,22 @@ class SwitchView:
         self._await(PORT_STATUS)
         return time.monotonic()
 
-    def await_other_groups(self, before: bytes) -> float:
-        """When they are not what they were.
+    def await_other_groups(self, before: bytes) -> tuple[float, float]:
+        """When they are not what they were, and how long the switch took at most to tell.
 
         Raises:
             TimeoutError: they stay so.
         """
-        end_s = time.monotonic() + TIMEOUT_S
-        while self.groups() == before:
-            if time.monotonic() > end_s:
+        end_s, longest_s = time.monotonic() + TIMEOUT_S, 0.0
+        while True:
+            asked_s = time.monotonic()
+            groups, answered_s = self.groups(), time.monotonic()
+            longest_s = max(longest_s, answered_s - asked_s)
+            if groups != before:
+                return answered_s, longest_s
+            if answered_s > end_s:
                 raise TimeoutError("groups stay -> ones that follow the link")
             time.sleep(0.001)
-        return time.monotonic()
 
     def _send(self, kind: int, body: bytes = b"", xid: int = 1) -> None:
         length = _HEADER.size + len(body)
