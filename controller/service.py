@@ -65,6 +65,10 @@ STATUS_TIMEOUT_S = 5.0
 # A wall clock that was set by more than this has the times we tell follow it; less is its drift,
 # and would only make one moment look like several.
 CLOCK_SET_S = 1.0
+# With so many events waiting, switches have to wait, too, with what they say: the framework reads
+# no more of it then. All uplinks of 300 bridges may fail at once before that.
+MOST_WAITING = 1000
+FULL_PAUSE_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ class Service:
             self._exporter.listen(*options.metrics, options.metrics_tls)
         framework.start(
             "controller.app",
-            submit=self._events.put,
+            submit=self._submit_switch,
             connections=self._connections,
             caller=lambda connection: self._lines.caller(connection),
             confirm=lambda then: self._database.confirm(then),
@@ -161,6 +165,11 @@ class Service:
     def request(self, request: Request) -> None:
         """Have a request carried out, after all that has been submitted."""
         self._events.put(request)
+
+    def _submit_switch(self, event: Event) -> None:
+        while self._events.qsize() >= MOST_WAITING:
+            time.sleep(FULL_PAUSE_S)
+        self._events.put(event)
 
     def _submit_database(self, event: Event) -> None:
         if self._only is not None and isinstance(event, DatabaseRead):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,3 +70,21 @@ def test_who_does_not_lead_does_not_answer_later_either() -> None:
         asked._submit_database(event)
         asked.proceed()
     assert asked.answers == []
+
+
+def test_a_switch_that_says_more_than_is_taken_has_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MOST_WAITING", 3)
+    flooded = Rig()
+
+    def say() -> None:
+        for _ in range(9):
+            flooded._submit_switch(Tick())
+
+    said = threading.Thread(target=say, daemon=True)
+    said.start()
+    said.join(0.1)
+    assert (said.is_alive(), flooded._events.qsize()) == (True, 3)
+    for _ in range(9):
+        flooded._events.get(timeout=5)
+    said.join(5)
+    assert not said.is_alive()
