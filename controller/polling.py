@@ -12,6 +12,8 @@ UNITS_INTERVAL_S = 0.5
 BUCKETS_INTERVAL_S = 1.0
 # A poll that nobody has answered for so long is given up.
 TIMEOUT_S = 10.0
+# After more polls than that were missed, a bridge gets a time of its own anew.
+MOST_MISSED = 60
 # Ten times 0.1 s may be less than a second.
 ON_TIME_S = 0.001
 
@@ -55,10 +57,11 @@ class Polling:
 
         `hashed`: buckets are judged; `behind`: there are addresses that are units of their own.
 
-        One that comes late does not make the next one late, too: polls of bridges that were due
-        while others were looked at would all come at once from then on.
+        One that comes late, or not at all, does not make the next one late, too: polls of bridges
+        that were due while others were looked at would all come at once from then on.
         """
-        at_s = self.due_s if now_s - interval_s < self.due_s <= now_s else now_s
+        missed = (now_s - self.due_s) // interval_s
+        at_s = self.due_s + missed * interval_s if 0 <= missed < MOST_MISSED else now_s
         self.due_s = at_s + interval_s
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None

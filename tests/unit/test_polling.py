@@ -29,12 +29,12 @@ def test_bridges_that_were_late_together_do_not_stay_together() -> None:
     assert (polled(first, 10.5), polled(second, 10.5)) == (11.0, 11.2)
 
 
-@pytest.mark.parametrize("now_s", [12.0, 99.5])
-def test_what_was_missed_is_not_made_up_for(now_s: float) -> None:
+@pytest.mark.parametrize(("now_s", "next_s"), [(12.0, 13.0), (14.7, 15.0), (99.5, 100.5)])
+def test_what_was_missed_is_not_made_up_for(now_s: float, next_s: float) -> None:
     polling = Polling()
     polling.begin(10.0)
     polled(polling, 10.0)
-    assert polled(polling, now_s) == now_s + 1.0
+    assert polled(polling, now_s) == next_s
 
 
 def test_what_is_read_once_a_second_is_read_so_though_polls_are_not_quite_on_time() -> None:
