@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from controller.pipeline import opens
+from controller.pipeline import no_flood, opens
 from controller.specs import EMPTY, FlowSpec, GroupSpec, Pipeline
 
 
@@ -52,11 +52,15 @@ def closing(desired: Pipeline, installed: Pipeline) -> Pipeline:
     """The first step towards `desired`: everything but what opens a way for broadcasts.
 
     The switch carries a change into its flow cache entry by entry. A way that opens before
-    the old one closes would deliver a broadcast twice; the other order loses a few.
+    the old one closes would deliver a broadcast twice; the other order loses a few. To a VM port
+    that is new to us NORMAL may have been such a way.
     """
+    before = dict(installed.groups)
+    if (new := desired.groups.keys() - before.keys()) and no_flood(installed) is not None:
+        before.update({group_id: replace(desired.groups[group_id], buckets=()) for group_id in new})
     kept = {
-        group_id: installed.groups[group_id]
+        group_id: before[group_id]
         for group_id, group in desired.groups.items()
-        if group_id in installed.groups and opens(installed.groups[group_id], group)
+        if group_id in before and opens(before[group_id], group)
     }
     return Pipeline(desired.flows, {**desired.groups, **kept}) if kept else desired

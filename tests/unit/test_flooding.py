@@ -13,6 +13,7 @@ from controller.events import (
     SetPortFlags,
 )
 from controller.specs import EMPTY
+from controller.tables import delivery_group_id
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
 
@@ -59,11 +60,29 @@ def test_a_vm_port_that_normal_has_carried_is_announced_before_its_address_is_fo
     here.log.clear()
     here.switches["br0"].beneath = ((12, MAC, None), (77, MAC, None))
     here.add_port(port("vnet2", 12))
+    here.run_for(0.1)
     kinds = Apply | SetPortFlags | ReadLearned | SendFrame
     order = [type(c) for _, c in here.log if isinstance(c, kinds)]
-    assert order == [Apply, SetPortFlags, ReadLearned, SendFrame, Apply]
+    assert order == [Apply, Apply, SetPortFlags, ReadLearned, SendFrame, Apply]
     assert here.frames()[0][1] == 12, "port 77 is nobody's we know"
     assert here.switches["br0"].no_flood == VMS | {12}
+
+
+def test_a_vm_port_that_is_new_hears_broadcasts_of_us_when_normal_has_stopped() -> None:
+    here = attached()
+    here.log.clear()
+    here.add_port(port("vnet2", 12))
+    here.run_for(0.1)
+    applied = [command.changes for _, command in here.log if isinstance(command, Apply)]
+    stopping, opening, beginning = applied
+    delivering = {delivery_group_id(12, index) for index in range(2)}
+    begun = {group.group_id: group for group in stopping.add_groups}
+    assert delivering <= begun.keys()
+    assert not any(bucket.actions for number in delivering for bucket in begun[number].buckets)
+    opened = {group.group_id for group in opening.modify_groups if group.buckets}
+    assert opened and opened <= delivering
+    assert not opening.add_flows
+    assert not beginning.add_groups + beginning.modify_groups
 
 
 def test_the_number_of_a_port_that_went_says_nothing_of_the_next_with_it() -> None:
