@@ -72,6 +72,8 @@ Commands = list[Command]
 GATHERED_AFTER_S = 1.2
 # How often what is installed is read back, to repair what somebody else removed.
 AUDIT_INTERVAL_S = 10.0
+# A VM has spoken by then, as a rule, and ovs-vswitchd could restart, which forgets what was learned.
+NEW_VM_AUDIT_S = 2.0
 RETRY_INTERVAL_S = 1.0
 # How often it is read what the switch has learned, while an address is missing that a VM port is
 # told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
@@ -148,6 +150,8 @@ class Bridge:
         self.links.follow_team(old.uplinks, config.uplinks)
         self.addresses.keep(config.vm_ports)
         self.stations.keep(config)
+        if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
+            self._audit_due_s = min(self._audit_due_s, now_s + NEW_VM_AUDIT_S)
         commands = _errors_reported(old, config)
         if config.fallen_back and not old.fallen_back:
             commands += self._fall_back()

@@ -20,6 +20,7 @@ from controller.events import (
     PortRemoved,
     PortState,
     ReadInstalled,
+    ReadLearned,
     ReadStats,
     Reply,
     SendFrame,
@@ -85,6 +86,19 @@ def test_a_flow_that_somebody_removed_is_put_back_and_nothing_else_is_touched() 
 
     ((_, changes),) = here.applied()
     assert changes == reconcile.Changes(add_flows=(missing,))
+
+
+def test_what_a_vm_port_that_has_come_says_is_read_soon() -> None:
+    here = world(host()).start()
+    here.run_for(11)
+    here.log.clear()
+    here.add_port(port("vnet9", 19))
+    here.run_for(2.1)
+    read = [type(c) for _, c in here.log if isinstance(c, ReadInstalled | ReadLearned)]
+    assert read[-2:] == [ReadInstalled, ReadLearned]
+    here.log.clear()
+    here.run_for(9)
+    assert not here.commands(ReadInstalled), "and then as often as ever"
 
 
 def test_a_restart_of_the_switch_is_repaired_as_soon_as_it_is_connected() -> None:
