@@ -20,11 +20,13 @@ from controller.events import (
     UnitCountersRead,
 )
 from controller.framework import ofproto, parser, serialized, unread
+from controller.framing import statistics
 from controller.specs import EMPTY, Pipeline
 from tests.switch.bench import Bed
 
 DATAPATH: Any = ProtocolDesc(version=4)
 HEADER = struct.Struct("!BBHI")
+PORT_DESC = ofproto.OFPMP_PORT_DESC
 ANSWERS_WITHIN_S = 10.0
 E = TypeVar("E")
 
@@ -99,7 +101,7 @@ class Direct:
         self._socket.sendall(serialized(messages))
         while True:
             message = self._receive()
-            assert message.msg_type == ofproto.OFPT_MULTIPART_REPLY, message
+            assert message.msg_type != ofproto.OFPT_ERROR, openflow.error_text(message)
             event = self._replies.event(self._bridge, message)
             if isinstance(event, answer):
                 return event
@@ -112,7 +114,7 @@ class Direct:
             data = header + self._exactly(length - HEADER.size)
             if kind == ofproto.OFPT_ECHO_REQUEST:
                 self._socket.sendall(HEADER.pack(4, ofproto.OFPT_ECHO_REPLY, length, xid))
-            elif kind == ofproto.OFPT_MULTIPART_REPLY:
+            elif kind == ofproto.OFPT_MULTIPART_REPLY and statistics(data) != PORT_DESC:
                 return unread(DATAPATH, xid, data)
             elif kind != ofproto.OFPT_HELLO:
                 return parser.msg_parser(DATAPATH, version, kind, length, xid, data)

@@ -283,7 +283,8 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
     by_home, spread = set(port.order), set[OfPort]()
     if port.hashed == tables.ASSIGNED:
         behind = (s for s in team.stations if (s.ofport, s.vlan) == (port.ofport, vlan))
-        spread = {uplink for station in behind for uplink in station.order}
+        speaking = (s for s in behind if port.forges or s.mac in port.attached_macs)
+        spread = {uplink for station in speaking for uplink in station.order}
     elif port.hashed is not None:
         made = next(made for made in team.hashes if made.number == port.hashed)
         spread = {uplink for order in made.buckets for uplink in order}

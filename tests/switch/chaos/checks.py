@@ -30,9 +30,6 @@ BACKGROUND_PPS = 25
 # comes by each, until they are told where it is. LACP believes for up to 3 s in a member that is no
 # longer one upstream.
 TWICE_PER_FAILURE_MAX, TWICE_PER_RETURN_MAX = 2, 2
-# A new port is served by a bond's NORMAL until we know it, and both may serve it for a moment.
-TWICE_PER_NEW_PORT_MAX = 2
-NEW_PORT = ("vm-starts", "vm-renamed", "vm-migrates-in")
 TWICE_BY_LACP_MAX = 4 * BACKGROUND_PPS
 LOOPS_FROM = 4
 
@@ -403,6 +400,4 @@ def _twice_max(before: State, event: Event) -> int:
     served_anew = any(behind.exits(vm) and not before.exits(vm) for vm in before.vms)
     if before.service is Service.DEAD or served_anew:
         most += TWICE_PER_RETURN_MAX * max(returns, served_anew)
-    if before.on_bond and event.kind in NEW_PORT:
-        most += TWICE_PER_NEW_PORT_MAX
     return most + TWICE_BY_LACP_MAX * (before.negotiated and failures + returns > 0)

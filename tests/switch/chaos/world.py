@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from controller.bridge import AUDIT_INTERVAL_S
+from controller.bridge import NEW_VM_AUDIT_S
 from controller.tables import LOCK_TIMEOUT_S
 from tests.switch import frames
 from tests.switch.bench import (
@@ -297,7 +297,7 @@ class World:
     def _switch_restarted(self) -> None:
         # Addresses come back as they were read last; on a bond with those that NORMAL has heard. A
         # VM that is newer and silent from then on may be lost until it speaks.
-        time.sleep(AUDIT_INTERVAL_S)
+        time.sleep(1.5 * NEW_VM_AUDIT_S)
         self.bed.restart_switch()
 
     def _database_restarted(self) -> None:
