@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from tests.switch.bench import (
     Bed,
     BedSpec,
     Service,
+    Uplink,
     few_twice,
     holds,
     judges_time,
@@ -92,6 +94,7 @@ def test_a_failure_moves_the_connections_of_that_uplink_and_no_other(
         failed_over = without(bed, flows, usual, failing.name)
         heirs = {name: failed_over[name] for name, by in usual.items() if by == failing.name}
         by_capacity(heirs, {u.name: CAPACITIES_MBPS[1 + i] for i, u in enumerate(live)})
+        wait_until(lambda: demoted(bed, failing), "the switch is told to stay with the others")
     holds(
         lambda: ways(bed, flows) == failed_over,
         "no connection returns before the delay is over",
@@ -212,6 +215,15 @@ def without(bed: Bed, flows: Sequence[Sending], usual: Ways, down: str) -> Ways:
     found = wait_until(failed_over, f"nothing by {down}")
     assert found is not None
     return found
+
+
+def demoted(bed: Bed, uplink: Uplink) -> bool:
+    """Whether no group prefers an uplink: the switch uses it at once when its link returns."""
+    ofport = bed.ovs.vsctl("get", "interface", uplink.name, "ofport")
+    preferred = re.findall(
+        r"type=ff,bucket=watch_port:(\d+),actions=set_field", bed.ofctl("dump-groups")
+    )
+    return bool(preferred) and ofport not in preferred
 
 
 def stay(bed: Bed, flows: Sequence[Sending], usual: Ways) -> None:
