@@ -442,7 +442,9 @@ KINDS: dict[str, Kind] = {
     "vm-migrates-in": Kind(
         10,
         # Nobody announces it on a LAG but the VM itself, which does so once here.
-        lambda s: _vms(lambda v: v.elsewhere and (not s.lag or _any_up(s)))(s),
+        lambda s: [
+            (name,) for name, v in s.vms.items() if v.elsewhere and (not s.lag or s.exits(name))
+        ],
         _with_vm(lambda v: replace(v, here=True, elsewhere=False)),
     ),
     # ---- the service
