@@ -69,6 +69,10 @@ def main(arguments: Sequence[str]) -> int:
     path = directory / "report.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
     print(table(report), path, sep="\n\n")
+    if "failed" in report:
+        print(f"bench-scale: {report['failed']}", file=sys.stderr)
+    if not report["rows"]:
+        return 1
     try:
         from topologies.scale.picture import draw
     except ImportError as missing:
