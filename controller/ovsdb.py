@@ -124,6 +124,9 @@ class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
 class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
     """Transactions that wait for the switch only where that is asked for."""
 
+    # Of each its own: the library has one in a process, and another would wait on the first for ever.
+    ovsdb_connection: Any = None
+
     def create_transaction(
         self, check_error: bool = False, log_errors: bool = True, applied: bool = False
     ) -> Any:

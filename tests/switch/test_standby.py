@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import queue
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
-from typing import Any
 
 import pytest
 
@@ -160,71 +157,29 @@ def test_who_led_leads_on_after_the_database_was_away(
 
 
 def test_the_database_says_who_leads_at_this_moment(bed: Bed, led: tuple[Service, Service]) -> None:
-    with third(f"unix:{bed.ovs.rundir}/db.sock") as ask:
-        assert ask("event") == Leading(False)
-        assert ask("confirmed") is False
-        ask("write", Setting("Bridge", bed.bridge, "ovs-lbt-threshold", "99"))
-        assert ask("event") == Written(7, "another service leads -> that one")
-        for service in led:
-            service.kill()
-        while ask("event") != Leading(True):
-            pass
-        assert ask("confirmed") is True
-        os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGSTOP)
-        try:
-            assert ask("confirm") is None
-            assert ask("confirmed") is True, "who cannot know goes on"
-        finally:
-            os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGCONT)
-        assert ask("stop") is True, "it lets go of the lead"
-
-
-# ---- a third one, of which there is the database's side only ----------------------------
-
-
-@contextlib.contextmanager
-def third(remote: str) -> Iterator[Callable[..., Any]]:
-    """A process that contends; what it is asked for, it answers."""
-    processes = multiprocessing.get_context("spawn")
-    ours, theirs = processes.Pipe()
-    process = processes.Process(target=contend, args=(remote, theirs), daemon=True)
-    process.start()
-
-    def ask(*words: object) -> Any:
-        ours.send(words)
-        assert ours.poll(20), f"no answer to {words}"
-        return ours.recv()
-
-    try:
-        yield ask
-    finally:
-        process.kill()
-        process.join()
-
-
-def contend(remote: str, asked: Connection) -> None:
-    """Answer until nobody asks any more."""
     said: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    database = Database(remote, said.put)
-    database.contend()
-    while True:
-        word, *settings = asked.recv()
-        match word:
-            case "event":
-                while isinstance(event := said.get(timeout=10), DatabaseRead):
-                    pass
-                asked.send(event)
-            case "write":
-                database.write(Write(tuple(settings), 7))
-                asked.send(None)
-            case "confirmed":
-                asked.send(database.confirmed())
-            case "confirm":
-                answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
-                database.confirm(answers.put)
-                asked.send(answers.get(timeout=10))
-            case "stop":
-                asked.send(database._link.stop(5))
+    third = Database(f"unix:{bed.ovs.rundir}/db.sock", said.put)
+    third.contend()
+    assert isinstance(said.get(), DatabaseRead)
+    assert said.get() == Leading(False)
+    assert not third.confirmed()
+    setting = Setting("Bridge", bed.bridge, "ovs-lbt-threshold", "99")
+    third.write(Write((setting,), 7))
+    assert said.get(timeout=5) == Written(7, "another service leads -> that one")
+    for service in led:
+        service.kill()
+    while said.get(timeout=5) != Leading(True):
+        pass
+    assert third.confirmed()
+    answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+    os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGSTOP)
+    try:
+        third.confirm(answers.put)
+        assert answers.get(timeout=5) is None
+        assert third.confirmed(), "who cannot know goes on"
+    finally:
+        os.kill(bed.ovs.pid("ovsdb-server"), signal.SIGCONT)
+    assert third._link.stop(5), "it lets go of the lead"
 
 
 # ---- what is seen -----------------------------------------------------------------------
