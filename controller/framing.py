@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from enum import IntEnum
 
 _HEADER = 8
 _MULTIPART_HEADER = 16
@@ -24,15 +23,6 @@ _ACTION_LEAST = 8
 _OUTPUT, _OUTPUT_BYTES = 0, 16
 _SET_FIELD, _EXPERIMENTER = 25, 0xFFFF
 _PAIR = struct.Struct("!HH")
-
-
-class Statistics(IntEnum):
-    """Types of multipart replies."""
-
-    FLOW = 1
-    PORT = 4
-    GROUP_DESC = 7
-    PORT_DESC = 13
 
 
 class Malformed(Exception):
@@ -54,26 +44,16 @@ def statistics(message: bytes) -> int:
 def check(kind: int, message: bytes) -> None:
     """Look through a message of this type, of which all is there.
 
+    Of multipart replies: one that describes ports. All others are looked through when they are read.
+
     Raises:
         Malformed: its lengths do not agree.
     """
     if kind == _HELLO:
         for _ in _parts(message, _HEADER, len(message), 4, lengths_at=2):
             pass
-    if kind != _MULTIPART_REPLY:
-        return
-    body, end = _MULTIPART_HEADER, len(message)
-    match statistics(message):
-        case Statistics.FLOW:
-            for flow in flows(message[body:]):
-                check_flow(flow)
-        case Statistics.GROUP_DESC:
-            for group in groups(message[body:]):
-                check_group(group)
-        case Statistics.PORT:
-            check_ports(message[body:])
-        case Statistics.PORT_DESC:
-            _check_rows(end - body, _PORT_BYTES)
+    elif kind == _MULTIPART_REPLY:
+        _check_rows(len(message) - _MULTIPART_HEADER, _PORT_BYTES)
 
 
 def flows(body: bytes) -> Iterator[bytes]:

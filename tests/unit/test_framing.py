@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
-from controller import framing
+from controller import framing, openflow
 from tests.unit.fuzz import session
 
 MULTIPART = 19
 FLOWS, GROUPS, PORTS = 1, 7, 4
+BODY_AT = 16
+# Whoever reads statistics, which come as they were sent.
+READERS: dict[int, Callable[[bytes], object]] = {
+    FLOWS: lambda body: openflow.installed_flows(openflow.lasting(body)),
+    GROUPS: lambda body: openflow.installed_groups(framing.groups(body)),
+    PORTS: openflow.port_counters,
+}
+
+
+def look_through(message: bytes) -> None:
+    """As it is done with what a switch sends."""
+    kind = message[1]
+    if kind == MULTIPART and (reader := READERS.get(framing.statistics(message))):
+        reader(message[BODY_AT:])
+    else:
+        framing.check(kind, message)
 
 
 def reply(kind: int, body: bytes) -> bytes:
@@ -77,15 +94,15 @@ def instruction(kind: int, length: int, rest: bytes = b"") -> bytes:
 )
 def test_lengths_that_do_not_agree_are_found(kind: int, body: bytes, found: str) -> None:
     with pytest.raises(framing.Malformed) as refusal:
-        framing.check(MULTIPART, reply(kind, body))
+        look_through(reply(kind, body))
     assert str(refusal.value) == found
 
 
 def test_a_hello_whose_element_is_nothing_is_found() -> None:
     with pytest.raises(framing.Malformed, match="a part of 0 bytes -> 4 to 4"):
-        framing.check(0, session.message(0, 1, bytes(4)))
+        look_through(session.message(0, 1, bytes(4)))
 
 
 def test_all_that_a_good_switch_says_is_well() -> None:
     for message in (*session.handshake(), *session.answers()):
-        framing.check(message[1], message)
+        look_through(message)
