@@ -84,10 +84,6 @@ class Engine:
         """When a `Tick` is next due; infinity when nothing is waiting."""
         return min([*self._due_s.values(), self.operator.deadline_s()])
 
-    def status(self) -> tuple[BridgeStatus, ...]:
-        """Every attached bridge, by name."""
-        return self.fleet.status()
-
     def status_after(self, name: str) -> BridgeStatus | None:
         """The next attached bridge by name; None behind the last."""
         return self.fleet.status_after(name)

@@ -585,4 +585,4 @@ def reports(here: World, level: str) -> list[str]:
 
 
 def moves(here: World) -> dict[str, int]:
-    return {reason: n for reason, n in here.engine.status()[0].moves_applied.items() if n}
+    return {reason: n for reason, n in here.engine.fleet.status()[0].moves_applied.items() if n}

@@ -302,7 +302,7 @@ def test_what_normal_did_and_we_do_not_is_told(columns: dict[str, bool], said: s
     here = world(replace(without_us(host()), **columns)).start()  # type: ignore[arg-type]
     _, warning = done(here.ask("attach", "br0")).splitlines()
     assert warning.startswith("warning: " + said)
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert [f"warning: {text}" for text in status.not_done] == [warning]
 
 

@@ -139,7 +139,7 @@ def steady(bps: float) -> Callable[[float], float]:
 
 def utilizations(here: World) -> list[float]:
     """Of both uplinks, what they send."""
-    return [uplink.load.tx_bps / 1e10 for uplink in here.engine.status()[0].uplinks]
+    return [uplink.load.tx_bps / 1e10 for uplink in here.engine.fleet.status()[0].uplinks]
 
 
 def test_constant_load_is_settled_within_seconds_and_stays() -> None:

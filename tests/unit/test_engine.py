@@ -164,7 +164,7 @@ def test_after_a_restart_every_vm_port_is_where_it_was() -> None:
 
     assert here.bindings() == before
     assert here.applied() == []
-    assert {port.reason for port in here.engine.status()[0].ports} == {"restored"}
+    assert {port.reason for port in here.engine.fleet.status()[0].ports} == {"restored"}
 
 
 def test_a_binding_to_what_is_no_uplink_any_more_is_made_anew() -> None:
@@ -198,7 +198,7 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
     assert [at_s for at_s, _ in moved] == pytest.approx(steps)
     assert moves(here) == {"threshold": 2}
     assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
-    loads = [uplink.load.tx_bps / 1e9 for uplink in here.engine.status()[0].uplinks]
+    loads = [uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
     assert loads == pytest.approx([6.5, 6.5])
 
 
@@ -308,9 +308,9 @@ def test_when_an_uplink_fails_its_vm_ports_move_at_once() -> None:
     assert set(here.bindings().values()) == {"eth2"}
     here.run_for(A_MOMENT_S)
     assert moves(here) == {"failover": 2}
-    assert {s.reason for s in here.engine.status()[0].ports if s.name in ("vnet0", "vnet2")} == {
-        "failover"
-    }
+    assert {
+        s.reason for s in here.engine.fleet.status()[0].ports if s.name in ("vnet0", "vnet2")
+    } == {"failover"}
 
 
 def test_a_link_that_returns_carries_nothing_before_the_failback_delay_is_over() -> None:
@@ -543,7 +543,7 @@ def test_a_move_the_switch_refuses_is_counted_and_said() -> None:
     here = world(host()).start()
     here.switches["br0"].refuse_next = "no"
     assert refusal(here.ask("move", "vnet0", "eth2")) == "the switch refused the change: no"
-    assert here.engine.status()[0].moves_refused["manual"] == 1
+    assert here.engine.fleet.status()[0].moves_refused["manual"] == 1
 
 
 def test_what_was_refused_does_not_happen_later() -> None:
@@ -604,7 +604,7 @@ def test_a_bad_value_keeps_the_last_good_one_and_is_reported_once() -> None:
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
     line = "Bridge br0 ovs-lbt-threshold: lots -> a percentage from 10 to 100"
     assert reports(here, "warning") == [line]
-    assert here.engine.status()[0].config_errors == (line,)
+    assert here.engine.fleet.status()[0].config_errors == (line,)
     assert here.applied() == []
 
 
@@ -664,7 +664,7 @@ def test_a_port_number_used_again_does_not_inherit_the_traffic_of_another_vm() -
     here.remove_port("vnet0")
     switch.born_s[14] = switch.born_s[10] = here.now_s
     here.add_port(port("vnet4", 10)).run_for(3)
-    (status,) = (p for p in here.engine.status()[0].ports if p.name == "vnet4")
+    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.name == "vnet4")
     assert status.load.tx_bps == 0
 
 
@@ -716,9 +716,9 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     re_tagged(here, "vnet0", tag=20).run_for(1)
     assert "vnet0" not in here.bindings()
     assert here.switches["br0"].uplink_of(10) is None
-    (status,) = (p for p in here.engine.status()[0].ports if p.name == "vnet0")
+    (status,) = (p for p in here.engine.fleet.status()[0].ports if p.name == "vnet0")
     assert status.uplink is None
-    assert here.engine.status()[0].config_errors == (
+    assert here.engine.fleet.status()[0].config_errors == (
         "Port vnet0 tag: 20 -> a VLAN that an uplink carries",
     )
     assert "-> none does" in refusal(here.ask("move", "vnet0", "eth1"))

@@ -129,10 +129,10 @@ def loaded(policy: str, mbps: float, on: int = 1, count: int = 8) -> World:
 def test_buckets_are_moved_until_uplinks_send_the_same(policy: str, within_s: float) -> None:
     here = loaded(policy, 10).run_for(within_s)
     assert moves(here) == {"rebalance": 4}
-    first, second = here.engine.status()[0].uplinks
+    first, second = here.engine.fleet.status()[0].uplinks
     here.run_for(30)
     assert moves(here) == {"rebalance": 4}, "and no further"
-    first, second = here.engine.status()[0].uplinks
+    first, second = here.engine.fleet.status()[0].uplinks
     assert first.load.tx_bps == pytest.approx(second.load.tx_bps)
     assert f"br0: {policy}, 4 buckets: eth1 -> eth2 (rebalance)" in reports(here, "info")
 
@@ -214,7 +214,7 @@ def test_a_rule_for_a_vm_may_be_kept_on_the_bridge() -> None:
     ids = {"vm-id": "web"}
     ports = tuple(port(p.name, 11, ids) if p.name == "vnet1" else p for p in row.ports)
     here = world(row.__class__(row.name, ports, row.fail_mode, row.external_ids)).start()
-    (web,) = [p for p in here.engine.status()[0].ports if p.vm == "web"]
+    (web,) = [p for p in here.engine.fleet.status()[0].ports if p.vm == "web"]
     assert (web.policy, web.uplink) == ("explicit", "eth1")
 
 
@@ -281,14 +281,14 @@ def test_a_change_that_breaks_a_rule_of_set_is_refused(uplink: str, keys: str, f
 def test_written_straight_to_the_database_it_leaves_the_policy_as_it_was() -> None:
     here = world(host(policy="explicit")).start()
     here.write(with_ids(here.rows["br0"], policy="ip-hash")).run_for(1)
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert status.policy == "explicit"
     assert status.config_errors == (
         "Bridge br0 ovs-lbt-policy: ip-hash with teaming switch-independent"
         " -> teaming lacp or static",
     )
     here.write(with_ids(here.rows["br0"], teaming="static")).run_for(1)
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert (status.policy, status.config_errors) == ("ip-hash", ())
 
 

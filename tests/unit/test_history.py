@@ -83,11 +83,11 @@ def test_an_uplink_that_no_move_relieves_is_told_when_it_begins_and_when_it_ends
     (entry,) = entries(here)
     assert (entry["event"], entry["uplink"]) == ("unrelieved", "eth1")
     assert entry["why"] == "eth1 at 85% over 30 s, above 75%; no move helps"
-    assert [uplink.unrelieved for uplink in here.engine.status()[0].uplinks] == [True, False]
+    assert [uplink.unrelieved for uplink in here.engine.fleet.status()[0].uplinks] == [True, False]
     here.run_until(200)
     ends = entries(here)[1:]
     assert [(e["event"], e["uplink"]) for e in ends] == [("relieved", "eth1")]
-    assert not any(uplink.unrelieved for uplink in here.engine.status()[0].uplinks)
+    assert not any(uplink.unrelieved for uplink in here.engine.fleet.status()[0].uplinks)
 
 
 def test_an_uplink_above_the_threshold_is_unrelieved_too_where_no_policy_looks_at_loads() -> None:
@@ -115,7 +115,7 @@ def test_failover_and_failback_are_told_with_the_links_that_caused_them() -> Non
     ]
     failover = entries(here, "moved")[0]
     assert [move["port"] for move in failover["moves"]] == ["vnet0", "vnet2"], "one decision"
-    assert here.engine.status()[0].uplinks[0].link_changes == 2
+    assert here.engine.fleet.status()[0].uplinks[0].link_changes == 2
 
 
 def test_a_link_that_changed_while_the_switch_was_away_is_counted_and_its_first_state_is_not() -> (
@@ -142,7 +142,7 @@ def test_a_manual_move_and_a_refused_one() -> None:
         and entry["why"] == text == "uplink eth1: link down -> one of eth2"
     )
     assert entry["moves"][0]["reason"] == "manual"
-    status = here.engine.status()[0]
+    status = here.engine.fleet.status()[0]
     assert status.moves_refused == {r.value: int(r is Reason.MANUAL) for r in Reason}
     assert status.moves_planned["manual"] == 2
     assert status.moves_applied["manual"] == 1

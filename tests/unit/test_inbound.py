@@ -44,7 +44,7 @@ def test_inbound_that_follows_is_observed_once() -> None:
     moved_s = move(here)
     assert observed(here) == [Observe("br0", "inbound_follow", 0.5)]
     assert frames_after(here, moved_s) == [0.0, 1.0, 3.0], "nothing is said beyond that"
-    assert here.engine.status()[0].reannounced == 0
+    assert here.engine.fleet.status()[0].reannounced == 0
 
 
 def test_counters_are_read_for_as_long_as_there_is_something_to_see() -> None:
@@ -61,7 +61,7 @@ def test_inbound_that_stays_is_announced_again_until_it_follows() -> None:
     moved_s = move(here, follows_after_s=2.7)
     assert frames_after(here, moved_s) == [0.0, 1.0, 2.5, 3.0]
     assert observed(here) == [Observe("br0", "inbound_follow", 3.0)]
-    status = here.engine.status()[0]
+    status = here.engine.fleet.status()[0]
     assert (status.reannounced, status.not_followed) == (1, 0)
 
 
@@ -69,7 +69,7 @@ def test_inbound_that_never_follows_is_told_of_once() -> None:
     here = receiving()
     moved_s = move(here, follows_after_s=None)
     assert frames_after(here, moved_s) == [0.0, 1.0, 2.5, 3.0, 5.0, 7.5]
-    status = here.engine.status()[0]
+    status = here.engine.fleet.status()[0]
     assert (status.reannounced, status.not_followed) == (3, 1)
     assert not observed(here)
     found = "br0: inbound of vnet0: by eth1, announced again and again -> by eth2"
@@ -122,14 +122,14 @@ def test_settling_ends_with_the_last_move_that_was_needed() -> None:
     here = world(host("load-based", binding="eth1", window_s="2"))
     here.switches["br0"].offered_bps = {10 + i: (lambda _: 3e9) for i in range(3)}
     here.start().run_until(60)
-    made = here.engine.status()[0].moves_applied["threshold"]
+    made = here.engine.fleet.status()[0].moves_applied["threshold"]
     took_s = [c.seconds for c in observed(here) if isinstance(c, Observe)]
     assert (made, took_s) == (1, [0.0]), "one move is as quick as the switch"
     # Two are a window apart.
     here.switches["br0"].offered_bps = {10 + i: (lambda _: 3e9) for i in range(4)}
     done(here.ask("move", "vnet0", "eth1"))
     here.run_for(60)
-    assert here.engine.status()[0].moves_applied["threshold"] == made + 2
+    assert here.engine.fleet.status()[0].moves_applied["threshold"] == made + 2
     (_, took_again_s) = [c.seconds for c in observed(here) if isinstance(c, Observe)]
     assert 2.0 <= took_again_s <= 5.0
 

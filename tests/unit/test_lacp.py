@@ -66,7 +66,7 @@ def hears_again(here: World) -> World:
 
 
 def status(here: World) -> tuple[str, str, bool]:
-    (bridge_status,) = here.engine.status()
+    (bridge_status,) = here.engine.fleet.status()
     return bridge_status.policy, bridge_status.teaming, bridge_status.fallen_back
 
 
@@ -140,7 +140,7 @@ def test_hashed_vm_ports_and_port_groups_share_it_too_and_their_buckets_are_as_b
     gives_up(here)
     assert here.bindings() == ON_ONE
     assert bucket_homes(here) == {}
-    policies = {p.name: p.policy for p in here.engine.status()[0].ports}
+    policies = {p.name: p.policy for p in here.engine.fleet.status()[0].ports}
     assert (policies["vnet0"], policies["vnet1"]) == ("ip-hash", "source-mac")
     hears_again(here).run_for(10)
     assert bucket_homes(here) == before
@@ -206,7 +206,7 @@ def test_a_member_that_loses_lacp_is_left_and_waits_when_it_is_back() -> None:
     here.set_link(2, up=False).run_for(5)
     assert here.bindings() == ON_ONE
     assert moves(here) == {"failover": 2}
-    assert [u.up for u in here.engine.status()[0].uplinks] == [True, False]
+    assert [u.up for u in here.engine.fleet.status()[0].uplinks] == [True, False]
     here.set_link(2, up=True).run_for(9)
     assert here.bindings() == ON_ONE
     here.run_for(2)

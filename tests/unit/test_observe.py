@@ -29,11 +29,11 @@ on_each = pytest.mark.parametrize("make", HOSTS.values(), ids=list(HOSTS))
 
 
 def planned(here: World) -> dict[str, int]:
-    return {reason: n for reason, n in here.engine.status()[0].moves_planned.items() if n}
+    return {reason: n for reason, n in here.engine.fleet.status()[0].moves_planned.items() if n}
 
 
 def would_be(here: World) -> dict[str, str | None]:
-    return {p.name: p.planned_uplink for p in here.engine.status()[0].ports}
+    return {p.name: p.planned_uplink for p in here.engine.fleet.status()[0].ports}
 
 
 def loaded(row: BridgeRow, bps: float) -> World:
@@ -90,7 +90,7 @@ def test_a_failover_on_an_observed_bond_is_planned_only() -> None:
     assert set(would_be(here).values()) == {"eth2"}
     here.set_link(1, up=True).run_for(10)
     assert planned(here) == {"failover": 2, "failback": 2}
-    assert moves(here) == {} and here.engine.status()[0].failovers == 0
+    assert moves(here) == {} and here.engine.fleet.status()[0].failovers == 0
     assert here.commands(Apply) == here.commands(SendFrame) == []
 
 

@@ -429,7 +429,7 @@ def test_a_refused_plan_counts_as_moves_that_were_planned_and_refused() -> None:
     done(here.ask("plan"))
     link_down(here)
     refusal(here.ask("apply"))
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert (status.moves_planned["threshold"], status.moves_refused["threshold"]) == (1, 1)
     assert status.moves_applied["threshold"] == 0
 

@@ -36,7 +36,7 @@ def test_one_that_load_has_moved_rests_for_a_while() -> None:
         f"it stays: it has moved lately, and rests for {-int(-left_s // 1)} s more, until 00:00:"
     )
     assert found["said"]["to change"].endswith(f"without waiting: ovs-lbt move {moved} UPLINK")
-    assert here.engine.status()[0].budgets_spent == 0
+    assert here.engine.fleet.status()[0].budgets_spent == 0
     here.run_for(left_s + 2)
     found = explained(here, moved)
     assert (found["against"], found["rests_until"]) == ("no-use", None)
@@ -54,10 +54,10 @@ def test_one_that_has_moved_four_times_has_spent_its_budget() -> None:
     assert found["said"]["now"].startswith(
         "it stays: it has moved 4 times in 180 s, as often as an address should, and rests for "
     )
-    assert here.engine.status()[0].budgets_spent == 1
+    assert here.engine.fleet.status()[0].budgets_spent == 1
     done(here.ask("move", "vnet0", "eth2"))
     here.run_for(200)
-    assert here.engine.status()[0].budgets_spent == 0
+    assert here.engine.fleet.status()[0].budgets_spent == 0
 
 
 def test_the_budget_is_nothing_to_other_policies() -> None:
@@ -65,5 +65,5 @@ def test_the_budget_is_nothing_to_other_policies() -> None:
     for target in ("eth2", "eth1", "eth2", "eth1"):
         done(here.ask("move", "vnet0", target))
         here.run_for(5)
-    assert here.engine.status()[0].budgets_spent == 0
+    assert here.engine.fleet.status()[0].budgets_spent == 0
     assert explained(here, "vnet0")["against"] not in ("resting", "budget-spent")

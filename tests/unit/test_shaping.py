@@ -90,7 +90,7 @@ def test_reservations_beyond_an_uplink_are_cut_and_reported() -> None:
     kept = [leaves(here)[port].rate_bps for port in (10, 11, 12)]
     assert sum(kept) <= CAPACITY_BPS
     assert len(set(kept)) == 1
-    (said,) = here.engine.status()[0].not_done
+    (said,) = here.engine.fleet.status()[0].not_done
     assert said == "reservations on eth1: 180 Mbit/s -> at most 95"
 
 
@@ -102,7 +102,7 @@ def test_reservations_are_placed_where_there_is_room() -> None:
     assert sorted(here.bindings()[name] for name in ("vnet0", "vnet1", "vnet2")) == [
         *("eth1", "eth1", "eth2")
     ]
-    assert here.engine.status()[0].not_done == ()
+    assert here.engine.fleet.status()[0].not_done == ()
 
 
 def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
@@ -112,11 +112,11 @@ def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
     here.start().run_for(60)
     text = "qdisc of eth1: tbf 8001: -> none, or ovs-lbt-qdisc=replace"
     assert here.shapers.keys() == {"eth2"}
-    assert here.engine.status()[0].not_done == (text,)
+    assert here.engine.fleet.status()[0].not_done == (text,)
     assert reports(here, "warning") == [f"br0: not done: {text}"]
     done(here.ask("set", "interface", "eth1", "qdisc=replace"))
     assert here.shapers.keys() == {"eth1", "eth2"}
-    assert here.engine.status()[0].not_done == ()
+    assert here.engine.fleet.status()[0].not_done == ()
     assert "br0: qdisc of eth1: replaced, it was tbf 8001:" in reports(here, "warning")
 
 
@@ -188,10 +188,10 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
 
 def test_under_a_policy_that_rewrites_addresses_shares_are_reported() -> None:
     row = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100")
-    (said,) = shared(row).engine.status()[0].not_done
+    (said,) = shared(row).engine.fleet.status()[0].not_done
     assert said.startswith("shares of vnet0: dynamic, under which other uplinks")
     pinned = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100", pin="eth1")
-    assert shared(pinned).engine.status()[0].not_done == ()
+    assert shared(pinned).engine.fleet.status()[0].not_done == ()
 
 
 def test_an_uplink_of_unknown_speed_is_reported() -> None:
@@ -199,7 +199,7 @@ def test_an_uplink_of_unknown_speed_is_reported() -> None:
     here = world(row, speed_bps=0, learned=LEARNED).start().run_for(3)
     assert here.shapers == {}
     found = "capacity of eth1: unknown -> capacity-mbps, without which nothing can be shared out"
-    assert found in here.engine.status()[0].not_done
+    assert found in here.engine.fleet.status()[0].not_done
 
 
 def test_queues_share_a_buffer_on_the_userspace_datapath_only() -> None:
@@ -247,7 +247,7 @@ def test_what_was_said_is_shown() -> None:
     words = "shares 100, 20 Mbit/s reserved, at most 30 Mbit/s"
     assert words in done(here.ask("show"))
     assert words in done(here.ask("explain", "vnet0")).replace("\n" + " " * 14, " ")
-    (port, *_) = here.engine.status()[0].ports
+    (port, *_) = here.engine.fleet.status()[0].ports
     assert (port.shares, port.reserve_bps, port.limit_bps) == (100, 20e6, 30e6)
     assert port.shaped_drops == 0
 
@@ -257,5 +257,5 @@ def test_drops_are_summed_over_uplinks() -> None:
     for name in ("eth1", "eth2"):
         here.drops[name] = {10: 3, 11: 1}
     here.run_for(12)
-    assert [p.shaped_drops for p in here.engine.status()[0].ports] == [6, 2, 0, 0]
+    assert [p.shaped_drops for p in here.engine.fleet.status()[0].ports] == [6, 2, 0, 0]
     assert htb.class_minor(10) == 10

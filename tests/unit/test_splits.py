@@ -51,7 +51,7 @@ def split(here: World) -> set[int]:
 
 
 def used(here: World) -> list[float]:
-    return [uplink.load.tx_bps / 1e9 for uplink in here.engine.status()[0].uplinks]
+    return [uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
 
 
 def homes(here: World) -> dict[int, int | None]:
@@ -217,11 +217,11 @@ def test_a_link_that_fails_takes_its_buckets_along_and_gets_them_back() -> None:
 
 def test_observed_it_is_said_and_not_done() -> None:
     here = hot(14.0, 1.0, mode="observe").run_until(60)
-    status = here.engine.status()[0]
+    status = here.engine.fleet.status()[0]
     assert split(here) == set()
     assert status.moves_planned["split"] == 1 and status.moves_applied["split"] == 0
     here.run_for(60)
-    assert here.engine.status()[0].moves_planned["split"] == 1
+    assert here.engine.fleet.status()[0].moves_planned["split"] == 1
 
 
 def test_what_is_observed_from_here_on_stays_split_on_plain_uplinks() -> None:
@@ -237,7 +237,7 @@ def test_what_is_observed_from_here_on_stays_split_on_plain_uplinks() -> None:
     placed = homes(here)
     here.write(with_ids(here.rows["br0"], mode="observe")).run_until(240)
     assert split(here) == {10} and homes(here) == placed
-    assert here.engine.status()[0].moves_planned["merge"] == 1
+    assert here.engine.fleet.status()[0].moves_planned["merge"] == 1
     here.write(with_ids(here.rows["br0"], mode="enforce")).run_for(10)
     assert split(here) == {10}, "what is in force goes on"
 

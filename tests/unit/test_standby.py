@@ -51,7 +51,7 @@ def test_who_stands_by_touches_nothing() -> None:
     for event in (Tick(), DatabaseRead((moved,), "ovs-lbt@here"), Tick(), Challenged()):
         assert engine.handle(event, 1.0) == ()
     assert engine.deadline_s() == float("inf")
-    assert engine.status() == ()
+    assert engine.fleet.status() == ()
 
 
 def test_who_stands_by_says_so_and_who_leads() -> None:

@@ -50,7 +50,7 @@ def announced(here: World, since_s: float) -> Counter[str]:
 
 
 def port_shown(here: World, name: str = "vnet0") -> PortStatus:
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     return next(p for p in status.ports if p.name == name)
 
 
@@ -259,7 +259,7 @@ def test_load_is_balanced_among_addresses_as_among_ports() -> None:
     assert moves(here)["threshold"] == 1
     moved = [mac for mac, way in zip(MACS[:4], ways(here, MACS[:4]), strict=True) if way == 2]
     assert announced(here, start_s + 4).keys() == set(moved)
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert status.optimality_ratio == pytest.approx(66 / 44, rel=0.02)
 
 
@@ -420,14 +420,14 @@ def test_observed_on_plain_uplinks_they_stay_and_others_are_planned() -> None:
     switch.behind_bps = {(PATCH, mac, 0): (lambda _: 20e6) for mac in MACS[::2]}
     here.run_for(30)
     assert ways(here) == [1, 2] * 4
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert status.moves_planned["threshold"] == 1 and status.moves_applied["threshold"] == 0
 
 
 def test_a_bad_value_is_named() -> None:
     row = with_interface(host(vms=VMS[:1]), "vnet0", unit="mac")
     here = world(row).start()
-    (status,) = here.engine.status()
+    (status,) = here.engine.fleet.status()
     assert status.config_errors == ("Interface vnet0 ovs-lbt-unit: mac -> one of port, source-mac",)
     rule = with_interface(host(vms=VMS[:1]), "vnet0")
     named = replace(rule, external_ids={**rule.external_ids, "ovs-lbt-vm-web-unit": "source-mac"})
