@@ -11,6 +11,7 @@ from controller import framework
 from controller.database import BridgeRow
 from controller.wires import (
     CONNECT_TIMEOUT_S,
+    TLS_OPTIONS,
     Reach,
     TlsFiles,
     TlsWire,
@@ -196,8 +197,7 @@ class Lines:
             ValueError: a TLS file is not what it should be, or others could listen.
         """
         if tls is None:
-            files = "--private-key, --certificate and --ca-cert"
-            refuse_plain(f"--listen {address[0]}:{address[1]}", address[0], files)
+            refuse_plain(f"--listen {address[0]}:{address[1]}", address[0], TLS_OPTIONS)
         context = tls.context(server_side=True) if tls else None
         host, port = address
         try:

@@ -16,7 +16,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
 from controller.replica import CONFIRM_TIMEOUT_S, Replica, Then
-from controller.wires import TlsFiles, reason, refuse_plain
+from controller.wires import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 
 LOG = logging.getLogger(__name__)
 
@@ -320,8 +320,7 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
         refuse_plain(f"--ovsdb: {remote}", host.strip("[]"), "ssl:HOST:PORT")
     if kind == "ssl":
         if tls is None:
-            options = "--private-key, --certificate and --ca-cert"
-            raise ValueError(f"--ovsdb: {remote}, no certificate -> {options}")
+            raise ValueError(f"--ovsdb: {remote}, no certificate -> {TLS_OPTIONS}")
         tls.context(server_side=False)
         stream.Stream.ssl_set_private_key_file(tls.private_key)
         stream.Stream.ssl_set_certificate_file(tls.certificate)

@@ -13,6 +13,8 @@ from typing import Any
 
 CONNECT_TIMEOUT_S = 5.0
 DEFAULT_PORT = 6653
+# The options by which the files are given.
+TLS_OPTIONS = "--private-key, --certificate and --ca-cert"
 READ_BYTES = 65536
 
 
@@ -185,8 +187,7 @@ class TlsFiles:
         if not ca_cert:
             return None
         if files is None:
-            expected = "--private-key, --certificate and --ca-cert, too"
-            raise ValueError(f"--metrics-ca-cert alone -> {expected}")
+            raise ValueError(f"--metrics-ca-cert alone -> {TLS_OPTIONS}, too")
         return cls(files.private_key, files.certificate, ca_cert, "--metrics-ca-cert")
 
     def context(self, server_side: bool) -> ssl.SSLContext:
@@ -274,8 +275,7 @@ class Reach:
             return Wire(sock)
         try:
             if self.tls is None:
-                options = "--private-key, --certificate and --ca-cert"
-                raise Unreachable(f"{target} of {host}: no certificate -> {options}")
+                raise Unreachable(f"{target} of {host}: no certificate -> {TLS_OPTIONS}")
             return TlsWire(sock, self.tls.context(server_side=False), server_side=False)
         except OSError as error:
             sock.close()
