@@ -24,24 +24,29 @@ from controller import ovsdb
 )
 def test_a_rate_that_is_no_number_is_none(text: str, rate_bps: float | None) -> None:
     qos = SimpleNamespace(other_config={"max-rate": text})
-    row = SimpleNamespace(
-        name="eth1",
-        interfaces=[],
-        qos=[qos],
-        tag=[],
-        lacp=[],
-        bond_mode=[],
-        vlan_mode=[],
-        trunks=[],
-        protected=False,
-        bond_active_slave=[],
-        other_config={},
-    )
+    row = _port("eth1", qos=[qos])
     assert ovsdb._port(row).qos_max_rate_bps == rate_bps
 
 
 def _row(uuid: str, **columns: Any) -> SimpleNamespace:
     return SimpleNamespace(uuid=uuid, name=uuid, **columns)
+
+
+def _port(uuid: str, **columns: Any) -> SimpleNamespace:
+    """A port of which nothing is set but these columns."""
+    unset: dict[str, Any] = {
+        "interfaces": [],
+        "qos": [],
+        "tag": [],
+        "lacp": [],
+        "bond_mode": [],
+        "vlan_mode": [],
+        "trunks": [],
+        "protected": False,
+        "bond_active_slave": [],
+        "other_config": {},
+    }
+    return _row(uuid, **unset | columns)
 
 
 def _replica(name: str) -> SimpleNamespace:
@@ -56,22 +61,9 @@ def _replica(name: str) -> SimpleNamespace:
         bfd={},
         cfm_mpid=[],
     )
-    port = _row(
-        f"{name}-port",
-        interfaces=[interface],
-        qos=[],
-        tag=[],
-        lacp=[],
-        bond_mode=[],
-        vlan_mode=[],
-        trunks=[],
-        protected=False,
-        bond_active_slave=[],
-        other_config={},
-    )
     return _row(
         name,
-        ports=[port],
+        ports=[_port(f"{name}-port", interfaces=[interface])],
         fail_mode=[],
         external_ids={},
         stp_enable=False,
