@@ -21,8 +21,8 @@ SIGNIFICANT_DIGITS = 6
 WHOLE = ("moves", "downloads")
 
 
-def environment(options: Options) -> dict[str, Any]:
-    """The machine and the settings that a run's figures depend on."""
+def machine() -> dict[str, Any]:
+    """What every bench's figures depend on."""
     version = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True)
     return {
         "open_vswitch": version.stdout.partition("\n")[0],
@@ -30,9 +30,12 @@ def environment(options: Options) -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
-        "pace": asdict(options.pace),
-        "direction": str(options.direction),
     }
+
+
+def environment(options: Options) -> dict[str, Any]:
+    """The machine and the settings that a run's figures depend on."""
+    return {**machine(), "pace": asdict(options.pace), "direction": str(options.direction)}
 
 
 def build(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from topologies.private_network import private_network
 from topologies.private_ovs import PrivateOvs
+from topologies.reports.report import machine
 from topologies.scale.bed import Bed
 from topologies.scale.figures import exponent, figure
 from topologies.scale.measuring import Pace, measure
@@ -69,8 +69,6 @@ def main(arguments: Sequence[str]) -> int:
     path = directory / "report.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
     print(table(report), path, sep="\n\n")
-    if "failed" in report:
-        print(f"bench-scale: {report['failed']}", file=sys.stderr)
     if not report["rows"]:
         return 1
     try:
@@ -107,22 +105,12 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
         name: exponent([(row["bridges"], _at(row, name)) for row in rows]) for name in GROWING
     }
     return {
-        "environment": _environment(),
+        "environment": machine(),
         "pace": {"settle_s": pace.settle_s, "observe_s": pace.observe_s},
         "rows": [rounded(row) for row in rows],
         **({"failed": failed} if failed else {}),
         "adaptive": rounded(adaptive),
         "growth": rounded(growth),
-    }
-
-
-def _environment() -> dict[str, Any]:
-    version = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True)
-    return {
-        "open_vswitch": version.stdout.partition("\n")[0],
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
     }
 
 
