@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from controller import framework, framing, openflow
+from controller import framework, openflow
 from controller.events import (
     BundleDone,
     Event,
@@ -59,10 +59,8 @@ def said_by_switch(handler: Handler) -> Handler:
             return
         try:
             handler(app, event)
-        except framing.Malformed as error:
-            connection.refuse(str(error))
         except Exception as error:
-            connection.refuse(f"{handler.__name__}: {error!r} -> one that can be read")
+            connection.refuse_unread(handler.__name__, error)
 
     return guard
 

@@ -205,6 +205,11 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             LOG.warning("%s: %s; hanging up", who, one_line(why))
             hang_up(self)
 
+    def refuse_unread(self, what: str, error: Exception) -> None:
+        """Hang up on a switch as it cannot be read what it sends."""
+        lengths = isinstance(error, framing.Malformed)
+        self.refuse(str(error) if lengths else f"{what}: {error!r} -> one that can be read")
+
     def ask_for_echo(self) -> None:
         """Hang up on a switch that has not answered for long; ask it once more otherwise."""
         shaking_hands = self.state != MAIN_DISPATCHER
@@ -305,10 +310,8 @@ def _parsed(
                 return None
         framing.check(kind, message)
         return parser.msg_parser(connection, version, kind, length, xid, data)
-    except framing.Malformed as error:
-        connection.refuse(str(error))
     except Exception as error:
-        connection.refuse(f"message of type {kind}: {error!r} -> one that can be read")
+        connection.refuse_unread(f"message of type {kind}", error)
     return None
 
 
