@@ -8,12 +8,16 @@ that fits, and it goes where it makes no new saturation.
 from __future__ import annotations
 
 from policies import failover, rules
-from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.verdicts import Rest, Resting, Standing, Verdict
 
-# A unit with less of its uplink than this relieves nothing; moving it would be in vain,
-# again with each window.
+# A unit with less of its uplink than this relieves nothing, and so does a move that makes the
+# fuller of two uplinks emptier by less; it would be in vain, again with each window.
 LEAST_SHARE_RATIO = 0.01
+
+# A switch counts flows late, so a unit's load over a short window may be read too low by this
+# share of it. An uplink is counted at once: what it carries and no unit accounts for tells.
+COUNTED_LATE_RATIO = 0.25
 
 
 # Units that move together: one, or all of an affinity set that are on one uplink.
@@ -23,8 +27,9 @@ Group = tuple[Unit, ...]
 def relieve_saturated(snapshot: Snapshot) -> Plan:
     """At most one move, from the most utilized uplink that a move can relieve.
 
-    A unit too big for any uplink is left alone: moving it would move the saturation. What is
-    together by a rule moves together, and counts as one.
+    A unit too big for any uplink is left alone: moving it would move the saturation; also where
+    it only may be, by what its load may be more than counted. What is together by a rule moves
+    together, and counts as one.
     """
     saturated = [u for u in snapshot.uplinks if _is_saturated(u, snapshot)]
     unrelieved: list[str] = []
@@ -49,8 +54,11 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
         return Verdict(Standing.BELOW, None, expected_ratio)
     if group not in _busiest_first(uplink, snapshot):
         return Verdict(Standing.TOO_SMALL, None, expected_ratio)
-    if _best_target(group, uplink, snapshot) is None:
-        return Verdict(Standing.NO_ROOM, None, expected_ratio)
+    unaccounted = _unaccounted(uplink, snapshot)
+    if _best_target(group, uplink, unaccounted, snapshot) is None:
+        late = _late(group, unaccounted)
+        most_ratio = {u.name: _after(u, group, late) for u in _able(group, uplink, snapshot)}
+        return Verdict(Standing.NO_ROOM, None, most_ratio)
     moves = {move.unit: move for move in relieve_saturated(snapshot).moves}
     if unit in moves:
         return Verdict(Standing.MOVES, moves[unit], expected_ratio)
@@ -77,21 +85,44 @@ def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
 
 def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
     """The busiest movable unit that some other uplink can take, and the best such uplink."""
+    unaccounted = _unaccounted(uplink, snapshot)
     for group in _busiest_first(uplink, snapshot):
-        if target := _best_target(group, uplink, snapshot):
+        if target := _best_target(group, uplink, unaccounted, snapshot):
             return tuple(
                 Move(unit.name, uplink.name, target.name, Reason.THRESHOLD) for unit in group
             )
     return ()
 
 
-def _best_target(group: Group, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
+def _best_target(
+    group: Group, uplink: Uplink, unaccounted: Load, snapshot: Snapshot
+) -> Uplink | None:
     """The uplink that is emptiest with the units, of those that stay within the threshold."""
     able = _able(group, uplink, snapshot)
+    late = _late(group, unaccounted)
     fitting = [
-        u for u in able if _after(u, group) <= snapshot.threshold_ratio and u.has_room_for(group)
+        u
+        for u in able
+        if _after(u, group) <= snapshot.threshold_ratio
+        and u.has_room_for(group)
+        and _after(u, group, late) + LEAST_SHARE_RATIO <= uplink.utilization_ratio
     ]
     return min(fitting, key=lambda u: (_after(u, group), u.name), default=None)
+
+
+def _late(group: Group, unaccounted: Load) -> Load:
+    """What the units may carry more than counted."""
+    return Load(
+        min(unaccounted.tx_bps, COUNTED_LATE_RATIO * _tx_bps(group)),
+        min(unaccounted.rx_bps, COUNTED_LATE_RATIO * _rx_bps(group)),
+    )
+
+
+def _unaccounted(uplink: Uplink, snapshot: Snapshot) -> Load:
+    """What an uplink carries and none of the policy's units accounts for."""
+    counted = sum((u.load for u in snapshot.units if u.uplink == uplink.name), IDLE)
+    over = uplink.load - counted
+    return Load(max(0.0, over.tx_bps), max(0.0, over.rx_bps))
 
 
 def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
@@ -138,7 +169,7 @@ def _rx_bps(group: Group) -> float:
     return sum(unit.load.rx_bps for unit in group)
 
 
-def _after(uplink: Uplink, group: Group) -> float:
+def _after(uplink: Uplink, group: Group, more: Load = IDLE) -> float:
     """Utilization of `uplink` once it carries the units too, in its busier direction."""
-    total = sum((unit.load for unit in group), uplink.load)
+    total = sum((unit.load for unit in group), uplink.load + more)
     return total.utilization_ratio(uplink.capacity_bps)

@@ -258,6 +258,18 @@ def test_all_traffic_of_an_uplink_counts_also_that_of_no_vm_port_it_may_move() -
     assert the_move(team(others, uplink("eth2"), sending("vm1", "eth1", 0.6))).unit == "vm1"
 
 
+def test_a_port_that_is_counted_late_is_not_moved_in_vain() -> None:
+    alone = team(uplink("eth1"), uplink("eth2"), sending("vm1", "eth1", 8))
+    late = replace(alone, units=(sending("vm1", "eth1", 7),))
+    assert relieve_saturated(late) == Plan(unrelieved=("eth1",))
+    assert verdict(late, "vm1") == Verdict(Standing.NO_ROOM, None, {"eth2": 0.8})
+
+
+def test_what_nobody_accounts_for_holds_no_port_that_is_well_below_it() -> None:
+    others = uplink("eth1", load=Load(tx_bps=3 * GBPS))
+    assert the_move(team(others, uplink("eth2"), sending("vm1", "eth1", 6))).unit == "vm1"
+
+
 # ---- what stands against a move --------------------------------------------------------
 
 
