@@ -19,6 +19,8 @@ from topologies import processes
 from topologies.private_ovs import PrivateOvs
 
 START_TIMEOUT_S = 20.0
+# Of 300 bridges a scrape takes seconds.
+SCRAPE_TIMEOUT_S = 60.0
 # In a network namespace of its own every port is free.
 METRICS_ADDRESS = "127.0.0.1:9476"
 _SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)", re.MULTILINE)
@@ -106,7 +108,8 @@ class Service:
             RuntimeError: it has ended; the message carries the end of its log.
         """
         try:
-            with urllib.request.urlopen(f"http://{METRICS_ADDRESS}/metrics", timeout=5) as page:
+            url = f"http://{METRICS_ADDRESS}/metrics"
+            with urllib.request.urlopen(url, timeout=SCRAPE_TIMEOUT_S) as page:
                 return parse_metrics(page.read().decode())
         except OSError:
             if self._process is None or self._process.poll() is None:
