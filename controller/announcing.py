@@ -72,9 +72,7 @@ class Announcing:
         teach our pipeline before it forgets what it has learned from an unknown port. `apart`:
         those that do not leave where their VM port does.
         """
-        # On a LAG only our switch is to learn from it.
-        quiet = config.on_a_lag
-        if adopted and not quiet:
+        if adopted and not config.on_a_lag:
             ofports = frozenset[Announced](ofport for ofport, _, _ in adopted)
             self._asked |= ofports
             self._due += [(now_s + after_s, ofports) for after_s in AFTER_S[1:]]
@@ -85,21 +83,24 @@ class Announcing:
             for ofport, mac, vlan in read.addresses
             if ofport in ports and vlan in ports[ofport].vlans.carried
         }
-        addresses = {
-            (o, mac, ports[o].vlans.tag_in(vlan))
+        called_for = {
+            (o, mac, vlan)
             for o, mac, vlan in located
-            if (o, mac, vlan) in asked
-            or (o, mac, vlan) in adopted
-            or (o in asked and (o, mac, vlan) not in apart)
+            if (o, mac, vlan) in asked or (o in asked and (o, mac, vlan) not in apart)
         }
+        # On a LAG only our switch is to learn where those are.
+        quiet = adopted - called_for if config.on_a_lag else set[Located]()
         heard = {(o, vlan) for o, _, vlan in located if o in asked}
         for port in config.vm_ports:
             if port.ofport in asked and port.vlans.native is not None:
                 heard.add((port.ofport, port.vlans.native))
         queried = {(ofport, ports[ofport].vlans.tag_out(vlan)) for ofport, vlan in heard}
         commands: list[Command] = [
-            SendFrame(config.name, ofport, frames.rarp(mac, vlan, to_itself=quiet))
-            for ofport, mac, vlan in sorted(addresses)
+            SendFrame(config.name, ofport, frames.rarp(mac, tag, to_itself=to_itself))
+            for ofport, mac, tag, to_itself in sorted(
+                (o, mac, ports[o].vlans.tag_in(vlan), (o, mac, vlan) in quiet)
+                for o, mac, vlan in called_for | adopted
+            )
         ]
         return commands + [
             DeliverFrame(config.name, ofport, query(vlan))

@@ -124,7 +124,7 @@ class Bridge:
     _settling: Settling = field(default_factory=Settling)
     # Frames for NORMAL, once it has taken over.
     _introductions: Commands = field(default_factory=list)
-    # To be announced when it is known that LACP is not negotiated.
+    # To be announced when it is known whether LACP is negotiated.
     _unsaid: frozenset[Announced] = frozenset()
     _flooding: Flooding = field(default_factory=Flooding)
     # The buckets' homes, as the switch had them when it was read first.
@@ -175,10 +175,9 @@ class Bridge:
         return [Report("warning", f"{self.config.name}: LACP is not negotiated -> one uplink")]
 
     def _end_fallback(self) -> Commands:
-        """Members are one link again, where nothing is to be announced."""
+        """Members are one link again; only what nobody could be told before is announced by it."""
         self.bindings.take_up()
         self._announcing.forget()
-        self._unsaid = frozenset()
         return [Report("info", f"{self.config.name}: LACP is negotiated")]
 
     @property
@@ -459,11 +458,11 @@ class Bridge:
                 # Nobody counts them there.
                 self.stations.forget()
                 self._keep_units()
-        moved = {move.unit for move in bundle.moves if not move.is_resplit}
-        self._watch_inbound([move for move in bundle.moves if not move.is_resplit], now_s)
-        commands += self._announce_moves(moved, now_s)
+        moves = [move for move in bundle.moves if not move.is_resplit]
+        self._watch_inbound(moves, now_s)
+        commands += self._announce_moves(self._seen_upstream(moves), now_s)
         self._read_ahead = False
-        commands += self._remember_bindings(moved)
+        commands += self._remember_bindings({move.unit for move in moves})
         return [*commands, *self.settle(now_s)]
 
     def tick(self, now_s: float) -> Commands:
@@ -970,7 +969,7 @@ class Bridge:
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
         # Of what moves it is known by then which addresses are to be announced.
-        self._read_ahead = bool(bundle.moves) and self._announces
+        self._read_ahead = bool(self._seen_upstream(bundle.moves)) and self._announces
         ahead = [ReadLearned(self.config.name)] if self._read_ahead else []
         return [Report("debug", text), apply, *ahead]
 
@@ -1061,6 +1060,14 @@ class Bridge:
                 self.deciding.splits.split(move.unit, now_s)
         self.config = self._with_splits(self.config, now_s)
 
+    def _seen_upstream(self, moves: Iterable[Move]) -> set[str]:
+        """What switches upstream have to be told of, of what moves.
+
+        A LAG is one link to them, but a VM may have come while there was none to say so by.
+        """
+        on_a_lag = self.config.on_a_lag
+        return {m.unit for m in moves if not (m.is_resplit or (m.source and on_a_lag))}
+
     def _announce_moves(self, moved: set[str], now_s: float) -> Commands:
         """Learning packets for what has moved.
 
@@ -1073,9 +1080,11 @@ class Bridge:
             p.ofport for p in self.config.vm_ports if p.name in moved or hashed_by(p) in by_address
         }
         located = self.stations.located(self.config, moved)
-        located |= self.stations.take_unsaid(
+        otherwise = self.stations.take_unsaid(
             self.installed or specs.EMPTY, self.config, self._is_at_home
         )
+        if not self.config.on_a_lag:
+            located |= otherwise
         return self._announce(frozenset[Announced](ofports | located), now_s)
 
     def _is_at_home(self, station: Station) -> bool:
@@ -1094,7 +1103,7 @@ class Bridge:
         return self._announce(self._everything, now_s)
 
     def _announce(self, announced: frozenset[Announced], now_s: float) -> Commands:
-        """Learning packets for VM ports or their addresses; never on a LAG, which needs none."""
+        """Learning packets for VM ports or their addresses."""
         if not announced or not self._announces:
             return []
         if self._lacp_in_doubt:
@@ -1105,16 +1114,17 @@ class Bridge:
 
     @property
     def _announces(self) -> bool:
-        return self._polled and self._serves and not self.config.on_a_lag
+        return self._polled and self._serves
 
     def _watch_inbound(self, moves: Iterable[Move], now_s: float) -> None:
         """See whether what comes for VM ports follows them.
 
-        Where addresses leave by uplinks of their own, so does what comes for them.
+        Where addresses leave by uplinks of their own, so does what comes for them; by which member
+        of a LAG is the switch upstream's to say.
         """
         ports = {port.name: port for port in self.config.vm_ports}
         uplinks = {uplink.name: int(uplink.ofport) for uplink in self.config.uplinks}
-        for move in moves if self._announces else ():
+        for move in moves if self._announces and not self.config.on_a_lag else ():
             port = ports.get(move.unit)
             if port is None or port.parted or not move.source or move.source == move.target:
                 continue

@@ -256,6 +256,27 @@ def test_a_static_lag_needs_no_announcements() -> None:
     assert here.commands(DeliverFrame) == []
 
 
+def test_who_may_have_come_while_a_lag_was_down_is_announced_by_it() -> None:
+    """Switches further on believe a VM that has moved in where it was before."""
+    vnet0, vnet1 = (port(f"vnet{i}", 10 + i, ids=ours(allow=f"eth{2 - i}")) for i in range(2))
+    row = host("originating-port", teaming="static", failback_delay_s="0")
+    here = world(replace(row, ports=(*row.ports[:1], vnet0, vnet1))).start().run_for(10)
+    learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
+    here.switches["br0"].learned = learned
+    assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth1"}
+
+    here.set_link(2, up=False).run_for(10)
+    assert here.frames() == [], "the one that cannot speak, and the one that need not"
+    here.set_link(2, up=True).run_for(10)
+    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
+    assert [(c.ofport, c.frame) for c in sent] == [(10, rarp("52:54:00:00:00:01"))] * 3
+
+    here.set_link(1, up=False).set_link(2, up=False).run_for(10)
+    here.log.clear()
+    here.set_link(1, up=True).set_link(2, up=True).run_for(10)
+    assert {ofport for _, ofport in here.frames()} == {10, 11}
+
+
 def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
     here = world(host(binding="eth1", window_s="30"))
     here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}

@@ -441,9 +441,11 @@ KINDS: dict[str, Kind] = {
     ),
     "vm-migrates-in": Kind(
         10,
-        # Nobody announces it on a LAG but the VM itself, which does so once here.
+        # By a LAG only the service announces one that comes while none of its uplinks lives.
         lambda s: [
-            (name,) for name, v in s.vms.items() if v.elsewhere and (not s.lag or s.exits(name))
+            (name,)
+            for name, v in s.vms.items()
+            if v.elsewhere and (not s.lag or s.service is Service.ALIVE or s.exits(name))
         ],
         _with_vm(lambda v: replace(v, here=True, elsewhere=False)),
     ),
