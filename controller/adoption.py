@@ -231,7 +231,7 @@ class Adoption:
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
-        if flagged := bridge.flagged_by_others:
+        if flagged := bridge.flooding.others_in(bridge.config):
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
             attach.undo += (Setting("Bridge", name, key, None),)

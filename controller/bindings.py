@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from controller.config import BridgeConfig, moves_text
+from controller.database import PREFIX
+from controller.events import Setting
 from policies import failover, homes
+from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink
 
 # Said of a binding that is what it was before, rather than the result of a move.
@@ -232,6 +236,29 @@ class Bindings:
         if self.held:
             uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
         return _order(unit, home, uplinks, taken)
+
+
+def remembered(
+    config: BridgeConfig,
+    bound: Mapping[str, Bound],
+    moved: Mapping[str, Iterable[Moved]],
+    epoch_s: float,
+) -> tuple[Setting, ...]:
+    """What the database is to know of VM ports, so that a restart moves nothing.
+
+    `moved`: the moves that count against a budget, of those whose have changed.
+    """
+    bindings = [
+        Setting("Interface", port.name, PREFIX + "binding", bound[port.name].uplink)
+        for port in config.vm_ports
+        if port.name in bound and port.binding != bound[port.name].uplink
+    ]
+    budgets = [
+        Setting("Interface", name, PREFIX + "moved", text or None)
+        for name, moves in moved.items()
+        for text in [moves_text(replace(move, at_s=epoch_s + move.at_s) for move in moves)]
+    ]
+    return (*bindings, *budgets)
 
 
 def _order(

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import addresses, buckets, desired, pipeline, specs, splits
+from controller import addresses, bindings, buckets, desired, pipeline, specs, splits
 from controller.addresses import Addresses
 from controller.announcing import Announced, Announcing, beneath
 from controller.bindings import Bindings, Bound
 from controller.buckets import hashed_by
 from controller.chronicle import Chronicle, told
-from controller.config import BridgeConfig, moves_text
-from controller.database import PREFIX
+from controller.config import BridgeConfig
 from controller.deciding import Deciding
 from controller.events import (
     Apply,
@@ -43,7 +42,6 @@ from controller.events import (
     Renew,
     Reply,
     Report,
-    Setting,
     Shaped,
     UnitCountersRead,
     Write,
@@ -114,6 +112,7 @@ class Bridge:
     deciding: Deciding = field(default_factory=Deciding)
     chronicle: Chronicle = field(default_factory=Chronicle)
     shaping: Shaping = field(default_factory=Shaping)
+    flooding: Flooding = field(default_factory=Flooding)
     # How often VM ports were announced again, as inbound did not follow, and in vain.
     reannounced: int = 0
     not_followed: int = 0
@@ -126,7 +125,6 @@ class Bridge:
     _introductions: Commands = field(default_factory=list)
     # To be announced when it is known whether LACP is negotiated.
     _unsaid: frozenset[Announced] = frozenset()
-    _flooding: Flooding = field(default_factory=Flooding)
     # The buckets' homes, as the switch had them when it was read first.
     _found: dict[str, str] = field(default_factory=dict)
     epoch_s: float = 0.0
@@ -241,9 +239,11 @@ class Bridge:
         if not self.installation.take(read):
             return []
         if unknown_before:
-            self._assume_port_flags()
-            self._found |= buckets.installed(self.installed or specs.EMPTY, self.uplinks())
-            self.stations.restore(self.installed or specs.EMPTY, self.config)
+            found = self.installed or specs.EMPTY
+            needed = self.config.on_bond and (self._serves or found != specs.EMPTY)
+            self.flooding.assume(found, needed)
+            self._found |= buckets.installed(found, self.uplinks())
+            self.stations.restore(found, self.config)
             if self.read is None:
                 self._restore_splits(now_s)
         first_look, self.read = self.read is None, read
@@ -252,7 +252,10 @@ class Bridge:
         unknown = self.config.on_bond or not self.addresses.by_port
         if self.candidate and not first_look:
             return []
-        commands = self._read_port_flags(now_s) if self.candidate else []
+        commands: Commands = []
+        if self.candidate and self.config.on_bond:
+            # Before anything is changed, see which ports have the flag already.
+            commands += self.flooding.look(self.config.name, now_s)
         if self.enabled and unknown and not self._awaits_forwarding:
             # NORMAL knows where silent VMs are, and we do not; or of those that have come lately.
             return [*commands, *self._read_forwarding()]
@@ -284,7 +287,7 @@ class Bridge:
 
     def change_port(self, port: PortState, now_s: float) -> Commands:
         if port.ofport not in self.links.ports:
-            self._flooding.came(port.ofport)
+            self.flooding.came(port.ofport)
             self.shaping.look_again()
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
@@ -299,7 +302,7 @@ class Bridge:
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         self.links.remove(ofport, self.config.uplinks, now_s)
-        self._flooding.gone(ofport)
+        self.flooding.gone(ofport)
         self.loads.remove(ofport)
         return self.settle(now_s)
 
@@ -313,20 +316,10 @@ class Bridge:
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
-        keep_s = self.judged.keep_s
-        for ofport, sample in read.units:
-            self.loads.take_unit(ofport, sample, keep_s)
-        for (number, bucket), sample in read.buckets:
-            if number not in range(len(buckets.HASHED)):
-                continue
-            name = buckets.name_of(buckets.HASHED[number], bucket)
-            self.loads.take_bucket(name, sample, keep_s)
+        names = {s.slot: s.name for s in self.stations.by_name.values()} if read.stations else {}
+        self.loads.take_units(read, names, self.judged.keep_s)
         if read.buckets:
             self.deciding.read_buckets(now_s)
-        names = {s.slot: s.name for s in self.stations.by_name.values()} if read.stations else {}
-        for slot, sample in read.stations:
-            if slot in names:
-                self.loads.take_station(names[slot], sample, keep_s)
         return self._polled_all(now_s)
 
     def _polled_all(self, now_s: float) -> Commands:
@@ -382,7 +375,7 @@ class Bridge:
             # What it tells is of before the bundle.
             self._read_ahead = False
         adopted = beneath(read, self.config)
-        if not self._flooding.changing:
+        if not self.flooding.changing:
             adopted -= set(read.addresses)
         apart = self.stations.located(self.config)
         told = self._announcing.take(read, self.config, adopted, now_s, apart)
@@ -391,8 +384,8 @@ class Bridge:
             self._introductions += [] if self.config.on_a_lag else told
         else:
             commands += told
-        if self._flooding.changing:
-            self._flooding.settle()
+        if self.flooding.changing:
+            self.flooding.settle()
             commands += self.settle(now_s)
         return [*commands, *self._shape(now_s)]
 
@@ -415,10 +408,10 @@ class Bridge:
 
     def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
         """The switch floods by itself where our pipeline does not deliver, or will not."""
-        if not self._flooding.expects(event):
+        if not self.flooding.expects(event):
             return []
-        reported = self._flooding.error
-        if self._flooding.answer(event, now_s):
+        reported = self.flooding.error
+        if self.flooding.answer(event, now_s):
             return [ReadLearned(self.config.name)]
         commands: Commands = []
         if event.error not in (None, reported):
@@ -426,8 +419,8 @@ class Bridge:
             commands.append(Report("warning", text))
         if event.error is not None and not self._serves:
             # Rather give the bridge back with a flag too many than not at all.
-            self._flooding.assume(frozenset(), asking=False)
-        self._flooding.settle()
+            self.flooding.give_up()
+        self.flooding.settle()
         return [*commands, *self.settle(now_s)]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
@@ -542,7 +535,7 @@ class Bridge:
     @property
     def settled(self) -> bool:
         """Whether the switch has what it should have from us, as far as we know."""
-        return self.connected and self.installation.settled and not self._flooding.changing
+        return self.connected and self.installation.settled and not self.flooding.changing
 
     @property
     def installed_anything(self) -> bool:
@@ -759,12 +752,13 @@ class Bridge:
 
         It is taken away when NORMAL floods to all ports again.
         """
-        if not self._serves and (self._flags_given_back or not self.installed_anything):
+        given_back = self.flooding.given_back(self.config) or not self.installed_anything
+        if given_back and not self._serves:
             return specs.EMPTY
         if not self.config.uplinks:
             return specs.EMPTY
         uplinks = self.uplinks()
-        no_flood = self._flooding.ports if self._serves else None
+        no_flood = self.flooding.ports if self._serves else None
 
         def order(unit: Unit) -> tuple[Uplink, ...]:
             return self.in_force.order(unit, uplinks)
@@ -963,7 +957,8 @@ class Bridge:
             return []
         bundle = self.installation.next_bundle(self.desired(), self._seeds)
         if bundle is None:
-            return [*self._remember_bindings(), *self._set_port_flags(now_s)]
+            flags = self.flooding.follow(self.config, self._serves, now_s)
+            return [*self._remember_bindings(), *flags]
         if not bundle.changes:
             return self.finish_bundle(BundleDone(self.config.name, bundle.bundle_id), now_s)
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
@@ -972,50 +967,6 @@ class Bridge:
         self._read_ahead = bool(self._seen_upstream(bundle.moves)) and self._announces
         ahead = [ReadLearned(self.config.name)] if self._read_ahead else []
         return [Report("debug", text), apply, *ahead]
-
-    def _assume_port_flags(self) -> None:
-        """What the flags must be, given what is installed; nothing where we do not need them."""
-        found = self.installed or specs.EMPTY
-        if rescued := pipeline.cut_off(found):
-            self._flooding.assume(rescued, asking=True)
-            return
-        ours = self.config.on_bond and (self._serves or found != specs.EMPTY)
-        flags = pipeline.no_flood(found) if ours else frozenset[int]()
-        self._flooding.assume(flags, asking=ours)
-
-    def _read_port_flags(self, now_s: float) -> Commands:
-        """Before anything is changed, see which ports have the flag already."""
-        if not self.config.on_bond:
-            return []
-        command = self._flooding.ask(self.config.name, frozenset(), frozenset(), now_s)
-        return [command] if command else []
-
-    def _set_port_flags(self, now_s: float) -> Commands:
-        vm_ports = frozenset[int](port.ofport for port in self.config.vm_ports)
-        serves_over_normal = self._serves and self.config.on_bond
-        if not serves_over_normal and self._flags_given_back:
-            return []
-        wanted = vm_ports if serves_over_normal else self._flagged_before
-        command = self._flooding.ask(self.config.name, wanted, vm_ports - wanted, now_s)
-        return [command] if command else []
-
-    @property
-    def flagged_by_others(self) -> tuple[str, ...]:
-        """The VM ports that had the flag when we looked, and not from us."""
-        ports = (p.name for p in self.config.vm_ports if p.ofport in self._flooding.others)
-        return tuple(sorted(ports))
-
-    @property
-    def _flagged_before(self) -> frozenset[int]:
-        """The VM ports that keep the flag when the bridge is given back."""
-        before = self.config.no_flood_before
-        return frozenset(int(p.ofport) for p in self.config.vm_ports if p.name in before)
-
-    @property
-    def _flags_given_back(self) -> bool:
-        """Whether no port has the flag from us."""
-        flagged = self._flooding.ports
-        return flagged is not None and flagged <= self._flagged_before
 
     def _seeds(
         self, desired: specs.Pipeline, installed: specs.Pipeline
@@ -1139,17 +1090,13 @@ class Bridge:
         """
         if not self._polled or self.config.fallen_back:
             return []
-        settings = [
-            Setting("Interface", port.name, PREFIX + "binding", self.bound[port.name].uplink)
+        known = {
+            port.name: self.deciding.damping.remembered(port.name)
             for port in self.config.vm_ports
-            if port.name in self.bound and port.binding != self.bound[port.name].uplink
-        ]
-        for port in self.config.vm_ports:
-            if port.name in moved and PRESETS[port.policy].at_once:
-                known = self.deciding.damping.remembered(port.name)
-                text = moves_text(replace(move, at_s=self.epoch_s + move.at_s) for move in known)
-                settings.append(Setting("Interface", port.name, PREFIX + "moved", text or None))
-        return [Write(tuple(settings))] if settings else []
+            if port.name in moved and PRESETS[port.policy].at_once
+        }
+        settings = bindings.remembered(self.config, self.bound, known, self.epoch_s)
+        return [Write(settings)] if settings else []
 
     def _poll(self, now_s: float) -> Commands:
         hashed, behind = self._hashed, bool(self.stations.by_name)
@@ -1162,7 +1109,7 @@ class Bridge:
         self.installation.forget()
         self._read_ahead = False
         self._following.forget()
-        self._flooding.forget()
+        self.flooding.forget()
         self.loads.forget_rates()
         self.deciding.peaks.forget()
         self._awaits_forwarding = False

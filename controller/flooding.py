@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller import pipeline, specs
+from controller.config import BridgeConfig
 from controller.events import PortFlagsSet, SetPortFlags
 
 RETRY_AFTER_S = 30.0
@@ -39,10 +41,19 @@ class Flooding:
         """The connection is gone, and with it whatever was asked."""
         self.ports = self._asked = self._answered = self._set = self._refused = None
 
-    def assume(self, ports: frozenset[int] | None, *, asking: bool) -> None:
-        """What the installed flows tell; `asking`: the switch is asked to make sure."""
-        self.ports = ports
-        self._answered = None if asking else ports
+    def assume(self, installed: specs.Pipeline, needed: bool) -> None:
+        """What the flags must be, given what is installed.
+
+        Where they are `needed`, or a rescue has set some, the switch is asked to make sure.
+        """
+        rescued = pipeline.cut_off(installed)
+        flagged = pipeline.no_flood(installed) if needed else frozenset[int]()
+        self.ports = rescued or flagged
+        self._answered = None if rescued or needed else flagged
+
+    def give_up(self) -> None:
+        """The switch does not take the flags back; go on as if it had."""
+        self.ports = self._answered = frozenset()
 
     def gone(self, ofport: int) -> None:
         """A port is gone; the next one with its number has no flag."""
@@ -55,17 +66,38 @@ class Flooding:
         if self.ports is None or ofport not in self.ports:
             self._answered = None
 
-    def ask(
+    def look(self, bridge: str, now_s: float) -> list[SetPortFlags]:
+        """Change nothing, and be told which ports have the flag."""
+        return self._ask(bridge, frozenset(), frozenset(), now_s)
+
+    def follow(self, config: BridgeConfig, serves: bool, now_s: float) -> list[SetPortFlags]:
+        """What to send so that VM ports have the flag while our pipeline `serves` them."""
+        vm_ports = frozenset(int(port.ofport) for port in config.vm_ports)
+        over_normal = serves and config.on_bond
+        if not over_normal and self.given_back(config):
+            return []
+        wanted = vm_ports if over_normal else _before(config)
+        return self._ask(config.name, wanted, vm_ports - wanted, now_s)
+
+    def given_back(self, config: BridgeConfig) -> bool:
+        """Whether no port has the flag from us."""
+        return self.ports is not None and self.ports <= _before(config)
+
+    def others_in(self, config: BridgeConfig) -> tuple[str, ...]:
+        """The VM ports that had the flag when we looked, and not from us."""
+        return tuple(sorted(p.name for p in config.vm_ports if p.ofport in self.others))
+
+    def _ask(
         self, bridge: str, wanted: frozenset[int], others: frozenset[int], now_s: float
-    ) -> SetPortFlags | None:
+    ) -> list[SetPortFlags]:
         """What to send so that `wanted`, and none of `others`, have the flag."""
         waits = wanted == self._refused and now_s < self._not_before_s
         if self.changing or wanted == self._answered or waits:
-            return None
+            return []
         self._asked = wanted
         self._number += 1
         flood = (others | (self.ports or frozenset())) - wanted
-        return SetPortFlags(bridge, self._number, wanted, flood)
+        return [SetPortFlags(bridge, self._number, wanted, flood)]
 
     def expects(self, event: PortFlagsSet) -> bool:
         """Whether it answers what was asked last."""
@@ -89,3 +121,9 @@ class Flooding:
         """The ports that the switch has answered for are those that have the flag."""
         if self._set is not None:
             self.ports, self._set = self._set, None
+
+
+def _before(config: BridgeConfig) -> frozenset[int]:
+    """The VM ports that keep the flag when the bridge is given back."""
+    before = config.no_flood_before
+    return frozenset(int(port.ofport) for port in config.vm_ports if port.name in before)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from controller import buckets
 from controller.crossing import Crossing
-from controller.events import PortCounters
+from controller.events import PortCounters, UnitCountersRead
 from controller.rates import Rates, Sample
 from policies.model import IDLE, Load
 
@@ -40,19 +41,27 @@ class Loads:
         )
         _rates_of(self._ports, port.ofport, keep_s).add(sample)
 
-    def take_unit(self, ofport: int, sample: Sample, keep_s: float) -> None:
+    def take_units(
+        self, read: UnitCountersRead, stations: Mapping[int, str], keep_s: float
+    ) -> None:
+        """Add what units exchanged; `stations`: the names of addresses by slot."""
+        for ofport, sample in read.units:
+            self._take_unit(ofport, sample, keep_s)
+        for (number, bucket), sample in read.buckets:
+            if number in range(len(buckets.HASHED)):
+                name = buckets.name_of(buckets.HASHED[number], bucket)
+                _rates_of(self._buckets, name, keep_s).add(sample)
+                self._latest.pop(name, None)
+        for slot, sample in read.stations:
+            if slot in stations:
+                _rates_of(self._stations, stations[slot], keep_s).add(sample)
+
+    def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> None:
         rates = _rates_of(self._units, ofport, keep_s)
         rates.add(sample)
         port = self._ports[ofport].total if ofport in self._ports else None
         if port is not None and rates.total is not None:
             self._crossing.setdefault(ofport, Crossing()).take(port, rates.total)
-
-    def take_bucket(self, name: str, sample: Sample, keep_s: float) -> None:
-        _rates_of(self._buckets, name, keep_s).add(sample)
-        self._latest.pop(name, None)
-
-    def take_station(self, name: str, sample: Sample, keep_s: float) -> None:
-        _rates_of(self._stations, name, keep_s).add(sample)
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
