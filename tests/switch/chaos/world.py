@@ -340,7 +340,14 @@ class World:
         assert "->" in done.stderr, f"{words}: {done.stderr!r} -> what was found -> expected"
 
     def _move(self, vm: str, uplink: str) -> None:
-        self.service.do("move", self.vm(vm).port, self.uplink(uplink).name)
+        """Not before the failback delay of an uplink that has just returned is over."""
+        words = ("move", self.vm(vm).port, self.uplink(uplink).name)
+        wait_until(
+            lambda: "failback delay" not in self.service.command(*words).stderr,
+            f"{uplink} has returned",
+            BOUND_WITHIN_S,
+        )
+        self.service.do(*words)
 
     def _pin(self, vm: str, uplink: str) -> None:
         self.service.do("pin", self.vm(vm).port, self.uplink(uplink).name)
