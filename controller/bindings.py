@@ -248,17 +248,15 @@ def remembered(
 
     `moved`: the moves that count against a budget, of those whose have changed.
     """
-    bindings = [
+    settings = [
         Setting("Interface", port.name, PREFIX + "binding", bound[port.name].uplink)
         for port in config.vm_ports
         if port.name in bound and port.binding != bound[port.name].uplink
     ]
-    budgets = [
-        Setting("Interface", name, PREFIX + "moved", text or None)
-        for name, moves in moved.items()
-        for text in [moves_text(replace(move, at_s=epoch_s + move.at_s) for move in moves)]
-    ]
-    return (*bindings, *budgets)
+    for name, moves in moved.items():
+        text = moves_text(replace(move, at_s=epoch_s + move.at_s) for move in moves)
+        settings.append(Setting("Interface", name, PREFIX + "moved", text or None))
+    return tuple(settings)
 
 
 def _order(

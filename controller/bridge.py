@@ -752,8 +752,8 @@ class Bridge:
 
         It is taken away when NORMAL floods to all ports again.
         """
-        given_back = self.flooding.given_back(self.config) or not self.installed_anything
-        if given_back and not self._serves:
+        leaves = not self._serves
+        if leaves and (not self.installed_anything or self.flooding.given_back(self.config)):
             return specs.EMPTY
         if not self.config.uplinks:
             return specs.EMPTY

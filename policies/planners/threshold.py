@@ -54,9 +54,8 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
         return Verdict(Standing.BELOW, None, expected_ratio)
     if group not in _busiest_first(uplink, snapshot):
         return Verdict(Standing.TOO_SMALL, None, expected_ratio)
-    unaccounted = _unaccounted(uplink, snapshot)
-    if _best_target(group, uplink, unaccounted, snapshot) is None:
-        late = _late(group, unaccounted)
+    late = _late(group, _unaccounted(uplink, snapshot))
+    if _best_target(group, late, uplink, snapshot) is None:
         most_ratio = {u.name: _after(u, group, late) for u in _able(group, uplink, snapshot)}
         return Verdict(Standing.NO_ROOM, None, most_ratio)
     moves = {move.unit: move for move in relieve_saturated(snapshot).moves}
@@ -87,19 +86,16 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
     """The busiest movable unit that some other uplink can take, and the best such uplink."""
     unaccounted = _unaccounted(uplink, snapshot)
     for group in _busiest_first(uplink, snapshot):
-        if target := _best_target(group, uplink, unaccounted, snapshot):
+        if target := _best_target(group, _late(group, unaccounted), uplink, snapshot):
             return tuple(
                 Move(unit.name, uplink.name, target.name, Reason.THRESHOLD) for unit in group
             )
     return ()
 
 
-def _best_target(
-    group: Group, uplink: Uplink, unaccounted: Load, snapshot: Snapshot
-) -> Uplink | None:
+def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
     """The uplink that is emptiest with the units, of those that stay within the threshold."""
     able = _able(group, uplink, snapshot)
-    late = _late(group, unaccounted)
     fitting = [
         u
         for u in able

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -342,12 +343,13 @@ class World:
     def _move(self, vm: str, uplink: str) -> None:
         """Not before the failback delay of an uplink that has just returned is over."""
         words = ("move", self.vm(vm).port, self.uplink(uplink).name)
-        wait_until(
-            lambda: "failback delay" not in self.service.command(*words).stderr,
-            f"{uplink} has returned",
-            BOUND_WITHIN_S,
-        )
-        self.service.do(*words)
+
+        def answer() -> subprocess.CompletedProcess[str] | None:
+            done = self.service.command(*words)
+            return None if "failback delay" in done.stderr else done
+
+        done = wait_until(answer, f"{uplink} has returned", BOUND_WITHIN_S)
+        assert done and done.returncode == 0, f"ovs-lbt {' '.join(words)}: {done}"
 
     def _pin(self, vm: str, uplink: str) -> None:
         self.service.do("pin", self.vm(vm).port, self.uplink(uplink).name)
