@@ -46,6 +46,8 @@ from controller.events import (
     UnitCountersRead,
     Write,
 )
+from controller.evidence import Evidence
+from controller.filling import READ_EVERY_S
 from controller.flooding import Flooding
 from controller.following import Following
 from controller.history import Happened, Moved
@@ -324,7 +326,10 @@ class Bridge:
 
     def _polled_all(self, now_s: float) -> Commands:
         self._polling.forget()
-        return [*self._decide(now_s), *self._settled_down(now_s)]
+        commands = [*self._decide(now_s), *self._settled_down(now_s)]
+        if self.deciding.filling.reads_fast(now_s):
+            self._polling.hasten(now_s + READ_EVERY_S)
+        return commands
 
     def _settled_down(self, now_s: float) -> Commands:
         """Tell how long policies took, once all of them have looked again and moved nothing."""
@@ -570,13 +575,13 @@ class Bridge:
         return self.make(moves, reply, now_s)
 
     def make(
-        self, moves: Iterable[Move], reply: Reply, now_s: float, basis_s: float | None = None
+        self, moves: Iterable[Move], reply: Reply, now_s: float, evidence: Evidence | None = None
     ) -> Commands:
         """Make moves that an operator wants, and answer once the switch has followed.
 
-        `basis_s`: what the loads cover that the moves were chosen by, if it was by loads.
+        `evidence`: by which they were chosen, if it was by loads.
         """
-        self.chronicle.basis_s = basis_s
+        self.chronicle.evidence = evidence
         self._carry_out(moves, now_s)
         self.installation.wait(reply)
         return self.settle(now_s)
@@ -787,11 +792,12 @@ class Bridge:
         """Ask each policy, and do what it says."""
         self.deciding.begin(now_s)
         judged, relieved = self.judged, set[str]()
-        for moves in self.deciding.wanted(judged, now_s):
-            if moves:
+        for wanted in self.deciding.wanted(judged, now_s):
+            if wanted.moves:
                 self._settling.moves(now_s)
-            self._carry_out(moves, now_s)
-            relieved |= {move.source for move in moves}
+                self.chronicle.evidence = wanted.evidence
+            self._carry_out(wanted.moves, now_s)
+            relieved |= {move.source for move in wanted.moves}
         commands: Commands = [
             *self._judge_saturation(self.judged if relieved else judged, relieved, now_s)
         ]
@@ -861,6 +867,11 @@ class Bridge:
         if not self.settled:
             return now_s
         return self.deciding.quiet_until_s(self.judged, steady_s, self.reading_s, now_s)
+
+    @property
+    def polled_s(self) -> float:
+        """When the last poll was due, whatever was read between polls."""
+        return self._polling.poll_due_s - self.config.poll_interval_s
 
     @property
     def reading_s(self) -> float:
@@ -1112,6 +1123,7 @@ class Bridge:
         self.flooding.forget()
         self.loads.forget_rates()
         self.deciding.peaks.forget()
+        self.deciding.filling.forget()
         self._awaits_forwarding = False
         self._polling.forget()
 

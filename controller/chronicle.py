@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.events import Record
+from controller.evidence import Evidence, how
 from controller.history import Entry, Happened, Moved, Utilization
 from controller.judging import UPLINK_LAG_S, Judged
 from policies import outcome
@@ -30,14 +31,14 @@ class Chronicle:
     """What happened to one bridge. Nothing that decides reads it.
 
     `entries`: the latest. `unrelieved`: the uplinks above the threshold that no move helps.
-    `broken`: the rules of VM ports that are broken, and how. `basis_s`: over how long the loads were looked at by which the moves under way were
-    chosen, where it is not the policy's window.
+    `broken`: the rules of VM ports that are broken, and how. `evidence`: by which the moves under way
+    were chosen, where that was by loads.
     """
 
     entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
     unrelieved: frozenset[str] = frozenset()
     broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
-    basis_s: float | None = None
+    evidence: Evidence | None = None
     _outcome_due_s: float = math.inf
     _decision: Entry | None = None
 
@@ -60,7 +61,7 @@ class Chronicle:
         self, judged: Judged, moves: Iterable[Moved], why: str, now_s: float
     ) -> list[Record]:
         """These moves were wanted, and not made."""
-        self.basis_s = None
+        self.evidence = None
         entry = Entry(Happened.REFUSED, now_s, judged.config.name, why, tuple(moves))
         return [self._kept(replace(entry, before=_utilizations(judged.uplinks())))]
 
@@ -85,10 +86,14 @@ class Chronicle:
         before = _utilizations(uplinks.values())
         records = []
         for uplink in sorted(now_unrelieved - self.unrelieved):
-            why = f"{_over(uplinks[uplink], window_s)}, above {threshold_ratio:.0%}; no move helps"
+            why = f"{_carried(uplinks[uplink], how(window_s))}, above {threshold_ratio:.0%}; no move helps"
             records.append(Entry(Happened.UNRELIEVED, now_s, name, why, (), uplink, before))
         for uplink in sorted(self.unrelieved - now_unrelieved):
-            why = _over(uplinks[uplink], window_s) if uplink in uplinks else f"{uplink} is gone"
+            why = (
+                _carried(uplinks[uplink], how(window_s))
+                if uplink in uplinks
+                else f"{uplink} is gone"
+            )
             records.append(Entry(Happened.RELIEVED, now_s, name, why, (), uplink, before))
         self.unrelieved = now_unrelieved
         return [self._kept(entry) for entry in records]
@@ -98,9 +103,9 @@ class Chronicle:
     ) -> Iterator[Record]:
         """The rules that are broken now; of each it is told when that begins and ends."""
         before, self.broken, bridge = self.broken, broken, judged.config.name
-        for (port, rule), how in broken.items():
+        for (port, rule), wrong in broken.items():
             if (port, rule) not in before:
-                why = f"{port} {rule}: {how}"
+                why = f"{port} {rule}: {wrong}"
                 yield self._kept(Entry(Happened.RULE_BROKEN, now_s, bridge, why, port=port))
         for port, rule in sorted(before.keys() - broken.keys()):
             why = f"{port} {rule}: kept again, or no rule any more"
@@ -129,25 +134,18 @@ class Chronicle:
     def _of_moves(
         self, happened: Happened, judged: Judged, moves: Sequence[Move], now_s: float
     ) -> Entry:
-        by_load = next((move for move in moves if move.reason.by_load), None)
-        window_s = self.basis_s if by_load and self.basis_s else _window_s(judged, by_load)
-        self.basis_s = None
-        resplit = {move.unit for move in moves if move.is_resplit}
-        carrying = judged.carrying(window_s)
-        loads = {unit.name: load for unit, load in judged.carried(window_s)}
-        # Observed, the uplinks have what they would carry after the moves, else what they
-        # carried before.
-        whole = {unit.name: unit.load for unit in judged.loaded(window_s)} if resplit else {}
-        loads |= {name: load for name, load in whole.items() if name in resplit}
-        if happened is Happened.PLANNED:
-            before, after = outcome.after(carrying, moves, loads, back=True), carrying
-        else:
-            before, after = carrying, outcome.after(carrying, moves, loads)
+        """The moves of one bundle; `before` and `after` are of the figures they were chosen by."""
+        evidence, self.evidence = self.evidence, None
+        if evidence is None or not any(move.reason.by_load for move in moves):
+            evidence = _as_carried(judged, moves, happened)
+        before = evidence.uplinks
+        after = outcome.after(before, moves, evidence.loads)
+        sentences = _why(moves, {u.name: u for u in before}, judged, evidence.how)
         return Entry(
             happened,
             now_s,
             judged.config.name,
-            why="; ".join(_why(moves, {u.name: u for u in before}, judged, window_s)),
+            why="; ".join(sentences),
             moves=told(judged, moves),
             before=_utilizations(before),
             after=_utilizations(after),
@@ -180,13 +178,13 @@ def told(judged: Judged, moves: Iterable[Move]) -> tuple[Moved, ...]:
 
 
 def _why(
-    moves: Iterable[Move], before: Mapping[str, Uplink], judged: Judged, window_s: float | None
+    moves: Iterable[Move], before: Mapping[str, Uplink], judged: Judged, how: str
 ) -> list[str]:
     """A sentence for each uplink that was left, by reason."""
     sentences: dict[str, None] = {}
     for move in moves:
         left = before.get(move.source)
-        carried = _over(left, window_s) if left else f"{move.source} has left the team"
+        carried = _carried(left, how) if left else f"{move.source} has left the team"
         taker = before.get(move.target)
         match move.reason:
             case Reason.THRESHOLD:
@@ -215,21 +213,21 @@ def _why(
     return list(sentences)
 
 
-def _over(uplink: Uplink, window_s: float | None) -> str:
+def _carried(uplink: Uplink, how: str) -> str:
     """What an uplink carries, in words."""
-    span = f" over {window_s:g} s" if window_s else ""
-    return f"{uplink.name} at {uplink.utilization_ratio:.0%}{span}"
+    return f"{uplink.name} at {uplink.utilization_ratio:.0%} {how}".rstrip()
 
 
-def _window_s(judged: Judged, by_load: Move | None) -> float | None:
-    """The window that a decision was based on, if it was on loads; else what is carried now."""
-    if by_load is None:
-        return judged.covered(MOMENT_S)
-    policies = {unit.name: unit.policy for unit in judged.units()}
-    policy = policies.get(by_load.unit)
-    if policy is None or PRESETS[policy].at_once:
-        return None
-    return judged.covered(judged.window_s(policy))
+def _as_carried(judged: Judged, moves: Sequence[Move], happened: Happened) -> Evidence:
+    """What uplinks and units carried lately; observed, before the moves that were thought of."""
+    window_s = judged.covered(MOMENT_S)
+    carrying = judged.carrying(window_s)
+    loads = {unit.name: load for unit, load in judged.carried(window_s)}
+    if resplit := {move.unit for move in moves if move.is_resplit}:
+        loads |= {u.name: u.load for u in judged.loaded(window_s) if u.name in resplit}
+    if happened is Happened.PLANNED:
+        carrying = outcome.after(carrying, moves, loads, back=True)
+    return Evidence(carrying, loads, how(window_s))
 
 
 def _outcome_after_s(judged: Judged) -> float:

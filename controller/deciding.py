@@ -12,12 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller import buckets
+from controller.evidence import Evidence, how
+from controller.filling import BESIDE_S, Filling
 from controller.judging import Judged
-from controller.peaks import Peaks
+from controller.peaks import PEAK_S, Peaks
 from controller.splits import Splits
 from policies import worth
 from policies.damping import Damping
-from policies.model import Move, Plan
+from policies.model import Move, Plan, Snapshot
 from policies.presets import PRESETS
 
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
@@ -26,8 +28,23 @@ RESPLIT_AFTER_S = 0.6
 RESPLIT_READINGS = 2
 # The longest rest of a bucket that has moved.
 BUCKET_REST_S = 60.0
+# How loads were looked at, in words.
+AT_PEAKS = f"at its peak within {PEAK_S:g} s"
+AT_THE_MOMENT = "at that moment"
+# Uplinks that are not full are evened out when that has been worth it for so long: loads that
+# start one after another are not chased.
+EVEN_AFTER_S = 0.3
+ON_TIME_S = 0.001
 # Of capacity: counters are whole bytes, so that a constant load is not quite constant.
 ROUNDING_RATIO = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The moves that a policy wants, and the figures that it wants them by."""
+
+    moves: Sequence[Move]
+    evidence: Evidence
 
 
 @dataclass(slots=True)
@@ -42,6 +59,7 @@ class Deciding:
     splits: Splits = field(default_factory=Splits)
     damping: Damping = field(default_factory=Damping)
     peaks: Peaks = field(default_factory=Peaks)
+    filling: Filling = field(default_factory=Filling)
     resting: frozenset[str] = frozenset()
     ripe: frozenset[str] = frozenset()
     # No switch upstream sees that a bucket moves: it is but for the order of packets.
@@ -50,6 +68,10 @@ class Deciding:
     _moved_s: dict[str, float] = field(default_factory=dict)
     # How many decisions in a row found moves worth making, by policy.
     _found_worth: Counter[str] = field(default_factory=Counter)
+    # Since when they did.
+    _worth_s: dict[str, float] = field(default_factory=dict)
+    # How many readings in a row found an uplink full and moves that help.
+    _found_urgent: int = 0
     # When buckets last began to count something else, and how often they were read since.
     _recounted_s: float = -math.inf
     _readings: int = 0
@@ -72,7 +94,9 @@ class Deciding:
             if buckets.is_bucket(move.unit):
                 self._bucket_damping.note(move.unit, now_s)
             elif move.source and not move.is_resplit:
-                self.damping.note(move.unit, now_s, by_load=move.reason.by_load)
+                self.damping.note(
+                    move.unit, now_s, move.reason.by_load, self.filling.changes(now_s)
+                )
             for policy in [policies[move.unit]] if move.reason.by_load else PRESETS:
                 self._moved_s[policy] = now_s
 
@@ -88,25 +112,67 @@ class Deciding:
         self.resting = frozenset().union(*(d.resting(now_s) for d in self._dampings))
         self.ripe = self.splits.ripe(now_s)
 
-    def wanted(self, judged: Judged, now_s: float) -> Iterator[Sequence[Move]]:
+    def wanted(self, judged: Judged, now_s: float) -> Iterator[Wanted]:
         """What each policy wants moved, at most once a window of its own."""
         if any(PRESETS[policy].at_once for policy in judged.rebalancing):
             self.peaks.take(judged.carried(), now_s)
         for policy in judged.rebalancing:
+            if PRESETS[policy].at_once and (wanted := self._urgent(policy, judged, now_s)):
+                yield wanted
+                continue
             if self.pauses(policy, judged, now_s) or judged.is_calm(policy):
                 continue
             if PRESETS[policy].at_once:
-                yield self._wanted_at_once(policy, judged, now_s)
-            elif snapshot := judged.snapshot(policy, judged.window_s(policy)):
-                yield PRESETS[policy].rebalance(snapshot).moves
+                wanted = self._wanted_at_once(policy, judged, now_s)
+            elif snapshot := judged.snapshot(policy, window_s := judged.window_s(policy)):
+                moves = PRESETS[policy].rebalance(snapshot).moves
+                wanted = Wanted(moves, Evidence.of(snapshot, how(window_s)))
+            else:
+                wanted = None
+            if wanted is not None:
+                yield wanted
 
-    def _wanted_at_once(self, policy: str, judged: Judged, now_s: float) -> Sequence[Move]:
-        """What is found worth it twice in a row.
+    def _urgent(self, policy: str, judged: Judged, now_s: float) -> Wanted | None:
+        """What relieves an uplink that is full, by what units carry at this moment.
+
+        Where loads still change, found twice in a row: the first reading after a change is of
+        before and after.
+        """
+        if not self._paused(policy, judged, now_s):
+            self.filling.take_beside(judged.beside(), now_s)
+        snapshot = judged.offered(policy, self.filling.beside)
+        if snapshot is None or self._counts_lag(policy, judged, now_s):
+            return None
+        rise = judged.loads.rise(port.ofport for port in judged.config.vm_ports)
+        self.filling.see(snapshot, rise, now_s)
+        if not self.filling.is_urgent(now_s):
+            self._found_urgent = 0
+            return None
+        moves, evidence = self._relief(policy, judged, snapshot, now_s)
+        self._found_urgent = self._found_urgent + 1 if moves else 0
+        if self._found_urgent < (1 if self.filling.steady else 2):
+            return None
+        self._found_urgent = self._found_worth[policy] = 0
+        return Wanted(moves, evidence)
+
+    def _relief(
+        self, policy: str, judged: Judged, snapshot: Snapshot, now_s: float
+    ) -> tuple[Sequence[Move], Evidence]:
+        """What is good at the peaks, too; for this moment alone where nothing is, and it lasts."""
+        relieve = PRESETS[policy].relieve
+        if peaks := judged.offered(policy, self.filling.beside, self.peaks):
+            plan = worth.chosen(worth.chosen(relieve(peaks), peaks), snapshot)
+            if plan.moves or not self.filling.lasts(now_s):
+                return plan.moves, Evidence.of(peaks, AT_PEAKS)
+        return worth.chosen(relieve(snapshot), snapshot).moves, Evidence.of(snapshot, AT_THE_MOMENT)
+
+    def _wanted_at_once(self, policy: str, judged: Judged, now_s: float) -> Wanted | None:
+        """What is found worth it for some time: who starts together is to be seen together.
 
         The first reading after a change is of before and after, the second tells how large it is.
         """
         if (peaks := judged.live(policy, self.peaks)) is None:
-            return ()
+            return None
         plan = Plan()
         if worth.may_be(peaks):
             plan = worth.chosen(PRESETS[policy].rebalance(peaks), peaks)
@@ -114,18 +180,28 @@ class Deciding:
             plan = worth.chosen(plan, latest)
         ports = (unit.name for unit in peaks.units if not unit.is_bucket)
         self.splits.judge(ports, plan.cool, now_s)
-        self._found_worth[policy] = self._found_worth[policy] + 1 if plan.moves else 0
-        return plan.moves if self._found_worth[policy] >= 2 else ()
+        if not plan.moves:
+            self._found_worth[policy] = 0
+            return None
+        self._found_worth[policy] += 1
+        if self._found_worth[policy] == 1:
+            self._worth_s[policy] = now_s
+        waited_s = now_s - self._worth_s[policy]
+        if self._found_worth[policy] < 2 or waited_s < EVEN_AFTER_S - ON_TIME_S:
+            return None
+        return Wanted(plan.moves, Evidence.of(peaks, AT_PEAKS))
 
     def pauses(self, policy: str, judged: Judged, now_s: float) -> bool:
         """Whether a window of this policy's is not yet over since a move."""
-        paused = now_s - self.last_moved_s(policy) < judged.pause_s(policy)
-        return paused or self._counts_lag(policy, judged, now_s)
+        return self._paused(policy, judged, now_s) or self._counts_lag(policy, judged, now_s)
+
+    def _paused(self, policy: str, judged: Judged, now_s: float) -> bool:
+        return now_s - self.last_moved_s(policy) < judged.pause_s(policy)
 
     @property
     def looks_again(self) -> bool:
         """Whether moves were found worth it once."""
-        return any(self._found_worth.values())
+        return any(self._found_worth.values()) or self._found_urgent > 0
 
     # ---- what buckets count ------------------------------------------------------------
 
@@ -171,7 +247,7 @@ class Deciding:
         is not for leaving out: it is the last at which peaks are what they are.
         """
         last_s = self.last_s
-        if last_s is None or self.looks_again:
+        if last_s is None or self.looks_again or self.filling.waits(last_s):
             return now_s
         until_s = math.inf
         for policy in judged.rebalancing:
@@ -180,7 +256,8 @@ class Deciding:
             since_s = max(steady_s, self.last_moved_s(policy))
             if last_s >= since_s + judged.remembered_s(policy):
                 continue
-            if not PRESETS[policy].at_once or last_s < since_s + judged.ports_follow_s:
+            follow_s = judged.ports_follow_s + BESIDE_S
+            if not PRESETS[policy].at_once or last_s < since_s + follow_s:
                 return now_s
             until_s = reading_s - judged.config.poll_interval_s
         free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import buckets, splits, stations
@@ -300,6 +300,40 @@ class Judged:
             for u in self.carrying()
         )
         return self._snapshot(policy, uplinks, tuple(units))
+
+    def offered(
+        self, policy: str, beside: Callable[[str], Load], peaks: Peaks = NO_PEAKS
+    ) -> Snapshot | None:
+        """The team with what units carry at their peaks, or at this moment where none is known.
+
+        Also what an uplink has no room for. `beside`: what each uplink carries beside them. So it
+        is known at once what a move has brought, while queues empty and switches follow.
+        """
+        if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
+            return None
+        loads = {uplink.name: beside(uplink.name) for uplink in self.config.uplinks}
+        units = []
+        for unit in self.loaded():
+            load = peaks.of(unit.name) or unit.own_load
+            excluded = unit.excluded or unit.name in self.resting
+            if unit.uplink in loads and load is not IDLE:
+                loads[unit.uplink] += load
+            if load is not unit.load or excluded:
+                spread_bps = unit.load.tx_bps if unit.spread else 0.0
+                unit = unit.as_judged(load, spread_bps, excluded)
+            units.append(unit)
+        uplinks = tuple(replace(u, load=loads[u.name]) for u in self.uplinks())
+        return self._snapshot(policy, uplinks, tuple(units))
+
+    def beside(self) -> dict[str, Load]:
+        """What each uplink carries beside its units at this moment."""
+        sums = {uplink.name: uplink.load for uplink in self.carrying()}
+        for unit in self.loaded():
+            if unit.uplink in sums and unit.load is not IDLE:
+                sums[unit.uplink] -= unit.own_load
+        return {
+            name: Load(max(0.0, left.tx_bps), max(0.0, left.rx_bps)) for name, left in sums.items()
+        }
 
     def _snapshot(
         self, policy: str, uplinks: tuple[Uplink, ...], units: tuple[Unit, ...]

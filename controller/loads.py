@@ -67,6 +67,11 @@ class Loads:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
         return _load(self._ports, ofport, window_s, lag_s)
 
+    def rise(self, ofports: Iterable[int]) -> Load:
+        """By how much more these ports carry in all, but for those that carry less."""
+        known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
+        return sum((rates.rise() for rates in known), Load())
+
     def unit(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean over a window that ends now, or `lag_s` ago if that is more."""
         return _now_or_then(self._units, ofport, window_s, lag_s)

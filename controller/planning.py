@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.chronicle import told
+from controller.evidence import Evidence, how
 from controller.history import Moved
 from controller.judging import Judged
 from policies import worth
@@ -97,6 +98,12 @@ class Proposal:
     @property
     def moves(self) -> tuple[Move, ...]:
         return tuple(move for opinion in self.opinions for move in opinion.moves)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the moves are planned by."""
+        loads = {name: unit.load for name, unit in self.units.items()}
+        return Evidence(self.uplinks, loads, how(round(self.basis_s, 1) if self.basis_s else None))
 
     @property
     def concerned(self) -> frozenset[str]:

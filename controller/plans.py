@@ -68,8 +68,7 @@ class Plans:
             return [*noted, Reply(request_id, refusal, refused=True)]
         del self._last[name]
         reply = Reply(request_id, plan_view.made(proposal))
-        basis_s = round(proposal.basis_s, 1) if proposal.basis_s else None
-        return bridge.make(proposal.moves, reply, now_s, basis_s)
+        return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
 
     def _of(self, bridge: Bridge) -> Proposal | None:
         """The plan of this bridge; one of the same name that was given back had others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from controller.events import ReadStats
@@ -14,8 +15,12 @@ BUCKETS_INTERVAL_S = 1.0
 TIMEOUT_S = 10.0
 # After more polls than that were missed, a bridge gets a time of its own anew.
 MOST_MISSED = 60
+# So near a poll nothing is read beside it.
+NEAR_S = 0.01
 # Ten times 0.1 s may be less than a second.
 ON_TIME_S = 0.001
+# Nor have multiples of others.
+ROUNDING_S = 1e-6
 
 
 @dataclass(slots=True)
@@ -26,16 +31,27 @@ class Polling:
     less often still. `with_units`: the poll under way ends with what units count.
     """
 
-    due_s: float = 0.0
+    poll_due_s: float = 0.0
     with_units: bool = True
     _units_due_s: float = 0.0
     _buckets_due_s: float = 0.0
+    # When ports are read once more before that.
+    _extra_s: float = math.inf
     # When the poll under way began.
     _asked_s: float | None = None
 
     def begin(self, now_s: float) -> None:
         """Poll at once."""
-        self.due_s = now_s
+        self.poll_due_s = now_s
+
+    def hasten(self, extra_s: float) -> None:
+        """Read the counters of ports once more, unless a poll does that about then."""
+        self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
+
+    @property
+    def due_s(self) -> float:
+        """When the next reading is due."""
+        return min(self.poll_due_s, self._extra_s)
 
     def read_buckets_at(self, due_s: float) -> None:
         self._buckets_due_s = due_s
@@ -60,12 +76,19 @@ class Polling:
         One that comes late, or not at all, does not make the next one late, too: polls of bridges
         that were due while others were looked at would all come at once from then on.
         """
-        missed = (now_s - self.due_s) // interval_s
-        at_s = self.due_s + missed * interval_s if 0 <= missed < MOST_MISSED else now_s
-        self.due_s = at_s + interval_s
+        self._extra_s = math.inf
+        if is_extra := now_s < self.poll_due_s - NEAR_S / 2:
+            at_s = now_s
+        else:
+            missed = max(0.0, (now_s + ROUNDING_S - self.poll_due_s) // interval_s)
+            at_s = self.poll_due_s + missed * interval_s if missed < MOST_MISSED else now_s
+            self.poll_due_s = at_s + interval_s
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s
+        if is_extra:
+            self.with_units = False
+            return ReadStats(bridge, False, False, False)
         self.with_units = at_s >= self.reading_s(interval_s, hashed or behind)
         buckets = (hashed or behind) and at_s >= self._buckets_due_s - ON_TIME_S
         if buckets:

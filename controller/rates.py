@@ -15,8 +15,10 @@ UNSUPPORTED = 2**64 - 1
 WRAP_MARGIN = 16
 # How much of a window must be covered before its mean counts; polls are never quite on time.
 COVERAGE_RATIO = 0.9
-# The least over which counters that are read ten times a second make a rate.
-LATEST_S = 0.08
+# A counter is of whole frames; most bytes are in those of full size.
+FRAME_BYTES = 1518
+# The least over which counters make a rate that are read faster than ten times a second.
+LATEST_S = 0.05
 
 
 # Tuples, as hundreds are made with each poll.
@@ -86,6 +88,23 @@ class Rates:
         if before.clock_s <= last.clock_s - LATEST_S:
             return _between(before, last)
         return self.mean(LATEST_S) or _between(before, last)
+
+    def rise(self) -> Load:
+        """By how much more was carried since the last reading than between those before.
+
+        Beyond what a frame more or less makes of it.
+        """
+        if len(self._totals) < 3:
+            return IDLE
+        earlier, before, last = self._totals[-3:]
+        then, now = _between(earlier, before), _between(before, last)
+        if now is IDLE:
+            return IDLE
+        frame_bps = 8 * FRAME_BYTES / (last.clock_s - before.clock_s)
+        return Load(
+            max(0.0, now.tx_bps - then.tx_bps - frame_bps),
+            max(0.0, now.rx_bps - then.rx_bps - frame_bps),
+        )
 
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
         """The mean load over `window_s`, up to `lag_s` ago; None while less is known."""

@@ -7,6 +7,9 @@ any 180 s, whatever for: failovers and operators' moves count, and are never ref
 After each move by load a unit rests, four times as long as after the one before, an hour at most; an
 hour without one takes a step of that back. So a load of whatever period moves it some times in all,
 and once an hour from then on.
+
+A move that was made while loads still changed is provisional: for a moment it may be corrected,
+once, and the correction is no further step.
 """
 
 from __future__ import annotations
@@ -20,14 +23,23 @@ FIRST_REST_S = 5.0
 GROWTH = 4.0
 LONGEST_REST_S = 3600.0
 FORGOTTEN_AFTER_S = 3600.0
+CORRECTED_WITHIN_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """When a unit moved. `step`: how many moves by load in a row it was; 0 for any other."""
+    """When a unit moved. `step`: how many moves by load in a row it was; 0 for any other.
+
+    `provisional`: it may be corrected.
+    """
 
     at_s: float
     step: int = 0
+    provisional: bool = False
+
+    def is_open(self, now_s: float) -> bool:
+        """Whether it may still be corrected."""
+        return self.provisional and now_s - self.at_s < CORRECTED_WITHIN_S
 
 
 @dataclass(slots=True)
@@ -37,10 +49,16 @@ class Damping:
     longest_rest_s: float = LONGEST_REST_S
     _moves: dict[str, tuple[Moved, ...]] = field(default_factory=dict)
 
-    def note(self, unit: str, now_s: float, by_load: bool = True) -> None:
+    def note(
+        self, unit: str, now_s: float, by_load: bool = True, provisional: bool = False
+    ) -> None:
         """Count a move, whatever it was for."""
         before = self._moves.get(unit, ())
-        moved = Moved(now_s, _step(before, now_s) + 1 if by_load else 0)
+        last = _by_load(before)
+        if by_load and last and last.is_open(now_s):
+            moved = Moved(now_s, last.step)
+        else:
+            moved = Moved(now_s, _step(before, now_s) + 1 if by_load else 0, provisional)
         self._moves[unit] = _counting((*before, moved), now_s)
 
     def restore(self, unit: str, moves: Iterable[Moved], now_s: float) -> None:
@@ -69,7 +87,9 @@ class Damping:
         """When a unit that has moved may be moved because of load again."""
         moves = self._moves.get(unit, ())
         last = _by_load(moves)
-        rested_s = last.at_s + self._rest_s(last.step) if last else now_s
+        rested_s = now_s
+        if last and not last.is_open(now_s):
+            rested_s = last.at_s + self._rest_s(last.step)
         if len(moves) < MOST_MOVES:
             return max(now_s, rested_s)
         in_period = self._in_period(unit, now_s)

@@ -62,6 +62,9 @@ class Preset:
     none is moved. `is_calm` says of uplinks' loads alone that no unit is moved, and of every mean of
     such loads; None: only the units can tell. `backup` orders the uplinks behind a unit's home.
 
+    `relieve` is what is done at once where an uplink is full and loads still change: as few moves
+    as do it.
+
     `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
     `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
     averaging window and least time between moves; None: the bridge's. `at_once`: it judges peaks of
@@ -75,6 +78,7 @@ class Preset:
     place: Placement = static.by_number
     spread: Placement = shares.by_capacity
     rebalance: Callable[[Snapshot], Plan] = static.stay
+    relieve: Callable[[Snapshot], Plan] = static.stay
     verdict: Callable[[Snapshot, str], Verdict] = static.never
     rest: Callable[[Snapshot], Rest] = static.rest
     is_calm: Callable[[Snapshot], bool] | None = None
@@ -149,6 +153,7 @@ PRESETS = {
     "adaptive": Preset(
         Classifier.VM_PORT,
         rebalance=splitting.settle,
+        relieve=splitting.relieve,
         verdict=splitting.verdict,
         rest=minmax.rest,
         keeps_bindings=True,

@@ -19,7 +19,7 @@ LEAST_GAIN_RATIO = 0.1
 NEARLY_FULL_RATIO = 0.75
 LEAST_GAIN_FULL_RATIO = 0.05
 # Above that uplinks fill up with the next burst, and a VM port may have to be divided.
-HIGH_RATIO = 0.7
+HIGH_RATIO = 0.9
 # More moves at once have switches upstream learn too much; the rest follows.
 MOST_AT_ONCE = 32
 

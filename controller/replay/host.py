@@ -169,7 +169,7 @@ class Host:
         bridge, quiet_until_s = self.bridge, self._quiet_until_s()
         if quiet_until_s <= self.now_s or bridge.deciding.last_s is None:
             return
-        polled_s, interval_s = bridge.deciding.last_s, bridge.config.poll_interval_s
+        polled_s, interval_s = bridge.polled_s, bridge.config.poll_interval_s
         polls = math.floor((end_s - self.now_s) / interval_s + ON_TIME_RATIO)
         if not self._passes_by:
             # The last one is made: until then it has been so, for who remembers peaks.

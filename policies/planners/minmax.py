@@ -25,8 +25,10 @@ from policies.verdicts import Rest, Resting, Standing, Verdict
 
 # Of capacity: what all moves together must bring. Less is noise, or not worth anybody's moving.
 LEAST_GAIN_RATIO = 0.02
-# Of the worst utilization: what a step must bring, and what may be lost by leaving moves out.
+# Of the worst utilization: what a step must bring, and what may be lost by leaving a move out.
 LEAST_STEP_RATIO = 0.001
+# What may be lost by leaving out all that do not bring their price: less than is worth a round.
+LEFT_OUT_RATIO = 0.045
 # A move that brings so much is made without looking for an exchange that brings more.
 GOOD_STEP_RATIO = 0.01
 # So near the bound a placement is good enough not to be taken apart.
@@ -48,27 +50,32 @@ FEW_UNITS = 24
 MOST_PLACEMENTS = 6000
 
 
-def settle(snapshot: Snapshot) -> Plan:
-    """The moves, by name; none where they gain too little."""
+def settle(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0) -> Plan:
+    """The moves, by name; none where they gain too little.
+
+    A placement is good enough where no uplink is fuller than `enough_ratio`. Each move lowers the
+    worst utilization by `price_ratio` of what it is in the end, or is left out.
+    """
     team = _Team(snapshot)
     before_ratio = team.worst_ratio
-    if len(team.uplinks) < 2 or not team.items:
+    if len(team.uplinks) < 2 or not team.items or before_ratio <= enough_ratio:
         return Plan()
     bound_ratio = team.bound_ratio
     if before_ratio - bound_ratio < LEAST_GAIN_RATIO:
         return Plan()
-    team.descend(bound_ratio)
+    target_ratio = max(bound_ratio, enough_ratio)
+    team.descend(target_ratio)
     found_ratio, found = team.worst_ratio, team.at.copy()
-    if found_ratio > bound_ratio * CLOSE_RATIO:
+    if found_ratio > target_ratio * CLOSE_RATIO:
         for at in team.placed_anew(found_ratio, bound_ratio):
             team.put(at)
-            team.descend(bound_ratio)
+            team.descend(target_ratio)
             if team.worst_ratio < found_ratio * (1.0 - LEAST_BETTER_RATIO):
                 found_ratio, found = team.worst_ratio, team.at.copy()
-            if found_ratio <= bound_ratio * CLOSE_RATIO:
+            if found_ratio <= target_ratio * CLOSE_RATIO:
                 break
         team.put(found)
-    team.leave_out(found_ratio * (1.0 + LEAST_STEP_RATIO))
+    team.leave_out(max(found_ratio, enough_ratio), price_ratio)
     if before_ratio - team.worst_ratio < LEAST_GAIN_RATIO:
         return Plan()
     return Plan(moves=tuple(team.moves()))
@@ -489,15 +496,21 @@ class _Team:
 
     # ---- the outcome -----------------------------------------------------------------------
 
-    def leave_out(self, limit_ratio: float) -> None:
-        """Put back what may be where it was, smallest first, while none passes the limit."""
+    def leave_out(self, found_ratio: float, price_ratio: float) -> None:
+        """Put back, smallest first, what does not bring its price."""
         moved = [i for i, home in enumerate(self._homes) if self.at[i] != home]
         moved.sort(key=lambda i: (max(self._sizes[0][i], self._sizes[1][i]), i))
+        most_ratio = found_ratio * (1.0 + max(LEAST_STEP_RATIO, LEFT_OUT_RATIO * bool(price_ratio)))
+        worst_ratio = found_ratio
         for item in moved:
             home = self._homes[item]
             after = self._after(self.at[item], home, item)
+            limit_ratio = min(
+                most_ratio, worst_ratio + max(price_ratio, LEAST_STEP_RATIO) * found_ratio
+            )
             if after <= limit_ratio and self._permits(item, home):
                 self._place(item, home)
+                worst_ratio = max(worst_ratio, after)
 
     def moves(self) -> Iterator[Move]:
         for item, home, at in zip(self.items, self._homes, self.at, strict=True):

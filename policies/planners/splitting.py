@@ -25,6 +25,12 @@ from policies.worth import HIGH_RATIO
 # What a division must bring: of capacity, and of the utilization that is left without.
 GAIN_RATIO = 0.05
 GAIN_OF_WORST_RATIO = 0.1
+# Whoever relieves an uplink leaves it so far below its capacity, with the fewest moves.
+ENOUGH_RATIO = 0.7
+# And needs more than moves of whole ports where that is left.
+NEAR_RATIO = 0.9
+# Of the worst utilization: what an address has to bring that moves.
+PRICE_RATIO = 0.02
 # Below that nobody misses anything if a VM port is whole again.
 COOL_RATIO = 0.5
 # What would bring half as much as a division must is not worth going on with.
@@ -35,7 +41,18 @@ MOST_AT_ONCE = 8
 
 def settle(snapshot: Snapshot) -> Plan:
     """Moves, or divisions first; and which VM ports are divided in vain."""
-    placed = _placed(snapshot)
+    return _settled(snapshot, _placed(snapshot))
+
+
+def relieve(snapshot: Snapshot) -> Plan:
+    """The fewest moves after which no uplink is near its capacity; all it takes where few do not."""
+    placed = _placed(snapshot, ENOUGH_RATIO)
+    if worth.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
+        return Plan(moves=placed)
+    return settle(snapshot)
+
+
+def _settled(snapshot: Snapshot, placed: tuple[Move, ...]) -> Plan:
     left = _after(snapshot, placed)
     cool, merged = _cool(left)
     if merged:
@@ -58,14 +75,14 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 # ---- moves -----------------------------------------------------------------------------
 
 
-def _placed(snapshot: Snapshot) -> tuple[Move, ...]:
+def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
     """Buckets first, for what is sent alone; then all units, for both directions."""
     buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
     if not buckets:
-        return minmax.settle(snapshot).moves
+        return minmax.settle(snapshot, enough_ratio, PRICE_RATIO).moves
     sending = replace(snapshot, uplinks=sent(snapshot.uplinks), units=buckets)
-    evened = minmax.settle(sending).moves
-    moves = minmax.settle(_after(snapshot, evened)).moves
+    evened = minmax.settle(sending, enough_ratio).moves
+    moves = minmax.settle(_after(snapshot, evened), enough_ratio, PRICE_RATIO).moves
     if not evened and not moves:
         return ()
     sources = {unit.name: unit.uplink for unit in snapshot.units}

@@ -263,7 +263,7 @@ def test_it_is_told() -> None:
 
 
 def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deciding, "pauses", lambda *_: True)
+    monkeypatch.setattr(Deciding, "wanted", lambda *_: iter(()))
     here = hot(14.0, 1.0).run_until(10)
     assert split(here) == set()
     shown = done(here.ask("plan", "br0"))

@@ -140,7 +140,7 @@ def test_nothing_is_divided_that_whole_ports_would_relieve(loads: list[tuple[str
         assert whole > HIGH_RATIO
         assert whole - _worst(snapshot, plan.moves) >= GAIN_RATIO - 1e-9
     else:
-        assert _worst(snapshot, plan.moves) == pytest.approx(whole)
+        assert _worst(snapshot, plan.moves) <= whole * (1.0 + minmax.LEFT_OUT_RATIO) + 1e-9
     assert all(sum(s for _, s in move.shares) == pytest.approx(1.0) for move in divided)
 
 

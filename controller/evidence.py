@@ -1,0 +1,29 @@
+"""The figures that a decision was made by, as the history tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policies.model import Load, Snapshot, Uplink
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The team as a policy judged it.
+
+    `loads`: what moves with each unit, by name. `how`: over which time that is, in words.
+    """
+
+    uplinks: tuple[Uplink, ...]
+    loads: Mapping[str, Load]
+    how: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, how: str) -> Evidence:
+        return cls(snapshot.uplinks, {unit.name: unit.load for unit in snapshot.units}, how)
+
+
+def how(window_s: float | None) -> str:
+    """Over which time loads are meant, in words; None: the latest."""
+    return f"over {window_s:g} s" if window_s else ""

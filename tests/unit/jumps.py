@@ -1,0 +1,398 @@
+"""Load jumps in simulated time: the engine, a switch with queues, and who decides perfectly.
+
+Rates are constant between events, so queues and losses are reckoned exactly. Counters are as a real
+switch has them: ports' of whole frames, as they happen; flows' when a revalidator has looked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.events import Apply, BundleDone, PortCounters, PortState, Record, Tick
+from controller.history import Entry, Happened
+from controller.rates import Sample
+from tests.unit.fake_switch import FakeSwitch, World
+from tests.unit.rows import bond, bridge, interface, ours, port
+
+FRAME_BYTES = 1442
+QUEUE_BYTES = 300_000
+# From when a bundle is sent until it is confirmed, and from then until cached flows follow.
+CONFIRM_S = 0.02
+FOLLOW_S = 0.1
+# A revalidator looks twice a second.
+FLOWS_S = 0.5
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Jump:
+    """What VMs send before and after a jump, and where they are: the indexes of uplinks.
+
+    `starts_s`: after the jump begins, when each VM sends what it sends then.
+    """
+
+    capacities_bps: tuple[float, ...]
+    before_bps: tuple[float, ...]
+    after_bps: tuple[float, ...]
+    starts_s: tuple[float, ...]
+    at: tuple[int, ...]
+
+    @property
+    def offered_bps(self) -> float:
+        return sum(self.after_bps)
+
+
+def best_placement(capacities_bps: Sequence[float], loads_bps: Sequence[float]) -> list[int]:
+    """The placement of whole loads whose worst utilization is least; exact, by branch and bound."""
+    order = sorted(range(len(loads_bps)), key=lambda i: -loads_bps[i])
+    left = [sum(loads_bps[i] for i in order[k:]) for k in range(len(order) + 1)]
+    used, at = [0.0] * len(capacities_bps), [0] * len(loads_bps)
+    total_bps = sum(capacities_bps)
+    best: tuple[float, list[int]] = (math.inf, [])
+    steps = 300_000
+
+    def look(k: int, worst: float) -> None:
+        nonlocal best, steps
+        steps -= 1
+        if max(worst, (sum(used) + left[k]) / total_bps) >= best[0] - 1e-9 or steps < 0:
+            return
+        if k == len(order):
+            best = worst, at.copy()
+            return
+        seen = set()
+        i = order[k]
+        for ratio, u in sorted(
+            ((used[u] + loads_bps[i]) / cap, u) for u, cap in enumerate(capacities_bps)
+        ):
+            if (used[u], capacities_bps[u]) in seen:
+                continue
+            seen.add((used[u], capacities_bps[u]))
+            used[u] += loads_bps[i]
+            at[i] = u
+            look(k + 1, max(worst, ratio))
+            used[u] -= loads_bps[i]
+
+    look(0, 0.0)
+    return best[1]
+
+
+def worst_ratio(
+    capacities_bps: Sequence[float], loads_bps: Sequence[float], at: Sequence[int]
+) -> float:
+    used = [0.0] * len(capacities_bps)
+    for bps, u in zip(loads_bps, at, strict=True):
+        used[u] += bps
+    return max(bps / cap for bps, cap in zip(used, capacities_bps, strict=True))
+
+
+def made_like_trial(seed: int, spread_s: float = 0.05) -> Jump:
+    """Eight VMs by two uplinks; those of one come to 118 %, the others to nearly nothing."""
+    rng = random.Random(seed)
+    while True:
+        at = tuple(i % 2 for i in range(8))
+        weights = [rng.uniform(0.3, 1.7) for _ in range(8)]
+        cold = rng.uniform(10e6, 40e6)
+        sums = [sum(w for w, u in zip(weights, at, strict=True) if u == k) for k in (0, 1)]
+        after = tuple(
+            w / sums[u] * (118e6 if u == 0 else cold) for w, u in zip(weights, at, strict=True)
+        )
+        capacities = (100e6, 100e6)
+        best = best_placement(capacities, after)
+        if worst_ratio(capacities, after, best) < 0.85:
+            starts = tuple(rng.uniform(0.0, spread_s) for _ in range(8))
+            return Jump(capacities, (10e6,) * 8, after, starts, at)
+
+
+def made(seed: int, spread_s: float = 0.2) -> Jump:
+    """A jump that whole ports can be placed for, every uplink below 85 %."""
+    rng = random.Random(seed)
+    while True:
+        speeds = [
+            (100e6, 100e6),
+            (100e6, 50e6),
+            (100e6, 100e6, 50e6),
+            (80e6, 80e6, 80e6),
+            (100e6, 50e6, 50e6),
+            (60e6, 60e6, 60e6, 60e6),
+            (100e6, 50e6, 50e6, 50e6),
+        ]
+        capacities = rng.choice(speeds)
+        vms = rng.randint(4, 24)
+        # Homes by number, spread over uplinks as `adaptive` has them: the emptiest by number.
+        at = tuple(i % len(capacities) for i in range(vms))
+        hot = rng.randrange(len(capacities))
+        target = rng.uniform(1.05, 1.30) * capacities[hot]
+        weights = [rng.paretovariate(1.5) for _ in range(vms)]
+        on = [i for i in range(vms) if at[i] == hot]
+        scale = target / sum(weights[i] for i in on)
+        after = [0.0] * vms
+        for i in on:
+            after[i] = weights[i] * scale
+        for u, cap in enumerate(capacities):
+            if u == hot:
+                continue
+            there = [i for i in range(vms) if at[i] == u]
+            level = rng.uniform(0.05, 0.7) * cap
+            total = sum(weights[i] for i in there) or 1.0
+            for i in there:
+                after[i] = weights[i] / total * level
+        if sum(after) > 250e6:
+            continue
+        best = best_placement(capacities, after)
+        if worst_ratio(capacities, after, best) >= 0.85:
+            continue
+        before = tuple(rng.uniform(0.02, 0.1) * 1e6 for _ in after)
+        if worst_ratio(capacities, before, at) > 0.5:
+            continue
+        starts = tuple(rng.uniform(0.0, spread_s) for _ in range(vms))
+        return Jump(capacities, before, tuple(after), starts, at)
+
+
+@dataclass
+class Uplinks:
+    """Queues in front of links, as fluids."""
+
+    capacities_bps: Sequence[float]
+    queue_bytes: list[float] = field(default_factory=list)
+    sent_bytes: list[float] = field(default_factory=list)
+    lost_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.queue_bytes = [0.0] * len(self.capacities_bps)
+        self.sent_bytes = [0.0] * len(self.capacities_bps)
+
+    def carry(self, offered_bps: Sequence[float], seconds: float) -> None:
+        for u, (bps, cap) in enumerate(zip(offered_bps, self.capacities_bps, strict=True)):
+            came, room = bps / 8 * seconds, cap / 8 * seconds
+            queued = self.queue_bytes[u] + came
+            sent = min(queued, room)
+            # At one rate a queue only fills or only empties.
+            left = queued - sent
+            self.lost_bytes += max(0.0, left - QUEUE_BYTES)
+            self.queue_bytes[u] = min(left, QUEUE_BYTES)
+            self.sent_bytes[u] += sent
+
+
+def perfect_loss_ratio(jump: Jump, watched_s: float = 15.0, phase_s: float = 0.0) -> float:
+    """What is lost where who decides knows all loads, and moves at once, but each 100 ms only."""
+    at = list(jump.at)
+    uplinks = Uplinks(jump.capacities_bps)
+    polls = [phase_s + k * POLL_S for k in range(8)]
+    times = sorted({0.0, watched_s, *jump.starts_s, *polls})
+    sent = 0.0
+    for begin, end in itertools.pairwise(times):
+        loads = [
+            a if begin >= s else b
+            for a, b, s in zip(jump.after_bps, jump.before_bps, jump.starts_s, strict=True)
+        ]
+        if begin in polls and worst_ratio(jump.capacities_bps, loads, at) > 0.85:
+            at = best_placement(jump.capacities_bps, loads)
+        offered = [0.0] * len(jump.capacities_bps)
+        for bps, u in zip(loads, at, strict=True):
+            offered[u] += bps
+        uplinks.carry(offered, end - begin)
+        sent += sum(loads) / 8 * (end - begin)
+    return uplinks.lost_bytes / sent
+
+
+class QueuedSwitch(FakeSwitch):
+    """Its uplinks carry what they can, and its flows are counted late."""
+
+    capacities_bps: dict[int, float]
+    follow_s: float = FOLLOW_S
+
+    def begin(self, capacities_bps: Mapping[int, float], flows_phase_s: float) -> None:
+        self.uplink_numbers = list(capacities_bps)
+        self.uplinks = Uplinks(list(capacities_bps.values()))
+        self.flow_bytes: dict[int, float] = {}
+        self.flows_due_s = flows_phase_s
+        self.start_s: dict[int, tuple[float, float, float]] = {}
+        self.in_force: dict[int, int] = {}
+        self.changes: list[tuple[float, dict[int, int]]] = []
+        self.offered_bytes = 0.0
+        self.pushed: dict[int, float] = {}
+        self.bucket_bytes: dict[tuple[int, int], float] = {}
+        self.series: list[tuple[float, float, list[float]]] = []
+
+    def loads(self, at_s: float) -> dict[int, float]:
+        return {
+            o: (after if at_s >= s else before) for o, (before, after, s) in self.start_s.items()
+        }
+
+    def forward_until(self, now_s: float) -> None:
+        while self.now_s < now_s:
+            times = [now_s, self.flows_due_s]
+            times += [s for _, _, s in self.start_s.values() if s > self.now_s]
+            times += [at_s for at_s, _ in self.changes if at_s > self.now_s]
+            end_s = min(t for t in times if t > self.now_s)
+            self._carry(end_s)
+            while self.changes and self.changes[0][0] <= self.now_s:
+                self.in_force = self.changes.pop(0)[1]
+            if self.now_s >= self.flows_due_s:
+                self.pushed = dict(self.flow_bytes)
+                self.sent_by_bucket = dict(self.bucket_bytes)
+                self.flows_due_s += FLOWS_S
+
+    def _carry(self, end_s: float) -> None:
+        seconds = end_s - self.now_s
+        offered = [0.0] * len(self.uplink_numbers)
+        for ofport, bps in self.loads(self.now_s).items():
+            came = bps / 8 * seconds
+            self.sent_bytes[ofport] = self.sent_bytes.get(ofport, 0.0) + came
+            self.flow_bytes[ofport] = self.flow_bytes.get(ofport, 0.0) + came
+            self.offered_bytes += came
+            number = self.hash_of(ofport)
+            if number is not None:
+                key = number, self.bucket_of(ofport)
+                self.bucket_bytes[key] = self.bucket_bytes.get(key, 0.0) + came
+            if ofport in self.in_force:
+                offered[self.uplink_numbers.index(self.in_force[ofport])] += bps
+        self.uplinks.carry(offered, seconds)
+        self.series.append((self.now_s, end_s, offered))
+        self.now_s = end_s
+
+    def follow(self, now_s: float) -> None:
+        """Cached flows follow groups a little later."""
+        after = {o: u for o in self.start_s if (u := self._leaves(o)) is not None}
+        if not self.in_force:
+            self.in_force = after
+        elif not self.changes or self.changes[-1][1] != after:
+            self.changes.append((now_s + self.follow_s, after))
+
+    def _leaves(self, ofport: int) -> int | None:
+        """Each VM has one connection."""
+        number = self.hash_of(ofport)
+        if number is None:
+            return self.uplink_of(ofport)
+        return self.uplink_of_bucket(number, self.bucket_of(ofport))
+
+    @staticmethod
+    def bucket_of(ofport: int) -> int:
+        return ofport * 89 % 256
+
+    def _counters(self, ofport: int) -> PortCounters:
+        clock_s = self.now_s + 1000.0
+        if ofport in self.uplink_numbers:
+            sent = self.uplinks.sent_bytes[self.uplink_numbers.index(ofport)]
+            return PortCounters(ofport, clock_s, _frames(sent), 0, 0, 0)
+        return PortCounters(ofport, clock_s, 0, _frames(self.sent_bytes.get(ofport, 0.0)), 0, 0)
+
+    def _unit_sample(self, ofport: int) -> Sample:
+        return Sample(self.now_s + 1000.0, _frames(self.pushed.get(ofport, 0.0)), 0)
+
+
+def _frames(counted: float) -> int:
+    return int(counted // FRAME_BYTES) * FRAME_BYTES
+
+
+class Late(World):
+    """A bundle is confirmed a moment after it is sent."""
+
+    def __init__(self, *rows: object, **more: object) -> None:
+        super().__init__(*rows, **more)  # type: ignore[arg-type]
+        self.late: list[tuple[float, BundleDone]] = []
+
+    def _carry_out(self, command: object) -> None:
+        if isinstance(command, Apply):
+            switch = self.switches[command.bridge]
+            self.outstanding.add(command.bridge)
+            (done,) = switch.carry_out(command)
+            switch.follow(self.now_s)  # type: ignore[attr-defined]
+            self.late.append((self.now_s + CONFIRM_S, done))  # type: ignore[arg-type]
+            return
+        super()._carry_out(command)  # type: ignore[arg-type]
+
+    def run_until(self, end_s: float) -> Late:
+        while True:
+            late_s = self.late[0][0] if self.late else math.inf
+            due_s = min(max(self.engine.deadline_s(), self.now_s), late_s)
+            if due_s >= end_s:
+                break
+            self._pass(due_s)
+            if late_s <= due_s:
+                self.say(self.late.pop(0)[1])
+            else:
+                self.say(Tick())
+        self._pass(end_s)
+        return self
+
+
+@dataclass
+class Outcome:
+    """What became of a jump.
+
+    `rounds`: when what was moved where. `above`: from when to when an uplink was offered more than
+    90 % of its capacity, later than a second after the last load began.
+    """
+
+    loss_ratio: float
+    perfect_ratio: float
+    rounds: list[tuple[float, list[str]]]
+    above: list[tuple[float, float, float]]
+    world: Late
+
+    @property
+    def moves(self) -> int:
+        return sum(len(moved) for _, moved in self.rounds)
+
+
+def moved(world: World, since_s: float) -> list[Entry]:
+    """The history's entries of moves."""
+    entries = [c.entry for at_s, c in world.log if isinstance(c, Record) and at_s >= since_s]
+    return [entry for entry in entries if entry.happened is Happened.MOVED]
+
+
+def run(
+    jump: Jump, phase_s: float = 0.0, watched_s: float = 15.0, policy: str = "adaptive"
+) -> Outcome:
+    """Have a jump `phase_s` after a poll, and look for so long what comes of it."""
+    capacities = dict(enumerate(jump.capacities_bps, 1))
+    members = [
+        interface(f"eth{number}", number, ours(capacity_mbps=f"{cap / 1e6:g}"))
+        for number, cap in capacities.items()
+    ]
+    ports = [
+        port(f"vm{i:02}", 10 + i, ours(binding=f"eth{at + 1}")) for i, at in enumerate(jump.at)
+    ]
+    row = bridge(bond(*members), *ports, ids=ours(policy=policy))
+    here = Late(row)
+    states = {
+        i.ofport: PortState(i.ofport, i.name, up=True, speed_bps=10e9)
+        for p in row.ports
+        for i in p.interfaces
+        if i.ofport is not None
+    }
+    switch = QueuedSwitch(states)
+    jump_s = 20.0 + phase_s
+    loads = zip(jump.before_bps, jump.after_bps, jump.starts_s, strict=True)
+    switch.begin(capacities, 0.123 + phase_s * 3)
+    switch.start_s = {10 + i: (b, a, jump_s + s) for i, (b, a, s) in enumerate(loads)}
+    switch.offered_bps = {10 + i: (lambda _: 0.0) for i in range(len(jump.at))}
+    here.switches["br0"] = switch
+    here.start()
+    here.run_until(jump_s)
+    lost, offered = switch.uplinks.lost_bytes, switch.offered_bytes
+    here.run_until(jump_s + watched_s)
+    limit_s = max(jump.starts_s) + 1.0
+    above = []
+    for begin_s, end_s, used in switch.series:
+        worst = max(bps / cap for bps, cap in zip(used, jump.capacities_bps, strict=True))
+        if end_s - jump_s > limit_s and worst > 0.9:
+            above.append((max(begin_s - jump_s, limit_s), end_s - jump_s, worst))
+    return Outcome(
+        (switch.uplinks.lost_bytes - lost) / (switch.offered_bytes - offered),
+        perfect_loss_ratio(jump, watched_s, phase_s=-jump_s % POLL_S),
+        [
+            (
+                entry.at_s - jump_s,
+                [f"{m.unit}:{m.source}>{m.target} {m.reason}" for m in entry.moves],
+            )
+            for entry in moved(here, jump_s)
+        ],
+        above,
+        here,
+    )
