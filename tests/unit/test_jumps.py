@@ -60,12 +60,14 @@ def test_a_correction_is_no_further_step_and_the_last_of_its_kind() -> None:
 
 def test_the_history_tells_what_a_move_was_decided_by() -> None:
     found = outcome(jumps.made_like_trial(1), 1)
-    (entry, *_) = jumps.moved(found.world, since_s=20.0)
+    entry = jumps.moved(found.world, since_s=20.0)[0]
     assert max(used.worst_ratio for used in entry.before.values()) > 1.0
-    after = max(used.worst_ratio for used in entry.after.values())
-    placed = [int(found.world.bindings()[f"vm{i:02}"][3:]) - 1 for i in range(8)]
     jump = jumps.made_like_trial(1)
+    moves = {str(move.unit): move.target for move in entry.moves}
+    at = [moves.get(f"vm{i:02}", f"eth{home + 1}") for i, home in enumerate(jump.at)]
+    after = max(used.worst_ratio for used in entry.after.values())
     peaks_bps = [max(loads) for loads in zip(jump.before_bps, jump.after_bps, strict=True)]
+    placed = [int(uplink.removeprefix("eth")) - 1 for uplink in at]
     expected = jumps.worst_ratio(jump.capacities_bps, peaks_bps, placed)
     assert after == pytest.approx(expected, abs=0.05)
     assert "at its peak within 10 s" in entry.why
