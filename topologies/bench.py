@@ -29,6 +29,8 @@ LAYOUTS = (
     "mixed_speed",
     "shift",
 )
+# Each of these options asks for jumps of load that are drawn by number or read from a file.
+JUMPS = ("seeds", "seed", "instances")
 # By the package of Debian's and Ubuntu's that has them.
 PROGRAMS = {
     **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
@@ -125,6 +127,29 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="run every contender N times; figures are medians (default: %(default)s)",
     )
+    jumps = parser.add_mutually_exclusive_group()
+    jumps.add_argument(
+        "--seeds",
+        type=_positive,
+        metavar="N",
+        help="shift only: N jumps of load that are drawn by number, beside a perfect decider",
+    )
+    jumps.add_argument(
+        "--seed",
+        type=_positive,
+        nargs="+",
+        action="extend",
+        metavar="NUMBER",
+        help="shift only: these of the jumps",
+    )
+    jumps.add_argument(
+        "--instances", type=Path, metavar="FILE", help="shift only: the jumps of a JSON file"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="of --seeds, --seed and --instances: keep the jumps whose results are there",
+    )
     return parser
 
 
@@ -155,6 +180,18 @@ def _wrong(options: argparse.Namespace) -> str:
         return f"layout: {options.layout} -> {' | '.join(LAYOUTS)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
         return f"--direction {options.direction} -> vmware_lbt, whose web load has directions"
+    return _wrong_jumps(options)
+
+
+def _wrong_jumps(options: argparse.Namespace) -> str:
+    """What is wrong with the words on jumps of load; empty if nothing is."""
+    given = [f"--{name}" for name in JUMPS if getattr(options, name) is not None]
+    if not given:
+        return "--resume -> with --seeds, --seed or --instances" if options.resume else ""
+    if options.layout != "shift":
+        return f"{given[0]} {options.layout or '--all'} -> shift, whose load jumps"
+    if options.repeat != 1:
+        return f"{given[0]} --repeat {options.repeat} -> more seeds instead"
     return ""
 
 
@@ -166,6 +203,8 @@ def _benches(options: argparse.Namespace) -> int:
     except ValueError as wrong:
         print(wrong, file=sys.stderr)
         return 2
+    if any(getattr(options, name) is not None for name in JUMPS):
+        return _jumps(options)
     names = LAYOUTS if options.all else (options.layout,)
     statuses = []
     for name in names:
@@ -178,6 +217,39 @@ def _benches(options: argparse.Namespace) -> int:
             statuses.append(1)
     # Where nobody who was chosen fits one of several layouts, that is no wrong usage.
     return max((status for status in statuses if status != 2), default=2)
+
+
+def _jumps(options: argparse.Namespace) -> int:
+    """Jumps of load by number or from a file."""
+    from topologies import contenders, pace
+    from topologies.seeds import campaign, generator, instance, outcome, report
+
+    kinds = [one for one in (outcome.JUMP, outcome.CONTROL) if (options.scenario or "") in one]
+    names = contenders.chosen(campaign.USUAL, options.policy, options.against)
+    if not kinds or not names:
+        print("shift: nobody left to compare -> other contenders or scenario", file=sys.stderr)
+        return 2
+    try:
+        if options.instances is not None:
+            jumps = instance.read(options.instances)
+            campaign.answerable(jumps)
+        else:
+            numbers = dict.fromkeys(options.seed or range(1, options.seeds + 1))
+            jumps = [generator.generate(number) for number in numbers]
+    except ValueError as wrong:
+        print(f"ovs-lbt bench: {wrong}", file=sys.stderr)
+        return 1
+    quick = options.pace == "quick"
+    paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
+    return campaign.campaign(
+        jumps[: campaign.MOST_QUICK] if quick else jumps,
+        names,
+        kinds,
+        pace.in_real_time(paces[options.pace]),
+        options.out / report.NAME,
+        watched_s=campaign.QUICK_WATCHED_S if quick else campaign.WATCHED_S,
+        resume=options.resume,
+    )
 
 
 def _bench(name: str, options: argparse.Namespace) -> int:

@@ -104,6 +104,13 @@ class Contender(ABC):
         """
         raise RuntimeError(f"{self.name}: moves nothing -> a contender that does")
 
+    def place(self, interface: str, mac: str, uplink: str) -> None:
+        """Have a VM port begin at this uplink, which is where numbers place it.
+
+        For those that place by something else. It is no move, and its own rule goes on.
+        """
+        return  # by number
+
     def pids(self) -> dict[str, int]:
         """Programs that this contender needs beside Open vSwitch, and their process ids."""
         return {}
@@ -167,6 +174,14 @@ class OvsBond(Contender):
         (bond,) = self._bonds
         # It would move back by load what was moved by hand.
         self._ovs.vsctl("set", "port", bond, "other_config:bond-rebalance-interval=0")
+        self._migrate(bond, mac, uplink)
+
+    def place(self, interface: str, mac: str, uplink: str) -> None:
+        # Addresses with the same hash stay together, at the place of the last one.
+        for bond in self._bonds:
+            self._migrate(bond, mac, uplink)
+
+    def _migrate(self, bond: str, mac: str, uplink: str) -> None:
         hash_ = self._ovs.run("ovs-appctl", "bond/hash", mac).strip()
         self._ovs.run("ovs-appctl", "bond/migrate", bond, hash_, uplink)
 

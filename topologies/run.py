@@ -117,7 +117,8 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
             bridges={name: tuple(server.bridges) for name, server in servers.items()},
             ovs=ovs,
             directory=directory,
-            move=lambda vm, uplink: _move(layout, contender, network, vm, uplink),
+            move=lambda vm, uplink: contender.move(*_ends(layout, network, vm, uplink)),
+            place=lambda vm, uplink: contender.place(*_ends(layout, network, vm, uplink)),
         )
         load = scenario.load(stage)
         resources.callback(load.close)
@@ -149,11 +150,11 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
         )
 
 
-def _move(layout: Layout, contender: Contender, network: Mininet, vm: str, uplink: str) -> None:
-    """Have a contender move a VM by its first vNIC."""
+def _ends(layout: Layout, network: Mininet, vm: str, uplink: str) -> tuple[str, str, str]:
+    """A VM's first vNIC and its address, and an uplink, as a contender is told to move."""
     vnic = layout.vnics_of(vm)[0]
     interface, to = (own_interface(layout, PREFIX, node) for node in (vnic, uplink))
-    contender.move(interface, network[vm].intfs[0].MAC(), to)
+    return interface, network[vm].intfs[0].MAC(), to
 
 
 def _watch(layout: Layout, contender: Contender, load: Load, progress: Progress) -> list[Sample]:

@@ -154,7 +154,8 @@ def test_a_sender_that_was_late_leaves_out_what_would_be_a_burst() -> None:
         assert flow.sent + flow.left_out in (100, 101)  # the last one is due just now
         assert flow.sent - 4 <= paced.LATE_S / 0.001 + 1
         assert flow.latest_s == pytest.approx(0.096, abs=0.001)
-        flow.change(bits / 0.002)
+        flow.mark()
+        flow.change(bits / 0.002, 5.1)
         first = flow.sent
         flow.send(5.105)
         assert (flow.first, flow.left_out) == (first, 0)

@@ -23,6 +23,10 @@ def cannot_move(vm: str, uplink: str) -> None:
     raise RuntimeError(f"{vm} to {uplink}: nobody to ask -> a team that moves VMs")
 
 
+def stays(_vm: str, _uplink: str) -> None:
+    """Leave a VM where it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A layout's network, up and teamed, as a load finds it.
@@ -33,6 +37,7 @@ class Stage:
         bridges: each server's bridge, or bridges if it has one for each uplink.
         directory: for plans, logs and results; gone after the run.
         move: has the team send a VM's traffic by an uplink from now on.
+        place: has it begin there, if the team is one that can be told; others stay as they are.
     """
 
     layout: Layout
@@ -42,6 +47,7 @@ class Stage:
     ovs: PrivateOvs
     directory: Path
     move: Callable[[str, str], None] = cannot_move
+    place: Callable[[str, str], None] = stays
 
     def mac_of(self, name: str) -> str:
         """The address of an end system's first interface."""

@@ -7,7 +7,7 @@ Runs as a process of its own, one that sends for all and one that hears for all:
 
 Its sockets are in the network namespaces of the end systems. It sends at the first rates of
 its plan until SIGUSR1, by which time a file beside the plan says when they change, to what,
-and when all ends. What could not be sent in time is left out and not made up for, since the
+how much later each of them, if not all at once, and when all ends. What could not be sent in time is left out and not made up for, since the
 burst would be the network's loss. What arrives is recorded with its number and time on the
 monotonic clock, which all processes share, until SIGTERM.
 """
@@ -44,7 +44,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Flow:
-    """One flow's datagrams; `first` is the first one after the change of rates.
+    """One flow's datagrams; `first` is the first one that is told of, since `mark`.
 
     `left_out` counts those that were not sent, `latest_s` is how late one was at worst.
     """
@@ -53,19 +53,32 @@ class Flow:
         self._own = own
         self._payload = bytearray(payload_bytes)
         self._bits = (payload_bytes + HEADERS_BYTES) * 8
-        self._interval_s = self._bits / rate_bps
+        self._interval_s = self._interval_of(rate_bps)
         self._due_s = 0.0
         self.sent = self.left_out = self.first = 0
         self.latest_s = 0.0
 
     def begin(self, now_s: float, part: float) -> None:
         """Begin so late in the first interval that flows take turns."""
-        self._due_s = now_s + part * self._interval_s
+        # Of a rate of 0 the interval has no parts.
+        self._due_s = now_s + part * self._interval_s if part else now_s
+        if self._interval_s == float("inf"):
+            self._due_s = self._interval_s
 
-    def change(self, rate_bps: float) -> None:
-        """Go on at another rate; what is told from here on is of that."""
-        self._interval_s = self._bits / rate_bps
+    def mark(self) -> None:
+        """What is told is of here on."""
         self.first, self.left_out, self.latest_s = self.sent, 0, 0.0
+
+    def change(self, rate_bps: float, at_s: float) -> None:
+        """Go on at another rate from a time on, which is not long ago.
+
+        What was due next at the old rate comes no later than it would at the new one.
+        """
+        self._interval_s = self._interval_of(rate_bps)
+        self._due_s = min(self._due_s, at_s + self._interval_s)
+
+    def _interval_of(self, rate_bps: float) -> float:
+        return self._bits / rate_bps if rate_bps else float("inf")
 
     def send(self, now_s: float) -> None:
         """Send what is due."""
@@ -98,15 +111,30 @@ def send(plan: dict[str, Any], directory: Path, told: Callable[[], bool]) -> dic
         now_s = time.monotonic()
         for number, flow in enumerate(flows):
             flow.begin(now_s, number / len(flows))
-        end_s, change_s, rates_bps = now_s + plan["longest_s"], float("inf"), None
+        end_s, change_s = now_s + plan["longest_s"], float("inf")
+        rates_bps: list[float] | None = None
+        # Flows whose rates are still to change: when, which, to what. The last is the next.
+        changes: list[tuple[float, int, float]] = []
         while now_s < end_s:
             if rates_bps is None and told():
                 change = json.loads((directory / CHANGE).read_text())
                 change_s, end_s, rates_bps = change["at_s"], change["end_s"], change["rates_bps"]
-            if rates_bps is not None and now_s >= change_s:
+                assert rates_bps is not None
+                after_s = change.get("after_s", [0.0] * len(rates_bps))
+                changes = [
+                    (change_s + later_s, number, rate_bps)
+                    for number, (later_s, rate_bps) in enumerate(
+                        zip(after_s, rates_bps, strict=True)
+                    )
+                ]
+                changes.sort(reverse=True)
+            if now_s >= change_s:
                 change_s = float("inf")
-                for flow, rate_bps in zip(flows, rates_bps, strict=True):
-                    flow.change(rate_bps)
+                for flow in flows:
+                    flow.mark()
+            while changes and now_s >= changes[-1][0]:
+                at_s, number, rate_bps = changes.pop()
+                flows[number].change(rate_bps, at_s)
             for flow in flows:
                 flow.send(now_s)
             time.sleep(TICK_S)

@@ -26,6 +26,7 @@ from topologies.samples import interface_counters
 
 PORT = 7100
 PAYLOAD_BYTES = 1400
+FRAME_BITS = (PAYLOAD_BYTES + paced.HEADERS_BYTES) * 8
 # Of the counters that tell when the uplinks have settled.
 READ_EVERY_S = 0.01
 # Before the change a part of the even load is shown.
@@ -80,6 +81,7 @@ class ShiftLoad(Load):
         self._reader: threading.Thread | None = None
         self.hot: list[str] = []
         self.still_s = STILL_S
+        self.settle_timeout_s = SETTLE_TIMEOUT_S
 
     def start(self) -> None:
         """Start the even load, wait until it is placed, and announce the change."""
@@ -96,6 +98,7 @@ class ShiftLoad(Load):
             "at_s": self.start_s + self.measured_s[0],
             "end_s": self.start_s + self.measured_s[1],
             "rates_bps": rates_bps,
+            "after_s": self._starts_s(),
         }
         path = self._stage.directory / paced.CHANGE
         path.with_suffix(".new").write_text(json.dumps(change))
@@ -123,13 +126,12 @@ class ShiftLoad(Load):
         offered = sum(one.sent for one in flows)
         layout = self._stage.layout
         capacities_bps = {up: layout.capacity_bps(up) for up in layout.nodes(Role.UPLINK)}
-        frame_bits = (PAYLOAD_BYTES + paced.HEADERS_BYTES) * 8
         figures = {
             **self._settled(capacities_bps, flows),
             "loss_ratio": (offered - received) / max(1, offered),
             "reordered_ratio": sum(one.reordered for one in flows) / max(1, received),
             "duplicated": float(sum(one.duplicated for one in flows)),
-            "offered_bps": offered * frame_bits / span_s,
+            "offered_bps": offered * FRAME_BITS / span_s,
         }
         return Outcome(
             received_bytes=sum(len(one["numbers"]) for one in arrived) * PAYLOAD_BYTES,
@@ -143,6 +145,7 @@ class ShiftLoad(Load):
                 "sent": {vm: one.sent for vm, one in zip(self._vms, flows, strict=True)},
                 "lost": {vm: one.lost for vm, one in zip(self._vms, flows, strict=True)},
                 "readings": [[r.at_s, r.sent_bytes] for r in self._readings],
+                **self._more(),
             },
         )
 
@@ -161,11 +164,19 @@ class ShiftLoad(Load):
         self.hot = hot_vms(uplinks, len(self._vms) // 2)
         return [self._rates.hot_bps if vm in self.hot else self._rates.cold_bps for vm in self._vms]
 
+    def _starts_s(self) -> list[float]:
+        """How long after the change each VM's own is."""
+        return [0.0] * len(self._vms)
+
     def _settled(
         self, capacities_bps: Mapping[str, int], _flows: Sequence[Heard]
     ) -> dict[str, float]:
         """How long the change mattered."""
         return {"settle_s": settle_s(self._readings, capacities_bps, *self.measured_s)}
+
+    def _more(self) -> dict[str, Any]:
+        """Further details, in the end."""
+        return {}
 
     def _placed(self, uplinks: Mapping[str, str]) -> bool:
         """Whether a placement that lasts is what the change may come to."""
@@ -196,7 +207,7 @@ class ShiftLoad(Load):
         A team that never gets there is taken as it is in the end.
         """
         place = Place(self._stage, self._vms)
-        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
+        deadline_s = time.monotonic() + self.settle_timeout_s
         since_s, uplinks = time.monotonic(), place.uplinks()
         while (now_s := time.monotonic()) < deadline_s:
             for what, program in self._programs.items():

@@ -122,7 +122,7 @@ def phase_table(phases: Sequence[Phase], published: Mapping[str, Any]) -> str:
                 document.get("what", ""),
             ]
         )
-    return _table(rows)
+    return table(rows)
 
 
 def contender_table(contenders: Mapping[str, Figures]) -> str:
@@ -133,7 +133,7 @@ def contender_table(contenders: Mapping[str, Figures]) -> str:
     for contender, one in contenders.items():
         cells = (text(one[name]) if name in one else "" for name, (_, text) in columns.items())
         rows.append([contender, *cells])
-    return _table(rows)
+    return table(rows)
 
 
 def verdicts(expectations: Sequence[Expectation]) -> str:
@@ -148,7 +148,7 @@ def _bar(ratio: float, cells: int) -> str:
     return "█" * filled + "░" * (cells - filled)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,191 @@
+"""One jump of load: uplinks, VMs with their homes, and what each of them sends, from when on.
+
+As JSON, in a file with a list of them:
+
+    {"instances": [{"name": "mine", "uplinks_mbps": [100, 50], "vms": [
+        {"home": 1, "before_mbps": 0.5, "after_mbps": 61.2, "start_ms": 140}, ...]}]}
+
+`home` counts the uplinks from 1. Rates are as a link counts them, Ethernet header included.
+`start_ms` is when a VM's load goes from `before_mbps` to `after_mbps`, after the jump begins.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# What a bench can build and this kind of machine can carry.
+UPLINKS = (2, 8)
+VMS = (1, 64)
+UPLINK_MBPS = (1, 1000)
+MOST_START_MS = 5000.0
+MOST_OFFERED_MBPS = 1000.0
+# A placement must keep every uplink below this, or the jump is not one that can be answered.
+FITS_RATIO = 0.85
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """One VM's load; `home` is the index of the uplink that it is placed on before the jump."""
+
+    home: int
+    before_bps: float
+    after_bps: float
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One jump; `name` is unique and may be a file's name."""
+
+    name: str
+    capacities_bps: tuple[int, ...]
+    vms: tuple[Vm, ...]
+
+    @property
+    def last_start_s(self) -> float:
+        """When the last load starts, after the jump begins."""
+        return max(vm.start_s for vm in self.vms)
+
+    @property
+    def offered_bps(self) -> float:
+        """What all VMs send once all loads have started."""
+        return sum(vm.after_bps for vm in self.vms)
+
+    def used_ratios(self) -> tuple[float, ...]:
+        """What each uplink is offered after the jump, if nobody moves, as a share of its own."""
+        offered = [0.0] * len(self.capacities_bps)
+        for vm in self.vms:
+            offered[vm.home] += vm.after_bps
+        return tuple(
+            bps / capacity for bps, capacity in zip(offered, self.capacities_bps, strict=True)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As a file has it."""
+        return {
+            "name": self.name,
+            "uplinks_mbps": [bps // 10**6 for bps in self.capacities_bps],
+            "vms": [
+                {
+                    "home": vm.home + 1,
+                    "before_mbps": vm.before_bps / 1e6,
+                    "after_mbps": vm.after_bps / 1e6,
+                    "start_ms": vm.start_s * 1e3,
+                }
+                for vm in self.vms
+            ],
+        }
+
+
+def read(path: Path) -> list[Instance]:
+    """The instances of a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not what the head of this module says; the message says where.
+    """
+    try:
+        document = json.loads(path.read_text())
+    except ValueError as wrong:  # not JSON, or not UTF-8
+        raise ValueError(f"{path}: {wrong} -> JSON") from None
+    try:
+        listed = _table(document, "", ("instances",))["instances"]
+        found = [_instance(one, f"instances[{n}]") for n, one in enumerate(_list(listed))]
+    except _Unlike as unlike:
+        raise ValueError(f"{path} {unlike}") from None
+    names = [one.name for one in found]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"{path} instances[{number}].name: {name} again -> another one")
+    return found
+
+
+class _Unlike(ValueError):
+    """`where: found -> expected`."""
+
+
+def _instance(given: object, where: str) -> Instance:
+    table = _table(given, where, ("name", "uplinks_mbps", "vms"))
+    name = table["name"]
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _Unlike(f"{where}.name: {name!r} -> up to 40 letters, digits, `.`, `_` and `-`")
+    speeds = _list(table["uplinks_mbps"], f"{where}.uplinks_mbps", UPLINKS)
+    capacities_bps = tuple(
+        int(_number(mbps, f"{where}.uplinks_mbps[{n}]", *UPLINK_MBPS, whole=True)) * 10**6
+        for n, mbps in enumerate(speeds)
+    )
+    listed = _list(table["vms"], f"{where}.vms", VMS)
+    vms = tuple(_vm(one, f"{where}.vms[{n}]", len(speeds)) for n, one in enumerate(listed))
+    made = Instance(name, capacities_bps, vms)
+    if made.offered_bps > MOST_OFFERED_MBPS * 1e6:
+        offered = f"{made.offered_bps / 1e6:g} Mbit/s in all"
+        raise _Unlike(f"{where}.vms: {offered} -> {MOST_OFFERED_MBPS:g} at most")
+    return made
+
+
+def _vm(given: object, where: str, uplinks: int) -> Vm:
+    table = _table(given, where, ("home", "before_mbps", "after_mbps", "start_ms"))
+
+    def number(key: str, least: float, most: float, *, whole: bool = False) -> float:
+        return _number(table[key], f"{where}.{key}", least, most, whole=whole)
+
+    return Vm(
+        home=int(number("home", 1, uplinks, whole=True)) - 1,
+        before_bps=number("before_mbps", 0, MOST_OFFERED_MBPS) * 1e6,
+        after_bps=number("after_mbps", 0, MOST_OFFERED_MBPS) * 1e6,
+        start_s=number("start_ms", 0, MOST_START_MS) / 1e3,
+    )
+
+
+def _table(given: object, where: str, keys: Sequence[str]) -> Mapping[str, Any]:
+    place = where or "the file"
+    if not isinstance(given, dict):
+        raise _Unlike(f"{place}: {_kind(given)} -> an object with {', '.join(keys)}")
+    for key in given:
+        if key not in keys:
+            raise _Unlike(f"{place}: {key} -> {' | '.join(keys)}")
+    for key in keys:
+        if key not in given:
+            raise _Unlike(f"{place}: no {key} -> {', '.join(keys)}")
+    return given
+
+
+def _list(
+    given: object, where: str = "instances", count: tuple[int, int] | None = None
+) -> list[object]:
+    least, most = count or (1, 10_000)
+    if not isinstance(given, list) or not least <= len(given) <= most:
+        found = f"{len(given)} entries" if isinstance(given, list) else _kind(given)
+        raise _Unlike(f"{where}: {found} -> a list of {least} to {most}")
+    return given
+
+
+def _number(given: object, where: str, least: float, most: float, *, whole: bool = False) -> float:
+    good = (
+        isinstance(given, int | float)
+        and not isinstance(given, bool)
+        and math.isfinite(given)
+        and least <= given <= most
+        and (not whole or given == int(given))
+    )
+    if not good:
+        kind = "a whole number" if whole else "a number"
+        found = given if isinstance(given, int | float | str) else _kind(given)
+        raise _Unlike(f"{where}: {found} -> {kind} from {least:g} to {most:g}")
+    assert isinstance(given, int | float)
+    return float(given)
+
+
+def _kind(given: object) -> str:
+    if isinstance(given, dict):
+        return "an object"
+    if isinstance(given, list):
+        return "a list"
+    return json.dumps(given)
