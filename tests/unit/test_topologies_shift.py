@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import socket
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +168,62 @@ def test_a_sender_that_was_late_leaves_out_what_would_be_a_burst() -> None:
         other.setblocking(False)
         numbers = [paced.NUMBER.unpack(other.recv(paced.NUMBER.size))[0] for _ in range(flow.sent)]
         assert numbers == list(range(flow.sent))
+
+
+def _numbers(rates_bps: list[float], change: dict[str, object]) -> list[dict[str, object]]:
+    """What the sender tells of flows within this process's own network."""
+    plan = {
+        "payload_bytes": 100,
+        "longest_s": 5.0,
+        "flows": [
+            {"sender_pid": os.getpid(), "address": "127.0.0.1", "port": 9, "rate_bps": rate_bps}
+            for rate_bps in rates_bps
+        ],
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / paced.CHANGE).write_text(json.dumps(change))
+        told: list[dict[str, object]] = paced.send(plan, Path(directory), lambda: True)["flows"]
+    return told
+
+
+def test_each_flow_s_rate_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+
+    class Clock:
+        """Time that passes by being slept."""
+
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+        @staticmethod
+        def sleep(span_s: float) -> None:
+            now[0] += span_s
+
+    class Own:
+        """A socket that takes everything."""
+
+        def connect(self, _address: object) -> None: ...
+        def setblocking(self, _flag: bool) -> None: ...
+        def send(self, _payload: object) -> None: ...
+
+    monkeypatch.setattr(paced, "time", Clock)
+    monkeypatch.setattr(paced, "_socket_of", lambda _pid: contextlib.nullcontext(Own()))
+    each_s = 0.01
+    bps = (100 + paced.HEADERS_BYTES) * 8 / each_s
+    change = {
+        "at_s": 101.0,
+        "end_s": 102.0,
+        "rates_bps": [bps, bps, 0.0],
+        "after_s": [0.0, 0.5, 0.2],
+    }
+    first, second, third = _numbers([0.0, bps / 10, bps], change)
+    assert first["first"] == 0 and first["sent"] == pytest.approx(1.0 / each_s, abs=1)
+    # Ten a second until then, as before, and a hundred from then on.
+    since_s = int(str(second["sent"])) - int(str(second["first"]))
+    assert second["first"] == pytest.approx(10, abs=1)
+    assert since_s == pytest.approx(5 + 50, abs=1)
+    assert int(str(third["sent"])) - int(str(third["first"])) == pytest.approx(20, abs=1)
 
 
 def test_the_kernel_s_tables_are_read_by_name() -> None:

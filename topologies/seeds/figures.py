@@ -11,6 +11,8 @@ from topologies.loads.settling import Reading
 SPAN_S = 0.5
 # What is kept to look at is the mean over this.
 SERIES_S = 0.1
+# Readings are a hundredth of a second apart, and not exactly.
+READ_WITHIN_S = 0.002
 FULL_RATIO = 0.9
 
 
@@ -51,7 +53,7 @@ def series(
     for reading in readings:
         if before is None:
             before = reading
-        elif reading.at_s - before.at_s >= SERIES_S:
+        elif reading.at_s - before.at_s >= SERIES_S - READ_WITHIN_S:
             used = _used(before, reading, capacities_bps).values()
             found.append([round(reading.at_s - zero_s, 3), *(round(ratio, 4) for ratio in used)])
             before = reading

@@ -14,16 +14,17 @@ from topologies.seeds.instance import FITS_RATIO, Instance, Vm
 from topologies.seeds.placing import fitting
 
 # The fast ones oftener: their queues are the shortest in time.
-SPEEDS_MBPS = (20, 50, 50, 100, 100, 100)
+SPEEDS_MBPS = (25, 50, 50, 100, 100, 100, 150)
 UPLINKS = (2, 4)
 VMS = (4, 24)
 MOST_OFFERED_BPS = 250e6
 JUMP_RATIO = (1.05, 1.30)
 OTHERS_RATIO = (0.05, 0.80)
 SPREAD_S = 0.2
-# Before the jump: half of the jumps begin from nearly nothing, the others from an even load.
+# Before the jump: an even load, of which some VMs' share falls, or nearly nothing.
+EVEN_SHARE = 0.6
 QUIET_BPS = 100e3
-EVEN_RATIO = (0.05, 0.40)
+EVEN_RATIO = (0.05, 0.45)
 # Every VM sends so much at least, which is seen in any counter.
 LEAST_BPS = 200e3
 # How unlike the loads of one uplink's VMs are: the sigma of a lognormal.
@@ -53,7 +54,7 @@ def _draw(drawn: random.Random, name: str) -> Instance:
     homes = [number % uplinks for number in range(count)]
     jumps = drawn.randrange(uplinks)
     unlike = drawn.uniform(*UNLIKE)
-    even_ratio = drawn.choice((0.0, drawn.uniform(*EVEN_RATIO)))
+    even_ratio = drawn.uniform(*EVEN_RATIO) if drawn.random() < EVEN_SHARE else 0.0
     after_bps = [0.0] * count
     for uplink, capacity_bps in enumerate(capacities_bps):
         ratio = drawn.uniform(*(JUMP_RATIO if uplink == jumps else OTHERS_RATIO))

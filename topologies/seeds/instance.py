@@ -27,6 +27,8 @@ MOST_START_MS = 5000.0
 MOST_OFFERED_MBPS = 1000.0
 # A placement must keep every uplink below this, or the jump is not one that can be answered.
 FITS_RATIO = 0.85
+# Of the file for all of them, beside those of each.
+TAKEN = "report"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -116,6 +118,8 @@ def _instance(given: object, where: str) -> Instance:
     name = table["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _Unlike(f"{where}.name: {name!r} -> up to 40 letters, digits, `.`, `_` and `-`")
+    if name == TAKEN:
+        raise _Unlike(f"{where}.name: {name!r} -> another name, as it is the report's")
     speeds = _list(table["uplinks_mbps"], f"{where}.uplinks_mbps", UPLINKS)
     capacities_bps = tuple(
         int(_number(mbps, f"{where}.uplinks_mbps[{n}]", *UPLINK_MBPS, whole=True)) * 10**6
@@ -124,6 +128,8 @@ def _instance(given: object, where: str) -> Instance:
     listed = _list(table["vms"], f"{where}.vms", VMS)
     vms = tuple(_vm(one, f"{where}.vms[{n}]", len(speeds)) for n, one in enumerate(listed))
     made = Instance(name, capacities_bps, vms)
+    if not made.offered_bps:
+        raise _Unlike(f"{where}.vms: nothing is sent -> some after_mbps above 0")
     if made.offered_bps > MOST_OFFERED_MBPS * 1e6:
         offered = f"{made.offered_bps / 1e6:g} Mbit/s in all"
         raise _Unlike(f"{where}.vms: {offered} -> {MOST_OFFERED_MBPS:g} at most")
