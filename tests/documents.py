@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/operations.md", "docs/policies.md", "dashboards/README.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/operations.md",
+    "docs/policies.md",
+    "docs/jumps.md",
+    "dashboards/README.md",
+)
 
 # Before a block: tests/switch/test_documents.py follows it, word for word. Readers do not see it.
 LABEL = re.compile(r"<!-- run: ([\w-]+) -->")

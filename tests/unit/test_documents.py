@@ -67,6 +67,7 @@ NOT_RUN = {
     "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps": "the form of a trace: test_replay_trace.py",
     "$ ovs-lbt replay docs/examples/replay-trace.csv.gz \\": "test_replay.py",
     "for flows in 8 32 256; do": "needs a trace of one's own; parsed",
+    '{"instances": [': "the form of a file: test_seeds_instances.py",
     "$ ovs-lbt plan br0": OUTPUT,
     "$ ovs-lbt explain web-1": OUTPUT,
 }

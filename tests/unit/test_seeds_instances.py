@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import documents
 from topologies.seeds import generator
 from topologies.seeds.instance import FITS_RATIO, Instance, Vm, read
 from topologies.seeds.placing import fitting, worst_ratio
@@ -86,6 +87,14 @@ def test_a_file_has_jumps(tmp_path: Path) -> None:
     assert found.used_ratios() == pytest.approx((0.6125, 0.14))
     assert found.offered_bps == pytest.approx(68.25e6)
     assert found.last_start_s == 0.14
+
+
+def test_the_file_in_the_document_is_one(tmp_path: Path) -> None:
+    text = (documents.ROOT / "docs" / "jumps.md").read_text()
+    (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    (found,) = read(_file(tmp_path, example))
+    assert found.used_ratios() == pytest.approx((1.105, 0.02))
+    assert generator.answered(found)
 
 
 def test_what_is_drawn_can_be_written_and_read(tmp_path: Path) -> None:

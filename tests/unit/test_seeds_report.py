@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit import bench_runs
+from tests.unit import bench_reports, bench_runs
 from topologies import bench, run
 from topologies.compare.scenario import Scenario
-from topologies.contenders import Contender
+from topologies.contenders import Contender, Teams, by_name
 from topologies.graph import Role
 from topologies.loads.load import Outcome
 from topologies.loads.seeded_load import layout_of
 from topologies.loads.settling import Reading
-from topologies.pace import Pace
+from topologies.pace import QUICK, Pace
+from topologies.reports import benchmarks
 from topologies.run import Observed, Progress
 from topologies.seeds import campaign, generator, judging, report
 from topologies.seeds.figures import highest_ratio, relieved_s, series
@@ -159,6 +161,18 @@ def test_a_report_has_medians_and_worst_and_no_details() -> None:
     assert balance.open == []
 
 
+def test_the_document_of_benchmarks_has_the_jumps_after_the_layouts(tmp_path: Path) -> None:
+    records = [_record(seed, _run(0.0, 0.0)) for seed in (1, 2)]
+    made = report.build({"cpus": 2}, 15.0, records, judging.expectations(records))
+    (tmp_path / "shift_seeds.json").write_text(json.dumps(made))
+    (tmp_path / "converged.json").write_text(json.dumps(bench_reports.report(layout="converged")))
+    (tmp_path / "notes.md").write_text("## shift_seeds\n\nBecause of *that*.\n")
+    text = benchmarks.read(tmp_path)
+    assert text.index("\n## converged\n") < text.index("\n## shift_seeds\n")
+    assert "Because of *that*." in text and "| seed-2 |" in text
+    assert text.endswith(".\n") and not text.endswith("\n\n")
+
+
 class _Balance(HTMLParser):
     """Whether every element ends where it should."""
 
@@ -195,6 +209,42 @@ def test_a_jump_is_kept_if_nothing_of_it_has_changed() -> None:
     assert not resumable(kept, jump, settings, {"jump load-based"})
     assert not resumable({**kept, "failures": ["x"]}, jump, settings, set())
     assert not resumable({}, jump, settings, set())
+
+
+class _Switch:
+    """In place of an Open vSwitch: what was run."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, ...]] = []
+        self.rundir = Path("/nowhere")
+
+    def vsctl(self, *words: str) -> str:
+        self.ran.append(("ovs-vsctl", *words))
+        return ""
+
+    def run(self, *words: str) -> str:
+        self.ran.append(words)
+        return "17\n" if "bond/hash" in words else ""
+
+
+class _Server:
+    name = "lbt-server"
+    uplinks = ("lbt-up1", "lbt-up2")
+
+
+def test_a_bond_is_told_where_vms_begin_and_goes_on_rebalancing() -> None:
+    switch: Any = _Switch()
+    server: Any = _Server()
+    bond = by_name("balance-slb/1s")
+    teams = Teams(switch, [server], {}, QUICK, Path("/nowhere"))
+    bond.take_over(teams, contextlib.ExitStack())
+    switch.ran.clear()
+    bond.place("lbt-vm1-1", "02:00:00:00:00:01", "lbt-up2")
+    assert switch.ran == [
+        ("ovs-appctl", "bond/hash", "02:00:00:00:00:01"),
+        ("ovs-appctl", "bond/migrate", "lbt-server-team", "17", "lbt-up2"),
+    ]
+    by_name("adaptive").place("lbt-vm1-1", "02:00:00:00:00:01", "lbt-up2")
 
 
 @pytest.fixture

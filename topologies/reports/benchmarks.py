@@ -24,11 +24,14 @@ from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent
 from topologies.reports.layout_texts import described
 from topologies.reports.settings import setting, setting_name
 from topologies.reports.table import Column, Kind, Row
-from topologies.scale.section import section
+from topologies.scale.section import section as scale_section
+from topologies.seeds.report import NAME as SHIFT_SEEDS
+from topologies.seeds.report import section as seeds_section
 
 NOTES = "notes.md"
-# What many bridges cost is of no layout.
+# What many bridges cost is of no layout, and jumps by number are of many.
 SCALE = "scale"
+SECTIONS = {SHIFT_SEEDS: seeds_section, SCALE: scale_section}
 # What has a meaning to Markdown in the middle of a line, or in a table.
 _SPECIAL = re.compile(r"([\\`*<|\[\]])")
 
@@ -81,11 +84,12 @@ def read(directory: Path) -> str:
         ValueError: a report is not JSON.
     """
     found = {path.stem: json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))}
-    scale = found.pop(SCALE, None)
+    of_none = {name: found.pop(name) for name in SECTIONS if name in found}
     path = directory / NOTES
     notes = read_notes(path.read_text()) if path.exists() else {}
     text = benchmarks(list(found.values()), notes)
-    return text if scale is None else f"{text}\n{section(scale, notes.get(SCALE, ''))}\n"
+    more = (SECTIONS[name](one, notes.get(name, "")) for name, one in of_none.items())
+    return "\n\n".join([text.rstrip("\n"), *more]) + "\n"
 
 
 def main(arguments: Sequence[str]) -> int:
