@@ -25,7 +25,7 @@ from topologies.pace import QUICK, Pace
 from topologies.reports import benchmarks
 from topologies.run import Observed, Progress
 from topologies.seeds import campaign, generator, judging, report
-from topologies.seeds.figures import highest_ratio, relieved_s, series
+from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
 from topologies.seeds.outcome import CONTROL, JUMP, resumable
 
 CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
@@ -63,6 +63,21 @@ def test_a_series_tells_each_uplink_s_use_from_the_jump_on() -> None:
     assert found[0] == pytest.approx([-1.9, 0.5, 0.2], abs=0.002)
     assert found[-1] == pytest.approx([8.0, 0.5, 0.4], abs=0.002)
     assert len(found) == 100
+
+
+def test_gaps_tell_when_datagrams_were_lost() -> None:
+    # 4 comes late and is not lost; 1 and 2, 6 to 29, and the last three are.
+    arrivals = [(0, 0.0), (3, 0.03), (5, 0.05), (30, 0.3), (4, 0.31), (31, 0.5)]
+    assert gaps(arrivals, 35) == [(0.03, 2), (0.3, 24), (0.5, 3)]
+    assert gaps([(0, 0.0), (2, 0.02), (4, 0.04)], 5) == [(0.02, 2)]
+    assert gaps([(0, 0.0), (1, 0.1)], 2) == []
+    assert gaps([], 3) == [(0.0, 3)]
+
+
+def test_a_reader_that_waited_was_stalled() -> None:
+    at = (0.0, 0.01, 0.02, 0.09, 0.1)
+    readings = [Reading(at_s, {}) for at_s in at]
+    assert stalls(readings, 0.05) == [[0.04, 0.07]]
 
 
 def _run(loss: float, excess: float | None = None, **more: float) -> dict[str, float]:

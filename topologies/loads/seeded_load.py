@@ -7,8 +7,10 @@ places by number everybody is at home before it; a bond is told to have them the
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import networkx
@@ -19,7 +21,7 @@ from topologies.loads.load import Stage
 from topologies.loads.probing import Heard
 from topologies.loads.settling import settle_s
 from topologies.loads.shift_load import FRAME_BITS, Place, Rates, ShiftLoad
-from topologies.seeds.figures import SPAN_S, highest_ratio, relieved_s, series
+from topologies.seeds.figures import SPAN_S, gaps, highest_ratio, relieved_s, series, stalls
 from topologies.seeds.instance import Instance
 
 # Since it is chance when in an interval of a second a bond looks, or in 0.1 s we do.
@@ -54,6 +56,7 @@ class SeededLoad(ShiftLoad):
             vm: uplinks[one.home] for vm, one in zip(self._vms, instance.vms, strict=True)
         }
         self._found_at: dict[str, str] = {}
+        self._stolen_before_s = 0.0
         self._place = Place(stage, self._vms)
 
     def start(self) -> None:
@@ -61,6 +64,7 @@ class SeededLoad(ShiftLoad):
         for vm, uplink in self._homes.items():
             self._stage.place(vm, uplink)
         super().start()
+        self._stolen_before_s = stolen_s()
 
     def _rates_before(self) -> list[float]:
         if self._jumps:
@@ -118,7 +122,7 @@ class SeededLoad(ShiftLoad):
             for (before, after), start_s in zip(planned, self._starts_s(), strict=True)
         ]
 
-    def _more(self) -> dict[str, Any]:
+    def _more(self, flows: Sequence[Heard]) -> dict[str, Any]:
         layout = self._stage.layout
         capacities_bps = {up: layout.capacity_bps(up) for up in layout.nodes(Role.UPLINK)}
         return {
@@ -127,8 +131,20 @@ class SeededLoad(ShiftLoad):
             "left_at": self._place.uplinks(),
             "span_s": SPAN_S,
             "series": series(self._readings, capacities_bps, self.measured_s[0]),
+            "lost_at": self._lost_at(flows),
+            "stalls": stalls(self._readings, self.measured_s[0]),
+            "stolen_s": stolen_s() - self._stolen_before_s,
             "history": self._history(),
         }
+
+    def _lost_at(self, flows: Sequence[Heard]) -> list[list[Any]]:
+        """About when after the jump which VM has lost how many."""
+        found = []
+        for vm, flow in zip(self._vms, flows, strict=True):
+            jumped_s = self.start_s + self.measured_s[0]
+            lost = gaps([(number, at_s - jumped_s) for number, at_s in flow.arrivals], flow.sent)
+            found += [[round(at_s, 3), vm, count] for at_s, count in lost]
+        return sorted(found)
 
     def _history(self) -> list[Any]:
         """What the service says it has decided, where there is one."""
@@ -136,6 +152,12 @@ class SeededLoad(ShiftLoad):
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def stolen_s() -> float:
+    """The time that whoever runs this machine has given to others, on all cores together."""
+    ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def layout_of(instance: Instance) -> Layout:

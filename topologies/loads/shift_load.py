@@ -145,7 +145,7 @@ class ShiftLoad(Load):
                 "sent": {vm: one.sent for vm, one in zip(self._vms, flows, strict=True)},
                 "lost": {vm: one.lost for vm, one in zip(self._vms, flows, strict=True)},
                 "readings": [[r.at_s, r.sent_bytes] for r in self._readings],
-                **self._more(),
+                **self._more(flows),
             },
         )
 
@@ -174,7 +174,7 @@ class ShiftLoad(Load):
         """How long the change mattered."""
         return {"settle_s": settle_s(self._readings, capacities_bps, *self.measured_s)}
 
-    def _more(self) -> dict[str, Any]:
+    def _more(self, _flows: Sequence[Heard]) -> dict[str, Any]:
         """Further details, in the end."""
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from topologies.loads.settling import Reading
 
@@ -14,6 +15,9 @@ SERIES_S = 0.1
 # Readings are a hundredth of a second apart, and not exactly.
 READ_WITHIN_S = 0.002
 FULL_RATIO = 0.9
+TOGETHER_S = 0.1
+# Readings are a hundredth of a second apart; this is no accident any more.
+STALL_S = 0.04
 
 
 def highest_ratio(
@@ -58,6 +62,38 @@ def series(
             found.append([round(reading.at_s - zero_s, 3), *(round(ratio, 4) for ratio in used)])
             before = reading
     return found
+
+
+def gaps(arrivals: Sequence[tuple[int, float]], sent: int) -> list[tuple[float, int]]:
+    """Where datagrams are missing: when the next one after them arrived, and how many.
+
+    What is lost within `TOGETHER_S` is one gap. At the end there is no next one: the last.
+    """
+    times_s: dict[int, float] = {}
+    for number, at_s in arrivals:
+        times_s.setdefault(number, at_s)
+    found: list[tuple[float, int]] = []
+    missing, last_s = 0, 0.0
+    for number in range(sent + 1):
+        if number < sent and number not in times_s:
+            missing += 1
+            continue
+        last_s = times_s.get(number, last_s)
+        if missing and found and last_s - found[-1][0] <= TOGETHER_S:
+            found[-1] = (found[-1][0], found[-1][1] + missing)
+        elif missing:
+            found.append((last_s, missing))
+        missing = 0
+    return found
+
+
+def stalls(readings: Sequence[Reading], zero_s: float) -> list[list[float]]:
+    """When the machine let the reader of the counters wait, and how long."""
+    return [
+        [round(after.at_s - zero_s, 3), round(after.at_s - before.at_s, 3)]
+        for before, after in pairwise(readings)
+        if after.at_s - before.at_s > STALL_S
+    ]
 
 
 def _worst(
