@@ -46,6 +46,22 @@ def end(process: subprocess.Popen[bytes], signal_number: int = signal.SIGTERM) -
         process.wait()
 
 
+def undisturb(pid: int, priority: int) -> bool:
+    """Let a process, all its threads, run before everything that is not in real time.
+
+    Those of a higher priority come first. False: the machine does not permit it.
+    """
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            # Threads that it starts later inherit it.
+            os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(priority))
+        except PermissionError:
+            return False
+        except ProcessLookupError:  # it has ended meanwhile
+            continue
+    return True
+
+
 def cpu_s(pid: int) -> float:
     """The CPU time a process has used, all its threads, user and system."""
     # The name is in parentheses and may hold anything; the fields follow it.

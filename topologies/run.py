@@ -31,6 +31,8 @@ PREFIX = "lbt-"
 SAMPLE_INTERVAL_S = 0.25
 REACHABLE_TIMEOUT_S = 15.0
 LAG_TIMEOUT_S = 15.0
+# In real time, above the senders of a load.
+SWITCH_PRIORITY = 2
 # After the load: what is still in a queue is not lost.
 QUEUES_EMPTY_S = 0.3
 
@@ -107,6 +109,8 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
             _await_reachable(layout, network)
         # Open vSwitch opens the socket it sends by with its first frame, which has passed.
         packet_sockets.enlarge(ovs.pid("ovs-vswitchd"))
+        if scenario.undisturbed:
+            processes.undisturb(ovs.pid("ovs-vswitchd"), SWITCH_PRIORITY)
         shaped = _shaped_interfaces(layout)
         for interface in shaped:
             shaping.set_queue(interface, shaping.QUEUE_BYTES)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.mininet.bench import benching, interrupt, report_of
 from topologies.pace import QUICK
+from topologies.seeds import generator
 
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]
 
@@ -158,6 +159,35 @@ def test_shift_settles_a_load_that_jumps(tmp_path: Path) -> None:
         ]
         assert sum(shares) / len(shares) == pytest.approx(0.4, abs=0.05), "not even at first"
     assert (tmp_path / "out" / "shift" / "shift.png").stat().st_size > 10_000
+
+
+def test_shift_runs_a_jump_by_number(tmp_path: Path) -> None:
+    with benching(tmp_path, "shift", "--seed", "3", "--against", "none") as bench:
+        status = bench.process.wait(timeout=120)
+        said = bench.said()
+        assert status in (0, 1), said[-2000:]
+        bench.require_nothing_left()
+        directory = bench.out / "shift_seeds"
+        report = json.loads((directory / "report.json").read_text())
+        kept = json.loads((directory / "seed-3.json").read_text())
+        assert "shift_seeds" in (directory / "report.html").read_text()
+    (jump,) = report["seeds"]
+    assert kept["instance"] == generator.generate(3).as_json()
+    ours, control = jump["jump"]["adaptive"], jump["control"]["adaptive"]
+    assert ours["jump_ratio"] == pytest.approx(jump["jump_ratio"]), "not everybody was at home"
+    assert ours["moves"] > 0 and control["moves"] == 0
+    assert ours["sent_ratio"] == pytest.approx(1.0, abs=0.1)
+    assert 0 <= ours["loss_ratio"] < jump["nobody"]["loss_ratio"], "as if nobody had moved"
+    # Both of one speed: the control uses them alike, as much as the mean of the jump.
+    even_ratio = jump["offered_bps"] / sum(jump["instance"]["uplinks_mbps"]) / 1e6
+    assert control["highest_ratio"] == pytest.approx(even_ratio, abs=0.1)
+    details = kept["jump"]["adaptive"]["details"]
+    assert sum(details["lost"].values()) == sum(count for _, _, count in details["lost_at"])
+    moved = [one for one in details["history"] if one["event"] == "moved"]
+    assert 0 < moved[0]["at"] - details["jumped_at"] < report["watched_s"]
+    before = [used for at_s, *used in details["series"] if at_s < 0]
+    after = [used for at_s, *used in details["series"] if at_s > 1]
+    assert max(map(max, before)) < 0.3 < max(map(max, after))
 
 
 def test_shift_places_by_capacity_when_an_uplink_fails(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.unit import bench_reports, bench_runs
-from topologies import bench, run
+from topologies import bench, processes, run
 from topologies.compare.scenario import Scenario
 from topologies.contenders import Contender, Teams, by_name
 from topologies.graph import Role
@@ -260,6 +260,26 @@ def test_a_bond_is_told_where_vms_begin_and_goes_on_rebalancing() -> None:
         ("ovs-appctl", "bond/migrate", "lbt-server-team", "17", "lbt-up2"),
     ]
     by_name("adaptive").place("lbt-vm1-1", "02:00:00:00:00:01", "lbt-up2")
+
+
+def test_a_process_runs_before_everything_else_where_that_is_permitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, int, int]] = []
+
+    def scheduled(pid: int, policy: int, how: os.sched_param) -> None:
+        asked.append((pid, policy, how.sched_priority))
+
+    monkeypatch.setattr(os, "sched_setscheduler", scheduled)
+    assert processes.undisturb(os.getpid(), 2)
+    assert os.getpid() in {thread for thread, _, _ in asked}
+    assert {(policy, priority) for _, policy, priority in asked} == {(os.SCHED_FIFO, 2)}
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refused)
+    assert not processes.undisturb(os.getpid(), 2)
 
 
 @pytest.fixture

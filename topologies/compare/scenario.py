@@ -21,6 +21,7 @@ class Scenario:
         published: what a document has measured, by contender and figure.
         reachable: whether all end systems reach each other before the load; with a fault
             that a document describes, they may not.
+        undisturbed: Open vSwitch runs before all else on the machine, so that only queues lose.
     """
 
     name: str
@@ -30,3 +31,4 @@ class Scenario:
     contenders: tuple[str, ...]
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reachable: bool = True
+    undisturbed: bool = False

@@ -15,7 +15,7 @@ from typing import Any
 
 import networkx
 
-from topologies import parts
+from topologies import parts, processes
 from topologies.graph import Layout, Role
 from topologies.loads.load import Stage
 from topologies.loads.probing import Heard
@@ -30,6 +30,8 @@ LONGEST_WAIT_S = 1.0
 STILL_S = 2.0
 # Whoever does not keep them at home is taken as it is.
 HOME_TIMEOUT_S = 8.0
+# In real time, below the switch: what other work on the machine holds up comes as a burst.
+SENDER_PRIORITY = 1
 # As the service names its history, beside Open vSwitch's logs.
 HISTORY = "ovs-lbt-history.jsonl"
 NAME = "shift_seeds"
@@ -64,6 +66,8 @@ class SeededLoad(ShiftLoad):
         for vm, uplink in self._homes.items():
             self._stage.place(vm, uplink)
         super().start()
+        for program in self._programs.values():
+            processes.undisturb(program.pid, SENDER_PRIORITY)
         self._stolen_before_s = stolen_s()
 
     def _rates_before(self) -> list[float]:

@@ -105,6 +105,7 @@ def _jump(
             layout=layout,
             load=functools.partial(SeededLoad, instance=instance, watched_s=watched_s, jumps=jumps),
             contenders=(),
+            undisturbed=True,
         )
         progress = console.ProgressLine(
             f"{scenario.name} {number}/{len(wanted)}", name, capacities_bps
