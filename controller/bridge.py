@@ -658,13 +658,15 @@ class Bridge:
     def rules(self) -> Mapping[str, Mapping[Rule, str]]:
         """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
         bound = self.bound
-        ruled = [unit for unit in self.units() if unit.whole]
+        ruled = [unit for unit in self.units() if unit.whole or unit.reserve_bps]
         at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
-        return rules.found(replace(unit, uplink=at.get(unit.name)) for unit in ruled)
+        there = (replace(unit, uplink=at.get(unit.name)) for unit in ruled)
+        return rules.found(there, self.uplinks() if ruled else ())
 
     def _judge_rules(self, now_s: float) -> Commands:
         """Tell which rules have come to be broken, and which are kept again."""
-        if not self.chronicle.broken and not any(port.whole for port in self.config.vm_ports):
+        ports = self.config.vm_ports
+        if not self.chronicle.broken and not any(p.whole or p.reserve_bps for p in ports):
             return []
         told = [*self.chronicle.rules(self.judged, rules.broken(self.rules), now_s)]
         name = self.config.name

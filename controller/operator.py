@@ -214,8 +214,9 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
 def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     """What a move breaks that it may; lines to tell."""
     at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
-    units = [replace(unit, uplink=at.get(unit.name)) for unit in bridge.units() if unit.ruled]
-    states = rules.found(units).get(port.name, {})
+    ruled = [unit for unit in bridge.units() if unit.ruled or unit.reserve_bps]
+    units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
+    states = rules.found(units, bridge.uplinks()).get(port.name, {})
     return "\n".join(f"{port.name} {rule}: {how}" for rule, how in states.items() if how)
 
 

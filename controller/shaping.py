@@ -14,11 +14,10 @@ from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.events import Device, Shape, Shaped
 from controller.htb import Leaf, Shaper
 from policies.classifiers import Classifier
+from policies.model import can_promise, room_bps
 from policies.presets import PRESETS
 
 DEFAULT_SHARES = 50
-# Of a capacity, reservations get so much at most, or the device would send more than it has.
-RESERVABLE_RATIO = 0.95
 # How often devices are looked at, to repair what somebody else removed, and for drops.
 AUDIT_INTERVAL_S = 10.0
 
@@ -67,9 +66,9 @@ class ShapedTeam:
             if name not in self.capacities_bps:
                 expected = "capacity-mbps, without which nothing can be shared out"
                 yield f"capacity of {name}: unknown -> {expected}"
-            elif reserved_bps > (most_bps := RESERVABLE_RATIO * self.capacities_bps[name]):
-                found = f"{reserved_bps / 1e6:g} Mbit/s"
-                yield f"reservations on {name}: {found} -> at most {most_bps / 1e6:g}"
+            elif not can_promise(reserved_bps, 0.0, self.capacities_bps[name]):
+                found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(self.capacities_bps[name])
+                yield f"reservations on {name}: {found} Mbit/s -> at most {most_bps / 1e6:g}"
 
         for port in self.config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
@@ -81,9 +80,10 @@ class ShapedTeam:
 
     def _leaves(self, uplink: UplinkConfig) -> Iterator[Leaf]:
         capacity_bps, reserved_bps = self.capacities_bps[uplink.name], self._reserved_bps(uplink)
-        kept_ratio = min(1.0, RESERVABLE_RATIO * capacity_bps / max(reserved_bps, 1.0))
+        most_bps = room_bps(capacity_bps)
+        kept_ratio = min(1.0, most_bps / max(reserved_bps, 1.0))
         for port in self.config.vm_ports:
-            reserve_bps = min(port.reserve_bps or 0.0, RESERVABLE_RATIO * capacity_bps)
+            reserve_bps = min(port.reserve_bps or 0.0, most_bps)
             limit_bps = min(port.limit_bps or capacity_bps, capacity_bps)
             if self.bound.get(port.name) == uplink.name:
                 reserve_bps = (port.reserve_bps or 0.0) * kept_ratio

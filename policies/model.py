@@ -10,6 +10,11 @@ from typing import NewType
 OfPort = NewType("OfPort", int)
 Dpid = NewType("Dpid", int)
 
+# Of a capacity, reservations get so much at most, or the device would send more than it has.
+RESERVABLE_RATIO = 0.95
+# Sums of reservations are no nearer to what they should be than that.
+EVEN_BPS = 0.001
+
 
 class Reason(StrEnum):
     """Why a unit moves; the same words in commands, metrics and logs."""
@@ -69,6 +74,16 @@ class Load:
 IDLE = Load()
 
 
+def room_bps(capacity_bps: float) -> float:
+    """What an uplink of that capacity can promise, of which nothing has to be cut."""
+    return RESERVABLE_RATIO * capacity_bps
+
+
+def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
+    """Whether an uplink has room for so much more; what is no more always has."""
+    return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
+
+
 @dataclass(frozen=True, slots=True)
 class Uplink:
     """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
@@ -86,10 +101,15 @@ class Uplink:
     reserved_bps: float = 0.0
     waiting: bool = False
 
+    @property
+    def room_bps(self) -> float:
+        """What it can promise in all."""
+        return room_bps(self.capacity_bps)
+
     def has_room_for(self, units: Iterable[Unit]) -> bool:
         """Whether it can promise units of other uplinks what these are promised."""
         more_bps = sum(unit.reserve_bps for unit in units)
-        return more_bps <= max(0.0, self.capacity_bps - self.reserved_bps)
+        return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
     @property
     def utilization_ratio(self) -> float:

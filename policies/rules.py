@@ -1,7 +1,8 @@
 """Operators' rules: what they ask of a unit, whether it has it, and what a policy may do to it.
 
-Musts (`allow`, VLANs: `Unit.allowed`) hold always. Shoulds hold in this order: `affinity`,
-`anti-affinity`, `prefer`. None is broken, and no broken one is broken more, for load's sake.
+Musts (`allow`, VLANs: `Unit.allowed`) hold always. Shoulds hold in this order: what is reserved,
+`affinity`, `anti-affinity`, `prefer`. None is broken, and no broken one is broken more, for load's
+sake; what is reserved, uplinks are asked for (`Uplink.has_room_for`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
-from policies.model import Unit
+from policies.model import Unit, Uplink, can_promise, room_bps
 
 
 class Rule(StrEnum):
@@ -17,6 +18,7 @@ class Rule(StrEnum):
 
     ALLOW = "allow"
     PIN = "pin"
+    RESERVE = "reserve-mbps"
     AFFINITY = "affinity"
     ANTI_AFFINITY = "anti-affinity"
     PREFER = "prefer"
@@ -48,12 +50,15 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
     return all(after <= before for before, after in zip(now, then, strict=True))
 
 
-def found(units: Iterable[Unit]) -> dict[str, dict[Rule, str]]:
+def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
     """What is wrong with each rule of each unit, by name; an empty text where nothing is.
 
-    `Unit.uplink` is where each one is. Texts say what was found and what was expected.
+    `Unit.uplink` is where each one is. Texts say what was found and what was expected. `uplinks`:
+    the team, of which each has so much room for what is reserved.
     """
     units = list(units)
+    promised_bps = _promised_bps(units)
+    capacities_bps = {uplink.name: uplink.capacity_bps for uplink in uplinks}
     together, apart = _members(units, "affinity"), _members(units, "anti_affinity")
     states = {}
     for unit in units:
@@ -62,6 +67,9 @@ def found(units: Iterable[Unit]) -> dict[str, dict[Rule, str]]:
             state[Rule.ALLOW] = _allow(unit)
         if unit.pin is not None:
             state[Rule.PIN] = _pin(unit)
+        if unit.reserve_bps and unit.uplink in capacities_bps:
+            here = str(unit.uplink)
+            state[Rule.RESERVE] = _reserve(here, promised_bps[here], capacities_bps[here])
         if unit.affinity is not None:
             state[Rule.AFFINITY] = _affinity(unit, together.get(unit.affinity, {}))
         if unit.anti_affinity is not None:
@@ -106,6 +114,15 @@ def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
     return sets
 
 
+def _promised_bps(units: Iterable[Unit]) -> dict[str, float]:
+    """What units have reserved, by the uplink that they are on."""
+    promised_bps: dict[str, float] = {}
+    for unit in units:
+        if unit.reserve_bps and unit.uplink is not None:
+            promised_bps[unit.uplink] = promised_bps.get(unit.uplink, 0.0) + unit.reserve_bps
+    return promised_bps
+
+
 def _allow(unit: Unit) -> str:
     if unit.uplink is None and not unit.allowed:
         return "on no uplink -> one that it may use and that carries its VLANs"
@@ -122,6 +139,13 @@ def _pin(unit: Unit) -> str:
     ruled_out = unit.allowed is not None and unit.pin not in unit.allowed
     but = ", which it may not use" if ruled_out else ""
     return f"on {unit.uplink or 'no uplink'} -> {unit.pin}{but}"
+
+
+def _reserve(uplink: str, promised_bps: float, capacity_bps: float) -> str:
+    if can_promise(promised_bps, 0.0, capacity_bps):
+        return ""
+    most = f"at most {room_bps(capacity_bps) / 1e6:g}"
+    return f"on {uplink}, where {promised_bps / 1e6:g} Mbit/s are reserved -> {most}"
 
 
 def _prefer(unit: Unit) -> str:

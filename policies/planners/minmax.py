@@ -8,7 +8,7 @@ these taken. In the end each move that is no longer of use is left out.
 
 Guaranteed: the worst utilization falls by `LEAST_GAIN_RATIO` of capacity at least, or nothing
 moves; rules are kept as `policies.rules.permits` has it, no uplink is promised more by a move
-than it has, and the same loads after the moves give no further ones. Whole units are hard to
+than it has room for, and the same loads after the moves give no further ones. Whole units are hard to
 divide (multiprocessor scheduling), so that the optimum itself is not promised: tests hold the
 result against an exact solver. O(n log n) for n units on a fixed number of uplinks.
 """
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from policies import failover, rules
-from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink, can_promise
 from policies.verdicts import Rest, Resting, Standing, Verdict
 
 # Of capacity: what all moves together must bring. Less is noise, or not worth anybody's moving.
@@ -338,8 +338,7 @@ class _Team:
         moved = self.items[item]
         back = self.items[along] if along is not None else ()
         more_bps = sum(u.reserve_bps for u in moved) - sum(u.reserve_bps for u in back)
-        free_bps = max(0.0, self._caps[target] - self._reserved_bps[target])
-        if more_bps > 0.0 and more_bps > free_bps:
+        if not can_promise(more_bps, self._reserved_bps[target], self._caps[target]):
             return False
         name, others = self.uplinks[target].name, self._members.values()
         here = self.uplinks[self.at[item]].name
