@@ -270,7 +270,7 @@ def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
     if home == unit.pin:
         return Reason.PIN
     outlawed = unit.allowed is not None and known not in unit.allowed
-    return Reason.RULE if outlawed or unit.ruled else Reason.REBALANCE
+    return Reason.RULE if outlawed or unit.ruled or unit.reserve_bps else Reason.REBALANCE
 
 
 def _why(left: Uplink | None, home: str, asked: Reason | None) -> Reason:

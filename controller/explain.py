@@ -140,8 +140,12 @@ def _why(account: Account) -> str:
             text = f"it is pinned to {bound.uplink}"
         case Reason.RULE:
             text = "its rules want it here"
+            if account.port.reserve_bps:
+                text = "its rules want it here, as far as there is room for what is reserved"
             if not account.port.ruled:
                 text = f"{source} may not be used for it, or another uplink serves before it"
+                if account.port.reserve_bps:
+                    text += ", or has room for what is reserved"
         case Reason.DRAIN:
             text = f"{source} is drained, unused or a standby again"
         case Reason.MANUAL:

@@ -25,24 +25,28 @@ def homes(
 ) -> Homes:
     """Where units belong: their pin, else the uplink they have, else the policy's.
 
-    That is always an uplink that the unit may use; one that may use none has no home. A unit
-    leaves it where an uplink would promise more than it has, and another would not. The
+    That is always an uplink that the unit may use; one that may use none has no home. The
     policy may take a bucket from the uplink that it has, so that shares are kept.
 
-    Units that should use some uplinks rather than others, or are in sets, are placed as suits
-    them all best; whether links are up plays no part. Units that have homes keep them while
+    Units that should use some uplinks rather than others, are in sets, or have something reserved
+    where there may not be room for all, are placed as suits them all best; whether links are up
+    plays no part. Units that have homes keep them while
     nothing has changed since `settled`: what a policy or an operator chose meanwhile holds.
     """
     found: dict[str, str] = {}
     placed: dict[tuple[str, bool], list[Unit]] = {}
-    ruled = []
+    rooms_bps = _rooms_bps(uplinks)
+    reserving = _reserving(units, uplinks)
+    contended = reservations.contended(reserving.values(), rooms_bps)
+    bound_together = []
     for unit in units:
         names = {uplink.name for uplink in failover.only(unit.allowed, uplinks)}
         keeps = not unit.is_bucket or PRESETS[unit.policy].keeps_buckets
         if not names:
             continue
-        if unit.ruled:
-            ruled.append(unit)
+        asks = reserving.get(unit.name)
+        if unit.ruled or (asks and not contended.isdisjoint(asks.able)):
+            bound_together.append(unit)
         elif unit.pin in names:
             found[unit.name] = str(unit.pin)
         elif unit.uplink in names and keeps:
@@ -54,29 +58,37 @@ def homes(
         preset = PRESETS[policy]
         found |= (preset.spread if is_bucket else preset.place)(group, uplinks)
     looked_at = set()
-    for linked in _linked(ruled):
+    for linked in _linked(bound_together, reserving, contended):
         asked = _asked(linked, uplinks)
         looked_at.add(asked)
         if asked in settled and all(u.uplink in _names(u, uplinks) for u in linked):
             found |= {unit.name: str(unit.uplink) for unit in linked}
         else:
-            found |= placement.place(_candidate(u, _wishes(u, uplinks)) for u in linked)
-    return Homes(reservations.kept(found, units, uplinks), frozenset(looked_at))
+            wishes = [_candidate(u, _wishes(u, uplinks)) for u in linked]
+            found |= reservations.place(wishes, rooms_bps)
+    return Homes(found, frozenset(looked_at))
 
 
 def targets(
     units: Sequence[Unit], uplinks: Sequence[Uplink], homes: Mapping[str, str]
 ) -> dict[str, str]:
-    """Where members of sets are while the home of one of them is out of service.
+    """Where units are that are placed together while the home of one of them is out of service.
 
-    All of them may have to move, to make room. Nothing is said of sets all of whose homes serve.
+    All of them may have to move, to make room. Nothing is said of those all of whose homes serve.
     """
+    serves = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
+    together = [u for u in units if (u.in_set or u.reserve_bps) and u.name in homes]
+    if all(homes[unit.name] in serves for unit in together):
+        return {}
+    at_home = [replace(unit, uplink=homes[unit.name]) for unit in together]
+    wishes = [_candidate(unit, _serving(unit, uplinks)) for unit in at_home]
+    rooms_bps = _rooms_bps(uplinks)
+    contended = reservations.contended(wishes, rooms_bps)
     found: dict[str, str] = {}
-    in_sets = [replace(u, uplink=homes[u.name]) for u in units if u.in_set and u.name in homes]
-    for linked in _linked(in_sets):
-        serving = {unit.name: _serving(unit, uplinks) for unit in linked}
-        if any(serving[unit.name] and unit.uplink not in serving[unit.name] for unit in linked):
-            found |= placement.place(_candidate(unit, serving[unit.name]) for unit in linked)
+    for group in placement.components(sorted(wishes, key=lambda c: c.name), contended):
+        alone = len(group) == 1 and not group[0].in_set and contended.isdisjoint(group[0].able)
+        if not alone and any(c.able and homes[c.name] not in c.able for c in group):
+            found |= reservations.place(group, rooms_bps)
     return found
 
 
@@ -103,23 +115,58 @@ def order(
     return failover.order(known_by, home, uplinks, backup, unit.allowed, burden)
 
 
-def _linked(units: Iterable[Unit]) -> Iterable[list[Unit]]:
-    """The units in groups that no set links."""
+def _linked(
+    units: Iterable[Unit], reserving: Mapping[str, Candidate], contended: frozenset[str]
+) -> Iterable[list[Unit]]:
+    """The units in groups that no set links, nor an uplink that may have too little room."""
     by_name = {unit.name: unit for unit in sorted(units, key=lambda unit: unit.name)}
-    alone = [_candidate(unit, ()) for unit in by_name.values()]
-    for group in placement.components(alone):
+    alone = [reserving.get(unit.name) or _candidate(unit, ()) for unit in by_name.values()]
+    for group in placement.components(alone, contended):
         yield [by_name[candidate.name] for candidate in group]
+
+
+def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Candidate]:
+    """Who has something reserved, and where each might ever belong, whoever is where now."""
+    found: dict[str, Candidate] = {}
+    reach: dict[tuple[frozenset[str] | None, str | None], tuple[str, ...]] = {}
+    for unit in units:
+        if unit.reserve_bps:
+            key = unit.allowed, unit.pin
+            if key not in reach:
+                reach[key] = _may_use(unit, uplinks)
+            found[unit.name] = Candidate(
+                unit.name,
+                reach[key],
+                (),
+                affinity=unit.affinity,
+                anti_affinity=unit.anti_affinity,
+                reserve_bps=unit.reserve_bps,
+            )
+    return found
+
+
+def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
+    """All that a unit may use, or its pin."""
+    allowed = failover.only(unit.allowed, uplinks)
+    names = tuple(uplink.name for uplink in allowed if uplink.role is not Role.UNUSED)
+    return (unit.pin,) if unit.pin is not None and unit.pin in names else names
+
+
+def _rooms_bps(uplinks: Iterable[Uplink]) -> dict[str, float]:
+    return {uplink.name: uplink.room_bps for uplink in uplinks}
 
 
 def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
     """All that says where units should be, loads and links and where they are apart.
 
-    A drain is none of it: when it ends, units return.
+    A drain is none of it: when it ends, units return. Capacities are, where something is reserved.
     """
     drained = Role.DRAINED, Role.ACTIVE
+    reserving = any(unit.reserve_bps for unit in linked)
     return (
         tuple(replace(unit, uplink=None, policy="", number=0) for unit in linked),
         tuple((u.name, drained[1] if u.role is drained[0] else u.role) for u in uplinks),
+        tuple(u.capacity_bps for u in uplinks if reserving),
     )
 
 
@@ -134,6 +181,7 @@ def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
         unit.uplink,
         unit.affinity,
         unit.anti_affinity,
+        unit.reserve_bps,
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 # A tenth of a second with hundreds of units, so far as was measured.
@@ -34,6 +34,8 @@ class Candidate:
     """A unit and the uplinks it may use, in the policy's order: the best first.
 
     `ranks`: how far down its preferences each of them is. `current`: where it is, or belongs.
+    `reserve_bps`: what it is promised; here nobody asks whether there is room for it
+    (`policies.reservations` does).
     """
 
     name: str
@@ -42,6 +44,11 @@ class Candidate:
     current: str | None = None
     affinity: str | None = None
     anti_affinity: str | None = None
+    reserve_bps: float = 0.0
+
+    @property
+    def in_set(self) -> bool:
+        return self.affinity is not None or self.anti_affinity is not None
 
 
 def place(candidates: Iterable[Candidate]) -> dict[str, str]:
@@ -75,8 +82,13 @@ def cost(candidates: Iterable[Candidate], placement: Mapping[str, str]) -> Cost:
     )
 
 
-def components(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-    """The units in groups that no set links."""
+def components(
+    candidates: Sequence[Candidate], contended: Container[str] = ()
+) -> list[list[Candidate]]:
+    """The units in groups that nothing links.
+
+    Sets do, and so do uplinks with less room than units may ask for (`contended`).
+    """
     first: dict[tuple[str, str], int] = {}
     leads = list(range(len(candidates)))
 
@@ -86,14 +98,25 @@ def components(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
         return i
 
     for i, candidate in enumerate(candidates):
-        for of in ("affinity", "anti_affinity"):
-            if (name := getattr(candidate, of)) is not None:
-                a, b = lead(first.setdefault((of, name), i)), lead(i)
-                leads[max(a, b)] = min(a, b)
+        for key in _links(candidate, contended):
+            a, b = lead(first.setdefault(key, i)), lead(i)
+            leads[max(a, b)] = min(a, b)
     groups: dict[int, list[Candidate]] = {}
     for i, candidate in enumerate(candidates):
         groups.setdefault(lead(i), []).append(candidate)
     return list(groups.values())
+
+
+def _links(candidate: Candidate, contended: Container[str]) -> Iterator[tuple[str, str]]:
+    """What links a unit to others."""
+    if candidate.affinity is not None:
+        yield "affinity", candidate.affinity
+    if candidate.anti_affinity is not None:
+        yield "anti-affinity", candidate.anti_affinity
+    if candidate.reserve_bps:
+        for uplink in candidate.able:
+            if uplink in contended:
+                yield "room", uplink
 
 
 # ---- one component ---------------------------------------------------------------------

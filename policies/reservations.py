@@ -1,76 +1,399 @@
-"""Reservations: no uplink promises more than its capacity, where that can be avoided."""
+"""Rules and reservations solved as one problem: the best placement that uplinks have room for.
+
+What is best is a vector, compared from the left (`cost`): how much of what is reserved uplinks
+promise beyond their room, and then what `placement.cost` has: affinity, anti-affinity, preferences,
+units moved, the policy's own order. Musts and pins are in none of it: they say which uplinks a
+unit may use at all.
+
+Units are looked at together where a set links them, or where uplinks that they may use could be
+asked for more than their room (`contended`). Where the best placement by rules alone promises no more
+than must be, it is the answer. Else that, and some others that put the largest first, are
+improved step by step, and then branch and bound goes through all placements that could be
+better. It always comes to its end where there are no more than `FEW_WAYS` to place all units, as
+with 6 of them on 4 uplinks, and mostly with many more; after `STEPS_MAX` steps the best so far is
+taken. Nothing here depends on anything but its arguments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from policies import failover
-from policies.model import Unit, Uplink
-from policies.planners.static import placeable
+from policies import placement
+from policies.placement import Candidate
+from policies.seating import Problem, State, exactly
+
+# Placements looked at, in whole or in part. Two tenths of a second, so far as was measured.
+STEPS_MAX = 12_000
+# Of these, how many a placement is improved by at most, before another beginning is tried.
+ATTEMPT_STEPS = 2000
+ATTEMPTS = 4
+# So few ways to place all units are gone through without improving any first: 6 units, 4 uplinks.
+FEW_WAYS = 4**6
+# More are not taken apart all at once, but only those of a few uplinks at a time.
+WHOLE_UNITS = 40
+# Of such a part: how many units, the smallest, as they fill gaps best; and how many steps.
+PART_UNITS = 14
+PART_STEPS = 600
+# How many partners of about the right size an exchange is tried with, either way.
+NEIGHBOURS = 2
+
+Cost = tuple[int, int, int, int, int, int]
 
 
-def kept(
-    homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequence[Uplink]
-) -> dict[str, str]:
-    """The homes, but for units with a reservation that is more than is left of their uplink.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A placement; `steps`: how many were looked at for it; `proven`: there is no better one."""
 
-    Units that are not for moving, or that other rules place, stay. As few others as possible
-    leave theirs: first come the pinned, then those that are where they
-    belong, each the largest first. Where that does not do, all are placed anew on the emptiest:
-    largest first, or those with the least choice. What still does not fit stays.
+    by_name: Mapping[str, str]
+    steps: int = 0
+    proven: bool = True
+
+
+def place(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> dict[str, str]:
+    """The best uplink of every unit; those that may use none have none.
+
+    `rooms_bps`: what each uplink can promise.
     """
-    reserving = [u for u in units if u.reserve_bps and u.name in homes]
-    if not reserving:
-        return dict(homes)
-    by_place = sorted(
-        reserving, key=lambda u: (_may_leave(u), u.uplink != homes[u.name], *_size(u))
-    )
-    by_size = sorted(reserving, key=lambda u: (_may_leave(u), *_size(u)))
-    by_choice = sorted(
-        by_size, key=lambda u: (_may_leave(u), len(failover.only(u.allowed, uplinks)))
-    )
-    attempts = [
-        dict(homes),
-        _placed(homes, by_place, uplinks, keep=True),
-        _placed(homes, by_size, uplinks, keep=False),
-        _placed(homes, by_choice, uplinks, keep=False),
-    ]
-    # The first of the best: what is no better moves nobody.
-    return min(attempts, key=lambda found: _excess_bps(found, reserving, uplinks))
-
-
-def _may_leave(unit: Unit) -> bool:
-    return unit.movable and not unit.ruled
-
-
-def _size(unit: Unit) -> tuple[float, str]:
-    return -unit.reserve_bps, unit.name
-
-
-def _placed(
-    homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequence[Uplink], keep: bool
-) -> dict[str, str]:
-    """One after another, each at home if it may be and fits, else where most is left."""
-    found = dict(homes)
-    left_bps = {uplink.name: uplink.capacity_bps for uplink in uplinks}
-    for unit in units:
-        fits_home = unit.reserve_bps <= left_bps[homes[unit.name]]
-        if _may_leave(unit) and not (keep and fits_home):
-            able = placeable(failover.only(unit.allowed, uplinks))
-            room = [u.name for u in able if unit.reserve_bps <= left_bps[u.name]]
-            if room:
-                found[unit.name] = max(
-                    room, key=lambda name: (left_bps[name], name == homes[unit.name])
-                )
-        left_bps[found[unit.name]] -= unit.reserve_bps
+    able = sorted((c for c in candidates if c.able), key=lambda c: c.name)
+    found: dict[str, str] = {}
+    for linked in placement.components(able, contended(able, rooms_bps)):
+        found |= solve(linked, rooms_bps).by_name
     return found
 
 
-def _excess_bps(
-    homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequence[Uplink]
-) -> float:
-    """By how much uplinks promise more than they have."""
-    promised_bps = dict.fromkeys((uplink.name for uplink in uplinks), 0.0)
-    for unit in units:
-        promised_bps[homes[unit.name]] += unit.reserve_bps
-    return sum(max(0.0, promised_bps[u.name] - u.capacity_bps) for u in uplinks)
+def solve(linked: Sequence[Candidate], rooms_bps: Mapping[str, float]) -> Found:
+    """The best placement of units that are looked at together, by name."""
+    if not any(candidate.reserve_bps for candidate in linked):
+        return Found(placement.place(linked))
+    names = {uplink for candidate in linked for uplink in candidate.able}
+    rooms = tuple((name, exactly(rooms_bps[name])) for name in sorted(names))
+    return _solve(tuple(linked), rooms)
+
+
+def cost(
+    candidates: Iterable[Candidate], found: Mapping[str, str], rooms_bps: Mapping[str, float]
+) -> Cost:
+    """What a placement of all units costs; less is better. The first is in thousandths of bit/s."""
+    candidates = list(candidates)
+    promised = Counter[str]()
+    for candidate in candidates:
+        promised[found[candidate.name]] += exactly(candidate.reserve_bps)
+    over = (all_of_it - exactly(rooms_bps[name]) for name, all_of_it in promised.items())
+    return (sum(max(0, more) for more in over), *placement.cost(candidates, found))
+
+
+def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:
+    """The uplinks that would promise more than their room if all were there that may be."""
+    asked = Counter[str]()
+    for candidate in candidates:
+        if candidate.reserve_bps:
+            for uplink in candidate.able:
+                asked[uplink] += exactly(candidate.reserve_bps)
+    return frozenset(name for name in asked if asked[name] > exactly(rooms_bps[name]))
+
+
+# Each remembers all of its units.
+@functools.lru_cache(maxsize=64)
+def _solve(candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]) -> Found:
+    """By rules alone, if that promises as little too much as any placement does; else a search."""
+    problem = Problem(candidates, rooms)
+    by_rules = placement.place(candidates)
+    at = problem.numbers(by_rules)
+    state = State(problem)
+    units = problem.choosing()
+    state.settle_fixed()
+    least = state.over + problem.bounding(units).more(0, state)
+    state.put_all(at)
+    if state.over <= least:
+        return Found(by_rules)
+    search = _Search(problem)
+    search.offer(at)
+    # So nothing moves that would bring nothing.
+    search.offer(problem.staying(at))
+    return search.run()
+
+
+# Units that move at once, and where to.
+_Way = tuple[tuple[int, int], ...]
+
+
+class _Search:
+    """The best placement so far, and how many were looked at."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.best: list[int] = []
+        self.least: int | None = None
+        self.steps = 0
+        self._units = problem.choosing()
+        self._offered: list[list[int]] = []
+        self._until = 0
+
+    def run(self) -> Found:
+        """Improve what was offered, and others; then go through all there are, if that can be done."""
+        if math.prod(len(self.problem.able[unit]) for unit in self._units) > FEW_WAYS:
+            for at in itertools.chain(self._offered, self._starts()):
+                self._improve(at)
+                if self.steps >= ATTEMPTS * ATTEMPT_STEPS:
+                    break
+            self._rest_by_rules()
+        whole = len(self._units) <= WHOLE_UNITS
+        proven = whole and self._through(self._units, STEPS_MAX - self.steps)
+        return Found(self.problem.names(self.best), self.steps, proven)
+
+    def offer(self, at: Sequence[int]) -> None:
+        state = State(self.problem)
+        state.put_all(at)
+        self._take(state)
+        if state.at not in self._offered:
+            self._offered.append(state.at)
+
+    def _take(self, state: State) -> bool:
+        if self.least is not None and state.bound >= self.least:
+            return False
+        self.best, self.least = state.at.copy(), state.bound
+        return True
+
+    @property
+    def _spent(self) -> bool:
+        return self.steps >= self._until
+
+    # ---- where to begin ----
+
+    def _starts(self) -> Iterator[list[int]]:
+        """All placed anew, one after another: the largest, or who has least choice, first."""
+        p = self.problem
+        by_choice = sorted(self._units, key=lambda i: (len(p.able[i]), -p.reserves[i], i))
+        for units in (self._units, by_choice):
+            for emptiest in (False, True):
+                state = State(p)
+                state.settle_fixed()
+                for unit in units:
+                    self._settle(state, unit, emptiest)
+                yield state.at
+
+    def _settle(self, state: State, unit: int, emptiest: bool) -> None:
+        """Where it makes the least too much; then where most is left, or where it costs least."""
+        p, ways = self.problem, []
+        for uplink in p.able[unit]:
+            free = p.rooms[uplink] - state.promised[uplink]
+            state.put(unit, uplink)
+            ways.append(((state.over, -free if emptiest else 0, state.bound, uplink), uplink))
+            state.take(unit)
+        self.steps += len(ways)
+        state.put(unit, min(ways)[1])
+
+    # ---- step by step ----
+
+    def _improve(self, at: Sequence[int]) -> None:
+        """Moves, exchanges and parts placed anew, each the best there is, until none is of use."""
+        state, self._until = State(self.problem), self.steps + ATTEMPT_STEPS
+        state.put_all(at)
+        while not self._spent and (self._step(state) or self._anew(state)):
+            pass
+        self._take(state)
+
+    def _step(self, state: State) -> bool:
+        """The best move or exchange of units that are not where they should be."""
+        before, units = state.bound, self._misplaced(state)
+        best: tuple[int, _Way] = before, ()
+        for ways in (self._moves(state, units), self._exchanges(state, units)):
+            for way in ways:
+                if self._spent:
+                    break
+                self.steps += 1
+                back = [(unit, state.at[unit]) for unit, _ in way]
+                for unit, uplink in way:
+                    state.move(unit, uplink)
+                best = min(best, (state.bound, way))
+                for unit, uplink in back:
+                    state.move(unit, uplink)
+            if best[0] < before:
+                for unit, uplink in best[1]:
+                    state.move(unit, uplink)
+                return True
+        return False
+
+    def _misplaced(self, state: State) -> list[int]:
+        """Those of uplinks that promise too much; if there are none, those with a wish unmet."""
+        p = self.problem
+        if state.over:
+            full = set(state.full())
+            return [i for i in self._units if state.at[i] in full and p.reserves[i]]
+        wishing = [i for i in self._units if p.costs[i][state.at[i]] > p.least[i]]
+        if state.away or state.pairs:
+            in_sets = (p.affine, p.apart)
+            wishing += [i for i in self._units if any(of[i] is not None for of in in_sets)]
+        return list(dict.fromkeys(wishing))
+
+    def _moves(self, state: State, units: Iterable[int]) -> Iterator[_Way]:
+        """Of single units, and of affinity sets as far as they may go along."""
+        p = self.problem
+        sets = set[int]()
+        for unit in units:
+            yield from (((unit, u),) for u in p.able[unit] if u != state.at[unit])
+            if (number := p.affine[unit]) is not None:
+                sets.add(number)
+        of_set = p.members(p.affine) if sets else []
+        for number in sorted(sets):
+            for uplink in range(len(p.uplinks)):
+                way = tuple(
+                    (i, uplink)
+                    for i in of_set[number]
+                    if uplink in p.costs[i] and state.at[i] != uplink
+                )
+                if len(way) > 1:
+                    yield way
+
+    def _exchanges(self, state: State, units: Sequence[int]) -> Iterator[_Way]:
+        """With units of other uplinks that are about as much smaller as is too much."""
+        p = self.problem
+        there: dict[int, list[int]] = {}
+        for unit in self._units:
+            there.setdefault(state.at[unit], []).append(unit)
+        for members in there.values():
+            members.sort(key=lambda i: (p.reserves[i], i))
+        for unit in units:
+            source = state.at[unit]
+            for uplink in p.able[unit]:
+                if uplink == source:
+                    continue
+                over = max(0, state.promised[source] - p.rooms[source])
+                free = p.rooms[uplink] - state.promised[uplink]
+                sizes = {p.reserves[unit] - over, p.reserves[unit] - free, p.reserves[unit]}
+                for other in self._near(there.get(uplink, []), sizes):
+                    if source in p.costs[other]:
+                        yield (unit, uplink), (other, source)
+
+    def _near(self, units: Sequence[int], sizes: Iterable[int]) -> list[int]:
+        reserves = self.problem.reserves
+        found: dict[int, None] = {}
+        for size in sorted(sizes):
+            low, high = 0, len(units)
+            while low < high:
+                middle = (low + high) // 2
+                if reserves[units[middle]] < size:
+                    low = middle + 1
+                else:
+                    high = middle
+            found |= dict.fromkeys(units[max(0, low - NEIGHBOURS) : low + NEIGHBOURS])
+        return list(found)
+
+    # ---- all there are ----
+
+    def _anew(self, state: State) -> bool:
+        """Take two uplinks apart, or three, of which one promises too much."""
+        p = self.problem
+        full = state.full()[:2]
+        others = sorted(range(len(p.uplinks)), key=lambda u: (state.promised[u] - p.rooms[u], u))[
+            :6
+        ]
+        before = state.bound
+        for more in (1, 2):
+            for one in full:
+                for rest in itertools.combinations([u for u in others if u != one], more):
+                    if self._spent:
+                        return False
+                    part = {one, *rest}
+                    units = [i for i in self._units if state.at[i] in part and p.reserves[i]]
+                    units = p.in_order(units)[-PART_UNITS:]
+                    found = _Through(self, state, units, PART_STEPS).run(state.bound, part)
+                    if found is not None and found[0] < before:
+                        for unit, uplink in zip(units, found[1], strict=True):
+                            state.move(unit, uplink)
+                        return True
+        return False
+
+    def _through(self, units: Sequence[int], most: int) -> bool:
+        """Go through all placements that could be better; whether that came to its end."""
+        state = State(self.problem)
+        state.put_all(self.best)
+        search = _Through(self, state, units, most)
+        found = search.run(self.least, None)
+        if found is not None:
+            for unit, uplink in zip(units, found[1], strict=True):
+                state.move(unit, uplink)
+            self._take(state)
+        return search.ended
+
+    def _rest_by_rules(self) -> None:
+        """Units with nothing reserved, and best where they are beside those that have."""
+        p = self.problem
+        fixed = []
+        if all(p.reserves[unit] for unit in self._units):
+            return
+        for candidate, uplink, reserve in zip(p.candidates, self.best, p.reserves, strict=True):
+            name = p.uplinks[uplink]
+            able = (name,) if reserve else candidate.able
+            ranks = (candidate.ranks[candidate.able.index(name)],) if reserve else candidate.ranks
+            fixed.append(
+                Candidate(
+                    candidate.name,
+                    able,
+                    ranks,
+                    candidate.current,
+                    candidate.affinity,
+                    candidate.anti_affinity,
+                )
+            )
+        self.offer(p.numbers(placement.place(fixed)))
+
+
+class _Through:
+    """Branch and bound: the units one after another, each on its best uplink first.
+
+    The others stay. `ended`: nothing better was left out for want of steps.
+    """
+
+    def __init__(self, search: _Search, state: State, units: Sequence[int], most: int) -> None:
+        self._search, self._state, self._units = search, state, units
+        self._bounding = search.problem.bounding(units)
+        self._left = most
+        self._over = search.problem.over
+        self._best: list[int] | None = None
+        self._least: int | None = None
+        self._part: set[int] | None = None
+        self.ended = True
+
+    def run(self, least: int | None, part: set[int] | None) -> tuple[int, list[int]] | None:
+        """What costs less than that, on these uplinks only; the state is as it was before."""
+        state, self._least, self._part = self._state, least, part
+        before = [state.take(unit) for unit in self._units]
+        self._go_on(0)
+        for unit, uplink in zip(self._units, before, strict=True):
+            state.put(unit, uplink)
+        if self._best is None or self._least is None:
+            return None
+        return self._least, self._best
+
+    def _go_on(self, k: int) -> None:
+        state = self._state
+        if k == len(self._units):
+            if self._least is None or state.bound < self._least:
+                self._least = state.bound
+                self._best = [state.at[unit] for unit in self._units]
+            return
+        unit, ways = self._units[k], []
+        for uplink in self._search.problem.able[unit]:
+            if self._part is None or uplink in self._part:
+                state.put(unit, uplink)
+                bound = state.bound + self._over * self._bounding.more(k + 1, state)
+                state.take(unit)
+                if self._least is None or bound < self._least:
+                    ways.append((bound, uplink))
+        self._search.steps += 1
+        self._left -= 1
+        for bound, uplink in sorted(ways):
+            if self._least is not None and bound >= self._least:
+                return
+            if self._left <= 0:
+                self.ended = False
+                return
+            state.put(unit, uplink)
+            self._go_on(k + 1)
+            state.take(unit)

@@ -41,8 +41,8 @@ def rest(_snapshot: Snapshot) -> Rest:
 
 
 def placeable(uplinks: Sequence[Uplink]) -> Sequence[Uplink]:
-    """The uplinks a unit may call home: the active ones, else standby ones, else all."""
-    for role in (Role.ACTIVE, Role.STANDBY):
+    """The uplinks a unit may call home: the active ones, else standby, else drained, else all."""
+    for role in (Role.ACTIVE, Role.STANDBY, Role.DRAINED):
         if chosen := [uplink for uplink in uplinks if uplink.role is role]:
             return chosen
     return uplinks

@@ -98,6 +98,31 @@ def test_a_limit_holds_on_an_idle_uplink(shared: Bed, service: Service, kind: st
     quick_enough(within, f"{limit_mbps} Mbit/s within 5 %, but {rate_mbps:.2f}")
 
 
+def test_two_that_prefer_an_uplink_without_room_for_both_have_one_each(
+    shared: Bed, service: Service
+) -> None:
+    bed, reserve_mbps = shared, CAPACITY_MBPS * 60 // 100
+    first, second = bed.uplinks
+    try:
+        for vm in bed.vms[:2]:
+            bed.set("interface", vm.port, prefer=first.name)
+        part(bed, service, {number: {"reserve_mbps": reserve_mbps} for number in (0, 1)})
+        found = service.show_json(bed.bridge)
+        at = {port["name"]: port["uplink"] for port in found["ports"]}
+        placed = [at[vm.port] for vm in bed.vms[:2]]
+        assert sorted(placed) == sorted([first.name, second.name])
+        assert found["not_done"] == []
+        (broken,) = found["rules_broken"]
+        assert (broken["rule"], broken["how"]) == ("prefer", f"on {second.name} -> {first.name}")
+        told = service.do("move", bed.vms[placed.index(second.name)].port, first.name)
+        most_mbps = 0.95 * CAPACITY_MBPS
+        cut = f"{2 * reserve_mbps} Mbit/s are reserved -> at most {most_mbps:g}"
+        assert f"reserve-mbps: on {first.name}, where {cut}" in told
+    finally:
+        for vm in bed.vms[:2]:
+            bed.ovs.vsctl("remove", "interface", vm.port, "external_ids", "ovs-lbt-prefer")
+
+
 @judges_time
 def test_a_reservation_is_kept_against_a_flood(shared: Bed, service: Service) -> None:
     bed, reserve_mbps = shared, 16

@@ -75,10 +75,17 @@ def every(candidates: Sequence[Candidate]) -> list[dict[str, str]]:
     return [dict(zip((c.name for c in candidates), way, strict=True)) for way in ways]
 
 
-def named(name: str, able: str, *, current: str | None = None, **sets: str) -> Candidate:
+def named(
+    name: str,
+    able: str,
+    *,
+    current: str | None = None,
+    affinity: str | None = None,
+    anti_affinity: str | None = None,
+) -> Candidate:
     """A candidate that may use the uplinks whose numbers are given."""
     uplinks = tuple(f"eth{number}" for number in able)
-    return Candidate(name, uplinks, (0,) * len(uplinks), current, **sets)
+    return Candidate(name, uplinks, (0,) * len(uplinks), current, affinity, anti_affinity)
 
 
 def cost(candidates: Sequence[Candidate], found: Mapping[str, str]) -> Cost:
