@@ -56,6 +56,7 @@ from controller.judging import Judged
 from controller.links import Links
 from controller.loads import Loads
 from controller.polling import Polling
+from controller.rates import BEAT_READING_S
 from controller.settling import Settling
 from controller.shaping import ShapedTeam, Shaping, is_asked_for
 from controller.stations import Station, Stations
@@ -75,6 +76,8 @@ AUDIT_INTERVAL_S = 10.0
 # A VM has spoken by then, as a rule, and ovs-vswitchd could restart, which forgets what was learned.
 NEW_VM_AUDIT_S = 2.0
 RETRY_INTERVAL_S = 1.0
+# For so long counters are read often to see whether a port is counted late: some beats.
+UNSURE_S = 2.5
 # How often it is read what the switch has learned, while an address is missing that a VM port is
 # told by in uplinks' queues, and where addresses are units of their own. A VM that comes leaves by
 # its port's home until then, and what is left of one that went is in nobody's way.
@@ -137,6 +140,8 @@ class Bridge:
     _awaits_forwarding: bool = False
     _addresses_known: bool = False
     _learned_due_s: float = 0.0
+    # Since when it is not known of a port that counts whether it is counted late.
+    _unsure_s: float | None = None
     # The team that was desired last, and its pipeline: a reading after another finds the same one.
     _built: tuple[Team, specs.Pipeline] | None = None
 
@@ -314,6 +319,9 @@ class Bridge:
         keep_s = self.judged.keep_s
         for port in read.ports:
             self.loads.take_port(port, port.ofport in uplinks, keep_s)
+        if self._has_looked and not self._polling.with_behind:
+            # Addresses behind it are counted by the same look.
+            self._polling.read_all(now_s)
         return [] if self._polling.with_units else self._polled_all(now_s)
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
@@ -329,7 +337,28 @@ class Bridge:
         commands = [*self._decide(now_s), *self._settled_down(now_s)]
         if self.deciding.filling.reads_fast(now_s):
             self._polling.hasten(now_s + READ_EVERY_S)
+        elif self._is_unsure(now_s):
+            self._polling.hasten(now_s + BEAT_READING_S / 2)
         return commands
+
+    @property
+    def _has_looked(self) -> bool:
+        """Whether what is counted late behind VM ports has just been counted, and is waited for."""
+        if not any(PRESETS[policy].at_once for policy in self.judged.policies):
+            return False
+        parted = (port.ofport for port in self.config.vm_ports if port.parted)
+        return any(map(self.loads.has_looked, parted))
+
+    def _is_unsure(self, now_s: float) -> bool:
+        """Whether counters are to be read often for a moment, to see how they behave."""
+        if self.config.poll_interval_s <= BEAT_READING_S:
+            return False
+        if not self.loads.unsure(port.ofport for port in self.config.vm_ports):
+            self._unsure_s = None
+            return False
+        if self._unsure_s is None:
+            self._unsure_s = now_s
+        return now_s - self._unsure_s < UNSURE_S
 
     def _settled_down(self, now_s: float) -> Commands:
         """Tell how long policies took, once all of them have looked again and moved nothing."""
@@ -735,7 +764,7 @@ class Bridge:
         bound = self.bindings.bound
         state = (self.config, self.links, self.loads, bound, self._found, self.on_normal)
         of = self.deciding
-        return Judged(*state, self.stations, of.resting, of.peaks, of.ripe)
+        return Judged(*state, self.stations, of.resting, of.peaks, of.ripe, of.late_known)
 
     def uplinks(self) -> tuple[Uplink, ...]:
         """The team with its latest loads."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from controller.rates import Total
+from controller.beats import Total
 from policies.model import Load
 
 # How far is looked back: much more than flows lag.
 BACK_S = 5.0
 LEAST_READINGS = 3
+# Looks at the flow cache are half a second apart.
+WHOLE_RATIO = 0.8
 # What a port carried before tells nothing of a load that is ten times as much.
 TELLING_RATIO = 0.1
 
@@ -36,6 +38,16 @@ class Crossing:
         readings.append((port, flows))
         while len(readings) > LEAST_READINGS and readings[1][0].clock_s <= port.clock_s - BACK_S:
             readings.popleft()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it all does, as far as is known: but for what was counted at another moment."""
+        if len(self._readings) < LEAST_READINGS:
+            return True
+        (port, flows), (_, flows_now) = self._readings[0], self._readings[-1]
+        port_now = self._readings[-1][0]
+        crossed = sum(flows_now[1:]) - sum(flows[1:])
+        return crossed >= WHOLE_RATIO * (sum(port_now[1:]) - sum(port[1:]))
 
     def of(self, load: Load) -> Load:
         """The part of what the port carries now; nothing before there are some readings."""

@@ -19,7 +19,7 @@ from controller.peaks import PEAK_S, Peaks
 from controller.splits import Splits
 from policies import worth
 from policies.damping import Damping
-from policies.model import Move, Plan, Snapshot
+from policies.model import IDLE, Load, Move, Plan, Snapshot
 from policies.presets import PRESETS
 
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
@@ -60,6 +60,7 @@ class Deciding:
     damping: Damping = field(default_factory=Damping)
     peaks: Peaks = field(default_factory=Peaks)
     filling: Filling = field(default_factory=Filling)
+    late_known: bool = True
     resting: frozenset[str] = frozenset()
     ripe: frozenset[str] = frozenset()
     # No switch upstream sees that a bucket moves: it is but for the order of packets.
@@ -114,7 +115,7 @@ class Deciding:
 
     def wanted(self, judged: Judged, now_s: float) -> Iterator[Wanted]:
         """What each policy wants moved, at most once a window of its own."""
-        if any(PRESETS[policy].at_once for policy in judged.rebalancing):
+        if self.late_known and any(PRESETS[p].at_once for p in judged.rebalancing):
             self.peaks.take(judged.carried(), now_s)
         for policy in judged.rebalancing:
             if PRESETS[policy].at_once and (wanted := self._urgent(policy, judged, now_s)):
@@ -143,9 +144,11 @@ class Deciding:
         snapshot = judged.offered(policy, self.filling.beside)
         if snapshot is None or self._counts_lag(policy, judged, now_s):
             return None
-        rise = judged.loads.rise(port.ofport for port in judged.config.vm_ports)
-        self.filling.see(snapshot, rise, now_s)
-        if not self.filling.is_urgent(now_s):
+        ports = [port.ofport for port in judged.config.vm_ports]
+        rise = judged.loads.rise(ports)
+        self.filling.see(snapshot, rise, _late_rise(judged, ports, rise), now_s)
+        self._judge_looks(judged, now_s)
+        if not self.late_known or not self.filling.is_urgent(now_s):
             self._found_urgent = 0
             return None
         moves, evidence = self._relief(policy, judged, snapshot, now_s)
@@ -154,6 +157,12 @@ class Deciding:
             return None
         self._found_urgent = self._found_worth[policy] = 0
         return Wanted(moves, evidence)
+
+    def _judge_looks(self, judged: Judged, now_s: float) -> None:
+        """Whether all that is late has been counted as a whole since loads last changed."""
+        age_s = judged.loads.looked_at_s(port.ofport for port in judged.config.vm_ports)
+        slack_s = judged.config.poll_interval_s / 2
+        self.late_known = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
 
     def _relief(
         self, policy: str, judged: Judged, snapshot: Snapshot, now_s: float
@@ -171,7 +180,7 @@ class Deciding:
 
         The first reading after a change is of before and after, the second tells how large it is.
         """
-        if (peaks := judged.live(policy, self.peaks)) is None:
+        if not self.late_known or (peaks := judged.live(policy, self.peaks)) is None:
             return None
         plan = Plan()
         if worth.may_be(peaks):
@@ -270,3 +279,11 @@ class Deciding:
     @property
     def _dampings(self) -> tuple[Damping, Damping]:
         return self.damping, self._bucket_damping
+
+
+def _late_rise(judged: Judged, ports: Collection[int], rise: Load) -> Load:
+    """By how much more uplinks carry than VM ports that are counted at once account for."""
+    if not any(map(judged.loads.is_late, ports)):
+        return IDLE
+    uplinks = judged.loads.rise(uplink.ofport for uplink in judged.config.uplinks)
+    return Load(max(0.0, uplinks.tx_bps - rise.tx_bps), max(0.0, uplinks.rx_bps - rise.rx_bps))

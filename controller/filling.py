@@ -48,13 +48,18 @@ class Filling:
     steady: bool = True
     # When loads were last seen to change.
     _changed_s: float = -math.inf
+    _late_changed_s: float = -math.inf
     _fast_s: float | None = None
     _concerned: bool = False
     _worst_ratio: float = 0.0
     _beside: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
-    def see(self, snapshot: Snapshot, rise: Load, now_s: float) -> None:
-        """Take a reading of this moment."""
+    def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
+        """Take a reading of this moment.
+
+        `rise`: by how much more VM ports carry than a reading ago. `late_rise`: by how much more
+        uplinks do that is not theirs, but of what is counted late.
+        """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = max((u.utilization_ratio for u in serving), default=0.0)
         if worst_ratio < FULL_RATIO:
@@ -62,7 +67,10 @@ class Filling:
         elif self.full_s is None:
             self.full_s = now_s
         least_bps = min((u.capacity_bps for u in serving), default=0.0)
-        self.steady = max(rise.tx_bps, rise.rx_bps) <= STEADY_RATIO * least_bps
+        late = max(late_rise.tx_bps, late_rise.rx_bps) > STEADY_RATIO * least_bps
+        self.steady = max(rise.tx_bps, rise.rx_bps) <= STEADY_RATIO * least_bps and not late
+        if late:
+            self._late_changed_s = now_s
         if not self.steady:
             self._changed_s = now_s
         rises = 2.0 * worst_ratio - self._worst_ratio >= FULL_RATIO
@@ -72,6 +80,10 @@ class Filling:
         if concerned and rested and len(snapshot.units) <= MOST_UNITS:
             self._fast_s = now_s
         self._concerned = concerned
+
+    def is_counted(self, at_s: float) -> bool:
+        """Whether what is counted late has not changed since then."""
+        return at_s >= self._late_changed_s
 
     def changes(self, now_s: float) -> bool:
         """Whether loads have changed lately, and others may follow."""

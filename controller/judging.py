@@ -31,6 +31,10 @@ KNOWN_S = 1.0
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
 NOTHING = (0.0, 0.0, 0.0, 0.0)
+# Of what addresses behind a VM port send: what the port seems to send beside them.
+NEGLIGIBLE_RATIO = 0.25
+# A rate by looks is off by two readings of a beat at most; what is more is something else.
+MOST_OFF = 1.5
 # An uplink that carries so much of its capacity may be dropping more.
 FULL_RATIO = 0.9
 
@@ -43,7 +47,8 @@ class Judged:
     service started. `on_normal`: NORMAL forwards, and nobody counts what crosses uplinks.
     `stations`: the addresses that are units of their own. `resting`: the units that a policy
     which acts at once leaves where they are, `peaks`: the loads by which it does. `ripe`: the VM
-    ports that need no longer be split.
+    ports that need no longer be split. `late_known`: what is counted late
+    (`controller.beats`) has been counted since loads changed.
     """
 
     config: BridgeConfig
@@ -56,6 +61,7 @@ class Judged:
     resting: frozenset[str] = frozenset()
     peaks: Peaks = field(default_factory=Peaks)
     ripe: frozenset[str] = frozenset()
+    late_known: bool = True
     # Uplinks, and units, with their loads by window: asked for more than once in a decision.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
@@ -215,15 +221,16 @@ class Judged:
             self.config, self.uplinks(), self._at, lambda name: self.loads.bucket(name, window_s)
         )
         units = self._evenly([*ports, *behind, *in_buckets])
-        if window_s is None:
-            units = self._as_carried(units)
-        if not behind:
-            return tuple(units)
-        apart_bps: dict[str, float] = {}
-        for unit in units:
-            if unit.behind is not None:
-                apart_bps[unit.behind] = apart_bps.get(unit.behind, 0.0) + unit.load.tx_bps
-        return tuple(_without(unit, apart_bps.get(unit.name, 0.0)) for unit in units)
+        if behind:
+            apart_bps: dict[str, float] = {}
+            for unit in behind:
+                name = str(unit.behind)
+                apart_bps[name] = apart_bps.get(name, 0.0) + unit.load.tx_bps
+            late = self._late_units(ports) if window_s is None else set()
+            units = [
+                _without(unit, apart_bps.get(unit.name, 0.0), unit.name in late) for unit in units
+            ]
+        return tuple(self._as_carried(units) if window_s is None else units)
 
     def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
         """The team with what it carries; observing, what it would carry as units are bound."""
@@ -314,7 +321,13 @@ class Judged:
         loads = {uplink.name: beside(uplink.name) for uplink in self.config.uplinks}
         units = []
         for unit in self.loaded():
-            load = peaks.of(unit.name) or unit.own_load
+            load = unit.own_load
+            if (
+                (most := peaks.of(unit.name))
+                and load.tx_bps <= most.tx_bps
+                and load.rx_bps <= most.rx_bps
+            ):
+                load = most
             excluded = unit.excluded or unit.name in self.resting
             if unit.uplink in loads and load is not IDLE:
                 loads[unit.uplink] += load
@@ -359,6 +372,9 @@ class Judged:
         for unit in units:
             if unit.load is not IDLE:
                 sums[unit.uplink] = sums.get(unit.uplink, IDLE) + unit.own_load
+        late = self._late_units(units)
+        if late:
+            units = self._late_as_carried(units, late, sums)
         parts = {u.name: _parts(u, sums.get(u.name, IDLE)) for u in self.uplinks()}
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
         if not parts:
@@ -366,6 +382,41 @@ class Judged:
         return [
             _scaled(unit, *parts[unit.uplink]) if scales and unit.uplink in parts else unit
             for unit, scales in zip(units, live, strict=True)
+        ]
+
+    def _late_units(self, units: Iterable[Unit]) -> set[str]:
+        """Those that are counted by looks, by name."""
+        late = {p.name for p in self.config.vm_ports if self.loads.is_late(p.ofport)}
+        return {u.name for u in units if u.name in late or u.behind in late} if late else late
+
+    def _late_as_carried(
+        self, units: list[Unit], late: set[str], sums: dict[str | None, Load]
+    ) -> list[Unit]:
+        """Looks tell shares well and times badly: together units carry what their uplink does.
+
+        What changed since the last look is not known yet, and an uplink that is full drops some.
+        `sums` follows.
+        """
+        if not self.late_known:
+            return units
+        of: dict[str | None, Load] = {}
+        for unit in units:
+            if unit.name in late:
+                of[unit.uplink] = of.get(unit.uplink, IDLE) + unit.own_load
+        factors = {}
+        for uplink in self.uplinks():
+            seems, carried = of.get(uplink.name, IDLE), uplink.load
+            others = sums.get(uplink.name, IDLE) - seems
+            full_bps = FULL_RATIO * uplink.capacity_bps
+            factors[uplink.name] = (
+                _factor(carried.tx_bps, others.tx_bps, seems.tx_bps, full_bps),
+                _factor(carried.rx_bps, others.rx_bps, seems.rx_bps, full_bps),
+            )
+            tx, rx = factors[uplink.name]
+            sums[uplink.name] = others + Load(seems.tx_bps * tx, seems.rx_bps * rx)
+        return [
+            _scaled(u, *factors[u.uplink]) if u.name in late and u.uplink in factors else u
+            for u in units
         ]
 
     def _evenly(self, units: list[Unit]) -> list[Unit]:
@@ -386,6 +437,17 @@ class Judged:
         """The uplink that a unit is bound to."""
         bound = self.bound.get(unit)
         return bound.uplink if bound else None
+
+    def port_load(self, port: VmPortConfig) -> Load:
+        """What a VM port sends and receives now: it is not shown with more than uplinks carry.
+
+        Where its counter says so, as that is not of this moment, and all it has crosses uplinks.
+        """
+        load = self.loads.port(port.ofport, None)
+        if not self.loads.is_late(port.ofport) or not self.loads.crosses_whole(port.ofport):
+            return load
+        carried = sum((uplink.load for uplink in self.uplinks()), IDLE)
+        return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
 
     def _load_of(self, port: VmPortConfig, window_s: float | None) -> Load:
         """What a VM port carries over uplinks."""
@@ -433,6 +495,14 @@ def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
     )
 
 
+def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: float) -> float:
+    """By how much units carry more than they seem to; 1 where nobody can tell."""
+    if carried_bps >= full_bps or not seems_bps:
+        return 1.0
+    factor = max(0.0, carried_bps - others_bps) / seems_bps
+    return factor if 1.0 / MOST_OFF <= factor <= MOST_OFF else 1.0
+
+
 def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
     """What is spread is not its uplink's."""
     load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
@@ -446,9 +516,14 @@ def _apart(unit: Unit) -> Unit:
     return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)
 
 
-def _without(unit: Unit, sent_bps: float) -> Unit:
-    """Counters are not of quite the same moment. What comes in is counted apart by the switch."""
+def _without(unit: Unit, sent_bps: float, late: bool) -> Unit:
+    """Counters are not of quite the same moment. What comes in is counted apart by the switch.
+
+    `late`: the port is counted by looks, so that little that seems to be left is nothing.
+    """
     if not sent_bps:
         return unit
-    load = Load(max(0.0, unit.load.tx_bps - sent_bps), unit.load.rx_bps)
-    return replace(unit, load=load)
+    left_bps = max(0.0, unit.load.tx_bps - sent_bps)
+    if late and left_bps <= NEGLIGIBLE_RATIO * sent_bps:
+        left_bps = 0.0
+    return replace(unit, load=Load(left_bps, unit.load.rx_bps))

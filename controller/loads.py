@@ -72,6 +72,38 @@ class Loads:
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
         return sum((rates.rise() for rates in known), Load())
 
+    def is_late(self, ofport: int) -> bool:
+        """Whether a port is counted by looks (`controller.beats`)."""
+        found = self._ports.get(ofport)
+        return found is not None and found.beats.late is True
+
+    def has_looked(self, ofport: int) -> bool:
+        """Whether the last reading of such a port has told something new."""
+        found = self._ports.get(ofport)
+        if found is None or found.total is None or not found.beats.late:
+            return False
+        return found.beats.has_looked(found.total.clock_s)
+
+    def looked_at_s(self, ofports: Iterable[int]) -> float:
+        """How long ago all that was carried since has been counted, of those that are late.
+
+        That is the look before the last: what it left is in the last one as a whole.
+        """
+        ages = [0.0]
+        for ofport in ofports:
+            found = self._ports.get(ofport)
+            if found is None or found.total is None or not found.beats.late:
+                continue
+            looks, clock_s = found.beats.looks, found.total.clock_s
+            if len(looks) > 1 and not found.beats.is_over(clock_s):
+                ages.append(clock_s - looks[-2].clock_s)
+        return max(ages)
+
+    def unsure(self, ofports: Iterable[int]) -> bool:
+        """Whether it is not known of one of these ports, which counts, whether it is late."""
+        known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
+        return any(rates.beats.late is None and rates.has_counted for rates in known)
+
     def unit(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean over a window that ends now, or `lag_s` ago if that is more."""
         return _now_or_then(self._units, ofport, window_s, lag_s)
@@ -82,8 +114,15 @@ class Loads:
             return Load()
         return self._crossing[ofport].of(self._ports[ofport].latest())
 
+    def crosses_whole(self, ofport: int) -> bool:
+        """Whether all that a VM port exchanges crosses uplinks, as far as is known."""
+        found = self._crossing.get(ofport)
+        return found is None or found.is_whole
+
     def station(self, name: str, window_s: float | None, lag_s: float = 0.0) -> Load:
-        """The same of an address behind a VM port."""
+        """The same of an address behind a VM port, which is counted by looks."""
+        if window_s is None and name in self._stations:
+            return self._stations[name].of_two()
         return _now_or_then(self._stations, name, window_s, lag_s)
 
     def bucket(self, name: str, window_s: float | None) -> Load:

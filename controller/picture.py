@@ -114,7 +114,7 @@ def _port(
         vm=port.vm,
         policy=port.policy,
         uplink=bound.uplink if bound else None,
-        load=bridge.loads.port(port.ofport, None),
+        load=bridge.judged.port_load(port),
         reason=_reason(bridge, port, bound),
         bound_at=epoch_s + bound.since_s if bound else None,
         tx_bytes=_counted(counters.rx_bytes if counters else None),

@@ -28,11 +28,13 @@ class Polling:
     """The polls of one bridge.
 
     Ports are read with each, what units count less often, and what buckets and addresses count
-    less often still. `with_units`: the poll under way ends with what units count.
+    less often still. `with_units`: the poll under way ends with what units count; `with_behind`: also
+    with what addresses behind VM ports do.
     """
 
     poll_due_s: float = 0.0
     with_units: bool = True
+    with_behind: bool = False
     _units_due_s: float = 0.0
     _buckets_due_s: float = 0.0
     # When ports are read once more before that.
@@ -47,6 +49,10 @@ class Polling:
     def hasten(self, extra_s: float) -> None:
         """Read the counters of ports once more, unless a poll does that about then."""
         self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
+
+    def read_all(self, now_s: float) -> None:
+        """Read at once what is not read with each poll."""
+        self._units_due_s = self._buckets_due_s = self._extra_s = now_s
 
     @property
     def due_s(self) -> float:
@@ -86,13 +92,14 @@ class Polling:
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s
-        if is_extra:
-            self.with_units = False
+        if is_extra and now_s < min(self._units_due_s, self._buckets_due_s):
+            self.with_units = self.with_behind = False
             return ReadStats(bridge, False, False, False)
         self.with_units = at_s >= self.reading_s(interval_s, hashed or behind)
         buckets = (hashed or behind) and at_s >= self._buckets_due_s - ON_TIME_S
         if buckets:
             self._buckets_due_s = at_s + BUCKETS_INTERVAL_S
+        self.with_behind = behind and buckets
         if self.with_units:
             self._units_due_s = at_s + UNITS_INTERVAL_S
         return ReadStats(bridge, hashed and buckets, behind and buckets, self.with_units)

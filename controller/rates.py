@@ -7,6 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from controller.beats import LOOK_BYTES, Beats, Total, more_bytes
 from policies.model import IDLE, Load
 
 UNSUPPORTED = 2**64 - 1
@@ -17,6 +18,16 @@ WRAP_MARGIN = 16
 COVERAGE_RATIO = 0.9
 # A counter is of whole frames; most bytes are in those of full size.
 FRAME_BYTES = 1518
+# Readings that are nearer to each other tell of single frames, not of loads.
+APART_S = 0.02
+# A beat is seen by who reads more often than that.
+BEAT_READING_S = 0.2
+# Who does not takes the mean over some.
+SOME_BEATS_S = 2.0
+# In a longer window a beat more or less is nothing.
+BEATS_COUNT_S = 10.0
+# Beats are seen to a reading: from one to the next a constant load differs by so much.
+NEAR_RATIO = 0.3
 # The least over which counters make a rate that are read faster than ten times a second.
 LATEST_S = 0.05
 
@@ -33,14 +44,6 @@ class Sample(NamedTuple):
     rx_bytes: int | None
 
 
-class Total(NamedTuple):
-    """Bytes counted since the first sample, across wraps of the counters."""
-
-    clock_s: float
-    tx_bytes: int
-    rx_bytes: int
-
-
 @dataclass(slots=True)
 class Rates:
     """The recent traffic of one port, kept for `keep_s` seconds.
@@ -53,6 +56,7 @@ class Rates:
     _last: Sample | None = None
     # Oldest first.
     _totals: list[Total] = field(default_factory=list)
+    beats: Beats = field(default_factory=Beats)
 
     def add(self, sample: Sample) -> None:
         """Take a sample; one at the same moment as the last is a repetition and is ignored."""
@@ -68,9 +72,15 @@ class Rates:
         totals = self._totals
         _, tx_before, rx_before = totals[-1]
         totals.append(Total(sample.clock_s, tx_before + tx_bytes, rx_before + rx_bytes))
+        self.beats.see(totals[-2], totals[-1], self.keep_s)
         while len(totals) > 2 and totals[1].clock_s <= sample.clock_s - self.keep_s:
             del totals[0]
         return None
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether enough was counted lately to see whether that was by looks."""
+        return len(self._totals) > 1 and more_bytes(self._totals[0], self._totals[-1]) >= LOOK_BYTES
 
     @property
     def total(self) -> Total | None:
@@ -80,23 +90,59 @@ class Rates:
     def latest(self) -> Load:
         """The load of the last two samples, or of more that came in quick succession.
 
-        Zero before there are two.
+        That of the last two beats where the counter has beats, and of one of these where it has
+        changed. Zero before there are two samples.
         """
         if len(self._totals) < 2:
             return IDLE
+        if self.beats.late:
+            return self._latest_beat()
         before, last = self._totals[-2:]
         if before.clock_s <= last.clock_s - LATEST_S:
             return _between(before, last)
         return self.mean(LATEST_S) or _between(before, last)
+
+    def _latest_beat(self) -> Load:
+        clock_s = self._totals[-1].clock_s
+        if clock_s - self._totals[-2].clock_s > BEAT_READING_S:
+            # Read too seldom to see looks: over some of them.
+            return self.mean(SOME_BEATS_S) or _between(*self._totals[-2:])
+        if self.beats.is_over(clock_s):
+            return IDLE
+        looks = self.beats.looks[-3:]
+        if len(looks) < 2:
+            return IDLE
+        last = _between(looks[-2], looks[-1])
+        both = _between(looks[0], looks[-1])
+        return (
+            both
+            if _is_near(last.tx_bps, both.tx_bps) and _is_near(last.rx_bps, both.rx_bps)
+            else last
+        )
+
+    def of_two(self) -> Load:
+        """The load of the last three samples; of the last two where it has changed."""
+        if len(self._totals) < 3:
+            return self.latest()
+        first, middle, last = self._totals[-3:]
+        now, both = _between(middle, last), _between(first, last)
+        near = _is_near(now.tx_bps, both.tx_bps) and _is_near(now.rx_bps, both.rx_bps)
+        return both if near else now
 
     def rise(self) -> Load:
         """By how much more was carried since the last reading than between those before.
 
         Beyond what a frame more or less makes of it.
         """
-        if len(self._totals) < 3:
+        totals = self._totals
+        if len(totals) < 3 or self.beats.late:
             return IDLE
-        earlier, before, last = self._totals[-3:]
+        last = totals[-1]
+        middle = _at(totals, last.clock_s - APART_S)
+        if middle < 1:
+            return IDLE
+        before = totals[middle]
+        earlier = totals[max(0, _at(totals, before.clock_s - APART_S))]
         then, now = _between(earlier, before), _between(before, last)
         if now is IDLE:
             return IDLE
@@ -111,6 +157,10 @@ class Rates:
         totals = self._totals
         if not totals:
             return None
+        if self.beats.late and window_s <= BEATS_COUNT_S:
+            span = self.beats.span(window_s, totals[-1].clock_s - lag_s)
+            if span and not self.beats.is_over(totals[-1].clock_s - lag_s):
+                return _between(*span) if self.known_s(lag_s) >= COVERAGE_RATIO * window_s else None
         newest = _at(totals, totals[-1].clock_s - lag_s) if lag_s else len(totals) - 1
         if newest <= 0:
             return None
@@ -130,11 +180,16 @@ class Rates:
     def _restart(self, sample: Sample) -> None:
         self._totals.clear()
         self._totals.append(Total(sample.clock_s, 0, 0))
+        self.beats = Beats()
 
 
 def _at(totals: list[Total], clock_s: float) -> int:
     """The index of the last of that time or before; -1: none is."""
     return bisect_right(totals, (clock_s, math.inf)) - 1
+
+
+def _is_near(one_bps: float, other_bps: float) -> bool:
+    return abs(one_bps - other_bps) <= NEAR_RATIO * max(one_bps, other_bps)
 
 
 def _between(first: Total, last: Total) -> Load:
