@@ -823,7 +823,7 @@ class Bridge:
         """Ask each policy, and do what it says."""
         self.deciding.begin(now_s)
         judged, relieved = self.judged, set[str]()
-        for wanted in self.deciding.wanted(judged, now_s):
+        for wanted in self.deciding.wanted(judged, now_s, self._polling.is_extra):
             if wanted.moves:
                 self._settling.moves(now_s)
                 self.chronicle.evidence = wanted.evidence
@@ -897,7 +897,7 @@ class Bridge:
         """
         if not self.settled:
             return now_s
-        return self.deciding.quiet_until_s(self.judged, steady_s, self.reading_s, now_s)
+        return self.deciding.quiet_until_s(self.judged, steady_s, now_s)
 
     @property
     def polled_s(self) -> float:

@@ -113,11 +113,17 @@ class Deciding:
         self.resting = frozenset().union(*(d.resting(now_s) for d in self._dampings))
         self.ripe = self.splits.ripe(now_s)
 
-    def wanted(self, judged: Judged, now_s: float) -> Iterator[Wanted]:
-        """What each policy wants moved, at most once a window of its own."""
+    def wanted(self, judged: Judged, now_s: float, between: bool = False) -> Iterator[Wanted]:
+        """What each policy wants moved, at most once a window of its own.
+
+        `between` two polls ports are read alone, and nobody knows what is in buckets.
+        """
         if self.late_known and any(PRESETS[p].at_once for p in judged.rebalancing):
             self.peaks.take(judged.carried(), now_s)
+        in_use = buckets.in_use(judged.config) if between else ()
         for policy in judged.rebalancing:
+            if policy in in_use:
+                continue
             if PRESETS[policy].at_once and (wanted := self._urgent(policy, judged, now_s)):
                 yield wanted
                 continue
@@ -245,36 +251,30 @@ class Deciding:
         damped = resting & {unit.name for unit in units if PRESETS[unit.policy].at_once}
         return {n: (self.damping.until_s(n, now_s), n in spent) for n in damped}
 
-    def quiet_until_s(
-        self, judged: Judged, steady_s: float, reading_s: float, now_s: float
-    ) -> float:
+    def quiet_until_s(self, judged: Judged, steady_s: float, now_s: float) -> float:
         """Until when no decision differs from the last one, if loads are what they have been
         since `steady_s`; `now_s`: the next one may, infinity: none will.
 
-        The last one saw nothing from before that, and what has moved rests. Where it saw that of
-        ports alone, a policy that acts at once sees the rest at `reading_s`. The poll before that
-        is not for leaving out: it is the last at which peaks are what they are.
+        The last one saw nothing from before that, and what has moved rests.
         """
         last_s = self.last_s
         if last_s is None or self.looks_again or self.filling.waits(last_s):
             return now_s
-        until_s = math.inf
         for policy in judged.rebalancing:
             if self.pauses(policy, judged, last_s):
                 return now_s
             since_s = max(steady_s, self.last_moved_s(policy))
-            if last_s >= since_s + judged.remembered_s(policy):
-                continue
-            follow_s = judged.ports_follow_s + BESIDE_S
-            if not PRESETS[policy].at_once or last_s < since_s + follow_s:
+            remembered_s = judged.remembered_s(policy)
+            if PRESETS[policy].at_once:
+                remembered_s += judged.ports_follow_s + BESIDE_S
+            if last_s < since_s + remembered_s:
                 return now_s
-            until_s = reading_s - judged.config.poll_interval_s
         free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)
         later_s = [at_s for at_s in free_s if at_s > now_s]
         capacities_bps = map(judged.capacity_bps, judged.config.uplinks)
         least_bps = ROUNDING_RATIO * min(capacities_bps, default=0.0)
         fall_s, merge_s = self.peaks.falls_s(least_bps), self.splits.deadline_s(now_s)
-        return max(now_s, min(until_s, fall_s, merge_s, *later_s))
+        return max(now_s, min(fall_s, merge_s, *later_s))
 
     @property
     def _dampings(self) -> tuple[Damping, Damping]:

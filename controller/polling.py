@@ -29,12 +29,13 @@ class Polling:
 
     Ports are read with each, what units count less often, and what buckets and addresses count
     less often still. `with_units`: the poll under way ends with what units count; `with_behind`: also
-    with what addresses behind VM ports do.
+    with what addresses behind VM ports do. `is_extra`: it is one between two polls.
     """
 
     poll_due_s: float = 0.0
     with_units: bool = True
     with_behind: bool = False
+    is_extra: bool = False
     _units_due_s: float = 0.0
     _buckets_due_s: float = 0.0
     # When ports are read once more before that.
@@ -93,8 +94,9 @@ class Polling:
             return None
         self._asked_s = now_s
         if is_extra and now_s < min(self._units_due_s, self._buckets_due_s):
-            self.with_units = self.with_behind = False
+            self.is_extra, self.with_units, self.with_behind = True, False, False
             return ReadStats(bridge, False, False, False)
+        self.is_extra = False
         self.with_units = at_s >= self.reading_s(interval_s, hashed or behind)
         buckets = (hashed or behind) and at_s >= self._buckets_due_s - ON_TIME_S
         if buckets:
