@@ -19,6 +19,7 @@ from controller.config import BadValue, BridgeConfig, bond_of, read_bridge
 from controller.database import PREFIX, BridgeRow
 from controller.events import Reply, Setting, Write, Written
 from controller.fleet import Fleet
+from controller.wording import OUR_LOG
 
 # The pipeline of a bridge is confirmed within this time, or the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
@@ -191,7 +192,7 @@ class Adoption:
             del self.attaching[name]
             return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
         if now_s >= attach.deadline_s:
-            why = f"not installed within {ATTACH_TIMEOUT_S:g} s -> a switch that answers"
+            why = f"not installed within {ATTACH_TIMEOUT_S:g} s{self._held_up(bridge, attach)}"
             return self._give_up(name, attach, f"{why}; see the log", now_s)
         if not attach.writing:
             return self._write(name, bridge, attach, now_s) if bridge.known else []
@@ -219,6 +220,16 @@ class Adoption:
         # What the database said meanwhile was not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         return [*followed, Reply(attach.request_id, "\n".join(lines))]
+
+    def _held_up(self, bridge: Bridge, attach: Attach) -> str:
+        """Why an attach is not done; the switch is blamed for what is its own only."""
+        began_s = attach.deadline_s - ATTACH_TIMEOUT_S
+        if (fault := self.fleet.blamed(began_s)) is not None:
+            return f", as ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
+        row = self.fleet.rows.get(bridge.config.name)
+        if attach.writing and not (attach.written and row is not None and row.attached):
+            return ", as its settings are not in the database -> an ovsdb-server that answers"
+        return bridge.awaited
 
     def _write(self, name: str, bridge: Bridge, attach: Attach, now_s: float) -> Commands:
         """Everything was read: go on, unless something of others' is in the way."""
@@ -289,9 +300,12 @@ class Adoption:
         commands: Commands = []
         if not gone:
             found = "does not answer" if bridge.connected else "is not connected"
+            expected = f"a switch that answers within {DETACH_TIMEOUT_S:g} s"
+            if (fault := self.fleet.blamed(detach.deadline_s - DETACH_TIMEOUT_S)) is not None:
+                found, expected = f"was not reached: ovs-lbt itself failed, {fault.text}", OUR_LOG
             detach.lost = (
                 f"bridge {name}: the switch {found}, so only the configuration was removed"
-                f" -> a switch that answers within {DETACH_TIMEOUT_S:g} s"
+                f" -> {expected}"
             )
             commands = bridge.give_back(now_s)
         settings, warning = _traces(row, bridge)

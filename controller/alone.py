@@ -36,8 +36,9 @@ class OneAnswer:
         """Wait for the answer and print it; the exit status of the command."""
         self._answered.wait(ANSWER_TIMEOUT_S)
         if self._reply is None:
-            found = f"no answer in {ANSWER_TIMEOUT_S:g} s" if going_on() else "an error, see above"
-            print(f"ovs-lbt: {found} -> a switch and a database that answer", file=sys.stderr)
+            late = f"no answer in {ANSWER_TIMEOUT_S:g} s -> a switch and a database that answer"
+            fault = "a fault of ovs-lbt, not of the switch: see above -> the bridge given back"
+            print(f"ovs-lbt: {late if going_on() else fault}", file=sys.stderr)
             return 1
         if self._reply.refused:
             print(f"ovs-lbt: {self._reply.text}", file=sys.stderr)

@@ -41,7 +41,6 @@ def guarded(handler: Handler) -> Handler:
         try:
             handler(app, event)
         except Exception as error:
-            LOG.exception("%s failed", handler.__name__)
             app.crash(error)
 
     return guard

@@ -584,6 +584,15 @@ class Bridge:
         """Whether everything there is to know of the switch before a change was read."""
         return self.settled and not self._awaits_forwarding
 
+    @property
+    def awaited(self) -> str:
+        """What keeps it from being settled: what was found -> who has to do something."""
+        if self.connected and self._awaits_forwarding:
+            return ", as fdb/show was not answered -> an ovs-vswitchd that answers"
+        if self.connected and self.flooding.error is not None:
+            return f", as VM ports' flag no-flood: {self.flooding.error}"
+        return " -> a switch that answers"
+
     # ---- bindings ----------------------------------------------------------------------
 
     def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:

@@ -424,9 +424,11 @@ def _show(bridge: str | None) -> int:
     told = json.loads(answer)
     if told.get("standby"):
         print(show_view.standing_by(told["leader"]))
-        return 0
-    bridges = told["bridges"]
-    sys.stdout.write(terminal.written(show_view.blocks(bridges, terminal.look())))
+        lines = []
+    else:
+        lines = show_view.blocks(told["bridges"], terminal.look())
+    lines += show_view.faults(told, terminal.look())
+    sys.stdout.write(terminal.written(lines))
     return 0
 
 

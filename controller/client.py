@@ -8,6 +8,8 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from controller.wording import OUR_LOG
+
 # Longer than the service takes to say that a switch or the database does not answer.
 ANSWER_TIMEOUT_S = 20.0
 CHUNK_BYTES = 1 << 16
@@ -76,7 +78,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
     except TimeoutError:
         raise Unanswered(f"no answer in {timeout_s:g} s -> a service that answers") from None
     except OSError as error:
-        raise Unanswered(f"the service ended: {error.strerror or error}") from None
+        raise Unanswered(f"the service ended: {error.strerror or error} -> {OUR_LOG}") from None
     if reply.get("error") is not None:
         raise Refusal(str(reply["error"]).rstrip())
     return str(reply.get("result") or "")

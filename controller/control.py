@@ -28,6 +28,8 @@ PREFIX = "lbt/"
 # A request that has not been answered by then is answered with an error.
 ANSWER_TIMEOUT_S = 15.0
 EXPIRY_CHECK_MS = 1000
+# Whoever is waited for, each has its own time; so this is told when ours is up, too.
+UNANSWERED = "ovs-lbt show, which says whether the switch is connected; and the log of ovs-lbt"
 
 # What each command takes: a usage line, and the least and most words.
 COMMANDS = {
@@ -138,7 +140,7 @@ class Server:
         now_s = time.monotonic()
         for request_id in [i for i, (_, due_s) in self._waiting.items() if due_s <= now_s]:
             connection, _ = self._waiting.pop(request_id)
-            text = f"no answer in {ANSWER_TIMEOUT_S:g} s -> a switch that answers"
+            text = f"no answer in {ANSWER_TIMEOUT_S:g} s -> {UNANSWERED}"
             _send(connection, text, refused=True)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from controller.bridge import Bridge, Commands
 from controller.config import UplinkConfig
 from controller.database import PREFIX
-from controller.events import Reply, Setting
+from controller.events import Faulted, Reply, Setting
+from controller.wording import OUR_LOG
 from policies.model import Role
 
 # An operator is waiting. The last learning packet goes out 3 s after a move.
@@ -29,20 +30,23 @@ class Drain:
     written: bool = False
     addresses: int = 0
 
-    def proceed(self, bridge: Bridge | None, now_s: float) -> Commands:
-        """The answer, once the uplink is idle and the neighbours have been told so."""
+    def proceed(self, bridge: Bridge | None, fault: Faulted | None, now_s: float) -> Commands:
+        """The answer, once the uplink is idle and the neighbours have been told so.
+
+        `fault`: the last one of ours since this began.
+        """
         if bridge is None:
             return self._refuse("bridge given back meanwhile -> an attached bridge")
         in_time = now_s < self.deadline_s
         if not self.written or (in_time and not self._over(bridge)):
             return []
         if not bridge.connected:
-            return self._refuse("drained, but not connected -> a switch that answers")
+            return self._refuse(f"drained, but not connected{_expected(fault)}")
         if remaining := bridge.bindings.on(self.uplink):
             found = f"drained, but still used by {', '.join(remaining)}"
             return self._refuse(f"{found} -> VM ports that may use another uplink that is up")
         if not in_time and not bridge.settled:
-            return self._refuse("drained, but the switch has not followed -> a switch that answers")
+            return self._refuse(f"drained, but the switch has not followed{_expected(fault)}")
         text = f"{self.uplink}: idle, {self.ports} VM port{'' if self.ports == 1 else 's'}"
         if self.addresses:
             text += f" and {self.addresses} address{'' if self.addresses == 1 else 'es'}"
@@ -57,6 +61,13 @@ class Drain:
 
     def _refuse(self, why: str) -> Commands:
         return [Reply(self.request_id, f"uplink {self.uplink}: {why}", refused=True)]
+
+
+def _expected(fault: Faulted | None) -> str:
+    """Of whom something is expected: the switch, unless a part of ours has failed."""
+    if fault is None:
+        return " -> a switch that answers"
+    return f", as ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
 
 
 def drained(uplink: UplinkConfig) -> tuple[Setting, ...]:

@@ -19,6 +19,7 @@ from controller.events import (
     Command,
     DatabaseRead,
     Event,
+    Faulted,
     ForwardingRead,
     InboundRead,
     InstalledRead,
@@ -97,7 +98,7 @@ class Engine:
         match event:
             case DatabaseRead() | Leading() | Request() | Written():
                 return set(self.fleet.bridges)
-            case Challenged():
+            case Challenged() | Faulted():
                 return set()
             case Tick():
                 return set(self._due(now_s))
@@ -113,11 +114,13 @@ class Engine:
                 return self._lead(now_s) if leads else self._stand_by()
             case Challenged():
                 return self._answer()
+            case Faulted():
+                return self.fleet.faulted(event)
             case Tick():
                 due = [self.fleet.bridges[name] for name in self._due(now_s)]
                 return [command for bridge in due for command in bridge.tick(now_s)]
             case Request() if not self.leads:
-                return [self._refer(event)]
+                return [self._refer(event, now_s)]
             case Request():
                 return self.operator.answer(event, now_s)
             case Written():
@@ -152,12 +155,13 @@ class Engine:
         name = Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
         return [Answer(), Write((name,))]
 
-    def _refer(self, request: Request) -> Reply:
+    def _refer(self, request: Request, now_s: float) -> Reply:
         """What a service that stands by says to a request."""
         leader = one_line(self._leader or "another service")
         if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
             as_json = "--json" in request.words
-            return Reply(request.request_id, show.standing_by(leader, as_json))
+            faults = self.fleet.recent_faults(now_s)
+            return Reply(request.request_id, show.standing_by(leader, as_json, faults))
         text = f"this service stands by -> the one that leads: {leader}"
         return Reply(request.request_id, text, refused=True)
 

@@ -220,6 +220,19 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Faulted:
+    """A part of this service has failed: for the `count`th time since the host booted.
+
+    `text`: what was found. `at_s`: in seconds since the epoch.
+    """
+
+    part: str
+    text: str
+    at_s: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A command of an operator's, e.g. ("move", "vnet0", "eth1")."""
 
@@ -253,6 +266,7 @@ Event = (
     | Shaped
     | BundleDone
     | Tick
+    | Faulted
     | Request
     | Written
 )

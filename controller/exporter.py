@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,7 +30,7 @@ SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 class Exporter:
     """Serves /metrics. `read_status` is called at each scrape, on the scraper's thread.
 
-    So is `leads`, whether this service decides.
+    So are `leads`, whether this service decides, and `faults`, how often each part has failed.
     """
 
     def __init__(
@@ -38,9 +38,11 @@ class Exporter:
         read_status: Callable[[], tuple[BridgeStatus, ...]],
         version: str,
         leads: Callable[[], bool] = lambda: True,
+        faults: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._read_status = read_status
         self._leads = leads
+        self._faults = faults
         self._version = version
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -104,7 +106,10 @@ class Exporter:
             PREFIX + "leader", "1 while this service is the one that decides."
         )
         leader.add_metric([], float(self._leads()))
-        yield from (build, leader)
+        failed = _counter("faults", "Times a part of the service itself failed.", ["part"])
+        for part, count in self._faults().items():
+            failed.add_metric([part], count)
+        yield from (build, leader, failed)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: families are known at the scrape only."""

@@ -9,9 +9,15 @@ from controller import picture
 from controller.bridge import Bridge, Commands
 from controller.config import BridgeConfig, read_bridge
 from controller.database import BridgeRow
-from controller.events import Connect, Disconnect, Report
+from controller.events import Connect, Disconnect, Faulted, Report
 from controller.status import BridgeStatus
 
+# How long a fault is told of by `show`.
+TOLD_FOR_S = 86_400.0
+# A part that has failed starts anew at most this much later.
+STILL_FELT_S = 30.0
+# Parts through which nothing goes to a switch, or comes from one.
+BESIDE = frozenset({"history", "metrics", "commands"})
 # Its flows are the operator's only network, so they are left to forward.
 FORGOTTEN = (
     "Bridge {0} ovs-lbt-policy: none -> a policy: its flows stay, and nobody looks after them"
@@ -32,6 +38,25 @@ class Fleet:
     bridges: dict[str, Bridge] = field(default_factory=dict)
     # What each bridge was configured by last; one in hand is configured by whoever has it.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
+    # What has failed of this service, by part.
+    faults: dict[str, Faulted] = field(default_factory=dict)
+
+    def faulted(self, fault: Faulted) -> Commands:
+        """A part of this service has failed; whatever waits for it need not blame the switch."""
+        self.faults[fault.part] = fault
+        return []
+
+    def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
+        """What is worth telling of now, the last one first."""
+        since_s = self.epoch_s + now_s - TOLD_FOR_S
+        told = [fault for fault in self.faults.values() if fault.at_s >= since_s]
+        return tuple(sorted(told, key=lambda fault: fault.at_s, reverse=True))
+
+    def blamed(self, since_s: float) -> Faulted | None:
+        """The last fault of ours since then by which a switch could seem not to answer."""
+        at_s = self.epoch_s + since_s - STILL_FELT_S
+        found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
+        return max(found, key=lambda fault: fault.at_s, default=None)
 
     def set_clock(self, epoch_s: float) -> None:
         """The wall clock was set."""

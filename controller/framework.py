@@ -7,6 +7,7 @@ here, see `Connection`.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import logging
 import os
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from controller import framing
+from controller import faults, framing
 from controller.wording import one_line
 
 __all__ = [
@@ -196,6 +197,10 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             except OSError:
                 hang_up(self)
                 return
+            except Exception as error:
+                faults.report("openflow", error, f"sender for {self.bridge or self.address}")
+                hang_up(self)
+                return
 
     def refuse(self, why: str) -> None:
         """Hang up on a switch that sends what nobody can mean."""
@@ -206,9 +211,15 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             hang_up(self)
 
     def refuse_unread(self, what: str, error: Exception) -> None:
-        """Hang up on a switch as it cannot be read what it sends."""
-        lengths = isinstance(error, framing.Malformed)
-        self.refuse(str(error) if lengths else f"{what}: {error!r} -> one that can be read")
+        """Hang up on a switch as it cannot be read what it sends, or we cannot read it."""
+        if isinstance(error, framing.Malformed):
+            self.refuse(str(error))
+        elif self.refused:
+            pass
+        elif faults.is_ours(error):
+            self.refuse(faults.report("openflow", error, f"{what} of {self.bridge}"))
+        else:
+            self.refuse(f"{what}: {error!r} -> one that can be read")
 
     def ask_for_echo(self) -> None:
         """Hang up on a switch that has not answered for long; ask it once more otherwise."""
@@ -260,8 +271,8 @@ class _Echoes:
             for connection in self._take(now_s):
                 try:
                     connection.ask_for_echo()
-                except Exception:
-                    LOG.exception("%s: no echo was asked for", connection.address)
+                except Exception as error:
+                    faults.report("echoes", error, f"echo for {connection.address}")
                     hang_up(connection)
             with self._lock:
                 due_s = next(iter(self._due_s.values()), now_s + ECHO_INTERVAL_S)
@@ -339,6 +350,38 @@ class _NoListener:
         return
 
 
+def _safe(handler: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A handler after whose failure the next event is handled, and its connection begins anew.
+
+    On native threads the framework would end the thread of all handlers, on green ones leave the
+    connection as it is.
+    """
+
+    @functools.wraps(handler)
+    def guard(happened: Any) -> None:
+        try:
+            handler(happened)
+        except Exception as error:
+            found = faults.report("openflow", error, handler.__name__)
+            message = getattr(happened, "msg", happened)
+            if (connection := getattr(message, "datapath", None)) is not None:
+                connection.refuse(found)
+
+    return guard
+
+
+def _register(app: Any, kind: Any, handler: Callable[[Any], None]) -> None:
+    _register_as_it_is(app, kind, _safe(handler))
+
+
+def _handle_events(app: Any) -> None:
+    faults.guarded("openflow", f"events of {app.name}", lambda: _handle_events_of(app))
+
+
+_register_as_it_is, _handle_events_of = App.register_handler, App._event_loop
+App.register_handler, App._event_loop = _register, _handle_events
+
+
 def start(app_module: str, **contexts: Any) -> Callable[[], None]:
     """Load the framework and one app; what ends them again.
 
@@ -350,7 +393,7 @@ def start(app_module: str, **contexts: Any) -> Callable[[], None]:
     apps.load_apps([ofp_handler.__name__, app_module])
     apps.create_contexts()
     apps.instantiate_apps(**contexts)
-    threading.Thread(target=_ECHOES.run, name="echoes", daemon=True).start()
+    faults.lasting("echoes", "echoes", _ECHOES.run)
     end: Callable[[], None] = apps.close
     return end
 

@@ -7,14 +7,13 @@ import logging
 import logging.handlers
 import os
 import queue
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import ovs.dirs
 
-from controller import history
+from controller import faults, history
 from controller.events import Reply, Request
 from controller.wording import one_line
 
@@ -42,7 +41,7 @@ class Journal:
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         if path is not None:
             self._file = _File(path)
-        threading.Thread(target=self._run, name="journal", daemon=True).start()
+        faults.lasting("history", "journal", self._run)
 
     def write(self, line: str) -> None:
         if self._path is not None:
@@ -60,6 +59,9 @@ class Journal:
             return Reply(request.request_id, answer(self._path, request.words[1:]))
         except (ValueError, OSError) as error:
             return Reply(request.request_id, one_line(str(error)), refused=True)
+        except Exception as error:
+            found = faults.report("history", error)
+            return Reply(request.request_id, found, refused=True)
 
     def _run(self) -> None:
         while True:

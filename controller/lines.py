@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import socket
 import threading
 from collections.abc import Callable
 
-from controller import framework
+from controller import faults, framework
 from controller.database import BridgeRow
 from controller.wires import (
     CONNECT_TIMEOUT_S,
@@ -54,8 +55,7 @@ class Line:
         self._lock = threading.Lock()
         self._connection: framework.Connection | None = None
         self._caller: framework.Connection | None = None
-        self._thread = threading.Thread(target=self._run, name=f"line {bridge}", daemon=True)
-        self._thread.start()
+        self._thread = faults.lasting("lines", f"line {bridge}", self._run)
 
     def stop(self) -> None:
         """Hang up and do not dial again."""
@@ -130,7 +130,7 @@ class Line:
             self._connection = None
         if connection.id is not None:
             self._complaint = ""
-        elif not unwanted:
+        elif not unwanted and not connection.refused:
             # With TLS 1.3, a bridge that does not take our certificate says so by hanging up.
             self._complain(f"{self._bridge}: closed at once -> a bridge, which trusts us")
         return connection
@@ -221,11 +221,14 @@ class Lines:
         def listen() -> None:
             while True:
                 sock, (peer, *_) = listener.accept()
-                threading.Thread(
-                    target=take, args=(sock, peer), name=f"call {peer}", daemon=True
-                ).start()
+                faults.once(
+                    "openflow",
+                    f"call {peer}",
+                    functools.partial(take, sock, peer),
+                    lambda _, sock=sock: sock.close(),  # type: ignore[misc]
+                )
 
-        threading.Thread(target=listen, name="listener", daemon=True).start()
+        faults.lasting("listener", "listener", listen)
 
     def caller(self, connection: framework.Connection) -> str | None:
         """The bridge that has dialled us, by its datapath id; None for one that is not ours."""
@@ -247,5 +250,7 @@ class Lines:
 def _serve(connection: framework.Connection) -> None:
     try:
         connection.serve()
-    except Exception:
-        LOG.exception("%s: the connection ended with an error", connection.address)
+    except OSError as error:
+        LOG.warning("%s: the connection ended: %s", connection.address, reason(error))
+    except Exception as error:
+        faults.report("openflow", error, f"connection {connection.address}")

@@ -92,7 +92,8 @@ class Operator:
         """Take what is under way one step further after each event."""
         commands = self.adoption.proceed(now_s)
         for drain in list(self.draining):
-            if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), now_s):
+            fault = self.fleet.blamed(drain.deadline_s - DRAIN_TIMEOUT_S)
+            if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s):
                 self.draining.remove(drain)
                 commands += answer
         return commands
@@ -101,13 +102,16 @@ class Operator:
 # ---- commands --------------------------------------------------------------------------
 
 
-def _show(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     as_json, names = _options(words, most=1)
     statuses = operator.fleet.status()
     if names:
         _attached_bridge(operator, names[0])
         statuses = tuple(status for status in statuses if status.name == names[0])
-    return [Reply(request_id, show.as_json(statuses) if as_json else show.as_text(statuses))]
+    told = (show.as_json if as_json else show.as_text)(
+        statuses, operator.fleet.recent_faults(now_s)
+    )
+    return [Reply(request_id, told)]
 
 
 def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:

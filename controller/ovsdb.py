@@ -13,6 +13,7 @@ from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from controller import faults
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
 from controller.replica import CONFIRM_TIMEOUT_S, Replica, Then
@@ -160,6 +161,7 @@ class Database:
         try:
             helper = idlutils.get_schema_helper(remote, SCHEMA)
         except Exception as error:
+            _refuse_ours(error)
             raise DatabaseAway(
                 f"{remote}: no answer ({reason(error)}) -> an ovsdb-server"
             ) from error
@@ -171,11 +173,12 @@ class Database:
         try:
             self._api = _Api(self._link)
         except Exception as error:
+            _refuse_ours(error)
             raise DatabaseAway(f"{remote}: no database -> an ovsdb-server's") from error
         with self._link.lock:
             self._changed()
             self._idl.changed = self._changed
-        threading.Thread(target=self._write_forever, name="ovsdb writes", daemon=True).start()
+        faults.vital("database", "ovsdb writes", self._write_forever)
 
     def contend(self) -> None:
         """Ask for the lead over other services; a `Leading` says who has it, now and later.
@@ -292,6 +295,8 @@ class Database:
         except Exception as error:
             if self._idl.contends and not self._idl.has_lock:
                 return STANDS_BY
+            if faults.is_ours(error):
+                return faults.report("database", error, "ovsdb writes")
             return str(error) or type(error).__name__
         return None
 
@@ -304,6 +309,12 @@ class Database:
         if setting.value is None:
             return self._api.db_remove(*record, setting.column, setting.key, if_exists=True)
         return self._api.db_set(*record, (setting.column, {setting.key: setting.value}))
+
+
+def _refuse_ours(error: Exception) -> None:
+    """Raises DatabaseAway if it is a fault of ours that the database was not reached."""
+    if faults.is_ours(error):
+        raise DatabaseAway(faults.report("database", error, "replica")) from error
 
 
 def _check_remote(remote: str, tls: TlsFiles | None) -> None:

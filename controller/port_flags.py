@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
+from controller import faults
 from controller.events import PortFlagsSet, SetPortFlags
 from controller.wires import Unreachable, Wire
 
@@ -61,7 +61,10 @@ def start(
             answer = replace(answer, error=str(failure) or type(failure).__name__)
         submit(answer)
 
-    threading.Thread(target=run, name=f"port flags {command.bridge}", daemon=True).start()
+    def failed(found: str) -> None:
+        submit(PortFlagsSet(command.bridge, command.number, frozenset(), error=found))
+
+    faults.once("port-flags", f"port flags {command.bridge}", run, failed)
 
 
 def set_flags(

@@ -10,12 +10,11 @@ import re
 import socket
 import struct
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from controller import htb
+from controller import faults, htb
 from controller.events import Device, Shape, Shaped
 from controller.htb import Found, Host, Shaper
 
@@ -53,11 +52,12 @@ class Qdiscs:
 
     def start(self, command: Shape) -> None:
         """Carry it out, and submit what came of it."""
-        threading.Thread(
-            target=lambda: self._submit(self.carry_out(command)),
-            name=f"shape {command.bridge}",
-            daemon=True,
-        ).start()
+        faults.once(
+            "shaping",
+            f"shape {command.bridge}",
+            lambda: self._submit(self.carry_out(command)),
+            lambda found: self._submit(_failed(command, found)),
+        )
 
     def carry_out(self, command: Shape) -> Shaped:
         devices = (
@@ -90,6 +90,11 @@ class Qdiscs:
         if wanted is not None:
             self._known[name] = wanted
         return Device(name, found, replaced=replaced)
+
+
+def _failed(command: Shape, found: str) -> Shaped:
+    devices = (Device(name, error=found) for name, _ in command.wanted)
+    return Shaped(command.bridge, tuple(devices))
 
 
 def read(device: str) -> Found:

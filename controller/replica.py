@@ -6,12 +6,13 @@ import contextlib
 import queue
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ovs import jsonrpc, poller
 from ovs.db import idl
 
+from controller import faults
 from controller.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask, Watch
 
 # A server that has not said by then whether we lead does not answer.
@@ -88,11 +89,19 @@ class Replica(idl.Idl):  # type: ignore[misc]
         time.sleep(0)
 
     def run(self) -> Any:
+        """As the library does; whatever of ours fails here ends us.
+
+        The library would log it, and go on without what was to be told.
+        """
+        with _vital():
+            return self._run()
+
+    def _run(self) -> Any:
         with contextlib.suppress(BlockingIOError):
             self._wakened.recv(4096)
         if self.contends:
             self._stand_back(time.monotonic())
-        result = super().run()
+        result = self._follow_server()
         if self.contends:
             self._contend(time.monotonic())
         if self.change_seqno != self._seen:
@@ -100,7 +109,20 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self.changed()
         return result
 
+    def _follow_server(self) -> Any:
+        """What the library cannot do with a server's messages may be the server's: it is read anew."""
+        try:
+            return super().run()
+        except Exception as error:
+            faults.report("database", error, "replica")
+            self.force_reconnect()
+        return False
+
     def wait(self, waiting: Any) -> None:
+        with _vital():
+            self._wait(waiting)
+
+    def _wait(self, waiting: Any) -> None:
         super().wait(waiting)
         waiting.fd_wait(self._wakened.fileno(), poller.POLLIN)
         times = [due_s for _, due_s in self._confirming.values()]
@@ -214,6 +236,16 @@ class Replica(idl.Idl):  # type: ignore[misc]
             then(_is_done(message.result))
             return True
         return False
+
+
+@contextlib.contextmanager
+def _vital() -> Iterator[None]:
+    """What fails here ends the process, and the thread, which the library would let go on."""
+    try:
+        yield
+    except Exception as error:
+        faults.report("database", error, "replica", ends=True)
+        raise SystemExit(1) from error
 
 
 def _is_locked(result: Any) -> bool:

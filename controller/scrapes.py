@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from controller import faults
 from controller.wires import TlsFiles, reason, refuse_plain
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +59,26 @@ class Server(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            faults.report("metrics", error, f"metrics for {client_address[0]}")
         LOG.debug("metrics for %s", client_address[0], exc_info=True)
+
+
+def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, of which a failure is told as what it is."""
+
+    def answer(environ: Any, start_response: Callable[..., Any]) -> Any:
+        try:
+            return application(environ, start_response)
+        except TimeoutError as error:
+            status, text = "503 Service Unavailable", str(error)
+        except Exception as error:
+            status, text = "500 Internal Server Error", faults.report("metrics", error)
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{text}\n".encode()]
+
+    return answer
 
 
 class _ServerOfIpv6(Server):
@@ -81,10 +102,10 @@ def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFile
     context = tls.context(server_side=True) if tls else None
     kind = _ServerOfIpv6 if ":" in address else Server
     try:
-        server = make_server(address, port, application, kind, _Quiet)
+        server = make_server(address, port, _watched(application), kind, _Quiet)
     except OSError as error:
         found = f"--metrics {address}:{port}: {error.strerror}"
         raise OSError(f"{found} -> an address that is free") from error
     server.tls = context
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    faults.lasting("metrics", "metrics", server.serve_forever)
     return server

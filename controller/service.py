@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller import client, control, framework, history, openflow, port_flags, vswitchd
+from controller import client, control, faults, framework, history, openflow, port_flags, vswitchd
 from controller.engine import Engine
 from controller.events import (
     Answer,
@@ -138,10 +138,16 @@ class Service:
         self._exit_status: int | None = None
         control.claim_pidfile(options.name)
         self._control = answers(self._events.put, VERSION)
+        self._is_set_up = False
+        kept = Path(ovs.dirs.RUNDIR) / f"{options.name}.faults"
+        faults.LEDGER.open(kept, self._events.put, self._end_after_fault)
+        faults.watch_libraries()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         self._journal = Journal(options.history)
-        self._exporter = Exporter(self._status, VERSION, lambda: self._engine.leads)
+        self._exporter = Exporter(
+            self._status, VERSION, lambda: self._engine.leads, faults.LEDGER.counts
+        )
         if options.metrics is not None:
             self._exporter.listen(*options.metrics, options.metrics_tls)
         framework.start(
@@ -181,21 +187,22 @@ class Service:
 
     def run(self) -> int:
         """Serve until we are told to end, or the engine cannot be trusted; the exit status."""
-        threading.Thread(target=self._run_engine, name="engine", daemon=True).start()
+        self._is_set_up = True
+        faults.vital("engine", "engine", self._run_engine)
         LOG.info("ovs-lbt %s is running on %s", VERSION, framework.NAME)
-        status = self._control.serve(going_on=lambda: self._exit_status is None)
+        try:
+            status = self._control.serve(going_on=lambda: self._exit_status is None)
+        except Exception as error:
+            faults.report("commands", error, "control socket", ends=True)
+            status = 1
         self._supervisor.stopping()
         return status if self._exit_status is None else self._exit_status
 
     def _run_engine(self) -> None:
-        try:
-            while True:
-                if self._step():
-                    self._report()
-                self._supervisor.feed(time.monotonic())
-        except Exception as error:
-            LOG.exception("the engine failed")
-            self._crash(error)
+        while True:
+            if self._step():
+                self._report()
+            self._supervisor.feed(time.monotonic())
 
     def _step(self) -> bool:
         """Wait for an event or the next deadline, and do what the engine says.
@@ -338,19 +345,29 @@ class Service:
         while True:
             wanted = _StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
             self._events.put(wanted)
-            status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)
+            try:
+                status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)
+            except queue.Empty:
+                late = f"no picture in {STATUS_TIMEOUT_S:g} s -> an engine that has the time"
+                raise TimeoutError(late) from None
             if status is None:
                 return tuple(found)
             found.append(status)
 
     def _crash(self, error: Exception) -> None:
+        """A handler of what a switch says has failed, and the engine may not know of it."""
+        faults.report("openflow", error, ends=True)
+
+    def _end_after_fault(self) -> None:
         """Nothing is certain any more: end at once, and let the supervisor start us anew.
 
         The switch goes on by what is installed.
         """
-        LOG.critical("ending after an error: %s", error)
         self._exit_status = 1
-        self._control.wake()
+        if self._is_set_up:
+            self._control.wake()
+        else:
+            exit_now(1)
 
     def _stop(self, number: int, _frame: object) -> None:
         """A signal asks us to end: the switch goes on by what is installed."""

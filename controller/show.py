@@ -8,27 +8,36 @@ from typing import Any
 
 from controller import drawing, show_view
 from controller.config import VmPortConfig
+from controller.events import Faulted
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 
 BAR_CELLS = 20
 
 
-def as_json(statuses: Sequence[BridgeStatus]) -> str:
+def as_json(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) -> str:
     """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch."""
-    return json.dumps({"bridges": _bridges(statuses)}, indent=2)
+    return json.dumps({"bridges": _bridges(statuses), **_faults(faults)}, indent=2)
 
 
-def standing_by(leader: str, json_wanted: bool) -> str:
+def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
     """The answer of a service that has no bridges, as another one leads."""
+    told = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
     if json_wanted:
-        return json.dumps({"bridges": [], "standby": True, "leader": leader}, indent=2)
-    return show_view.standing_by(leader)
+        return json.dumps(told, indent=2)
+    lines = [drawing.line(show_view.standing_by(leader)), *show_view.faults(told, drawing.Look())]
+    return "\n".join(drawing.plain(line).rstrip() for line in lines)
 
 
-def as_text(statuses: Sequence[BridgeStatus]) -> str:
+def as_text(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) -> str:
     """A block for each bridge: uplinks with bars of their load, then the ports on them."""
     lines = show_view.blocks(_bridges(statuses), drawing.Look())
+    lines += show_view.faults(_faults(faults), drawing.Look())
     return "\n".join(drawing.plain(line).rstrip() for line in lines)
+
+
+def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
+    told = [{"part": f.part, "count": f.count, "last_at": f.at_s, "found": f.text} for f in faults]
+    return {"faults": told} if told else {}
 
 
 def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from controller.drawing import (
     width_of,
     widths,
 )
+from controller.wording import OUR_LOG
 
 # What is documented of a bridge, an uplink or a port.
 Told = Mapping[str, Any]
@@ -74,6 +75,15 @@ def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
     for bridge in bridges:
         drawn += [(), *_block(bridge, look)] if drawn else _block(bridge, look)
     return drawn
+
+
+def faults(told: Told, look: Look) -> list[Line]:
+    """What has failed of the service itself; nothing of one that does not tell."""
+    said = [
+        f"fault of ovs-lbt  {fault['found']} (of {fault['part']}: {fault['count']} in all)"
+        for fault in told.get("faults", ())
+    ]
+    return [(), *_wrapped([*said, OUR_LOG], look, Style.BAD)] if said else []
 
 
 def _block(bridge: Told, look: Look) -> list[Line]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 
 import ovs.unixctl
 import ovs.unixctl.server
 
+from controller import faults
 from controller.config import OFPORT_LOCAL
 from controller.events import ForwardingRead
 
@@ -17,16 +17,18 @@ LOG = logging.getLogger(__name__)
 
 def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> None:
     """Submit what NORMAL has learned on a bridge, from a thread that waits for it."""
-    threading.Thread(
-        target=lambda: submit(_forwarding(bridge)), name=f"forwarding {bridge}", daemon=True
-    ).start()
+    faults.once(
+        "forwarding",
+        f"forwarding {bridge}",
+        lambda: submit(_forwarding(bridge)),
+        lambda found: submit(ForwardingRead(bridge, (), found)),
+    )
 
 
 def forget_forwarding(bridge: str) -> None:
     """Empty NORMAL's table, from a thread that waits for it."""
-    threading.Thread(
-        target=lambda: _forget(bridge), name=f"forget forwarding {bridge}", daemon=True
-    ).start()
+    name = f"forget forwarding {bridge}"
+    faults.once("forwarding", name, lambda: _forget(bridge), lambda _: None)
 
 
 def _forget(bridge: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # As much of one as tells what it is.
 MOST_CHARACTERS = 200
+# Where the reason is, of all that is a fault of ours.
+OUR_LOG = "the log of ovs-lbt (journalctl -u ovs-lbt) says why"
 
 
 def one_line(text: str) -> str:

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from dashboards import frame, panels
 from dashboards.frame import Section
 from dashboards.panels import Ask, Column, distribution, lines, number, rows, states
-from dashboards.queries import BRIDGES, BY_SERVICE, SERVICES, or_none, quantile, rate
+from dashboards.queries import BRIDGES, BY_SERVICE, SERVICES, increase, or_none, quantile, rate
 
 SERVICE = "{{instance}}"
 WHERE = "{{instance}} {{bridge}}"
@@ -132,7 +132,7 @@ def _connection() -> list[panels.Panel]:
             "or of the service; the bridge forwards meanwhile.",
             Ask(BRIDGES("bridge_connected"), WHERE),
             words=panels.CONNECTED,
-            width=8,
+            width=6,
         ),
         states(
             "Who decides",
@@ -140,7 +140,7 @@ def _connection() -> list[panels.Panel]:
             "any time.",
             Ask(SERVICES("leader"), SERVICE),
             words=panels.DECIDES,
-            width=8,
+            width=6,
         ),
         lines(
             "Configuration errors by bridge",
@@ -148,7 +148,15 @@ def _connection() -> list[panels.Panel]:
             "somebody sets a wrong value; `ovs-lbt show` names it.",
             [Ask(BRIDGES("config_errors"), WHERE)],
             unit=panels.COUNT,
-            width=8,
+            width=6,
+        ),
+        lines(
+            "Faults by part",
+            "Parts of a service that failed and started anew, or ended it: its own fault, not a switch's. "
+            "Good: 0. `ovs-lbt show` and the log tell what was found.",
+            [Ask(f"{increase(SERVICES('faults_total'))} > 0", "{{instance}} {{part}}")],
+            unit=panels.COUNT,
+            width=6,
         ),
     ]
 

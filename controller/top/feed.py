@@ -96,6 +96,8 @@ class Feed:
             return Away(str(why))
         except (ValueError, LookupError, TypeError) as error:
             return Away(f"{type(error).__name__}: {error} -> a service of the same version as top")
+        except Exception as error:
+            return Away(f"{type(error).__name__}: {error}, a fault of top -> the next look")
         self._version = picture.version
         return picture
 
@@ -105,6 +107,9 @@ class Feed:
             answer = Answer(words, client.ask(f"lbt/{command}", rest), refused=False)
         except (client.Refusal, client.Unanswered) as why:
             answer = Answer(words, str(why), refused=True)
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}, a fault of top -> ovs-lbt {' '.join(words)}"
+            answer = Answer(words, found, refused=True)
         self._tell(answer)
         self.look_now()
 

@@ -818,6 +818,11 @@ class Service:
             self.kill()
             raise AssertionError("the service did not end within 10 s of SIGTERM") from None
 
+    def ended(self) -> int:
+        """Its exit code, of its own accord."""
+        assert self._process, "the service was not started"
+        return self._process.wait(timeout=10)
+
     @contextlib.contextmanager
     def dead(self) -> Iterator[None]:
         """The service was killed; behind this block it runs again, connected to all bridges."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from controller.exporter import Exporter
+from controller.faults import PARTS
 from controller.status import BridgeStatus, PortStatus, UplinkStatus
 from policies.model import Load
 from policies.rules import Rule
@@ -26,6 +27,7 @@ COUNTERS = {
     "uplink_link_changes",
     "inbound_reannounced",
     "inbound_not_followed",
+    "faults",
 }
 GAUGES = {
     "uplink_capacity_bytes_per_second",
@@ -108,7 +110,7 @@ BR0 = BridgeStatus(
 
 
 def exporter(*bridges: BridgeStatus) -> Exporter:
-    return Exporter(lambda: bridges, "1.2.3")
+    return Exporter(lambda: bridges, "1.2.3", faults=lambda: dict.fromkeys(PARTS, 0))
 
 
 def families(*bridges: BridgeStatus) -> dict[str, Metric]:
@@ -234,3 +236,10 @@ def test_a_rule_is_broken_or_kept_and_one_that_a_port_has_not_is_absent() -> Non
     assert value("rule_broken", port="vnet0", rule="allow") == 0
     without = replace(BR0, ports=(replace(VNET0, rules={}),))
     assert not any(name == "rule_broken" for name, _ in samples(without))
+
+
+def test_faults_are_counted_by_part_from_the_start() -> None:
+    found = families(BR0)["faults"].samples
+    assert {(s.name, s.labels["part"], s.value) for s in found} == {
+        ("ovslbt_faults_total", part, 0.0) for part in PARTS
+    }

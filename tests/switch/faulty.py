@@ -1,0 +1,183 @@
+"""`ovs-lbt` with a fault in one part: `python faulty.py FAULT ovs-lbt WORDS…`.
+
+Each fault is an exception where nobody expects one, in one thread. No test imports this: the
+framework may patch whatever process it is in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+# What lies beside this file has names of the standard library's.
+sys.path.pop(0)
+# Before all others, as in the command: it may have to patch the standard library.
+framework: Any = importlib.import_module("controller.framework")
+
+from controller import (  # noqa: E402
+    cli,
+    exporter,
+    journal,
+    lines,
+    openflow,
+    ovsdb,
+    port_flags,
+    qdisc,
+    vswitchd,
+)
+from controller.control import Server  # noqa: E402
+from controller.engine import Engine  # noqa: E402
+from controller.events import PortStatsRead, Request  # noqa: E402
+
+
+def fails(*_: object, **__: object) -> Any:
+    raise AttributeError("injected")
+
+
+def sometimes(function: Callable[..., Any], when: Callable[..., bool]) -> Callable[..., Any]:
+    """The same function, that fails where `when` says so of its arguments."""
+
+    def call(*arguments: Any, **more: Any) -> Any:
+        return fails() if when(*arguments) else function(*arguments, **more)
+
+    return call
+
+
+def first(count: int) -> Callable[..., bool]:
+    """Whether it is one of the first calls."""
+    calls = iter(range(count))
+    return lambda *_: next(calls, None) is not None
+
+
+def is_attach(_self: Any, event: Any, *_: object) -> bool:
+    return isinstance(event, Request) and event.words[0] == "attach"
+
+
+def poll(_self: Any, event: Any, *_: object) -> bool:
+    return isinstance(event, PortStatsRead)
+
+
+def _engine() -> None:
+    Engine.handle = sometimes(Engine.handle, is_attach)  # type: ignore[method-assign]
+
+
+def _poll() -> None:
+    Engine.handle = sometimes(Engine.handle, poll)  # type: ignore[method-assign]
+
+
+def _commands() -> None:
+    Server._take = fails  # type: ignore[method-assign]
+
+
+def _replica() -> None:
+    ovsdb._bridge = sometimes(ovsdb._bridge, lambda row: "ovs-lbt-policy" in row.external_ids)
+
+
+def _writes() -> None:
+    ovsdb.Database._commit = fails  # type: ignore[method-assign]
+
+
+def _one_write() -> None:
+    ovsdb.Database._command = fails  # type: ignore[method-assign]
+
+
+def _handler() -> None:
+    openflow.port_states = fails
+
+
+def _reply() -> None:
+    openflow.bundle_outcome = fails
+
+
+def _handshake() -> None:
+    made = framework.Connection.set_state
+    framework.Connection.set_state = sometimes(made, lambda _, state: state == "config")
+
+
+def _line() -> None:
+    lines.Lines.dial = fails  # type: ignore[method-assign]
+
+
+def _listener() -> None:
+    listens = socket.create_server
+
+    class Listener:
+        """Takes no call at first."""
+
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            self._socket = listens(*arguments, **more)
+            self.accept = sometimes(self._socket.accept, first(2))
+
+    socket.create_server = Listener  # type: ignore[assignment]
+
+
+def _echoes() -> None:
+    made = framework._Echoes._take
+    framework._Echoes._take = sometimes(made, first(2))
+
+
+def _sender() -> None:
+    framework._AT_ONCE = False
+    framework._Eager.sendall = fails
+
+
+def _port_flags() -> None:
+    port_flags.set_flags = fails
+
+
+def _forwarding() -> None:
+    vswitchd._ask = fails
+
+
+def _shaping() -> None:
+    qdisc.Qdiscs._device = fails  # type: ignore[method-assign]
+
+
+def _history() -> None:
+    journal.answer = sometimes(journal.answer, first(1))
+
+
+def _metrics() -> None:
+    exporter._port_families = sometimes(exporter._port_families, first(1))
+
+
+def _library() -> None:
+    handle = Engine.handle
+
+    def handled(engine: Engine, event: Any, now_s: float) -> Any:
+        if is_attach(engine, event):
+            threading.Thread(target=fails, name="a library's", daemon=True).start()
+        return handle(engine, event, now_s)
+
+    Engine.handle = handled  # type: ignore[assignment, method-assign]
+
+
+FAULTS = {
+    "engine": _engine,
+    "poll": _poll,
+    "commands": _commands,
+    "replica": _replica,
+    "writes": _writes,
+    "one-write": _one_write,
+    "handler": _handler,
+    "reply": _reply,
+    "handshake": _handshake,
+    "line": _line,
+    "listener": _listener,
+    "echoes": _echoes,
+    "sender": _sender,
+    "port-flags": _port_flags,
+    "forwarding": _forwarding,
+    "shaping": _shaping,
+    "history": _history,
+    "metrics": _metrics,
+    "library": _library,
+}
+
+if __name__ == "__main__":
+    FAULTS[sys.argv[1]]()
+    sys.exit(cli.main(sys.argv[3:]))

@@ -1,0 +1,179 @@
+"""A fault in each part of the service: nobody blames the switch, and what has failed is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch.adopting import refused
+from tests.switch.bench import (
+    BALANCE_SLB,
+    Bed,
+    BedSpec,
+    Service,
+    Upstream,
+    free_tcp_port,
+    wait_until,
+)
+
+FAULTY = Path(__file__).with_name("faulty.py")
+INJECTED = "AttributeError: injected"
+LOG = "the log of ovs-lbt (journalctl -u ovs-lbt) says why"
+# Faults that end the process, with the part that each is of.
+ENDING = {
+    "engine": "engine",
+    "commands": "commands",
+    "replica": "database",
+    "writes": "database",
+    "handler": "openflow",
+    "library": "other",
+}
+# Those by which an attach is not done, though the service goes on.
+REFUSING = {
+    "one-write": "database",
+    "reply": "openflow",
+    "handshake": "openflow",
+    "sender": "openflow",
+    "line": "lines",
+}
+
+
+@pytest.fixture(scope="module")
+def bed(own: Service, tor: Upstream) -> Iterator[Bed]:
+    with Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as made:
+        yield made
+
+
+@pytest.fixture
+def sick(own: Service, bed: Bed, request: pytest.FixtureRequest) -> Iterator[Service]:
+    """The service with the fault that the test is parametrized with; nothing is attached yet."""
+    own.kill()
+    (own.ovs.rundir / "ovs-lbt.faults").unlink(missing_ok=True)
+    own.log.unlink(missing_ok=True)
+    own.launcher = [sys.executable, str(FAULTY), request.param]
+    own.variables = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    own.start()
+    yield own
+    own.kill()
+    own.launcher, own.variables, own.options = [], {}, []
+    own.start()
+    # Whatever of ours is left on the bridge goes with a detach; it may be attached already.
+    own.command("attach", bed.bridge)
+    own.wait_ready(bed)
+    own.do("detach", bed.bridge)
+    own.kill()
+
+
+def told(service: Service, part: str) -> None:
+    """`show` in both forms, metrics and the log tell of a fault of this part."""
+
+    def faults() -> list[dict[str, object]]:
+        found = json.loads(service.ask("show", "--json")).get("faults", [])
+        return [fault for fault in found if fault["part"] == part]
+
+    (fault,) = wait_until(faults, f"show tells of {part}", 10.0)
+    assert INJECTED in str(fault["found"])
+    shown = service.do("show")
+    assert f"fault of ovs-lbt  {fault['found']}" in shown and LOG in shown
+    assert service.metric("ovslbt_faults_total", part=part) >= 1
+    log = service.log.read_text()
+    assert re.search(f"a fault of ovs-lbt, not of the switch: .*{INJECTED}", log)
+    assert f"\n{INJECTED}\n" in log, "no stack"
+
+
+def blames_nobody_else(error: str) -> None:
+    assert re.search(f"-> {re.escape(LOG)}", error), error
+    assert "a switch that answers" not in error
+
+
+@pytest.mark.parametrize(("sick", "part"), ENDING.items(), indirect=["sick"])
+def test_what_ends_the_service_is_told_by_the_next_one(sick: Service, bed: Bed, part: str) -> None:
+    error = refused(sick, "attach", bed.bridge)
+    blames_nobody_else(error)
+    assert error.startswith("ovs-lbt: the service ended: ")
+    assert sick.ended() == 1
+    sick.launcher = []
+    sick.start()
+    told(sick, part)
+
+
+@pytest.mark.parametrize("sick", ["poll"], indirect=True)
+def test_an_engine_that_fails_later_ends_the_service(sick: Service, bed: Bed) -> None:
+    sick.command("attach", bed.bridge)
+    assert sick.ended() == 1
+    sick.launcher = []
+    sick.start()
+    told(sick, "engine")
+
+
+@pytest.mark.parametrize(("sick", "part"), REFUSING.items(), indirect=["sick"])
+def test_an_attach_that_is_not_done_for_it_says_so(sick: Service, bed: Bed, part: str) -> None:
+    error = refused(sick, "attach", bed.bridge)
+    blames_nobody_else(error)
+    assert INJECTED in error
+    told(sick, part)
+    assert sick.alive
+
+
+@pytest.mark.parametrize(
+    ("sick", "part"), [(f, f) for f in ("forwarding", "port-flags")], indirect=["sick"]
+)
+def test_an_attach_is_done_without_what_a_switch_need_not_tell(
+    sick: Service, bed: Bed, part: str
+) -> None:
+    sick.do("attach", bed.bridge)
+    told(sick, part)
+
+
+@pytest.mark.parametrize("sick", ["shaping"], indirect=True)
+def test_queues_that_are_not_set_are_told(sick: Service, bed: Bed) -> None:
+    sick.do("attach", bed.bridge)
+    bed.set("interface", bed.vms[0].port, limit_mbps=10)
+    told(sick, "shaping")
+
+
+@pytest.mark.parametrize("sick", ["echoes"], indirect=True)
+def test_what_asks_for_echoes_starts_anew(sick: Service, bed: Bed) -> None:
+    sick.do("attach", bed.bridge)
+    told(sick, "echoes")
+    assert sick.show_json(bed.bridge)["connected"]
+
+
+@pytest.mark.parametrize("sick", ["listener"], indirect=True)
+def test_what_takes_calls_starts_anew(sick: Service, bed: Bed) -> None:
+    sick.kill()
+    port = free_tcp_port()
+    sick.options = ["--listen", f"127.0.0.1:{port}"]
+    sick.start()
+    told(sick, "listener")
+    bed.ovs.vsctl("set-controller", bed.bridge, f"tcp:127.0.0.1:{port}")
+    caller = f"127.0.0.1: datapath id {'[0-9a-f]' * 16} -> that of a bridge that is attached"
+    wait_until(lambda: re.search(caller, sick.log.read_text()), "a call is taken")
+    bed.ovs.vsctl("del-controller", bed.bridge)
+
+
+@pytest.mark.parametrize("sick", ["history"], indirect=True)
+def test_who_asks_for_the_history_is_answered_and_the_next_one_gets_it(sick: Service) -> None:
+    blames_nobody_else(refused(sick, "history"))
+    told(sick, "history")
+    sick.do("history")
+
+
+@pytest.mark.parametrize("sick", ["metrics"], indirect=True)
+def test_a_scrape_that_fails_says_why_and_the_next_one_does_not(sick: Service) -> None:
+    with pytest.raises(urllib.error.HTTPError) as failed:
+        sick.metrics()
+    assert failed.value.code == 500 and INJECTED in failed.value.read().decode()
+    told(sick, "metrics")
+
+
+def test_no_fault_is_without_its_test() -> None:
+    there = re.findall(r'^    "([\w-]+)": _\w+,$', FAULTY.read_text(), re.MULTILINE)
+    here = Path(__file__).read_text()
+    assert there and all(f'"{fault}"' in here for fault in there)

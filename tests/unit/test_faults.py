@@ -1,0 +1,438 @@
+"""What becomes of a part of the service that fails, and who is told."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ovs.db import idl
+from ovsdbapp.backend.ovs_idl import idlutils
+
+from controller import (
+    alone,
+    client,
+    control,
+    faults,
+    framework,
+    journal,
+    ovsdb,
+    port_flags,
+    qdisc,
+    scrapes,
+    vswitchd,
+)
+from controller.events import (
+    Event,
+    Faulted,
+    ForwardingRead,
+    PortFlagsSet,
+    Reply,
+    Request,
+    SetPortFlags,
+    Shape,
+    Shaped,
+)
+from controller.faults import Ledger
+from controller.lines import Line
+from controller.replica import Replica
+from controller.top import feed
+from controller.wording import OUR_LOG
+from tests.unit.fuzz.targets import _call, _Served
+
+WAIT_S = 5.0
+
+
+class Told:
+    """What a ledger tells, and whether it has ended the process."""
+
+    def __init__(self) -> None:
+        self.faults: list[Faulted] = []
+        self.ended = threading.Event()
+
+    def counts(self) -> list[tuple[str, int]]:
+        return [(fault.part, fault.count) for fault in self.faults]
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    """The process's own ledger, empty, and threads that start anew at once."""
+    monkeypatch.setattr(faults, "PAUSES_S", (0.0,))
+    seen = Told()
+    faults.LEDGER.open(tmp_path / "faults", seen.faults.append, seen.ended.set)
+    yield seen
+    faults.LEDGER.__init__()  # type: ignore[misc]
+
+
+def broken(*_: object, **__: object) -> None:
+    raise AttributeError("module 'ovs' has no attribute 'x'")
+
+
+FOUND = "AttributeError: module 'ovs' has no attribute 'x'"
+ANSWER = f"{FOUND}, a fault of ovs-lbt -> {OUR_LOG}"
+
+
+# ---- the three kinds of threads --------------------------------------------------------
+
+
+def test_what_is_vital_ends_the_process_and_is_logged_with_its_stack(
+    told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults.vital("engine", "engine", broken).join(WAIT_S)
+    assert told.ended.is_set() and told.counts() == [("engine", 1)]
+    (line,) = caplog.records
+    assert line.levelno == logging.CRITICAL and line.exc_info
+    assert line.getMessage().startswith(f"a fault of ovs-lbt, not of the switch: engine: {FOUND}")
+
+
+def test_what_lasts_starts_anew_until_it_returns(told: Told) -> None:
+    runs: list[int] = []
+
+    def run() -> None:
+        runs.append(len(runs))
+        if len(runs) < 4:
+            broken()
+
+    faults.lasting("lines", "line br0", run).join(WAIT_S)
+    assert runs == [0, 1, 2, 3] and not told.ended.is_set()
+    assert told.counts() == [("lines", 1), ("lines", 2), ("lines", 3)]
+    assert told.faults[0].text == f"line br0: {FOUND}"
+
+
+def test_what_fails_again_and_again_starts_anew_later_each_time(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr(faults, "PAUSES_S", (0.1, 1.0, 30.0))
+    clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: sum(paused), sleep=paused.append)
+    monkeypatch.setattr(faults, "time", clock)
+    runs = iter([broken, broken, broken, broken, lambda: None])
+    faults._again("echoes", "echoes", lambda: next(runs)())
+    assert paused == [0.1, 1.0, 30.0, 30.0]
+
+
+def test_what_failed_long_ago_starts_anew_at_once(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr(faults, "PAUSES_S", (0.1, 1.0, 30.0))
+    now_s = iter(range(0, 10_000, 100))
+    clock = SimpleNamespace(time=lambda: 0.0, monotonic=lambda: next(now_s), sleep=paused.append)
+    monkeypatch.setattr(faults, "time", clock)
+    runs = iter([broken, broken, lambda: None])
+    faults._again("echoes", "echoes", lambda: next(runs)())
+    assert paused == [0.1, 0.1]
+
+
+def test_one_command_that_fails_is_answered(told: Told) -> None:
+    answers: list[str] = []
+    faults.once("shaping", "shape br0", broken, answers.append).join(WAIT_S)
+    assert answers == [f"shape br0: {ANSWER}"]
+    assert told.counts() == [("shaping", 1)] and not told.ended.is_set()
+
+
+def test_a_thread_that_nobody_watches_ends_the_process(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    faults.watch_libraries()
+    library = threading.Thread(target=broken, name="a library's")
+    library.start()
+    library.join(WAIT_S)
+    assert told.ended.is_set() and told.counts() == [("other", 1)]
+    assert told.faults[0].text == f"a library's: {FOUND}"
+
+
+def test_every_thread_of_the_service_is_made_in_one_place() -> None:
+    """`top` is no part of it: it asks the service."""
+    package = Path(faults.__file__).parent
+    made = [
+        path.relative_to(package).as_posix()
+        for path in sorted(package.rglob("*.py"))
+        if "threading.Thread(" in path.read_text()
+    ]
+    assert made == ["faults.py", "top/feed.py"]
+
+
+# ---- the ledger ------------------------------------------------------------------------
+
+
+def test_a_service_tells_of_what_ended_the_one_before(tmp_path: Path) -> None:
+    before, after = Told(), Told()
+    ledger = Ledger()
+    ledger.open(tmp_path / "faults", before.faults.append, before.ended.set)
+    ledger.report("engine", ValueError("x"), ends=True)
+    anew = Ledger()
+    anew.open(tmp_path / "faults", after.faults.append, after.ended.set)
+    assert before.ended.is_set() and after.faults == before.faults
+    assert anew.counts()["engine"] == 1 and not after.ended.is_set()
+    anew.report("engine", ValueError("y"))
+    assert anew.counts()["engine"] == 2 and set(anew.counts()) == set(faults.PARTS)
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "[]", "7", '{"engine": 1}', '{"engine": ["x", 1, ""]}', '{"engine": [1, 2]}']
+)
+def test_a_file_that_is_damaged_is_no_reason_not_to_start(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "faults"
+    path.write_text(damaged)
+    ledger = Ledger()
+    ledger.open(path, lambda _: None, lambda: None)
+    assert not any(ledger.counts().values())
+    ledger.report("engine", ValueError("x"))
+    assert ledger.counts()["engine"] == 1
+
+
+def test_what_cannot_be_kept_is_told_all_the_same(tmp_path: Path) -> None:
+    told, ledger = Told(), Ledger()
+    ledger.open(tmp_path / "none" / "faults", told.faults.append, told.ended.set)
+    ledger.report("metrics", ValueError("x\ny"))
+    assert [fault.text for fault in told.faults] == [r"metrics: ValueError: x\ny"]
+
+
+# ---- each part of one command ----------------------------------------------------------
+
+
+def answered(begin: Callable[[Callable[[Event], None]], None]) -> Event:
+    """What a part submits in the end."""
+    there, found = threading.Event(), list[Event]()
+
+    def submit(event: Event) -> None:
+        found.append(event)
+        there.set()
+
+    begin(submit)
+    assert there.wait(WAIT_S), "no answer"
+    return found[0]
+
+
+def test_who_waits_for_what_normal_has_learned_is_answered(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vswitchd, "_ask", broken)
+    read = answered(lambda submit: vswitchd.read_forwarding("br0", submit))
+    assert read == ForwardingRead("br0", (), f"forwarding br0: {ANSWER}")
+    assert told.counts() == [("forwarding", 1)]
+
+
+def test_who_waits_for_port_flags_is_answered(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_flags, "set_flags", broken)
+    wire = SimpleNamespace(close=lambda: None)
+    command = SetPortFlags("br0", 7, frozenset({1}), frozenset())
+    read = answered(lambda submit: port_flags.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
+    assert read == PortFlagsSet("br0", 7, frozenset(), error=f"port flags br0: {ANSWER}")
+
+
+def test_who_waits_for_queues_is_answered(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qdisc, "read", broken)
+    command = Shape("br0", (("eth1", None),), frozenset())
+    read = answered(lambda submit: qdisc.Qdiscs(submit, beside_the_switch=True).start(command))
+    assert isinstance(read, Shaped)
+    assert [device.error for device in read.devices] == [f"shape br0: {ANSWER}"]
+
+
+def test_who_asks_for_the_history_is_answered_and_so_is_the_next(
+    told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept = journal.Journal(tmp_path / "history")
+    replies: list[Reply] = []
+    there = threading.Semaphore(0)
+
+    def reply(answer: Reply) -> None:
+        replies.append(answer)
+        there.release()
+
+    monkeypatch.setattr(journal, "answer", broken)
+    kept.ask(Request(1, ("history",)), reply)
+    assert there.acquire(timeout=WAIT_S)
+    monkeypatch.setattr(kept._file, "emit", broken)
+    kept.write("{}")
+    monkeypatch.setattr(journal, "answer", lambda *_: "all")
+    kept.ask(Request(2, ("history",)), reply)
+    assert there.acquire(timeout=WAIT_S)
+    assert replies == [Reply(1, f"history: {ANSWER}", refused=True), Reply(2, "all")]
+    assert told.counts() == [("history", 1), ("history", 2)]
+
+
+def test_a_line_that_fails_dials_again(told: Told) -> None:
+    dialled = threading.Semaphore(0)
+
+    def dial() -> None:
+        dialled.release()
+        broken()
+
+    line = Line("br0", dial)  # type: ignore[arg-type]
+    assert all(dialled.acquire(timeout=WAIT_S) for _ in range(3))
+    line.stop()
+    line.join(WAIT_S)
+    assert ("lines", 2) in told.counts() and not told.ended.is_set()
+
+
+# ---- the framework, and scrapes --------------------------------------------------------
+
+
+class Handler:
+    """A connection on which something was said; `refusals` are its ends."""
+
+    def __init__(self) -> None:
+        self.refusals: list[str] = []
+        self.msg = SimpleNamespace(datapath=SimpleNamespace(refuse=self.refusals.append))
+
+
+def test_a_handler_of_the_frameworks_that_fails_ends_its_connection(told: Told) -> None:
+    said = Handler()
+    framework._safe(broken)(said)
+    assert said.refusals == [f"broken: {ANSWER}"]
+    assert told.counts() == [("openflow", 1)]
+
+
+def test_every_handler_of_the_frameworks_is_safe(told: Told) -> None:
+    app = SimpleNamespace(event_handlers={})
+    framework.App.register_handler(app, Handler, broken)
+    (handler,) = app.event_handlers[Handler]
+    said = Handler()
+    handler(said)
+    assert said.refusals and told.counts() == [("openflow", 1)]
+
+
+def test_a_loop_of_the_frameworks_that_ends_by_an_exception_ends_the_process(told: Told) -> None:
+    app = SimpleNamespace(name="ofp_event", is_active=True, events=SimpleNamespace(get=broken))
+    framework.App._event_loop(app)
+    assert told.ended.is_set()
+    assert told.faults[0].text == f"events of ofp_event: {FOUND}"
+
+
+def test_a_switch_is_not_blamed_for_what_we_cannot_read(told: Told) -> None:
+    refused: list[str] = []
+    switch: Any = SimpleNamespace(bridge="br0", refused=False, refuse=refused.append)
+    framework.Connection.refuse_unread(switch, "port_stats", AttributeError("x"))
+    framework.Connection.refuse_unread(switch, "port_stats", ValueError("7"))
+    assert refused == [
+        f"port_stats of br0: AttributeError: x, a fault of ovs-lbt -> {OUR_LOG}",
+        "port_stats: ValueError('7') -> one that can be read",
+    ]
+    assert told.counts() == [("openflow", 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "counted"),
+    [
+        pytest.param(AttributeError("x"), "500 ", [("metrics", 1)], id="fault"),
+        pytest.param(TimeoutError("no picture in 5 s -> one"), "503 ", [], id="busy"),
+    ],
+)
+def test_a_scrape_that_fails_says_why(
+    told: Told, error: Exception, status: str, counted: list[tuple[str, int]]
+) -> None:
+    started: list[str] = []
+
+    def application(*_: object) -> list[bytes]:
+        raise error
+
+    said = scrapes._watched(application)({}, lambda line, _: started.append(line))
+    assert started[0].startswith(status) and str(error) in said[0].decode()
+    assert told.counts() == counted
+
+
+# ---- who asks the service --------------------------------------------------------------
+
+
+def test_a_look_of_tops_that_fails_is_told_and_the_next_one_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[feed.News] = []
+    looks = feed.Feed(told.append, 1.0)
+    monkeypatch.setattr(feed, "look", broken_otherwise)
+    assert looks._news() == feed.Away("ZeroDivisionError: x, a fault of top -> the next look")
+    monkeypatch.setattr(client, "ask", broken_otherwise)
+    looks._carry_out(("move", "vnet0", "eth1"))
+    (answer,) = told
+    assert isinstance(answer, feed.Answer) and answer.refused
+    assert answer.text == "ZeroDivisionError: x, a fault of top -> ovs-lbt move vnet0 eth1"
+
+
+def broken_otherwise(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("x")
+
+
+@pytest.mark.parametrize(
+    ("going_on", "said"),
+    [
+        (False, "ovs-lbt: a fault of ovs-lbt, not of the switch: see above -> "),
+        (True, "ovs-lbt: no answer in 0 s -> a switch and a database that answer"),
+    ],
+)
+def test_a_request_without_a_service_says_whose_fault_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], going_on: bool, said: str
+) -> None:
+    monkeypatch.setattr(alone, "ANSWER_TIMEOUT_S", 0.0)
+    assert alone.OneAnswer(lambda _: None, "").serve(lambda: going_on) == 1
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_request_that_nobody_answers_is_not_put_down_to_the_switch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.0)
+    served = _Served(str(tmp_path / "ctl"))
+    caller = _call(str(tmp_path / "ctl"))
+    caller.sendall(b'{"id":0,"method":"lbt/history","params":[]}')
+    served.turn()
+    served._expire()
+    served.turn()
+    answer = caller.recv(4096).decode()
+    caller.close()
+    served.close()
+    assert "no answer in 0 s -> " in answer and "the log of ovs-lbt" in answer
+    assert "a switch that answers" not in answer
+
+
+# ---- the database ----------------------------------------------------------------------
+
+
+def test_a_database_is_not_away_when_we_fail_to_reach_it(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idlutils, "get_schema_helper", broken)
+    with pytest.raises(ovsdb.DatabaseAway, match=re.escape(f"replica: {ANSWER}")):
+        ovsdb.Database("unix:/nowhere", lambda _: None)
+    assert told.counts() == [("database", 1)]
+
+
+class Idl:
+    """As much of a replica as there is without a server."""
+
+    def __init__(self) -> None:
+        self.reconnects = 0
+
+    def force_reconnect(self) -> None:
+        self.reconnects += 1
+
+
+def test_a_message_that_the_library_cannot_take_has_the_copy_read_anew(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = object.__new__(Replica)
+    here = Idl()
+    monkeypatch.setattr(Replica, "force_reconnect", lambda _: here.force_reconnect())
+    monkeypatch.setattr(idl.Idl, "run", broken)
+    assert made._follow_server() is False
+    assert here.reconnects == 1 and told.counts() == [("database", 1)]
+    assert not told.ended.is_set()
+
+
+@pytest.mark.parametrize("method", ["_run", "_wait"])
+def test_what_fails_of_our_copy_ends_the_process_and_its_thread(
+    told: Told, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The library would log an exception, and go on without what was to be told."""
+    made = object.__new__(Replica)
+    monkeypatch.setattr(Replica, method, broken)
+    with pytest.raises(SystemExit):
+        made.run() if method == "_run" else made.wait(None)
+    assert told.ended.is_set() and told.counts() == [("database", 1)]
