@@ -39,9 +39,11 @@ SEED ?= 1
 SEEDS ?= 3
 EVENTS ?= 500
 
-# Attach, delivery, failover and reconnects: every kind of message in both directions.
+# Attach, delivery, failover and reconnects: every kind of message in both directions. Moves by
+# load: polls and decisions in time. Faults: no part dies unseen, though threads are green.
 RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
-	tests/switch/test_failover.py tests/switch/test_reconnect.py tests/switch/test_standby.py
+	tests/switch/test_failover.py tests/switch/test_reconnect.py tests/switch/test_standby.py \
+	tests/switch/test_load_based.py tests/switch/test_faults.py
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
