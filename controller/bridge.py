@@ -638,7 +638,8 @@ class Bridge:
         self.gathered_s = now_s + GATHERED_AFTER_S
         self.held = self.in_force.hold()
         for name in self.held.bound:
-            self.held.place(name, member, Reason.DRAIN)
+            self.held.place(name, member, Reason.MANUAL)
+        self.chronicle.because = f"NORMAL takes over by {member}, as an operator wants"
         return True
 
     def foreseen(self, now_s: float) -> Commands:

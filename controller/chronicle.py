@@ -33,12 +33,14 @@ class Chronicle:
     `entries`: the latest. `unrelieved`: the uplinks above the threshold that no move helps.
     `broken`: the rules of VM ports that are broken, and how. `evidence`: by which the moves under way
     were chosen, where that was by loads.
+    `because`: why those are made that nobody asked for one by one.
     """
 
     entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
     unrelieved: frozenset[str] = frozenset()
     broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
     evidence: Evidence | None = None
+    because: str | None = None
     _outcome_due_s: float = math.inf
     _decision: Entry | None = None
 
@@ -141,11 +143,14 @@ class Chronicle:
         before = evidence.uplinks
         after = outcome.after(before, moves, evidence.loads)
         sentences = _why(moves, {u.name: u for u in before}, judged, evidence.how)
+        because = None
+        if happened is Happened.MOVED and any(move.reason is Reason.MANUAL for move in moves):
+            because, self.because = self.because, None
         return Entry(
             happened,
             now_s,
             judged.config.name,
-            why="; ".join(sentences),
+            why=because or "; ".join(sentences),
             moves=told(judged, moves),
             before=_utilizations(before),
             after=_utilizations(after),

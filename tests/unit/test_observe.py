@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from controller.database import BridgeRow
-from controller.events import Apply, ReadLearned, SendFrame
+from controller.events import Apply, ReadLearned, Record, SendFrame
 from controller.specs import EMPTY
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
@@ -187,6 +187,10 @@ def test_vm_ports_are_on_the_active_member_before_normal_takes_over(back: bool) 
         here.run_for(0.5)
         assert switch.installed == EMPTY
         assert would_be(here) == homes
+    gathered = next(c.entry for _, c in here.log if isinstance(c, Record) and c.entry.moves)
+    assert {move.reason for move in gathered.moves} == {"manual"}, "nobody has drained anything"
+    assert gathered.why == "NORMAL takes over by eth2, as an operator wants"
+    assert not any("(drain)" in line for line in reports(here, "info"))
 
 
 def test_from_observe_to_enforce_a_bond_gets_the_bindings_that_were_planned() -> None:
