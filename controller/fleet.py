@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from controller import picture
 from controller.bridge import Bridge, Commands
-from controller.config import BridgeConfig, read_bridge
+from controller.config import BridgeConfig, read_bridge, vm_identity
 from controller.database import BridgeRow
 from controller.events import Connect, Disconnect, Faulted, Report
+from controller.history import Names
 from controller.status import BridgeStatus
 
 # How long a fault is told of by `show`.
@@ -118,6 +119,13 @@ class Fleet:
         del self.bridges[name]
         self._followed.pop(name, None)
         return [Disconnect(name)]
+
+    def names(self) -> Names:
+        """Every bridge, port and VM that the database tells of."""
+        interfaces = [i for row in self.rows.values() for p in row.ports for i in p.interfaces]
+        vms = (vm_identity(interface.external_ids) for interface in interfaces)
+        ports = {interface.name for interface in interfaces} | {vm for vm in vms if vm}
+        return Names(frozenset(self.rows), frozenset(ports))
 
     @property
     def serving(self) -> list[Bridge]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from controller.wording import shortened
 from policies.model import Reason, Uplink
 
 # How many entries are shown unless told otherwise.
@@ -128,6 +129,14 @@ def as_line(entry: Entry, epoch_s: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """What there is now that may have no history yet: bridges, and their ports and VMs."""
+
+    bridges: frozenset[str] = frozenset()
+    ports: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """Which entries are asked for: the `last` of a bridge, and of a port or VM, if given."""
 
@@ -151,7 +160,7 @@ class Query:
             elif word == "--port" and rest:
                 query = replace(query, port=rest.pop(0))
             elif word == "--last" and rest:
-                query = replace(query, last=_count(rest.pop(0)))
+                query = replace(query, last=_last(rest.pop(0)))
             elif not word.startswith("--") and query.bridge is None:
                 query = replace(query, bridge=word)
             else:
@@ -267,9 +276,22 @@ def _worst(of: Mapping[str, float]) -> float:
     return max(of["transmit_ratio"], of["receive_ratio"])
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
-        raise ValueError(f"--last: {text} -> a number from 1 to {MOST}")
+def _last(text: str) -> int:
+    try:
+        return count(text)
+    except ValueError as error:
+        raise ValueError(f"--last: {error}") from error
+
+
+def count(text: str) -> int:
+    """How many entries are asked for.
+
+    Raises:
+        ValueError: that is no number, or none that makes sense.
+    """
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(MOST))
+    if not digits or not 1 <= int(text) <= MOST:
+        raise ValueError(f"{shortened(text) or 'nothing'} -> a number from 1 to {MOST}")
     return int(text)
 
 

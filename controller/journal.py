@@ -7,7 +7,7 @@ import logging
 import logging.handlers
 import os
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +15,7 @@ import ovs.dirs
 
 from controller import faults, history
 from controller.events import Reply, Request
-from controller.wording import one_line
+from controller.wording import because, one_line, shortened
 
 LOG = logging.getLogger(__name__)
 
@@ -47,18 +47,18 @@ class Journal:
         if self._path is not None:
             self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
 
-    def ask(self, request: Request, reply: Callable[[Reply], None]) -> None:
-        """Answer `history …`, with all that was written before."""
-        self._work.put(lambda: reply(self._answer(request)))
+    def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
+        """Answer `history …`, with all that was written before; `names`: what there is."""
+        self._work.put(lambda: reply(self._answer(request, names)))
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: Request, names: history.Names) -> Reply:
         if self._path is None:
             text = "history: none is kept -> a service that runs with --history FILE"
             return Reply(request.request_id, text, refused=True)
         try:
-            return Reply(request.request_id, answer(self._path, request.words[1:]))
+            return Reply(request.request_id, answer(self._path, request.words[1:], names))
         except (ValueError, OSError) as error:
-            return Reply(request.request_id, one_line(str(error)), refused=True)
+            return Reply(request.request_id, one_line(because(error)), refused=True)
         except Exception as error:
             found = faults.report("history", error)
             return Reply(request.request_id, found, refused=True)
@@ -86,20 +86,49 @@ class _File(logging.handlers.RotatingFileHandler):
             LOG.exception("the history cannot be written -> a file that can: %s", self.baseFilename)
 
 
-def answer(path: Path, words: tuple[str, ...]) -> str:
+def answer(path: Path, words: tuple[str, ...], names: history.Names | None = None) -> str:
     """What is remembered; the newest files are read first.
 
+    `names`: what there is now; None where nobody tells.
+
     Raises:
-        ValueError: the words are not a query.
+        ValueError: the words are not a query, or of nothing that there is or was.
         OSError: the files cannot be read.
     """
     query = history.Query.of(words)
+    found = _found(path, query)
+    if not found:
+        _refuse_unknown(path, query, names or history.Names())
+    return history.told(found, query.as_json, _clock)
+
+
+def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
+    """Where nothing was found: of what is there now, that is an answer, and of all else none."""
+    bridge, port = query.bridge, query.port
+    if (
+        bridge is not None
+        and bridge not in names.bridges
+        and (port is None or not _found(path, history.Query(bridge, last=1)))
+    ):
+        there = f"{_one_of(names.bridges)}a bridge that the history tells of"
+        raise ValueError(f"bridge: {shortened(bridge) or 'nothing'} -> {there}")
+    if port is not None and port not in names.ports:
+        expected = "a VM port, or a VM, that there is or that the history tells of"
+        raise ValueError(f"port: {shortened(port) or 'nothing'} -> {expected}")
+
+
+def _one_of(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f"one of {listed}, or " if listed else ""
+
+
+def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for file in (path, *(Path(f"{path}.{n}") for n in range(1, OLDER_FILES + 1))):
         if len(found) >= query.last or not file.exists():
             break
         found = [*_last(file, query, query.last - len(found)), *found]
-    return history.told(found, query.as_json, _clock)
+    return found
 
 
 def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object]]:

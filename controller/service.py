@@ -226,7 +226,7 @@ class Service:
             event.answer.put(self._engine.status_after(event.after))
             return False
         if isinstance(event, Request) and event.words[0] == "history":
-            self._journal.ask(event, self._control.reply)
+            self._journal.ask(event, self._engine.fleet.names(), self._control.reply)
             return False
         self._follow_clock()
         started_s = time.monotonic()

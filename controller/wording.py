@@ -22,3 +22,10 @@ def shortened(text: str) -> str:
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
+
+
+def because(error: Exception) -> str:
+    """What an error says, and of which file, without its number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

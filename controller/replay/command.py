@@ -17,6 +17,7 @@ from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import replay
 from controller.replay.table import table
 from controller.replay.trace import BadTrace, HostTrace, read
+from controller.wording import because
 from policies.presets import PRESETS
 
 # Settings of a bridge that say when and where policies move.
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("expected --prometheus URL and --bridge B together")
     policies = list(dict.fromkeys(options.policy))
     how = Options(options.uplinks, Mix(options.flows, options.seed), dict(options.set))
+    named = [key for key, _ in options.set]
+    if repeated := [key for key in SETTINGS if named.count(key) > 1]:
+        parser.error(f"--set {repeated[0]}: given {named.count(repeated[0])} times -> once")
     try:
         if options.out is not None:
             from topologies.reports import replayed
@@ -45,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
             for path in paths:
                 print(f"ovs-lbt: {path}", file=sys.stderr)
     except (BadTrace, Refused, OSError, ImportError) as error:
-        print(f"ovs-lbt: {error}", file=sys.stderr)
+        print(f"ovs-lbt: {because(error)}", file=sys.stderr)
         return 1
     if options.json:
         print(json.dumps({policy: of.as_json() for policy, of in found.items()}, indent=2))
@@ -87,7 +91,11 @@ def _parser() -> argparse.ArgumentParser:
         help="connections of a VM port, the k-th with 1/k of the first one's traffic (32)",
     )
     parser.add_argument(
-        "--seed", metavar="N", type=int, default=0, help="another one hashes them otherwise (0)"
+        "--seed",
+        metavar="N",
+        type=_whole(0, 2**31),
+        default=0,
+        help="another one hashes them otherwise (0)",
     )
     parser.add_argument(
         "--set",
@@ -107,7 +115,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _hosts(options: argparse.Namespace) -> list[HostTrace]:
     if options.prometheus is None:
-        return read(options.trace)
+        try:
+            return read(options.trace)
+        except OSError as error:
+            raise BadTrace(f"{because(error)} -> a .csv or .csv.gz file of samples") from error
     return fetch(options.prometheus, options.bridge, options.since, time.time())
 
 
@@ -120,7 +131,7 @@ def _duration(text: str) -> int:
 
 def _whole(lowest: int, highest: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or not lowest <= int(text) <= highest:
+        if not (text.isascii() and text.isdigit()) or not lowest <= int(text) <= highest:
             raise argparse.ArgumentTypeError(f"{text} -> a whole number from {lowest} to {highest}")
         return int(text)
 

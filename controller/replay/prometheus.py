@@ -11,6 +11,7 @@ from typing import Any
 
 from controller.config import LAST_S
 from controller.replay.trace import LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
+from controller.wording import because
 
 STEP_S = 300
 TIMEOUT_S = 60.0
@@ -29,7 +30,7 @@ def duration_s(text: str) -> int:
         ValueError: it is none.
     """
     number, part = text[:-1], text[-1:]
-    if not number.isdecimal() or part not in PARTS_S or not int(number):
+    if not (number.isascii() and number.isdigit()) or part not in PARTS_S or not int(number):
         raise ValueError(text)
     return int(number) * PARTS_S[part]
 
@@ -38,8 +39,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
     """The mean loads of a bridge's VM ports in steps of five minutes; one host per instance.
 
     Raises:
-        BadTrace: what it answers makes no trace.
-        OSError: it cannot be asked.
+        BadTrace: what it answers makes no trace, or it does not answer.
     """
     end_s = now_s // STEP_S * STEP_S
     span = (end_s - since_s + STEP_S, end_s)
@@ -91,6 +91,13 @@ def _ask(
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_ANSWER_BYTES + 1)
+    except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
+        raise BadTrace(f"{url}: no answer of Prometheus's -> its HTTP API") from error
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        why = because(reason) if isinstance(reason, Exception) else str(reason)
+        raise BadTrace(f"{url}: no answer ({why}) -> a Prometheus that answers") from error
+    try:
         if len(text) > MOST_ANSWER_BYTES:
             raise BadTrace(f"{url}: an answer that goes on -> {MOST_ANSWER_BYTES} bytes at most")
         answered: Any = json.loads(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from controller import history
 from controller.chronicle import OUTCOME_S
 from controller.database import BridgeRow
 from controller.events import Record
+from controller.history import Names
 from controller.journal import Journal, answer
 from controller.judging import UPLINK_LAG_S
 from policies.model import Reason
@@ -217,7 +219,25 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Pat
     assert asked(path, "--last", "2") == [58, 59]
     assert asked(path, "br1", "--last", "2") == [57, 59]
     assert asked(path, "br1", "--port", "vnet0", "--last", "2") == [51, 57]
-    assert answer(path, ("br7",)) == "nothing is remembered of that"
+    there_is = Names(frozenset({"br7"}), frozenset({"vnet9"}))
+    assert answer(path, ("br7",), there_is) == "nothing is remembered of that"
+    assert answer(path, ("--port", "vnet9"), there_is) == "nothing is remembered of that"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("br8", "bridge: br8 -> one of br7, or a bridge that the history tells of"),
+        ("br8 --port vnet0", "bridge: br8 -> one of br7, or a bridge that the history tells of"),
+        ("--port vnet8", "port: vnet8 -> a VM port, or a VM, that there is or that the history"),
+        ("br0 --port vnet8", "port: vnet8 -> a VM port, or a VM, that there is or that the"),
+    ],
+)
+def test_what_never_was_is_refused(tmp_path: Path, words: str, found: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(line(0, "br0", "vnet0"))
+    with pytest.raises(ValueError, match=f"^{re.escape(found)}"):
+        answer(path, tuple(words.split()), Names(frozenset({"br7"})))
 
 
 def test_text_is_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,5 +331,5 @@ def test_a_damaged_line_is_left_out(tmp_path: Path, damaged: str) -> None:
 
 @pytest.mark.parametrize("last", ["9" * 30, "²", "9" * 5000])
 def test_more_entries_than_there_can_be_are_refused(tmp_path: Path, last: str) -> None:
-    with pytest.raises(ValueError, match=f"--last: {last} -> a number from 1 to 1000000"):
+    with pytest.raises(ValueError, match=rf"--last: {last[:30]}.* -> a number from 1 to 1000000"):
         answer(tmp_path / "none", ("--last", last))

@@ -42,6 +42,7 @@ from controller.events import (
     SwitchConnected,
     UnitCountersRead,
 )
+from controller.history import Names
 from controller.rates import Sample
 from controller.replay import command as replay_command
 from controller.replay.flows import Mix
@@ -325,6 +326,8 @@ def _replicas(draw: st.DrawFn) -> Any:
             lacp_current=st.lists(st.booleans(), max_size=1),
             bfd=st.dictionaries(st.just("enable") | TEXTS, st.just("true") | TEXTS, max_size=2),
             cfm_mpid=numbers,
+            type=TEXTS,
+            status=st.dictionaries(st.just("driver_name") | TEXTS, TEXTS, max_size=2),
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
@@ -341,6 +344,7 @@ def _replicas(draw: st.DrawFn) -> Any:
             protected=st.booleans(),
             bond_active_slave=OPTIONAL,
             other_config=st.dictionaries(TEXTS, TEXTS, max_size=2),
+            external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
         )
     ]
     return made(
@@ -716,7 +720,8 @@ def _history(case: tuple[list[bytes], list[str]]) -> None:
         path = Path(directory) / "history.jsonl"
         path.write_bytes(b"\n".join([good, *lines, b"", good, b""]))
         assert journal.answer(path, ()).count("vnet0 [web]: eth1 -> eth2 (threshold)") >= 2
-        reply = journal.Journal._answer(_OfFile(path), Request(1, ("history", *words)))
+        request = Request(1, ("history", *words))
+        reply = journal.Journal._answer(_OfFile(path), request, Names())
         assert not reply.refused or (" -> " in reply.text and reply.text.isprintable())
         with (
             mock.patch.dict(os.environ, {"OVS_LBT_HISTORY": str(path)}),
