@@ -10,16 +10,17 @@ its old fail mode is the only thing left to restore.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller import inspection
 from controller.bridge import GATHERED_AFTER_S, Bridge, Commands
-from controller.config import BadValue, BridgeConfig, bond_of, read_bridge
+from controller.config import BRIDGE_KEYS, BridgeConfig, parse_value, read_bridge
 from controller.database import PREFIX, BridgeRow
 from controller.events import Reply, Setting, Write, Written
 from controller.fleet import Fleet
-from controller.wording import OUR_LOG
+from controller.membership import bond_of
+from controller.wording import OUR_LOG, shortened
 
 # The pipeline of a bridge is confirmed within this time, or the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
@@ -57,14 +58,17 @@ class Attach:
 class Detach:
     """A detach under way: gather VM ports, take our flows away, then the configuration.
 
-    `lost`: what could not be done.
+    `purge`: what operators set goes, too. `lost`: what could not be done. `stays`: what of ours
+    is in the database afterwards, in words.
     """
 
     request_id: int
     deadline_s: float
+    purge: bool = False
     removing: bool = False
     writing: bool = False
     lost: str | None = None
+    stays: str = ""
 
 
 @dataclass(slots=True)
@@ -113,9 +117,8 @@ class Adoption:
         """
         name = row.name
         if row.attached:
-            raise Refused(f"bridge {name}: attached already -> a bridge that is not attached")
-        if name in self.in_hand:
-            raise Refused(f"bridge {name}: being changed by another request -> try again")
+            raise Refused(_attached_already(name, values))
+        self._refuse_in_hand(name)
         config = attachable(row, values)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         undo = [
@@ -135,18 +138,36 @@ class Adoption:
         )
         return self.fleet.adopt(config, candidate=True)
 
-    def detach(self, request_id: int, bridge: Bridge, now_s: float) -> Commands:
+    def detach(
+        self, request_id: int, bridge: Bridge, now_s: float, purge: bool = False
+    ) -> Commands:
         """Begin by looking at the bridge; nothing is decided about it from now on.
 
         Raises:
             Refused: another request has it in hand.
         """
         name = bridge.config.name
+        self._refuse_in_hand(name)
+        bridge.candidate = True
+        self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S, purge)
+        return bridge.look_again()
+
+    def purge(self, request_id: int, row: BridgeRow) -> Commands:
+        """Take away what a detach has left of ours in the database.
+
+        Raises:
+            Refused: another request has the bridge in hand.
+        """
+        self._refuse_in_hand(row.name)
+        return [Write(traces(row, self._others_attached(row.name)), request_id)]
+
+    def _refuse_in_hand(self, name: str) -> None:
         if name in self.in_hand:
             raise Refused(f"bridge {name}: being changed by another request -> try again")
-        bridge.candidate = True
-        self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S)
-        return bridge.look_again()
+
+    def _others_attached(self, name: str) -> bool:
+        """Whether the service has more to look after than this bridge."""
+        return any(row.attached for row in self.fleet.rows.values() if row.name != name)
 
     def written(self, event: Written, now_s: float) -> Commands:
         """A request's settings are in the database, or were refused by it."""
@@ -308,7 +329,10 @@ class Adoption:
                 f" -> {expected}"
             )
             commands = bridge.give_back(now_s)
-        settings, warning = _traces(row, bridge)
+        settings, warning = _fail_mode_back(row, bridge)
+        ours = traces(row, self._others_attached(name)) if detach.purge else _leaving(row)
+        detach.stays = _staying(row, ours)
+        settings = (*ours, *settings)
         if not bridge.shaping.cleared:
             found = f"bridge {name}: queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
             warning = warning or f"{found}: left -> tc qdisc del dev UPLINK root"
@@ -322,7 +346,8 @@ class Adoption:
         if event.error is None:
             if bridge is not None:
                 self.leaving[name] = Leaving(None)
-            return [Reply(event.request_id, detach.lost or "", refused=detach.lost is not None)]
+            text = "; ".join(told for told in (detach.lost, detach.stays) if told)
+            return [Reply(event.request_id, text, refused=detach.lost is not None)]
         commands: Commands = []
         if bridge is not None and row is not None:
             bridge.enabled = True
@@ -346,9 +371,9 @@ class Adoption:
 
 
 def attachable(
-    row: BridgeRow, values: Mapping[str, str], known: Collection[BadValue] = ()
+    row: BridgeRow, values: Mapping[str, str], last: BridgeConfig | None = None
 ) -> BridgeConfig:
-    """The configuration the bridge would have; `known`: the bad values that it has already.
+    """The configuration the bridge would have; `last`: what it has, with the bad values in it.
 
     Raises:
         Refused: it would not be a team.
@@ -357,7 +382,8 @@ def attachable(
         bonds = sum(len(port.interfaces) > 1 for port in row.ports)
         raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
     ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
-    config = read_bridge(replace(row, external_ids=ids))
+    config = read_bridge(replace(row, external_ids=ids), last)
+    known = last.errors if last is not None else ()
     bad = (error for error in config.errors if error not in known)
     errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
     if errors:
@@ -368,39 +394,80 @@ def attachable(
     return config
 
 
-def _traces(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
-    """What takes every key of ours off a bridge and puts back what attach changed.
+def _attached_already(name: str, values: Mapping[str, str]) -> str:
+    """Whoever attaches a bridge again wants to change what it has."""
+    wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
+    wanted = wanted or f"policy={values['policy']}"
+    expected = f"a bridge that is not attached; or to change it: ovs-lbt set bridge {name} {wanted}"
+    return f"bridge {name}: attached already -> {expected}"
 
-    Rules that an operator wrote for VMs go too; capacities of uplinks stay, as they
-    describe the hardware. Besides, what is not put back, and why.
+
+def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
+    """What takes every key of ours off a bridge's records, those that operators set, too.
+
+    And off the database's own, unless there are `others_attached`, which it is of.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
-    warning = None
-    if (before := _before(row)) is not None:
-        foreign = bridge.read.foreign if bridge.read is not None else ()
-        if foreign:
-            warning = (
-                f"bridge {row.name} fail_mode: left at {row.fail_mode}, as setting it back would"
-                f" flush {len(foreign)} flows of others' -> ovs-vsctl del-fail-mode {row.name}"
-            )
-        else:
-            fail_mode = before["fail_mode"]
-            settings.append(Setting("Bridge", row.name, "fail_mode", fail_mode, column="fail_mode"))
+    for port in row.ports:
+        settings += [Setting("Port", port.name, key, None) for key in keys(port.external_ids)]
+        for interface in port.interfaces:
+            there = {*keys(interface.external_ids), PREFIX + "binding", PREFIX + "moved"}
+            settings += [Setting("Interface", interface.name, key, None) for key in sorted(there)]
+    if not others_attached:
+        settings.append(Setting("Open_vSwitch", ".", PREFIX + "leader", None))
+    return tuple(settings)
+
+
+def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
+    """What takes every key of ours off a bridge, and off its ports those that we have written.
+
+    Rules that are kept on the bridge go with it; what operators set of uplinks and VM ports
+    stays for the next attach. What we wrote last may not have been read yet.
+    """
+    settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
     for port in row.ports:
         for interface in port.interfaces:
             for key in (PREFIX + "binding", PREFIX + "moved"):
-                if key in interface.external_ids:
-                    settings.append(Setting("Interface", interface.name, key, None))
-    return tuple(settings), warning
+                settings.append(Setting("Interface", interface.name, key, None))
+    return tuple(settings)
 
 
-def _before(row: BridgeRow) -> dict[str, str | None] | None:
-    """What attach noted; None where it changed nothing, or the note was spoiled since."""
+def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
+    """What of ours is on a bridge's ports still, when all that is done; empty if nothing is."""
+    gone = {(setting.table, setting.record, setting.key) for setting in settings}
+    kept: dict[str, list[str]] = {}
+    for port in row.ports:
+        for interface in port.interfaces:
+            there = keys(interface.external_ids)
+            left = [key for key in there if ("Interface", interface.name, key) not in gone]
+            if left:
+                kept[interface.name] = [key.removeprefix(PREFIX) for key in left]
+    if not kept:
+        return ""
+    told = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
+    removed = f"ovs-lbt detach {row.name} --purge"
+    return f"{row.name}: settings stay for the next attach: {told} -> to remove them: {removed}"
+
+
+def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
+    """What puts the fail mode back that attach changed; or why it is left."""
+    text = row.external_ids.get(PREFIX + "before")
+    if text is None:
+        return (), None
+    by_hand = f"ovs-vsctl del-fail-mode {row.name}"
     try:
-        note = json.loads(row.external_ids.get(PREFIX + "before", "null"))
+        before = parse_value(BRIDGE_KEYS, "before", text)["fail_mode"]
     except ValueError:
-        return None
-    return note if isinstance(note, dict) and note.keys() == {"fail_mode"} else None
+        expected = f"what attach noted, if it was not that: {by_hand}"
+        found = f"{shortened(text)}, so that fail_mode is left at {row.fail_mode or 'standalone'}"
+        return (), f"Bridge {row.name} {PREFIX}before: {found} -> {expected}"
+    if bridge.read is not None and bridge.read.foreign:
+        count = len(bridge.read.foreign)
+        return (), (
+            f"bridge {row.name} fail_mode: left at {row.fail_mode}, as setting it back would"
+            f" flush {count} flows of others' -> {by_hand}"
+        )
+    return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
 
 
 def _worse(reply: Reply, error: str) -> Reply:

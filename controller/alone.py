@@ -43,16 +43,17 @@ class OneAnswer:
         if self._reply.refused:
             print(f"ovs-lbt: {self._reply.text}", file=sys.stderr)
             return 1
-        sys.stdout.write(self._reply.text)
+        if self._reply.text:
+            print(self._reply.text)
         return 0
 
 
-def detach(ovsdb: str, bridge: str) -> int:
+def detach(ovsdb: str, bridge: str, purge: bool = False) -> int:
     """Detach a bridge as the service would; the exit status of the command.
 
     Raises:
         DatabaseAway: the database does not answer.
     """
     service = Service(Options(ovsdb, metrics=None, only=bridge), OneAnswer)
-    service.request(Request(REQUEST_ID, ("detach", bridge)))
+    service.request(Request(REQUEST_ID, ("detach", bridge, *(["--purge"] if purge else []))))
     return service.run()

@@ -18,8 +18,24 @@ from typing import Any
 
 from controller import client
 from controller.top import manual
+from controller.wording import because
 
 DEFAULT_METRICS = "127.0.0.1:9476"
+SERVICE_NAME = (
+    f"{client.NAME}, or a name that begins with it and goes on with letters, digits, dots, dashes,"
+    f" 20 at most, such as {client.NAME}-b"
+)
+# What options of `run` are where they are not given.
+RUN_VARIABLES = {
+    "--ovsdb": "OVS_LBT_OVSDB",
+    "--listen": "OVS_LBT_LISTEN",
+    "--private-key": "OVS_LBT_PRIVATE_KEY",
+    "--certificate": "OVS_LBT_CERTIFICATE",
+    "--ca-cert": "OVS_LBT_CA_CERT",
+    "--metrics": "OVS_LBT_METRICS",
+    "--metrics-ca-cert": "OVS_LBT_METRICS_CA_CERT",
+    "--history": "OVS_LBT_HISTORY",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,12 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from controller.replay import command
 
         return command.main(words[1:])
-    options = _parser().parse_args(words)
+    parser = _parser()
+    if (bad := next((word for word in words if not _is_text(word)), None)) is not None:
+        parser.error(f"{bad!a} -> text in UTF-8")
+    options = parser.parse_args(words)
+    options.service = _service_asked(parser, options.service)
     client.call(options.service)
     if options.command == "run":
         return _run(options)
     if options.command == "detach":
-        return _detach(options.bridge)
+        return _detach(_words(options))
+    if options.command == "set":
+        _check_keys(parser, options.table, options.settings)
     if options.command == "rescue":
         return _rescue(options)
     if options.command == "history":
@@ -59,8 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="service",
         metavar="NAME",
         type=_service,
-        default=os.environ.get("OVS_LBT_NAME") or client.NAME,
-        help="of two services beside one Open vSwitch, the one to ask (default: %(default)s)",
+        help=f"of two services beside one Open vSwitch, the one to ask (default: {client.NAME})",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -68,13 +89,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--ovsdb",
         metavar="unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
-        default=os.environ.get("OVS_LBT_OVSDB"),
         help="the database (default: the one in OVS's run directory)",
     )
     run.add_argument(
         "--listen",
         metavar="ADDR:PORT",
-        default=os.environ.get("OVS_LBT_LISTEN"),
         help="where bridges may dial us, over TLS if its files are given (default: nowhere)",
     )
     for name, text in (
@@ -83,20 +102,15 @@ def _parser() -> argparse.ArgumentParser:
         ("ca-cert", "the authority that signed the switch's certificate"),
         ("metrics-ca-cert", "the authority that signed those of who may read metrics"),
     ):
-        variable = "OVS_LBT_" + name.upper().replace("-", "_")
-        run.add_argument(
-            f"--{name}", metavar="FILE", default=os.environ.get(variable), help=f"TLS: {text}"
-        )
+        run.add_argument(f"--{name}", metavar="FILE", help=f"TLS: {text}")
     run.add_argument(
         "--metrics",
         metavar="ADDR:PORT",
-        default=os.environ.get("OVS_LBT_METRICS", DEFAULT_METRICS),
-        help="where metrics are served (default: %(default)s)",
+        help=f"where metrics are served, or none (default: {DEFAULT_METRICS})",
     )
     run.add_argument(
         "--history",
         metavar="FILE",
-        default=os.environ.get("OVS_LBT_HISTORY"),
         help="where decisions are written down, or none "
         "(default: ovs-lbt-history.jsonl beside Open vSwitch's logs)",
     )
@@ -126,6 +140,9 @@ def _parser() -> argparse.ArgumentParser:
 
     detach = commands.add_parser("detach", help="give a bridge back")
     detach.add_argument("bridge", metavar="BRIDGE")
+    detach.add_argument(
+        "--purge", action="store_true", help="and remove all settings, also after a detach"
+    )
 
     show = commands.add_parser("show", help="uplinks, ports and who is bound where")
     show.add_argument("bridge", metavar="BRIDGE", nargs="?")
@@ -162,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     history = commands.add_parser("history", help="what was decided, when and why")
     history.add_argument("bridge", metavar="BRIDGE", nargs="?")
     history.add_argument("--port", metavar="PORT", help="of this VM port, or VM, only")
-    history.add_argument("--last", metavar="N", help="so many entries (default: 20)")
+    history.add_argument("--last", metavar="N", type=_last, help="so many entries (default: 20)")
     history.add_argument("--json", action="store_true", help="as written: a line of JSON each")
 
     rescue = commands.add_parser("rescue", help="without the service: forward by one plain uplink")
@@ -212,12 +229,14 @@ def _add_top(commands: Any) -> None:
 def _service(text: str) -> str:
     if re.fullmatch(rf"{client.NAME}[A-Za-z0-9._-]{{0,20}}", text):
         return text
-    raise argparse.ArgumentTypeError(f"{text} -> {client.NAME}, and letters, digits, dots, dashes")
+    raise argparse.ArgumentTypeError(f"{text} -> {SERVICE_NAME}")
 
 
 def _interval(text: str) -> float:
+    from controller.config import number
+
     try:
-        interval_s = float(text)
+        interval_s = number(text)
     except ValueError:
         interval_s = 0.0
     if not manual.LEAST_INTERVAL_S <= interval_s <= manual.MOST_INTERVAL_S:
@@ -225,15 +244,64 @@ def _interval(text: str) -> float:
     return interval_s
 
 
+def _last(text: str) -> str:
+    from controller.history import count
+
+    try:
+        count(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _is_text(word: str) -> bool:
+    """Whether an argument can be sent, and written down: others' bytes come as lone surrogates."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _service_asked(parser: argparse.ArgumentParser, said: str | None) -> str:
+    """The name of the service that is meant."""
+    if said is not None or not (named := os.environ.get("OVS_LBT_NAME")):
+        return said or client.NAME
+    try:
+        return _service(named)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"OVS_LBT_NAME: {error}")
+
+
+def _check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
+    """What can be known to be wrong without asking what is set."""
+    from controller.config import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, one_of, without_own
+    from controller.wording import shortened
+
+    ours = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_KEYS
+    keys = sorted(without_own(ours))
+    seen: set[str] = set()
+    for word in settings:
+        key, equals, _ = word.partition("=")
+        if not equals or key not in keys:
+            found = shortened(word) or "nothing"
+            parser.error(f"{found} -> KEY=VALUE with KEY {one_of(keys)}")
+        if key in seen:
+            parser.error(f"{key}: given twice -> once")
+        seen.add(key)
+
+
 def _words(options: argparse.Namespace) -> list[str]:
     """A command's words as the service takes them."""
     match options.command:
         case "attach":
             return _attach_words(options)
+        case "detach":
+            return [options.bridge, *(["--purge"] if options.purge else [])]
         case "show" | "plan":
-            return [*filter(None, [options.bridge]), *(["--json"] if options.json else [])]
+            return [*_bridge(options), *(["--json"] if options.json else [])]
         case "apply":
-            return [options.bridge] if options.bridge else []
+            return _bridge(options)
         case "explain":
             return [options.port, *(["--json"] if options.json else [])]
         case "history":
@@ -251,35 +319,45 @@ def _words(options: argparse.Namespace) -> list[str]:
 def _attach_words(options: argparse.Namespace) -> list[str]:
     settings = {
         "policy": options.policy,
-        "uplinks": ",".join(options.uplink),
+        "uplinks": ",".join(options.uplink) if options.uplink else None,
         "teaming": options.teaming,
         "mode": "observe" if options.observe else None,
     }
-    return [options.bridge, *(f"{key}={value}" for key, value in settings.items() if value)]
+    given = (f"{key}={value}" for key, value in settings.items() if value is not None)
+    return [options.bridge, *given]
+
+
+def _bridge(options: argparse.Namespace) -> list[str]:
+    """The bridge that is named, if one is; an empty name is one that no bridge has."""
+    return [] if options.bridge is None else [options.bridge]
 
 
 def _history_words(options: argparse.Namespace) -> list[str]:
-    words = [options.bridge] if options.bridge else []
+    words = _bridge(options)
     for name, value in (("--port", options.port), ("--last", options.last)):
-        words += [name, value] if value else []
+        words += [] if value is None else [name, value]
     return [*words, *(["--json"] if options.json else [])]
 
 
 def _run(options: argparse.Namespace) -> int:
+    blamed = _take_variables(options)
     tls_files = (options.private_key, options.certificate, options.ca_cert)
     readers = options.metrics_ca_cert
     _log(logging.DEBUG if options.verbose else logging.INFO, options.verbose)
     try:
+        metrics = _address("--metrics", options.metrics or DEFAULT_METRICS, "ADDR:PORT or none")
+        listen = _address("--listen", options.listen or "none", "ADDR:PORT")
+        if options.ovsdb is not None:
+            _check_remote(options.ovsdb)
+    except ValueError as error:
+        return _failed(_blamed(str(error), blamed), status=2)
+    try:
         # Before all others: it may have to patch the standard library.
         importlib.import_module("controller.framework")
-        metrics = _address("--metrics", options.metrics, "ADDR:PORT or none")
-        listen = _address("--listen", options.listen or "none", "ADDR:PORT")
     except (ValueError, ImportError) as error:
-        print(f"ovs-lbt: {error}", file=sys.stderr)
-        return 1
-    if (obstacle := client.stranger() or _running()) is not None:
-        print(f"ovs-lbt: {obstacle}", file=sys.stderr)
-        return 1
+        return _failed(str(error))
+    if (obstacle := client.obstacle() or client.read_only() or _running()) is not None:
+        return _failed(obstacle)
     from controller.journal import default_path
     from controller.ovsdb import DatabaseAway
     from controller.service import Options, Service, exit_now
@@ -294,7 +372,7 @@ def _run(options: argparse.Namespace) -> int:
         told = Options(database, metrics, listen, tls, metrics_tls, history, name=options.service)
         service = Service(told)
     except (DatabaseAway, ValueError, OSError) as error:
-        print(f"ovs-lbt: {error}", file=sys.stderr)
+        _failed(_blamed(because(error), blamed))
         exit_now(1)
         return 1
     exit_now(service.run())
@@ -329,10 +407,15 @@ def _running() -> str | None:
     return f"{found} -> only one, or another --name for a standby" if pid > 0 else None
 
 
-def _detach(bridge: str) -> int:
+def _detach(words: list[str]) -> int:
     """By the service; without one, all the same."""
-    if client.stranger() is not None or client.running():
-        return _ask("detach", [bridge])
+    if client.obstacle() is not None or client.running():
+        return _ask("detach", words)
+    if (obstacle := client.read_only()) is not None:
+        return _failed(obstacle)
+    if (another := client.another()) is not None:
+        expected = f"one that is: ovs-lbt -t {another} detach {' '.join(words)}"
+        return _failed(f"no service {client.pidfile().stem} is running -> {expected}")
     _log(logging.ERROR)
     importlib.import_module("controller.framework")
     from controller import alone
@@ -340,10 +423,10 @@ def _detach(bridge: str) -> int:
     from controller.service import exit_now
 
     try:
-        status = alone.detach(_remote(os.environ.get("OVS_LBT_OVSDB")), bridge)
+        remote = _remote(os.environ.get("OVS_LBT_OVSDB"))
+        status = alone.detach(remote, words[0], purge="--purge" in words)
     except (DatabaseAway, ValueError, OSError) as error:
-        print(f"ovs-lbt: {error}", file=sys.stderr)
-        status = 1
+        status = _failed(_blamed(because(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
     sys.stdout.flush()
     exit_now(status)
     return status
@@ -358,8 +441,7 @@ def _history(service: str, words: list[str]) -> int:
     try:
         print(journal.answer(journal.default_path(service), tuple(words)))
     except (ValueError, OSError) as error:
-        print(f"ovs-lbt: {error}", file=sys.stderr)
-        return 1
+        return _failed(because(error))
     return 0
 
 
@@ -370,13 +452,48 @@ def _rescue(options: argparse.Namespace) -> int:
     from controller.rescue import Refused, rescue
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
+    if (obstacle := client.obstacle()) is not None:
+        return _failed(obstacle)
     try:
         for line in rescue(_remote(os.environ.get("OVS_LBT_OVSDB")), options.bridge):
             print(line, flush=True)
-    except (Refused, DatabaseAway) as error:
-        print(f"ovs-lbt: {error}", file=sys.stderr)
-        return 1
+    except (Refused, DatabaseAway, ValueError) as error:
+        return _failed(_blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
     return 0
+
+
+def _failed(why: str, status: int = 1) -> int:
+    """Say so; the exit status."""
+    print(f"ovs-lbt: {why}", file=sys.stderr)
+    return status
+
+
+def _take_variables(options: argparse.Namespace) -> dict[str, str]:
+    """Give the options of `run` that were not given what variables say; those, by the option."""
+    taken = {}
+    for option, variable in RUN_VARIABLES.items():
+        name = option.removeprefix("--").replace("-", "_")
+        if getattr(options, name) is None and (value := os.environ.get(variable)):
+            setattr(options, name, value)
+            taken[option] = variable
+    return taken
+
+
+def _blamed(why: str, taken: dict[str, str]) -> str:
+    """An error, with the variable in place of an option that nobody gave."""
+    for option, variable in taken.items():
+        why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
+    return why
+
+
+def _check_remote(remote: str) -> None:
+    """Whether a database can be dialled there at all.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if not re.fullmatch(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", remote, re.ASCII):
+        raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
 
 
 def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
@@ -388,7 +505,7 @@ def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
     if text == "none":
         return None
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError(f"{option}: {text} -> {expected}")
     return host.strip("[]"), int(port)
 
@@ -406,8 +523,8 @@ def _ask(command: str, words: list[str]) -> int:
 def _answer(command: str, words: list[str]) -> str | None:
     """The running service's answer; None after a line that says why there is none."""
     try:
-        if (stranger := client.stranger()) is not None:
-            raise client.Unanswered(stranger)
+        if (obstacle := client.obstacle()) is not None:
+            raise client.Unanswered(obstacle)
         return client.ask(f"lbt/{command}", words)
     except (client.Refusal, client.Unanswered) as why:
         print(f"ovs-lbt: {why}", file=sys.stderr)
@@ -416,7 +533,7 @@ def _answer(command: str, words: list[str]) -> str | None:
 
 def _show(bridge: str | None) -> int:
     """Drawn here, where the terminal is known."""
-    words = [bridge] if bridge else []
+    words = [] if bridge is None else [bridge]
     if (answer := _answer("show", [*words, "--json"])) is None:
         return 1
     from controller import show_view, terminal
@@ -433,9 +550,8 @@ def _show(bridge: str | None) -> int:
 
 
 def _top(options: argparse.Namespace) -> int:
-    if (stranger := client.stranger()) is not None:
-        print(f"ovs-lbt: {stranger}", file=sys.stderr)
-        return 1
+    if (obstacle := client.obstacle()) is not None:
+        return _failed(obstacle)
     from controller.top import command
 
     return command.main(options)

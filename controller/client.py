@@ -14,6 +14,8 @@ from controller.wording import OUR_LOG
 ANSWER_TIMEOUT_S = 20.0
 CHUNK_BYTES = 1 << 16
 NAME = "ovs-lbt"
+# What is expected where there is none.
+STARTED = "one that is, e.g. by: systemctl start openvswitch-switch"
 
 _name = NAME
 
@@ -47,16 +49,45 @@ def running() -> bool:
     return wire is not None
 
 
-def stranger() -> str | None:
-    """What keeps this user out of Open vSwitch's run directory; None if nothing does."""
+def another() -> str | None:
+    """The name of another service that runs beside this Open vSwitch than the one that is meant."""
+    import ovs.dirs
+
+    for path in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")):
+        if path.stem != _name and _reaches(path):
+            return path.stem
+    return None
+
+
+def _reaches(path: Path) -> bool:
+    """Whether a service takes commands that has this pidfile."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
+        try:
+            wire.connect(str(path.with_name(f"{path.stem}.{int(path.read_text())}.ctl")))
+        except (OSError, ValueError):
+            return False
+    return True
+
+
+def obstacle() -> str | None:
+    """Why this user can ask nobody beside this Open vSwitch; None if nothing stands against it."""
     import ovs.dirs
 
     directory = ovs.dirs.RUNDIR
-    if not os.path.isdir(directory) and os.geteuid() == 0:
-        return None
-    if os.access(directory, os.W_OK | os.X_OK):
+    if not os.path.isdir(directory):
+        return f"Open vSwitch is not started: no directory {directory} -> {STARTED}"
+    if os.geteuid() == 0 or os.access(directory, os.W_OK | os.X_OK):
         return None
     return f"user {os.geteuid()}, who may not write to {directory} -> root"
+
+
+def read_only() -> str | None:
+    """Why no service can be started here, which has a pidfile; None if nothing stands against it."""
+    import ovs.dirs
+
+    if os.access(ovs.dirs.RUNDIR, os.W_OK | os.X_OK):
+        return None
+    return f"{ovs.dirs.RUNDIR}: read-only -> a directory that can be written to"
 
 
 def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) -> str:
@@ -69,8 +100,7 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
     request = json.dumps({"id": 0, "method": method, "params": list(words)})
     wire = _connected(timeout_s)
     if wire is None:
-        which = "" if _name == NAME else f" --name {_name}"
-        raise Unanswered(f"no service is running -> start one with: ovs-lbt run{which}")
+        raise Unanswered(_nobody())
     try:
         with wire:
             wire.sendall(request.encode())
@@ -82,6 +112,17 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
     if reply.get("error") is not None:
         raise Refusal(str(reply["error"]).rstrip())
     return str(reply.get("result") or "")
+
+
+def _nobody() -> str:
+    """Why nobody answers, and what to do."""
+    start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {_name}"
+    elsewhere = os.environ.get("OVS_LBT_OVSDB", "")
+    database = pidfile().with_name("db.sock")
+    if elsewhere or database.exists():
+        return f"no service is running -> start one with: {start}"
+    found = f"no service is running, and Open vSwitch is not started: no {database}"
+    return f"{found} -> {STARTED}, then: {start}"
 
 
 def _connected(timeout_s: float) -> socket.socket | None:

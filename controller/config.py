@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from controller import normal
+from controller import membership, normal
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.membership import Known, Words, bond_of, members_of_bonds
 from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
 from controller.wording import one_line, shortened
 from policies.damping import Moved
@@ -17,6 +19,10 @@ from policies.presets import DEFAULT_PRESET, PRESETS
 
 TEAMINGS = tuple(teaming.value for teaming in Teaming)
 MODES = ("enforce", "observe")
+FAIL_MODES = ("standalone", "secure")
+MOST_NOTE_CHARACTERS = 100
+# Of any value, as they are kept in the database and told in one line.
+MOST_VALUE_CHARACTERS = 4096
 # While LACP is not negotiated.
 FALLBACK_POLICY = "explicit"
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
@@ -135,6 +141,8 @@ class BridgeConfig:
     on_bond: bool = False
     bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
+    # Neither uplinks nor VM ports: the network seems to be behind them, and nobody named them.
+    missing: tuple[str, ...] = ()
     vm_ports: tuple[VmPortConfig, ...] = ()
     # The only member of an active-backup bond from which NORMAL takes anything.
     active_member: str | None = None
@@ -198,6 +206,12 @@ class Key:
     default: Any = None
     salvage: Callable[[str], Any] | None = None
 
+    def expects(self, found: str) -> str:
+        """What is expected instead of a bad value."""
+        if len(found) <= MOST_VALUE_CHARACTERS:
+            return self.expected
+        return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
+
 
 def _choice(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
@@ -208,9 +222,37 @@ def _choice(*words: str) -> Callable[[str], str]:
     return parse
 
 
+# As people write them: Python's own reading takes digits of other scripts, spaces and underscores.
+NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
+WHOLE_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+MOST_DIGITS = 40
+
+
+def number(text: str) -> float:
+    """A number that is not negative.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    if len(text) > MOST_DIGITS or not NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def whole_number(text: str) -> int:
+    """The same, without a fraction.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    if len(text) > MOST_DIGITS or not WHOLE_NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
 def _number(lowest: float, highest: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = float(text)
+        value = number(text)
         if not lowest <= value <= highest:
             raise ValueError(text)
         return value
@@ -220,7 +262,7 @@ def _number(lowest: float, highest: float) -> Callable[[str], float]:
 
 def _integer(lowest: int, highest: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
+        value = whole_number(text)
         if not lowest <= value <= highest:
             raise ValueError(text)
         return value
@@ -276,9 +318,23 @@ def _moves(text: str) -> tuple[Moved, ...]:
     return tuple(Moved(at(at_s), steps(step)) for at_s, step in pairs)
 
 
+def _note(text: str) -> dict[str, str | None]:
+    """What attach noted of the bridge as it was."""
+    if len(text) > MOST_NOTE_CHARACTERS:
+        raise ValueError(text)
+    note = json.loads(text)
+    if not isinstance(note, dict) or note.keys() != {"fail_mode"}:
+        raise ValueError(text)
+    if note["fail_mode"] not in (None, *FAIL_MODES):
+        raise ValueError(text)
+    return note
+
+
 def _set_name(text: str) -> str:
     """The name of a set: no list, and nothing that a table of them could not show."""
-    if not text or re.search(r"[\s,]", text):
+    if not text or len(text) > MOST_NAME_CHARACTERS or not text.isprintable():
+        raise ValueError(text)
+    if re.search(r"[\s,]", text):
         raise ValueError(text)
     return text
 
@@ -295,7 +351,10 @@ MOST_STEPS = 100
 # The longest window and delay a timer is sensibly given: a day.
 DAY_S = 86400.0
 
-SET_NAME = "the name of a set, without commas and spaces"
+MOST_NAME_CHARACTERS = 64
+SET_NAME = (
+    f"the name of a set, without commas and spaces, {MOST_NAME_CHARACTERS} characters at most"
+)
 MAX_MBPS = 10_000_000
 MBPS_EXPECTED = "Mbit/s from 0.001 to 10000000"
 # What is done with a qdisc that somebody else chose for an uplink.
@@ -319,6 +378,7 @@ BRIDGE_KEYS = {
     "poll-interval-ms": Key(_number(100, 60000), "milliseconds from 100 to 60000"),
     "failback-delay-s": Key(_number(0, DAY_S), "seconds from 0 to 86400", 45.0),
     "no-flood-before": Key(lambda text: frozenset(text.split(",")), WRITTEN_BY_US, frozenset()),
+    "before": Key(_note, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}'),
 }
 UPLINK_KEYS = {
     "capacity-mbps": Key(_number(0.001, MAX_MBPS), MBPS_EXPECTED),
@@ -347,6 +407,19 @@ VM_KEYS = VM_RULE_KEYS | {
 }
 
 
+def without_own(keys: Mapping[str, Key]) -> dict[str, Key]:
+    """The keys that are an operator's to set."""
+    return {key: spec for key, spec in keys.items() if not spec.expected.startswith(WRITTEN_BY_US)}
+
+
+# What says of an interface that it is an uplink, or a VM port.
+WORDS = Words(
+    of_uplinks=UPLINK_KEYS,
+    of_vm_ports=VM_KEYS,
+    written=VM_KEYS.keys() - without_own(VM_KEYS),
+)
+
+
 def moves_text(moves: Iterable[Moved]) -> str:
     """The value of `moved`: of each move the time, and how many by load in a row it was."""
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
@@ -359,21 +432,14 @@ def parse_value(keys: Mapping[str, Key], key: str, text: str) -> Any:
         KeyError: there is no such key.
         ValueError: the text is not a value of it.
     """
-    value = keys[key].parse(text)
-    if isinstance(value, float) and value != value:
+    if len(text) > MOST_VALUE_CHARACTERS:
         raise ValueError(text)
-    return value
+    return keys[key].parse(text)
 
 
 def vm_identity(external_ids: Mapping[str, str]) -> str | None:
     """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
     return next((external_ids[key] for key in VM_ID_KEYS if external_ids.get(key)), None)
-
-
-def bond_of(row: BridgeRow) -> PortRow | None:
-    """The bridge's bond, if it has exactly one."""
-    bonds = [port for port in row.ports if len(port.interfaces) > 1]
-    return bonds[0] if len(bonds) == 1 else None
 
 
 def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
@@ -421,6 +487,8 @@ class _Reader:
         last = last.asked if last else None
         self.last_settings = last.settings if last else {}
         self.last_policy = last.policy if last else DEFAULT_PRESET
+        self.last_vm_ports = frozenset(port.name for port in last.vm_ports) if last else frozenset()
+        self.last_missing = frozenset(last.missing) if last else frozenset[str]()
         self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
         self.errors: list[BadValue] = []
         self.settings: dict[tuple[str, str], Any] = {}
@@ -428,7 +496,9 @@ class _Reader:
     def read(self) -> BridgeConfig:
         ids, name = self.row.external_ids, self.row.name
         bridge = self._section(f"Bridge {name}", ids, BRIDGE_KEYS)
-        members = self._members(bridge["uplinks"])
+        team = self._team(bridge["uplinks"])
+        members = self._members(team.uplinks)
+        neither = {*team.uplinks, *team.missing, *members_of_bonds(self.row)}
         uplinks = tuple(self._uplink(port, interface) for port, interface in members)
         uplink_names = {uplink.name for uplink in uplinks}
         bond = bond_of(self.row)
@@ -441,7 +511,7 @@ class _Reader:
         vm_ports = tuple(
             self._vm_port(port, interface, uplinks, policy, teaming)
             for port, interface in self._interfaces()
-            if interface.name not in uplink_names and _has_ofport(interface)
+            if interface.name not in neither and _has_ofport(interface)
         )
         return BridgeConfig(
             name=name,
@@ -455,6 +525,7 @@ class _Reader:
             on_bond=on_bond,
             bond_mode=bond.bond_mode if bond else None,
             uplinks=uplinks,
+            missing=tuple(sorted(team.missing)),
             vm_ports=vm_ports,
             active_member=_active_member(bond),
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
@@ -489,24 +560,22 @@ class _Reader:
             for interface in port.interfaces:
                 yield port, interface
 
-    def _members(self, named: tuple[str, ...] | None) -> list[tuple[PortRow, InterfaceRow]]:
-        """The uplinks' records, in failover order; those not on the bridge are reported."""
+    def _team(self, named: tuple[str, ...] | None) -> membership.Team:
+        """The uplinks in force; what is wrong with those that are asked for is reported."""
         record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
-        bond = bond_of(self.row)
-        if named is None and bond is None:
-            expected = "two or more interface names, as the bridge has no single bond"
-            self._report(BadValue(record, key, "nothing", expected))
-            return []
+        known = Known(
+            self.last_settings.get((record, key), ()), self.last_vm_ports, self.last_missing
+        )
+        found = membership.team(self.row, named, known, WORDS)
+        for what, expected in found.wrong:
+            self._report(BadValue(record, key, what, expected))
+        self.settings[record, key] = found.uplinks
+        return found
+
+    def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
+        """The records of those uplinks that the switch has."""
         present = {interface.name: (port, interface) for port, interface in self._interfaces()}
-        if named is None and bond is not None:
-            named = tuple(interface.name for interface in bond.interfaces)
-        members = []
-        for name in named or ():
-            if name not in present:
-                self._report(BadValue(record, key, name, f"an interface of {self.row.name}"))
-            elif _has_ofport(present[name][1]):
-                members.append(present[name])
-        return members
+        return [present[n] for n in names if n in present and _has_ofport(present[n][1])]
 
     def _uplink(self, port: PortRow, interface: InterfaceRow) -> UplinkConfig:
         values = self._section(f"Interface {interface.name}", interface.external_ids, UPLINK_KEYS)
@@ -666,7 +735,7 @@ class _Reader:
             try:
                 values[key] = parse_value(keys, key, text)
             except ValueError:
-                self._report(BadValue(record, prefix + key, text, keys[key].expected))
+                self._report(BadValue(record, prefix + key, text, keys[key].expects(text)))
                 salvage = keys[key].salvage
                 otherwise = salvage(text) if salvage else keys[key].default
                 values[key] = self.last_settings.get(slot, otherwise)
@@ -677,9 +746,12 @@ class _Reader:
         """Keys with our prefix that do not exist."""
         for key in sorted(key for key in ids if key.startswith(PREFIX)):
             name = key.removeprefix(PREFIX)
-            known = name in keys or name == "before"
-            if not known and not (keys is BRIDGE_KEYS and self._is_vm_rule(name)):
-                expected = "one of " + ", ".join(PREFIX + known_key for known_key in keys)
+            left = name in WORDS.written or name == "role-before"
+            if name not in keys and not (keys is BRIDGE_KEYS and self._is_vm_rule(name)):
+                if left and keys is not BRIDGE_KEYS:
+                    # Of what the interface was before.
+                    continue
+                expected = one_of(PREFIX + known for known in without_own(keys))
                 self._report(BadValue(record, key, ids[key], expected))
 
     def _report(self, error: BadValue) -> None:

@@ -35,7 +35,7 @@ UNANSWERED = "ovs-lbt show, which says whether the switch is connected; and the 
 COMMANDS = {
     "show": ("[BRIDGE] [--json]", 0, 2),
     "attach": ("BRIDGE [KEY=VALUE]...", 1, 32),
-    "detach": ("BRIDGE", 1, 1),
+    "detach": ("BRIDGE [--purge]", 1, 2),
     "set": ("bridge|interface NAME KEY=VALUE...", 3, 64),
     "move": ("PORT UPLINK", 2, 2),
     "pin": ("PORT UPLINK", 2, 2),

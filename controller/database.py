@@ -22,6 +22,9 @@ class InterfaceRow:
     # Whether BFD and CFM are to watch its link.
     bfd: bool = False
     cfm: bool = False
+    # Its type, empty for a device of the system's; and the driver of that, where it is known.
+    kind: str = ""
+    driver: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class PortRow:
     active_mac: str | None = None
     # Whether a bond goes on without LACP where its partner speaks none.
     lacp_fallback: bool = False
+    external_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

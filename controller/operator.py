@@ -16,13 +16,13 @@ from controller.config import (
     UPLINK_KEYS,
     VM_KEYS,
     VM_RULE_KEYS,
-    WRITTEN_BY_US,
     Key,
     UplinkConfig,
     VmPortConfig,
     one_of,
     parse_value,
     read_bridge,
+    without_own,
 )
 from controller.database import PREFIX, BridgeRow
 from controller.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
@@ -30,7 +30,7 @@ from controller.events import Reply, Request, Setting, Write, Written
 from controller.fleet import Fleet
 from controller.history import Moved
 from controller.plans import Plans
-from controller.wording import one_line
+from controller.wording import one_line, shortened
 from policies import failover, rules
 from policies.model import Reason, Role
 
@@ -118,15 +118,19 @@ def _attach(operator: Operator, request_id: int, words: list[str], now_s: float)
     """`BRIDGE KEY=VALUE…`."""
     name, *assignments = words
     row = _row(operator, name)
-    values = _assignments(assignments, BRIDGE_KEYS)
+    values = _assignments(assignments, without_own(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     return operator.adoption.attach(request_id, row, values, now_s)
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    (name,) = words
-    bridge = _attached_bridge(operator, name)
-    return operator.adoption.detach(request_id, bridge, now_s)
+    purge, names = _options(words, most=1, option="--purge")
+    if not names:
+        raise Refused("detach: no bridge -> BRIDGE [--purge]")
+    if purge and not _row(operator, names[0]).attached:
+        return operator.adoption.purge(request_id, operator.fleet.rows[names[0]])
+    bridge = _attached_bridge(operator, names[0])
+    return operator.adoption.detach(request_id, bridge, now_s, purge)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
@@ -139,14 +143,13 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
         row = _attached_row(operator, name)
-        values = _assignments(assignments, BRIDGE_KEYS)
-        known = _attached_bridge(operator, name).config.errors
-        attachable(row, {**_ours(row.external_ids), **values}, known)
+        values = _assignments(assignments, without_own(BRIDGE_KEYS))
+        attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return [Write(tuple(settings), request_id)]
     bridge, port = _interface(operator, name)
     if port is None:
-        values = _assignments(assignments, _without_own(UPLINK_KEYS))
+        values = _assignments(assignments, without_own(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             found = f"role: {values['role']}"
             raise Refused(f"{found} -> active or standby, as no other uplink of the bridge is")
@@ -157,7 +160,8 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         return [Write(tuple(settings), request_id)]
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
-    values = _assignments(others, _without_own(VM_KEYS))
+    _refuse_repeated(assignments)
+    values = _assignments(others, without_own(VM_KEYS))
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
@@ -366,12 +370,12 @@ def _serving_bridge(operator: Operator, name: str) -> Bridge:
     return bridge
 
 
-def _options(words: list[str], most: int) -> tuple[bool, list[str]]:
-    """Whether JSON is asked for, and the other words."""
-    names = [word for word in words if word != "--json"]
+def _options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
+    """Whether an option is given, such as that JSON is asked for, and the other words."""
+    names = [word for word in words if word != option]
     if len(names) > most:
-        raise Refused(f"{' '.join(names)} -> one name [--json]")
-    return "--json" in words, names
+        raise Refused(f"{' '.join(names)} -> one name [{option}]")
+    return option in words, names
 
 
 def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:
@@ -430,11 +434,6 @@ def _enforcing(bridge: Bridge) -> None:
         raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")
 
 
-def _without_own(keys: Mapping[str, Key]) -> dict[str, Key]:
-    """The keys that are an operator's to set."""
-    return {key: spec for key, spec in keys.items() if spec.expected != WRITTEN_BY_US}
-
-
 def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
     """An uplink of the team that the port may use."""
     uplink = _uplink(bridge, name)
@@ -450,17 +449,27 @@ def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
 
 def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
     """KEY=VALUE words, checked."""
+    _refuse_repeated(words)
     values: dict[str, str] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or key not in keys:
-            raise Refused(f"{word} -> KEY=VALUE with KEY {one_of(sorted(keys))}")
+            expected = f"KEY=VALUE with KEY {one_of(sorted(keys))}"
+            raise Refused(f"{shortened(word) or 'nothing'} -> {expected}")
         try:
             parse_value(keys, key, text)
         except ValueError:
-            raise Refused(f"{key}: {text} -> {keys[key].expected}") from None
+            found = shortened(text) or "nothing"
+            raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
         values[key] = text
     return values
+
+
+def _refuse_repeated(words: list[str]) -> None:
+    """Of two values for one key only one could be meant."""
+    named = [word.partition("=")[0] for word in words]
+    if repeated := sorted({key for key in named if named.count(key) > 1}):
+        raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
 
 
 def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None) -> Setting:

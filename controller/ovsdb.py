@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller import faults
+from controller.client import STARTED
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
 from controller.replica import CONFIRM_TIMEOUT_S, Replica, Then
@@ -63,6 +65,7 @@ COLUMNS = {
         "bond_mode",
         "bond_active_slave",
         "other_config",
+        "external_ids",
     ],
     "Interface": [
         "name",
@@ -73,6 +76,8 @@ COLUMNS = {
         "lacp_current",
         "bfd",
         "cfm_mpid",
+        "type",
+        "status",
     ],
     "QoS": ["other_config"],
     "Mirror": ["name"],
@@ -158,6 +163,9 @@ class Database:
         self._known = threading.Event()
         self._bridges = _Bridges()
         _check_remote(remote, tls)
+        if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
+            path = remote.removeprefix("unix:")
+            raise DatabaseAway(f"Open vSwitch is not started: no {path} -> {STARTED}")
         try:
             helper = idlutils.get_schema_helper(remote, SCHEMA)
         except Exception as error:
@@ -375,6 +383,7 @@ def _port(row: Any) -> PortRow:
         protected=row.protected,
         active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
         lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
+        external_ids=dict(row.external_ids),
     )
 
 
@@ -389,6 +398,8 @@ def _interface(row: Any) -> InterfaceRow:
         lacp_current=_first(row.lacp_current),
         bfd=row.bfd.get("enable") == "true",
         cfm=bool(row.cfm_mpid),
+        kind=row.type,
+        driver=row.status.get("driver_name"),
     )
 
 

@@ -95,6 +95,8 @@ def _rescue(row: BridgeRow) -> str:
         raise NotNeeded(f"bridge {row.name}: forwards by its flows -> a bridge without them")
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
+    # The network may be behind these, too.
+    others += config.missing
     with _openflow10(row.name):
         _ofctl("mod-port", row.name, chosen.name, "flood", version="OpenFlow10")
         for name in others:

@@ -535,11 +535,15 @@ class World:
                 else:
                     ids = _with(dict(row.external_ids), setting)
                     self.rows[name] = replace(row, external_ids=ids)
-            elif setting.table == "Interface":
+            elif setting.table in ("Interface", "Port"):
                 self.rows[name] = replace(row, ports=tuple(_set_in(p, setting) for p in row.ports))
 
 
 def _set_in(port: PortRow, setting: Setting) -> PortRow:
+    if setting.table == "Port":
+        mine = port.name == setting.record
+        ids = _with(dict(port.external_ids), setting) if mine else port.external_ids
+        return replace(port, external_ids=ids)
     interfaces = tuple(
         replace(i, external_ids=_with(dict(i.external_ids), setting))
         if i.name == setting.record

@@ -9,7 +9,8 @@ import pytest
 
 from controller import inspection, normal, pipeline, tables
 from controller.adoption import ATTACH_TIMEOUT_S
-from controller.database import BridgeRow, PortRow
+from controller.config import read_bridge
+from controller.database import PREFIX, BridgeRow, PortRow
 from controller.events import (
     Apply,
     Command,
@@ -114,6 +115,10 @@ def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
     here = world(row).start()
     done(here.ask("pin", "vnet0", "eth1"))
     here.ask("detach", "br0")
+    assert done(here.replies[here.asked]) == (
+        "br0: settings stay for the next attach: eth1 capacity-mbps; vnet0 pin"
+        " -> to remove them: ovs-lbt detach br0 --purge"
+    )
     assert here.rows["br0"].external_ids == {}
     assert set(here.stored_bindings().values()) == {None}
     assert here.rows["br0"].ports[0].interfaces[0].external_ids == ours(capacity_mbps="1000")
@@ -195,7 +200,81 @@ def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> Non
 
 def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
     here = world(host(before="{")).start()
-    assert here.ask("detach", "br0") is not None
+    (error,) = here.engine.fleet.status()[0].config_errors
+    assert error.startswith("Bridge br0 ovs-lbt-before: { -> written by the service, as JSON")
+    text = refusal(here.ask("detach", "br0"))
+    assert text.startswith(
+        "Bridge br0 ovs-lbt-before: {, so that fail_mode is left at standalone -> what attach noted"
+    )
+    assert here.rows["br0"].external_ids == {}
+
+
+@pytest.mark.parametrize("note", ["[]", '{"fail_mode": 1}', '{"fail_mode": "up"}', "[" * 5000, ""])
+def test_a_note_is_what_attach_writes_or_bad(note: str) -> None:
+    assert len(read_bridge(host(before=note)).errors) == 1
+
+
+# ---- what stays, and purge -------------------------------------------------------------
+
+
+def configured() -> BridgeRow:
+    """With settings of all kinds, as an operator and the service leave them."""
+    row = host(threshold="60", mode="enforce")
+    row = replace(row, external_ids={**row.external_ids, PREFIX + "vm-9c5e-pin": "eth1"})
+    for name, key, value in (
+        ("eth1", "role", "drained"),
+        ("eth1", "role-before", "active"),
+        ("eth2", "qdisc", "replace"),
+        ("vnet0", "pin", "eth1"),
+        ("vnet0", "binding", "eth1"),
+        ("vnet1", "no-such-key", "1"),
+    ):
+        row = with_interface(row, name, **{key: value})
+    others = replace(row.ports[0], external_ids={"others": "1", PREFIX + "left": "2"})
+    return replace(
+        row, ports=(others, *row.ports[1:]), external_ids={**row.external_ids, "others": "1"}
+    )
+
+
+def ours_in(row: BridgeRow) -> list[str]:
+    """All that is left of ours in a bridge's records."""
+    records = [row.external_ids, *(port.external_ids for port in row.ports)]
+    records += [i.external_ids for port in row.ports for i in port.interfaces]
+    return [key for ids in records for key in ids if key.startswith(PREFIX)]
+
+
+@pytest.mark.parametrize("detached_before", [False, True])
+def test_a_purge_leaves_nothing_of_ours_and_all_of_others(detached_before: bool) -> None:
+    here = world(configured()).start()
+    if detached_before:
+        here.ask("detach", "br0")
+        here.run_for(1)
+        assert ours_in(here.rows["br0"])
+    here.ask("detach", "br0", "--purge")
+    here.run_for(1)
+    assert done(here.replies[here.asked]) == ""
+    assert ours_in(here.rows["br0"]) == []
+    assert here.rows["br0"].external_ids == {"others": "1"}
+    assert here.rows["br0"].ports[0].external_ids == {"others": "1"}
+    here.run_for(60)
+    assert ours_in(here.rows["br0"]) == [], "and nothing of it comes back"
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_a_purge_takes_the_leaders_name_with_the_last_bridge(another: bool) -> None:
+    row = host()
+    rows = (row, replace(row, name="br1")) if another else (row,)
+    here = World(*rows).start()
+    here.ask("detach", "br0", "--purge")
+    here.run_for(6)
+    written = {s.table for w in here.commands(Write) if isinstance(w, Write) for s in w.settings}
+    assert ("Open_vSwitch" in written) is not another
+
+
+def test_a_purge_of_a_bridge_that_does_not_exist_is_refused() -> None:
+    here = world(host()).start()
+    assert refusal(here.ask("detach", "br9", "--purge")) == "bridge: br9 -> one of br0"
+    assert refusal(here.ask("detach", "--purge")) == "detach: no bridge -> BRIDGE [--purge]"
 
 
 # ---- what is in the way ----------------------------------------------------------------

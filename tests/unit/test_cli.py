@@ -33,6 +33,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
             ["br0", "policy=explicit", "uplinks=eth1,eth2", "teaming=static", "mode=observe"],
         ),
         ("detach br0", ["br0"]),
+        ("detach br0 --purge", ["br0", "--purge"]),
         ("show --json", ["--json"]),
         ("show br0 --json", ["br0", "--json"]),
         ("set bridge br0 threshold=60 window-s=5", ["bridge", "br0", "threshold=60", "window-s=5"]),
@@ -82,6 +83,21 @@ def test_a_command_goes_to_the_service_word_by_word(
         "run --nonsense",
         "run --name other",
         "-t ../ovs-lbt show",
+        "-t b show",
+        "set bridge br0 treshold=60",
+        "set bridge br0 threshold=50 threshold=60",
+        "set bridge br0 no-flood-before=vnet0",
+        "set bridge br0 before={}",
+        "set interface vnet0 binding=eth1",
+        "set interface vnet0 pin= pin=eth1",
+        "set interface eth1 role-before=active",
+        "set bridge br0 threshold",
+        "history --last nan",
+        "history --last ７",
+        "history --last 0",
+        "top --interval ７",
+        "top --interval nan",
+        "show \udcff",
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_so_on_stderr(
@@ -106,6 +122,7 @@ def test_of_two_services_the_one_that_was_named_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
+    (tmp_path / "db.sock").touch()
     monkeypatch.setenv("OVS_LBT_NAME", "ovs-lbt-b")
     hint = "ovs-lbt: no service is running -> start one with: ovs-lbt run"
     for words, started_with in (
@@ -121,6 +138,7 @@ def test_without_a_service_there_is_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
+    (tmp_path / "db.sock").touch()
     assert cli.main(["show"]) == 1
     out, err = capsys.readouterr()
     assert out == ""

@@ -88,6 +88,7 @@ def test_a_service_that_ends_or_hangs_is_given_up(place: Path) -> None:
 
 def test_without_a_service_nobody_is_asked(place: Path) -> None:
     none = "no service is running -> start one with: ovs-lbt run"
+    (place / "db.sock").touch()
     for pid in (None, "", "rubbish", "4194304\n"):
         if pid is not None:
             (place / "ovs-lbt.pid").write_text(pid)
@@ -104,3 +105,39 @@ def test_a_socket_that_a_killed_service_left_is_no_service(place: Path) -> None:
         left.listen()
         assert client.running()
     assert path.is_socket() and not client.running()
+
+
+def test_an_open_vswitch_that_is_not_started_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = tmp_path / "absent"
+    monkeypatch.setattr(ovs.dirs, "RUNDIR", str(absent))
+    told = client.obstacle()
+    assert told is not None
+    assert told.startswith(f"Open vSwitch is not started: no directory {absent} -> one that is")
+    monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
+    assert client.obstacle() is None
+    with pytest.raises(client.Unanswered, match="no service is running, and Open vSwitch is not"):
+        client.ask("lbt/show", [])
+
+
+def test_a_directory_that_root_cannot_write_to_is_not_a_matter_of_rights(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert client.obstacle() is None
+    assert client.read_only() == f"{place}: read-only -> a directory that can be written to"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert client.obstacle() == f"user 1000, who may not write to {place} -> root"
+
+
+def test_another_service_than_the_one_that_is_meant_is_found(place: Path) -> None:
+    assert client.another() is None
+    with service(place, lambda wire: None):
+        assert client.another() is None, "this one is meant"
+        client.call("ovs-lbt-b")
+        try:
+            assert client.another() == "ovs-lbt"
+        finally:
+            client.call(client.NAME)

@@ -493,7 +493,22 @@ REFUSALS = {
     "show br9": "bridge: br9 -> one of br0",
     "detach br9": "bridge: br9 -> one of br0",
     "attach br9": "bridge: br9 -> one of br0",
-    "attach br0": "bridge br0: attached already -> a bridge that is not attached",
+    "attach br0": (
+        "bridge br0: attached already -> a bridge that is not attached;"
+        " or to change it: ovs-lbt set bridge br0 policy=load-based"
+    ),
+    "attach br0 mode=observe": (
+        "bridge br0: attached already -> a bridge that is not attached;"
+        " or to change it: ovs-lbt set bridge br0 mode=observe"
+    ),
+    "set bridge br0 threshold=75 threshold=60": "threshold: given 2 times -> once",
+    "set interface vnet0 pin= pin=eth1": "pin: given 2 times -> once",
+    "set bridge br0 threshold=７５": "threshold: ７５ -> a percentage from 10 to 100",
+    "set bridge br0 window-s=1_0": "window-s: 1_0 -> seconds from 1 to 86400",
+    "set bridge br0 no-flood-before=vnet0": (
+        "no-flood-before=vnet0 -> KEY=VALUE with KEY one of failback-delay-s, mode, policy, "
+        "poll-interval-ms, teaming, threshold, uplinks, window-s"
+    ),
     "set bridge br0 threshold=200": "threshold: 200 -> a percentage from 10 to 100",
     "set interface eth1 role=spare": "role: spare -> one of active, standby, unused, drained",
     "set interface vnet0 pin=eth9": "uplink: eth9 -> one of eth1, eth2",

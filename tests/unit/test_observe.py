@@ -243,10 +243,12 @@ def test_a_bridge_whose_switch_is_away_changes_its_mode_when_it_is_back() -> Non
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
 
 
-def test_a_bond_member_alone_in_another_team_does_not_confuse_it() -> None:
-    """`uplinks` may name ports outside the bond: then NORMAL cannot be left underneath."""
+def test_a_bond_member_left_out_does_not_confuse_it() -> None:
+    """NORMAL goes on with the bond as it stands, so nothing of ours comes to be on the switch."""
     row = host(mode="observe", uplinks=2)
     row = replace(row, ports=(*row.ports, port("eth3", 3)))
     here = world(row).start()
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth3")).run_for(1)
-    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() != EMPTY
+    assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired() == EMPTY
+    (error,) = here.engine.fleet.status()[0].config_errors
+    assert error.startswith("Bridge br0 ovs-lbt-uplinks: eth1,eth3 -> the members of bond0, all")

@@ -45,6 +45,7 @@ def _port(uuid: str, **columns: Any) -> SimpleNamespace:
         "protected": False,
         "bond_active_slave": [],
         "other_config": {},
+        "external_ids": {},
     }
     return _row(uuid, **unset | columns)
 
@@ -60,6 +61,8 @@ def _replica(name: str) -> SimpleNamespace:
         lacp_current=[],
         bfd={},
         cfm_mpid=[],
+        type="",
+        status={},
     )
     return _row(
         name,

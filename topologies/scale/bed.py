@@ -124,6 +124,9 @@ class Bed:
         for port, kind in types.items():
             words += ["--", f"--id=@i{port}", "create", "interface", f"name={port}"]
             words += f"type={kind}".split()
+            if port in self.uplinks(name):
+                # A patch port would be taken for a VM's.
+                words += ["external_ids:ovs-lbt-role=active"]
             words += ["--", f"--id=@p{port}", "create", "port", f"name={port}"]
             words += [f"interfaces=@i{port}"]
         ports = ",".join(f"@p{port}" for port in types)

@@ -1,0 +1,237 @@
+"""Which interfaces are uplinks: no VM port becomes one by mistake, and none is taken for a VM's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.config import BridgeConfig, read_bridge
+from controller.database import BridgeRow, PortRow
+from controller.rescue import flows
+from tests.unit.fake_switch import done, refusal, world
+from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface
+
+UPLINKS = (port("eth1", 1), port("eth2", 2))
+
+
+def of_kind(made: PortRow, kind: str = "", driver: str | None = None) -> PortRow:
+    """The same port, as one of a type, or with the driver of its device."""
+    (one,) = made.interfaces
+    return replace(made, interfaces=(replace(one, kind=kind, driver=driver),))
+
+
+def plain(*ports: PortRow, uplinks: str = "eth1,eth2") -> BridgeRow:
+    ids = ours(policy="load-based", uplinks=uplinks)
+    return bridge(*UPLINKS, *ports, ids=ids, fail_mode="secure")
+
+
+def unattached(row: BridgeRow) -> BridgeRow:
+    return replace(row, external_ids={})
+
+
+def teamed(config: BridgeConfig) -> list[str]:
+    return [uplink.name for uplink in config.uplinks]
+
+
+def vm_ports(config: BridgeConfig) -> list[str]:
+    return [vm_port.name for vm_port in config.vm_ports]
+
+
+def told(config: BridgeConfig) -> list[str]:
+    return [str(error) for error in config.errors]
+
+
+# ---- on a bond --------------------------------------------------------------------------
+
+OF_THE_BOND = "the members of bond0, all of them and nothing else: eth1, eth2"
+
+
+@pytest.mark.parametrize("named", ["eth1,vnet0", "eth1,eth2,vnet0", "vnet0,vnet1"])
+def test_uplinks_on_a_bond_are_its_members(named: str) -> None:
+    """Asked for by a command, or written straight to the database; also at a start."""
+    here = world(host()).start()
+    error = f"Bridge br0 ovs-lbt-uplinks: {named} -> {OF_THE_BOND}"
+    assert refusal(here.ask("set", "bridge", "br0", f"uplinks={named}")) == error
+    done(here.ask("set", "bridge", "br0", "uplinks=eth2,eth1"))
+    before = here.bindings()
+    here.write(with_ids(here.rows["br0"], uplinks=named))
+    in_force = here.engine.fleet.bridges["br0"].config
+    assert teamed(in_force) == ["eth2", "eth1"], "the last good order"
+    assert here.bindings() == before and set(before.values()) == {"eth1", "eth2"}
+    assert told(in_force) == [error]
+    started = read_bridge(here.rows["br0"])
+    assert sorted(teamed(started)) == ["eth1", "eth2"]
+    assert vm_ports(started) == ["vnet0", "vnet1", "vnet2", "vnet3"]
+
+
+def test_an_attach_refuses_them_too() -> None:
+    here = world(unattached(host())).start()
+    found = refusal(here.ask("attach", "br0", "uplinks=eth1,vnet0"))
+    assert found == f"Bridge br0 ovs-lbt-uplinks: eth1,vnet0 -> {OF_THE_BOND}"
+    assert here.rows["br0"].external_ids == {}
+
+
+def test_a_member_that_a_list_does_not_name_yet_is_an_uplink_and_never_a_vm_port() -> None:
+    row = host(uplinks=3)
+    config = read_bridge(with_ids(row, uplinks="eth2,eth1"), read_bridge(row))
+    assert teamed(config) == ["eth1", "eth2", "eth3"], "the last good value"
+    assert teamed(read_bridge(with_ids(row, uplinks="eth2,eth1"))) == ["eth2", "eth1", "eth3"]
+
+
+def test_members_of_a_second_bond_are_no_vm_ports() -> None:
+    storage = PortRow("bond1", (interface("eth3", 3), interface("eth4", 4)))
+    row = bridge(bond(interface("eth1", 1), interface("eth2", 2)), storage, port("vnet0", 10))
+    config = read_bridge(with_ids(row, uplinks="eth1,eth2"))
+    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
+    assert [line.split(" -> ")[0] for line in told(config)] == [
+        "Bridge br0 ovs-lbt-uplinks: without eth3, the member of a bond",
+        "Bridge br0 ovs-lbt-uplinks: without eth4, the member of a bond",
+    ]
+
+
+# ---- plain uplinks ----------------------------------------------------------------------
+
+OF_A_VM = {
+    "iface-id": (port("p3", 3, {"iface-id": "9c5e"}), "a VM's by its iface-id"),
+    "vm-id": (port("p3", 3, {"vm-id": "9c5e"}), "a VM's by its vm-id"),
+    "vm-uuid": (port("p3", 3, {"vm-uuid": "9c5e"}), "a VM's by its vm-uuid"),
+    "attached-mac": (
+        port("p3", 3, {"attached-mac": "02:00:00:00:00:01"}),
+        "a VM's by its attached-mac",
+    ),
+    "bound": (port("p3", 3, ours(binding="eth1")), "a VM port by its ovs-lbt-binding"),
+    "pinned": (port("p3", 3, ours(pin="eth1")), "a VM port by its ovs-lbt-pin"),
+    "patch": (of_kind(port("p3", 3), "patch"), "of type patch"),
+    "internal": (of_kind(port("p3", 3), "internal"), "of type internal"),
+    "vhost": (of_kind(port("p3", 3), "dpdkvhostuserclient"), "of type dpdkvhostuserclient"),
+    "tap": (of_kind(port("p3", 3), driver="tun"), "a tap, as VMs have them"),
+    "libvirt": (port("vnet2", 3), "named as libvirt names VMs' interfaces"),
+    "Proxmox": (port("tap101i0", 3), "named as Proxmox names VMs' interfaces"),
+    "LOCAL": (port("br0", 0xFFFE), "the bridge's own port"),
+}
+# What operators have as uplinks, and Mininet, containers and laboratories.
+LEGITIMATE = {
+    "card": of_kind(port("eth3", 3), driver="ixgbe"),
+    "bond of the kernel's": of_kind(port("bond3", 3), driver="bonding"),
+    "VLAN": of_kind(port("eth3.20", 3), driver="802.1Q VLAN Support"),
+    "virtio": of_kind(port("ens4", 3), driver="virtio_net"),
+    "veth": of_kind(port("s1-eth3", 3), driver="veth"),
+    "DPDK": of_kind(port("dpdk0", 3), "dpdk", "net_ixgbe"),
+    "tunnel": of_kind(port("vx0", 3), "vxlan"),
+    "driver not known yet": port("eth3", 3),
+    "card that was forgotten": of_kind(port("eth3", 3, ours(binding="eth1")), driver="ixgbe"),
+    "tap by an operator's word": of_kind(port("tap0", 3, ours(role="active")), driver="tun"),
+    "patch by an operator's word": of_kind(port("up0", 3, ours(role="active")), "patch"),
+}
+
+
+@pytest.mark.parametrize("case", OF_A_VM)
+def test_what_seems_to_lead_to_a_vm_is_no_uplink(case: str) -> None:
+    made, what = OF_A_VM[case]
+    row, named = plain(made), f"eth1,eth2,{made.name}"
+    error = (
+        f"Bridge br0 ovs-lbt-uplinks: {made.name}, {what} -> an uplink; if it is one:"
+        f" ovs-vsctl set interface {made.name} external_ids:ovs-lbt-role=active"
+    )
+    here = world(unattached(row)).start()
+    assert refusal(here.ask("attach", "br0", f"uplinks={named}")) == error
+    here = world(row).start()
+    assert refusal(here.ask("set", "bridge", "br0", f"uplinks={named}")) == error
+    written = with_ids(row, uplinks=named)
+    for config in (read_bridge(written), read_bridge(written, read_bridge(row))):
+        assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], [made.name])
+        assert told(config) == [error]
+
+
+@pytest.mark.parametrize("case", LEGITIMATE)
+def test_what_operators_have_as_uplinks_is_taken(case: str) -> None:
+    made = LEGITIMATE[case]
+    row = plain(made, uplinks=f"eth1,eth2,{made.name}")
+    assert (teamed(read_bridge(row)), told(read_bridge(row))) == (["eth1", "eth2", made.name], [])
+    here = world(unattached(row)).start()
+    done(here.ask("attach", "br0", f"uplinks=eth1,eth2,{made.name}"))
+
+
+def test_what_comes_to_seem_a_vms_later_stays_an_uplink_while_the_service_runs() -> None:
+    row = plain(port("p3", 3), uplinks="eth1,eth2,p3")
+    later = plain(of_kind(port("p3", 3), driver="tun"), uplinks="eth1,eth2,p3")
+    config = read_bridge(later, read_bridge(row))
+    assert teamed(config) == ["eth1", "eth2", "p3"] and len(config.errors) == 1
+
+
+LEFT_OUT = "with it, and role=unused; or off the bridge: ovs-vsctl del-port br0 eth3"
+
+
+def test_an_uplink_does_not_become_a_vm_port_by_leaving_the_list() -> None:
+    """The network would be joined to itself."""
+    here = world(plain(port("eth3", 3), port("vnet0", 10), uplinks="eth1,eth2,eth3")).start()
+    error = f"Bridge br0 ovs-lbt-uplinks: without eth3, an uplink until now -> {LEFT_OUT}"
+    assert refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth2")) == error
+    here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
+    config = here.engine.fleet.bridges["br0"].config
+    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2", "eth3"], ["vnet0"])
+    assert told(config) == [error]
+    here.remove_port("eth3").run_for(1)
+    config = here.engine.fleet.bridges["br0"].config
+    assert (teamed(config), told(config)) == (["eth1", "eth2"], [])
+
+
+def test_an_uplink_that_an_operator_says_is_a_vm_port_becomes_one() -> None:
+    row = plain(port("eth3", 3, ours(unit="port")), uplinks="eth1,eth2")
+    config = read_bridge(row, read_bridge(plain(port("eth3", 3), uplinks="eth1,eth2,eth3")))
+    assert (teamed(config), vm_ports(config), told(config)) == (["eth1", "eth2"], ["eth3"], [])
+
+
+def test_a_list_that_is_taken_away_leaves_the_team_as_it_is() -> None:
+    row = plain(port("vnet0", 10))
+    config = read_bridge(bridge(*row.ports), read_bridge(row))
+    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
+    (error,) = told(config)
+    assert error.startswith("Bridge br0 ovs-lbt-uplinks: nothing -> two or more interface names")
+
+
+FORGOTTEN = {
+    "card": (of_kind(port("eth3", 3), driver="ixgbe"), "a network card (ixgbe)"),
+    "in use": (port("eth3", 3), "an uplink that VM ports are bound to"),
+    "role": (port("eth3", 3, ours(role="drained")), "an uplink by its ovs-lbt-role"),
+}
+
+
+@pytest.mark.parametrize("case", FORGOTTEN)
+def test_what_seems_to_be_an_uplink_is_no_vm_port(case: str) -> None:
+    """Forgotten at an attach, or left out while the service was away: it carries nothing."""
+    made, what = FORGOTTEN[case]
+    row = plain(made, port("vnet0", 10, ours(binding="eth3") if case == "in use" else None))
+    config = read_bridge(row)
+    assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
+    assert config.missing == ("eth3",)
+    (error,) = (line for line in told(config) if "ovs-lbt-uplinks" in line)
+    assert error == (
+        f"Bridge br0 ovs-lbt-uplinks: without eth3, {what} -> with it; or off the bridge:"
+        " ovs-vsctl del-port br0 eth3; or, if a VM is behind it:"
+        " ovs-vsctl set interface eth3 external_ids:ovs-lbt-unit=port"
+    )
+    here = world(unattached(row)).start()
+    assert error in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    said = with_interface(row, "eth3", unit="port")
+    assert vm_ports(read_bridge(said)) == ["eth3", "vnet0"]
+
+
+def test_what_was_in_use_at_a_start_stays_no_vm_port_when_vm_ports_have_left_it() -> None:
+    row = plain(port("eth3", 3), port("vnet0", 10, ours(binding="eth3")))
+    first = read_bridge(row)
+    moved = with_interface(row, "vnet0", binding="eth1")
+    config = read_bridge(moved, first)
+    assert (vm_ports(config), config.missing) == (["vnet0"], ("eth3",))
+    named = read_bridge(with_ids(moved, uplinks="eth1,eth2,eth3"), config)
+    assert (teamed(named), told(named)) == (["eth1", "eth2", "eth3"], [])
+
+
+def test_a_card_that_is_a_vm_port_already_stays_one() -> None:
+    row = plain(of_kind(port("eth3", 3, ours(binding="eth1")), driver="ixgbe"))
+    assert vm_ports(read_bridge(row)) == ["eth3"]
+
+
+def test_a_rescue_cuts_off_what_carries_nothing() -> None:
+    assert any('in_port="eth3"' in line for line in flows(["eth2", "eth3"]))
