@@ -39,6 +39,7 @@ from controller.events import (
     Shaped,
 )
 from controller.faults import Ledger
+from controller.history import Names
 from controller.lines import Line
 from controller.replica import Replica
 from controller.top import feed
@@ -248,12 +249,12 @@ def test_who_asks_for_the_history_is_answered_and_so_is_the_next(
         there.release()
 
     monkeypatch.setattr(journal, "answer", broken)
-    kept.ask(Request(1, ("history",)), reply)
+    kept.ask(Request(1, ("history",)), Names(), reply)
     assert there.acquire(timeout=WAIT_S)
     monkeypatch.setattr(kept._file, "emit", broken)
     kept.write("{}")
     monkeypatch.setattr(journal, "answer", lambda *_: "all")
-    kept.ask(Request(2, ("history",)), reply)
+    kept.ask(Request(2, ("history",)), Names(), reply)
     assert there.acquire(timeout=WAIT_S)
     assert replies == [Reply(1, f"history: {ANSWER}", refused=True), Reply(2, "all")]
     assert told.counts() == [("history", 1), ("history", 2)]
@@ -396,11 +397,12 @@ def test_a_request_that_nobody_answers_is_not_put_down_to_the_switch(
 
 
 def test_a_database_is_not_away_when_we_fail_to_reach_it(
-    told: Told, monkeypatch: pytest.MonkeyPatch
+    told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / "db.sock").touch()
     monkeypatch.setattr(idlutils, "get_schema_helper", broken)
     with pytest.raises(ovsdb.DatabaseAway, match=re.escape(f"replica: {ANSWER}")):
-        ovsdb.Database("unix:/nowhere", lambda _: None)
+        ovsdb.Database(f"unix:{tmp_path}/db.sock", lambda _: None)
     assert told.counts() == [("database", 1)]
 
 
