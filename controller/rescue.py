@@ -21,7 +21,7 @@ from pathlib import Path
 import ovs.daemon  # which ovs.unixctl uses without importing it
 import ovs.dirs
 import ovs.unixctl
-import ovs.unixctl.server
+import ovs.unixctl.client
 import ovs.util
 
 from controller.client import NAME
@@ -180,7 +180,7 @@ def _answers(name: str) -> bool:
     error, path = ovs.unixctl.socket_name_from_target(name)
     if error:
         return False
-    error, client = ovs.unixctl.server.UnixctlClient.create(path)
+    error, client = ovs.unixctl.client.UnixctlClient.create(path)
     if not error and client is not None:
         client.close()
     return not error

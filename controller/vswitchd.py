@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 import ovs.unixctl
-import ovs.unixctl.server
+import ovs.unixctl.client
 
 from controller import faults
 from controller.config import OFPORT_LOCAL
@@ -56,7 +56,7 @@ def _ask(*words: str) -> str:
     error, path = ovs.unixctl.socket_name_from_target("ovs-vswitchd")
     if error:
         raise OSError(error, path)
-    error, client = ovs.unixctl.server.UnixctlClient.create(path)
+    error, client = ovs.unixctl.client.UnixctlClient.create(path)
     if error or client is None:
         raise OSError(error, f"{path}: cannot connect")
     try:
