@@ -115,7 +115,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Not /usr/local/bin/ovs-lbt: `make setup` points it at the checkout that ran last.
+# Not /usr/local/bin/ovs-lbt: `make setup` points it at the checkout that ran last, unless the package is there.
 clean:
 	rm -rf .venv .venv-ryu out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -135,7 +135,7 @@ def successor(package: Path, directory: Path) -> Path:
     """The same package as the next version."""
     files, made = directory / "files", directory / "next.deb"
     subprocess.run(["dpkg-deb", "-R", package, files], check=True)
-    (metadata,) = files.glob("opt/ovs-lbt/lib/python3*/site-packages/ovs_lbt-*/METADATA")
+    (metadata,) = files.glob("opt/ovs-lbt/lib/python3/dist-packages/ovs_lbt-*/METADATA")
     for file in (files / "DEBIAN/control", metadata):
         lines = file.read_text().splitlines(keepends=True)
         file.write_text("".join(_next(line) for line in lines))

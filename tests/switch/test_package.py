@@ -148,12 +148,25 @@ def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
     wait_until(lambda: machine.version() == "", "the service is gone")
 
 
+def test_the_command_is_the_package_s_not_a_checkout_s(package: Path, machine: Machine) -> None:
+    """`make deb` leaves a link to the checkout, which comes first on PATH."""
+    machine.do("ln", "-s", "/somewhere/.venv/bin/ovs-lbt", "/usr/local/bin/ovs-lbt")
+    said = machine.install(package)
+    assert "removed the link /usr/local/bin/ovs-lbt to /somewhere/.venv/bin/ovs-lbt" in said
+    assert machine.do("sh", "-c", "command -v ovs-lbt") == "/usr/bin/ovs-lbt\n"
+    assert machine.version() == package.name.split("_")[1]
+
+
 def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine) -> None:
     for path in ("/usr/local/bin/ovs-lbt", "/etc/systemd/system/ovs-lbt.service"):
         machine.path(path).touch()
     said = machine.install(package)
     assert "/usr/local/bin/ovs-lbt, which comes before /usr/bin/ovs-lbt -> remove it" in said
     assert "/etc/systemd/system, which hides the package's -> remove it there" in said
+
+    machine.do("ln", "-sf", "/somewhere/.venv/bin/ovs-lbt", "/usr/local/bin/ovs-lbt")
+    again = machine.run("dpkg", "-i", f"/run/{package.name}")
+    assert "/usr/local/bin/ovs-lbt, which comes before" in again.stderr, "the unit starts by it"
 
     machine.path("/usr/bin/mnexec").unlink()
     benched = machine.run("/usr/bin/ovs-lbt", "bench", "vmware_lbt")

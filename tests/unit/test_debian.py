@@ -51,3 +51,10 @@ def test_every_option_of_the_service_is_in_its_file() -> None:
 def test_nothing_is_set_unless_the_operator_does() -> None:
     lines = (DEBIAN / "default").read_text().splitlines()
     assert all(line.startswith("#") or not line for line in lines)
+
+
+def test_one_package_is_for_every_python_that_setup_cfg_takes() -> None:
+    control = (DEBIAN / "control").read_text()
+    assert re.findall(r"python3 \(.*?\)", control) == ["python3 (>= @PYTHON@~)"]
+    build = (DEBIAN / "build").read_text()
+    assert "packages=$env/lib/python3/dist-packages\n" in build, "no version of Python in its paths"
