@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 # A parent that is killed outright cannot clean up: the kernel then ends the child.
@@ -68,3 +68,32 @@ def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user_ticks, system_ticks = int(fields[11]), int(fields[12])
     return (user_ticks + system_ticks) / _TICKS_PER_S
+
+
+def children() -> set[int]:
+    """The processes that are ours, those that have ended and were not reaped included."""
+    return {pid for pid, parent, _, _ in _all() if parent == os.getpid()}
+
+
+def states() -> dict[str, str]:
+    """What each child does, by `NAME PID`: the letter that `ps` has for it."""
+    return {f"{name} {pid}": state for pid, parent, name, state in _all() if parent == os.getpid()}
+
+
+def kill(pids: Iterable[int]) -> None:
+    """End children by force, and reap them."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _all() -> Iterator[tuple[int, int, str, str]]:
+    """(process, its parent, its name, its state) of every process."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            before, _, after = path.read_text(errors="replace").rpartition(")")
+            pid, _, name = before.partition(" (")
+            state, parent = after.split()[:2]
+            yield int(pid), int(parent), name, state

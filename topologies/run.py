@@ -24,6 +24,7 @@ from topologies.ports import own_interface, ports_of, upstream_interface
 from topologies.private_network import private_network
 from topologies.private_ovs import PrivateOvs
 from topologies.samples import Counters, Sample, interface_counters
+from topologies.steps import in_silence, step
 from topologies.switches import ServerBridge
 
 # Everything of a run has its own network namespace, so names are short and fixed.
@@ -35,6 +36,15 @@ LAG_TIMEOUT_S = 15.0
 SWITCH_PRIORITY = 2
 # After the load: what is still in a queue is not lost.
 QUEUES_EMPTY_S = 0.3
+# A step that takes longer is ended: several times what it takes on two busy cores.
+START_LIMIT_S = 60.0
+BUILD_LIMIT_S = 120.0
+TEAM_LIMIT_S = 120.0
+REACH_LIMIT_S = 120.0
+LOAD_START_LIMIT_S = 120.0
+LATE_LIMIT_S = 60.0  # beyond what the load itself takes
+LOAD_END_LIMIT_S = 120.0
+CLEAN_UP_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +90,35 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
     setLogLevel("error")
     # Mininet would raise limits of the whole machine; we need none of them.
     Mininet.inited = True
+    before = processes.children()
+    resources = contextlib.ExitStack()
+    try:
+        return _run(scenario, contender, pace, progress, resources)
+    finally:
+        with step("clean up", CLEAN_UP_LIMIT_S, "what is left of it: ps, ip link"):
+            resources.close()
+            # What was ended while it started is in nobody's list.
+            processes.kill(processes.children() - before)
+
+
+def _run(
+    scenario: Scenario,
+    contender: Contender,
+    pace: Pace,
+    progress: Progress,
+    resources: contextlib.ExitStack,
+) -> Observed:
+    """The same; what must be undone is on the stack."""
     layout = scenario.layout
-    with contextlib.ExitStack() as resources:
-        directory = Path(tempfile.mkdtemp(prefix="ovs-lbt-bench-"))
-        resources.callback(shutil.rmtree, directory, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix="ovs-lbt-bench-"))
+    resources.callback(shutil.rmtree, directory, ignore_errors=True)
+    with step("start an Open vSwitch of its own", START_LIMIT_S, "ovs-vswitchd --version, dmesg"):
         resources.enter_context(private_network())
         ovs = resources.enter_context(PrivateOvs(prefix="ovs-lbt-bench-ovs-"))
         resources.enter_context(ovs.environment())
+    with step(
+        "build the network", BUILD_LIMIT_S, "does mnexec work: mnexec -n true; mn --test none"
+    ):
         network = Mininet(_Topo(layout, contender), controller=None, build=False)
         resources.callback(_stop, network)
         network.build()
@@ -94,17 +126,19 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
         for host in network.hosts:
             # One algorithm everywhere: machines differ in their default.
             host.cmd("sysctl -qw net.ipv4.tcp_congestion_control=cubic")
-        servers: dict[str, ServerBridge] = {
-            name: network[PREFIX + name] for name in layout.nodes(Role.SERVER_BRIDGE)
-        }
-        capacities_bps = {
-            own_interface(layout, PREFIX, uplink): layout.capacity_bps(uplink)
-            for uplink in layout.nodes(Role.UPLINK)
-        }
-        teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory)
+    servers: dict[str, ServerBridge] = {
+        name: network[PREFIX + name] for name in layout.nodes(Role.SERVER_BRIDGE)
+    }
+    capacities_bps = {
+        own_interface(layout, PREFIX, uplink): layout.capacity_bps(uplink)
+        for uplink in layout.nodes(Role.UPLINK)
+    }
+    teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory)
+    with step(f"team the uplinks by {contender.name}", TEAM_LIMIT_S, "ovs-lbt run --verbose"):
         contender.take_over(teams, resources)
         if contender.server_class.lag:
             _await_lags(ovs, layout)
+    with step("have all end systems reach each other", REACH_LIMIT_S, "the load of this machine"):
         if scenario.reachable:
             _await_reachable(layout, network)
         # Open vSwitch opens the socket it sends by with its first frame, which has passed.
@@ -114,44 +148,50 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
         shaped = _shaped_interfaces(layout)
         for interface in shaped:
             shaping.set_queue(interface, shaping.QUEUE_BYTES)
-        stage = Stage(
-            layout=layout,
-            prefix=PREFIX,
-            host_pids={host.name: host.pid for host in network.hosts},
-            bridges={name: tuple(server.bridges) for name, server in servers.items()},
-            ovs=ovs,
-            directory=directory,
-            move=lambda vm, uplink: contender.move(*_ends(layout, network, vm, uplink)),
-            place=lambda vm, uplink: contender.place(*_ends(layout, network, vm, uplink)),
-        )
-        load = scenario.load(stage)
-        resources.callback(load.close)
+    stage = Stage(
+        layout=layout,
+        prefix=PREFIX,
+        host_pids={host.name: host.pid for host in network.hosts},
+        bridges={name: tuple(server.bridges) for name, server in servers.items()},
+        ovs=ovs,
+        directory=directory,
+        move=lambda vm, uplink: contender.move(*_ends(layout, network, vm, uplink)),
+        place=lambda vm, uplink: contender.place(*_ends(layout, network, vm, uplink)),
+    )
+    load = scenario.load(stage)
+    resources.callback(load.close)
+    with step("start the load", LOAD_START_LIMIT_S, "the load's programs: ps"):
         load.start()
-        daemons = {name: ovs.pid(name) for name in ("ovs-vswitchd", "ovsdb-server")}
-        pids = {**daemons, **contender.pids()}
-        access = _access_interfaces(layout)
+    daemons = {name: ovs.pid(name) for name in ("ovs-vswitchd", "ovsdb-server")}
+    pids = {**daemons, **contender.pids()}
+    access = _access_interfaces(layout)
+    lasts_s = max(0.0, load.start_s - time.monotonic()) + load.load_s
+    with step(
+        "carry the load", lasts_s + LATE_LIMIT_S, "the service, ovs-vswitchd: ps", in_silence
+    ):
         _sleep_until(load.start_s)
         cpu_before_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
         counters_before = interface_counters()
         samples = _watch(layout, contender, load, progress)
         cpu_s = {name: processes.cpu_s(pid) - cpu_before_s[name] for name, pid in pids.items()}
+    with step("end the load", LOAD_END_LIMIT_S, "the load's programs: ps"):
         outcome = load.finish()
         time.sleep(QUEUES_EMPTY_S)
         entered, delivered = _packets(counters_before, interface_counters(), access)
         for interface in shaped:
             shaping.require_shaped(interface)
-        return Observed(
-            scenario=scenario.name,
-            contender=contender.name,
-            samples=samples,
-            outcome=outcome,
-            load_s=load.load_s,
-            measured_s=load.measured_s,
-            steady_s=load.steady_s,
-            cpu_s=cpu_s,
-            entered_packets=entered,
-            delivered_packets=delivered,
-        )
+    return Observed(
+        scenario=scenario.name,
+        contender=contender.name,
+        samples=samples,
+        outcome=outcome,
+        load_s=load.load_s,
+        measured_s=load.measured_s,
+        steady_s=load.steady_s,
+        cpu_s=cpu_s,
+        entered_packets=entered,
+        delivered_packets=delivered,
+    )
 
 
 def _ends(layout: Layout, network: Mininet, vm: str, uplink: str) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
@@ -30,7 +30,13 @@ VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
 class Bench:
     """One bench under way; marked, so that its processes can be told from others'."""
 
-    def __init__(self, directory: Path, *words: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *words: str,
+        command: Sequence[str] = (str(OVS_LBT), "bench"),
+        **more: str,
+    ) -> None:
         assert OVS_LBT.exists(), f"{OVS_LBT} is not installed: run make setup"
         assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: namespaces and Open vSwitch"
         self._mark = uuid.uuid4().hex
@@ -41,9 +47,9 @@ class Bench:
         self._before = _interfaces(), _namespaces()
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [OVS_LBT, "bench", *words, "--quick", "--out", str(self.out)],
+                [*command, *words, "--quick", "--out", str(self.out)],
                 cwd=directory,
-                env={**os.environ, MARK: self._mark, "TMPDIR": str(self._temporary)},
+                env={**os.environ, MARK: self._mark, "TMPDIR": str(self._temporary), **more},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -21,6 +21,7 @@ from topologies.reports.report import machine
 from topologies.scale.bed import Bed
 from topologies.scale.figures import exponent, figure
 from topologies.scale.measuring import Pace, measure
+from topologies.steps import in_silence, step
 
 BRIDGES = (1, 10, 100, 300)
 PORTS = 50
@@ -29,6 +30,8 @@ SETTINGS = {"failback-delay-s": "0"}
 ADAPTIVE = {**SETTINGS, "policy": "adaptive"}
 POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1
 FULL, QUICK = Pace(settle_s=15.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
+START_LIMIT_S, EACH_LIMIT_S = 600.0, 6.0
+LOOK_AT = "the service, ovs-vswitchd: ps"
 # What grows, by where it is in a row.
 GROWING = (
     "at_rest.cpu_ratio",
@@ -92,7 +95,8 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
         for count in bridges:
             say(f"=== {count} bridges")
             try:
-                rows.append(measure(bed, count, SETTINGS, pace, POLL_S, say))
+                with step(f"{count} bridges", _limit_s(count), LOOK_AT, in_silence):
+                    rows.append(measure(bed, count, SETTINGS, pace, POLL_S, say))
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
                 # What fewer bridges cost is worth having all the same.
                 failed = f"{count} bridges: {failure}"
@@ -100,7 +104,8 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
                 break
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
         say("=== adaptive, on one bridge")
-        adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, say)
+        with step("adaptive, on one bridge", _limit_s(1), LOOK_AT, in_silence):
+            adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, say)
     growth = {
         name: exponent([(row["bridges"], _at(row, name)) for row in rows]) for name in GROWING
     }
@@ -112,6 +117,11 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
         "adaptive": rounded(adaptive),
         "growth": rounded(growth),
     }
+
+
+def _limit_s(bridges: int) -> float:
+    """What is ended then: several times what so many bridges take."""
+    return START_LIMIT_S + bridges * EACH_LIMIT_S
 
 
 def _at(row: dict[str, Any], name: str) -> float:
