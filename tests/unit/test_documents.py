@@ -234,3 +234,13 @@ def assert_rounded(cell: str, found: float, figure: str) -> None:
     digits = len(match[2].partition(".")[2])
     half = 0.5 * 10**-digits * scale
     assert abs(float(match[2]) * scale - found) <= half * 1.001, f"{figure}: {found}, not {cell}"
+
+
+def test_readme_names_every_package_that_set_up_installs() -> None:
+    script = (documents.ROOT / ".ci/setup").read_text()
+    entries = script.partition("readonly PACKAGES=(")[2].partition(")")[0].split()
+    told = (documents.ROOT / "README.md").read_text().partition("What they do to the machine")[2]
+    words = re.findall(r"[\w.-]+\w", told.partition("## ")[0])
+    packages = [entry.partition(":")[0] for entry in entries]
+    assert len(packages) > 10
+    assert [package for package in packages if package not in words] == []
