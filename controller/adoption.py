@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller import inspection
+from controller import inspection, releases
 from controller.bridge import GATHERED_AFTER_S, Bridge, Commands
 from controller.config import BRIDGE_KEYS, BridgeConfig, parse_value, read_bridge
 from controller.database import PREFIX, BridgeRow
@@ -119,6 +119,8 @@ class Adoption:
         if row.attached:
             raise Refused(_attached_already(name, values))
         self._refuse_in_hand(name)
+        if impossible := releases.refusal(self.fleet.ovs_version):
+            raise Refused(impossible)
         config = attachable(row, values)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         undo = [
@@ -237,6 +239,8 @@ class Adoption:
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
         policy = bridge.config.asked.policy
         lines = [f"{name}: {policy} over {uplinks}, {len(bridge.bound)} VM ports"]
+        if unknown := releases.warning(self.fleet.ovs_version):
+            lines.append(f"warning: {unknown}")
         lines += [f"warning: {text}" for text in bridge.config.not_done]
         # What the database said meanwhile was not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)

@@ -107,8 +107,9 @@ class Engine:
 
     def _handle(self, event: Event, now_s: float) -> Commands:
         match event:
-            case DatabaseRead(bridges=rows, leader=leader):
+            case DatabaseRead(bridges=rows, leader=leader, ovs_version=version):
                 self._leader = leader
+                self.fleet.ovs_version = version
                 return self.fleet.follow(rows, self.operator.in_hand, now_s)
             case Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()

@@ -19,11 +19,13 @@ from controller.specs import FlowSpec, GroupSpec
 class DatabaseRead:
     """The database as it stands; sent after every change.
 
-    `leader`: the name of the service that leads, if it has ever said so.
+    `leader`: the name of the service that leads, if it has ever said so. `ovs_version`: Open vSwitch's own,
+    where whatever starts it has written that down.
     """
 
     bridges: tuple[BridgeRow, ...]
     leader: str | None = None
+    ovs_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

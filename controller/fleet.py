@@ -35,6 +35,7 @@ class Fleet:
 
     epoch_s: float = 0.0
     leads: bool = True
+    ovs_version: str | None = None
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
     # What each bridge was configured by last; one in hand is configured by whoever has it.

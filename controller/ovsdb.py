@@ -37,7 +37,7 @@ SCHEMA = "Open_vSwitch"
 
 # Only what is read: statistics alone would wake us every five seconds.
 COLUMNS = {
-    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "external_ids"],
+    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "external_ids", "ovs_version"],
     "Bridge": [
         "name",
         "ports",
@@ -229,7 +229,7 @@ class Database:
         """Much that changes is not what we read, such as the switch's own progress."""
         touched, self._idl.touched = self._idl.touched, set()
         bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched)
-        read = DatabaseRead(bridges, self._leader())
+        read = DatabaseRead(bridges, self._leader(), self._version())
         if read != self._last:
             self._last = read
             self._submit(read)
@@ -238,6 +238,11 @@ class Database:
         """The service that leads, as it has written when it was asked whether it lives."""
         rows = self._idl.tables["Open_vSwitch"].rows.values()
         return next((row.external_ids.get(PREFIX + "leader") for row in rows), None)
+
+    def _version(self) -> str | None:
+        """Open vSwitch's version, as ovs-ctl has written it."""
+        rows = self._idl.tables["Open_vSwitch"].rows.values()
+        return next((version for row in rows for version in row.ovs_version), None)
 
     def row(self, bridge: str) -> BridgeRow | None:
         """A bridge's record as last read; from any thread."""

@@ -63,7 +63,9 @@ class PrivateOvs:
         try:
             self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"), str(SCHEMA))
             self.start_database()
-            self.run("ovs-vsctl", "--no-wait", "init")
+            # As ovs-ctl does.
+            version = f"ovs-version={self._version()}"
+            self.run("ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", version)
             self.start_switch()
         except BaseException:
             self.close()
@@ -130,6 +132,10 @@ class PrivateOvs:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+    def _version(self) -> str:
+        """Which Open vSwitch this is."""
+        return self.run("ovs-vswitchd", "--version").split("\n", 1)[0].rpartition(" ")[2]
 
     def _start(self, daemon: str, *arguments: str) -> None:
         # In the foreground, as a child of ours: a daemon that detaches is nobody's child,

@@ -297,6 +297,8 @@ class World:
         # What each class of an uplink has dropped.
         self.drops: dict[str, dict[int, int]] = {}
         self.holds_shaped = False
+        # As ovs-ctl writes it down, if that has started the switch.
+        self.ovs_version: str | None = None
         self.held_shaped: list[Shaped] = []
         self.dialled: set[str] = set()
         self.outstanding: set[str] = set()
@@ -307,7 +309,7 @@ class World:
 
     def start(self) -> World:
         """The service starts: it reads the database."""
-        return self.say(DatabaseRead(tuple(self.rows.values())))
+        return self.say(DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version))
 
     def restart_service(self) -> World:
         """A new engine on the same database and switches."""
@@ -372,7 +374,7 @@ class World:
     def write(self, row: BridgeRow) -> World:
         """The operator changes the database."""
         self.rows[row.name] = row
-        return self.say(DatabaseRead(tuple(self.rows.values())))
+        return self.say(DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version))
 
     def set_link(
         self,
@@ -523,7 +525,9 @@ class World:
         if error is None:
             for setting in write.settings:
                 self._set(setting)
-            self._events.append(DatabaseRead(tuple(self.rows.values())))
+            self._events.append(
+                DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version)
+            )
         if write.request_id is not None:
             self._events.append(Written(write.request_id, error))
 

@@ -1,0 +1,110 @@
+"""Which Open vSwitch we have run on is said at attach; where we cannot work, attach is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from controller import ovsdb, releases
+from controller.events import Reply
+from tests.unit.fake_switch import world
+from tests.unit.rows import host, without_us
+
+TESTED = [".".join(map(str, release)) for release in releases.RUN_ON]
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ("3.1.0", (3, 1)),
+        ("3.1.0-dev", (3, 1)),
+        ("v3.1", (3, 1)),
+        (" 2.17.9-149.el8fdp", (2, 17)),
+        ("10.20.1+git5f2c", (10, 20)),
+        (None, None),
+        ("", None),
+        ("3", None),
+        ("vendor 3.1.0", None),
+        ("３.１.０", None),
+        ("3.99999", None),
+        ("-3.1", None),
+    ],
+)
+def test_a_release_is_told_from_what_vendors_write(
+    version: str | None, release: tuple[int, int] | None
+) -> None:
+    assert releases.release_of(version) == release
+
+
+@pytest.mark.parametrize("version", [None, *TESTED, *(f"{one}.7-vendor" for one in TESTED)])
+def test_nothing_is_said_of_a_release_we_have_run_on_or_of_none(version: str | None) -> None:
+    assert releases.refusal(version) is None
+    assert releases.warning(version) is None
+
+
+@pytest.mark.parametrize("version", ["2.8.0", "2.17.9", "3.0.1", "99.0", "3.10.0"])
+def test_another_one_is_warned_of_and_not_refused(version: str) -> None:
+    assert releases.refusal(version) is None
+    assert releases.warning(version) == (
+        f"Open_vSwitch ovs_version: {version} -> {' | '.join(TESTED)}, which were tested"
+    )
+
+
+@pytest.mark.parametrize("version", ["2.7.3", "2.7.90-dev", "1.12.0"])
+def test_one_without_what_we_need_is_refused(version: str) -> None:
+    assert releases.refusal(version) == (
+        f"Open_vSwitch ovs_version: {version} -> 2.8 or later, whose learn action has a limit"
+    )
+
+
+def test_what_cannot_be_told_is_warned_of_in_one_short_line() -> None:
+    assert releases.refusal("x\ny") is None
+    assert str(releases.warning("x\ny")).startswith("Open_vSwitch ovs_version: x\\ny -> ")
+    assert len(str(releases.warning("x" * 5000))) < 300
+
+
+def attach(version: str | None) -> Reply | None:
+    here = world(without_us(host()))
+    here.ovs_version = version
+    here.start()
+    return here.ask("attach", "br0", "policy=load-based")
+
+
+def test_attach_warns_of_another_release_and_goes_on() -> None:
+    for version in (None, *TESTED):
+        reply = attach(version)
+        assert reply and not reply.refused and "ovs_version" not in reply.text
+    reply = attach("2.17.9")
+    assert reply and not reply.refused
+    assert f"\nwarning: {releases.warning('2.17.9')}" in reply.text
+
+
+def test_attach_is_refused_where_we_cannot_work_and_nothing_changes() -> None:
+    here = world(without_us(host()))
+    here.ovs_version = "2.7.3"
+    here.start()
+    before = dict(here.rows)
+    reply = here.ask("attach", "br0", "policy=load-based")
+    assert reply and reply.refused
+    assert reply.text == releases.refusal("2.7.3")
+    assert here.rows == before
+    assert not here.dialled
+
+
+@pytest.mark.parametrize(
+    ("rows", "version"),
+    [
+        ([SimpleNamespace(ovs_version=["3.5.0"])], "3.5.0"),
+        ([SimpleNamespace(ovs_version=[])], None),
+        ([], None),
+    ],
+)
+def test_the_version_is_what_ovs_ctl_has_written(
+    rows: list[SimpleNamespace], version: str | None
+) -> None:
+    table = SimpleNamespace(rows=dict(enumerate(rows)))
+    database = object.__new__(ovsdb.Database)
+    database._idl = cast(Any, SimpleNamespace(tables={"Open_vSwitch": table}))
+    assert database._version() == version
