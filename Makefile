@@ -1,4 +1,4 @@
-# As root, on Debian 12 or Ubuntu 24.04:
+# As root, on a release of README's table:
 #
 #   make demo         the VMware LBT benchmark on a real switch (ARGS=--faithful for 75 %/30 s)
 #   make bench        every benchmark layout, every policy and every peer: hours
@@ -7,6 +7,10 @@
 #   make test         every check and every test
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
+#   make test-fresh   minimal roots of Debian 12 and 13: what README says, in each of them, in out/fresh/
+#                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
+#   make test-ovs     OVS=DIR: what matters most of a real switch, on the Open vSwitch that is installed
+#                     under DIR, in out/ovs/
 #   make fuzz         all that comes from outside, made bad: 100,000 cases (ARGS="--cases N"), in
 #                     out/fuzz/
 #   make soak         chaos on a real switch until something goes wrong: hours
@@ -47,7 +51,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench bench-scale test test-quick test-ryu fuzz soak dashboards deb wheels lint format \
+.PHONY: help setup demo bench bench-scale test test-quick test-ryu test-fresh test-ovs fuzz soak dashboards deb wheels lint format \
 	clean
 
 help:
@@ -88,6 +92,14 @@ test-ryu:
 	@.ci/setup ryu
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire $(PYTEST_ARGS)
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
+
+# Nothing of the machine is needed but debootstrap: no set-up.
+test-fresh:
+	/usr/bin/python3 -m tests.releases fresh $(ARGS)
+
+test-ovs: setup
+	@[[ -n "$(OVS)" ]] || { echo "OVS: nothing -> the prefix of an Open vSwitch: make test-ovs OVS=DIR" >&2; exit 2; }
+	$(BIN)/python -m tests.releases ovs "$(OVS)" $(ARGS)
 
 fuzz: setup
 	$(BIN)/python -m tests.unit.fuzz $(ARGS)

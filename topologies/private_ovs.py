@@ -19,7 +19,6 @@ from pathlib import Path
 
 from topologies import processes
 
-SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 START_TIMEOUT_S = 10.0
 # What ovs-ctl gives the daemons of a host.
 NICENESS = -10
@@ -61,7 +60,8 @@ class PrivateOvs:
 
     def __enter__(self) -> PrivateOvs:
         try:
-            self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"), str(SCHEMA))
+            # By the schema that belongs to the tools in use.
+            self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"))
             self.start_database()
             # As ovs-ctl does.
             version = f"ovs-version={self._version()}"

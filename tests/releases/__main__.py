@@ -1,0 +1,244 @@
+"""`make test-fresh` and `make test-ovs`: the releases that README promises are run.
+
+`fresh`: a minimal root of each Debian release, made by debootstrap, a copy of this checkout in it,
+and what README says. Logs and a result go to out/fresh/RELEASE.
+
+`ovs DIR`: tests on a real switch, with the Open vSwitch that is installed under a prefix. Logs and a
+result go to out/ovs/VERSION.
+
+`publish`: such results as docs/results/releases, and README's table anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.releases import result, running, table
+from tests.releases.root import RELEASES, Root
+from tests.releases.steps import FRESH, OTHERS_DEB, TESTS, Step, chosen
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TOOLS = ("debootstrap", "unshare", "chroot")
+_begin_s = time.monotonic()
+
+
+def main(words: list[str]) -> int:
+    """Run what was asked for.
+
+    Returns:
+        0: all of it passed; 1: something did not; 2: wrong usage.
+    """
+    parser = argparse.ArgumentParser(prog="make test-fresh", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fresh = commands.add_parser("fresh")
+    fresh.add_argument("--release", nargs="+", choices=RELEASES, default=list(RELEASES))
+    fresh.add_argument("--steps", nargs="+", metavar="STEP", help=_names(FRESH))
+    fresh.add_argument("--out", type=Path, default=Path("out/fresh"), metavar="DIR")
+    fresh.add_argument(
+        "--again", action="store_true", help="make roots anew, of the same commit too"
+    )
+    ovs = commands.add_parser("ovs")
+    ovs.add_argument("prefix", type=Path, metavar="DIR")
+    ovs.add_argument("--steps", nargs="+", metavar="STEP", help=_names(TESTS))
+    ovs.add_argument("--out", type=Path, default=Path("out/ovs"), metavar="DIR")
+    publish = commands.add_parser("publish")
+    publish.add_argument("results", type=Path, nargs="*", metavar="result.json")
+    options = parser.parse_args(words)
+    try:
+        if options.command == "publish":
+            return table.publish(options.results, CHECKOUT)
+        steps = chosen(TESTS if options.command == "ovs" else FRESH, options.steps)
+    except ValueError as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    if os.geteuid() != 0:
+        print(f"user id {os.geteuid()} -> root, for namespaces and mounts", file=sys.stderr)
+        return 1
+    try:
+        if options.command == "ovs":
+            results = [_on_prefix(options.prefix.resolve(), steps, options.out)]
+        else:
+            results = _in_roots(options, steps)
+    except RuntimeError as failure:
+        print(f"{failure}", file=sys.stderr)
+        return 1
+    print()
+    for one in results:
+        print("\n".join(result.lines(one)))
+    wanted = {step.name for step in steps}
+    bad = [s for one in results for s in one["steps"] if s["name"] in wanted and _bad(s)]
+    print(f"\n{len(bad)} of {len(steps) * len(results)} steps failed" if bad else "\nall passed")
+    return 1 if bad else 0
+
+
+def _in_roots(options: argparse.Namespace, steps: tuple[Step, ...]) -> list[dict[str, Any]]:
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        raise RuntimeError(
+            f"not on PATH: {', '.join(missing)} -> apt install debootstrap util-linux"
+        )
+    commit, archive = _checkout()
+    place = options.out.resolve()
+    roots = {release: Root(release, place) for release in options.release}
+    results = {}
+    for release, root in roots.items():
+        results[release] = result.begun(place / release / result.FILE, commit)
+        if options.again or not root.made or not results[release]["steps"]:
+            _make(root, place / release / "root.log", archive)
+    # Step by step, as one release's package is for the other ones, too.
+    for step in steps:
+        for release, root in roots.items():
+            if step is OTHERS_DEB:
+                root.take_packages(_packages_of_others(place, release))
+            log = place / release / f"{step.name}.log"
+            done = running.run(step, root.entering(step.command), log, partial(_say, release))
+            results[release] = {**result.with_step(results[release], done), **_facts_of(root)}
+            result.write(place / release / result.FILE, results[release])
+    return list(results.values())
+
+
+def _make(root: Root, log: Path, archive: bytes) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    _say(root.release, "making the root")
+    try:
+        root.make(log)
+    except RuntimeError as failure:
+        raise RuntimeError(f"{root.release}: {failure}; see {log}") from None
+    root.copy_in(archive)
+
+
+def _packages_of_others(place: Path, release: str) -> list[Path]:
+    """The packages that were built on other releases."""
+    others = (Root(one, place) for one in RELEASES if one != release)
+    return [package for other in others for package in other.packages()]
+
+
+def _on_prefix(prefix: Path, steps: tuple[Step, ...], out: Path) -> dict[str, Any]:
+    programs = [prefix / "sbin" / name for name in ("ovs-vswitchd", "ovsdb-server")]
+    programs += [prefix / "bin" / name for name in ("ovs-vsctl", "ovs-ofctl", "ovs-appctl")]
+    if missing := [str(program) for program in programs if not os.access(program, os.X_OK)]:
+        raise RuntimeError(
+            f"not there: {', '.join(missing)} -> an Open vSwitch installed in OVS=DIR"
+        )
+    environment = {**os.environ, "PATH": f"{prefix}/sbin:{prefix}/bin:{os.environ['PATH']}"}
+    bindings = prefix / "share/openvswitch/python"
+    own = [str(bindings)] if (bindings / "ovs").is_dir() else []
+    # The command that is installed in .venv is this checkout's, wherever it is installed from.
+    environment["PYTHONPATH"] = ":".join([str(CHECKOUT), *own])
+    commit, _ = _checkout()
+    version = _last_word(_output(["ovs-vswitchd", "--version"], environment).split("\n", 1)[0])
+    directory = out.resolve() / version
+    directory.mkdir(parents=True, exist_ok=True)
+    found = result.begun(directory / result.FILE, commit)
+    asked = 'import os_ken, sys; print(os_ken.__version__, "%d.%d.%d" % sys.version_info[:3])'
+    framework, python = _output([".venv/bin/python", "-c", asked], environment).split()
+    facts = {
+        "distribution": _pretty(Path("/etc/os-release").read_text()),
+        "openvswitch": version,
+        "built": True,
+        "bindings": bool(own),
+        "python": python,
+        "frameworks": {"os-ken": framework},
+    }
+    for step in steps:
+        log = directory / f"{step.name}.log"
+        command = ["bash", "-c", step.command]
+        done = running.run(step, command, log, partial(_say, version), environment)
+        found = {**result.with_step(found, done), **facts}
+        result.write(directory / result.FILE, found)
+    return found
+
+
+def _facts_of(root: Root) -> dict[str, Any]:
+    """What is installed in a root."""
+    path = root.path
+
+    def version_in(environment: str, distribution: str) -> str | None:
+        pattern = (
+            f"root/ovs-lbt/{environment}/lib/python3*/site-packages/{distribution}-*.dist-info"
+        )
+        names = [one.name.removesuffix(".dist-info") for one in path.glob(pattern)]
+        return names[0].rpartition("-")[2] if names else None
+
+    frameworks = {
+        "os-ken": version_in(".venv", "os_ken"),
+        "Ryu": version_in(".venv-ryu", "ryu"),
+    }
+    return {
+        "distribution": _pretty((path / "etc/os-release").read_text()),
+        "openvswitch": _debian_version(path, "openvswitch-switch"),
+        "built": False,
+        "python": _debian_version(path, "libpython3-stdlib", "python3"),
+        "frameworks": {name: one for name, one in frameworks.items() if one},
+    }
+
+
+def _debian_version(root: Path, *packages: str) -> str:
+    """The upstream part of a package's version; empty if it is not installed."""
+    for package in packages:
+        asked = ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "-f", "${Version}", package]
+        done = subprocess.run(asked, capture_output=True, text=True)
+        if done.returncode == 0 and done.stdout:
+            return re.split(r"[-+~]", done.stdout.rpartition(":")[2])[0]
+    return ""
+
+
+def _checkout() -> tuple[str, bytes]:
+    """What is tested, by its commit, as a tar archive; with what is not committed yet, if there is any."""
+    git = ["git", "-C", str(CHECKOUT)]
+    commit = _output([*git, "rev-parse", "--short", "HEAD"]).strip()
+    if not _output([*git, "status", "--porcelain", "--untracked-files=normal"]).strip():
+        return commit, subprocess.run(
+            [*git, "archive", "HEAD"], capture_output=True, check=True
+        ).stdout
+    listed = _output([*git, "ls-files", "-z", "-co", "--exclude-standard"]).split("\0")
+    there = [name for name in listed if name and (CHECKOUT / name).is_file()]
+    archived = subprocess.run(
+        ["tar", "-c", "-C", str(CHECKOUT), "--null", "-T", "-"],
+        input="\0".join(there).encode(),
+        capture_output=True,
+        check=True,
+    )
+    return f"{commit}+changes", archived.stdout
+
+
+def _output(command: list[str], environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=CHECKOUT)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()} -> an answer")
+    return done.stdout
+
+
+def _pretty(os_release: str) -> str:
+    found = re.search(r'^PRETTY_NAME="?([^"\n]*)', os_release, re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def _last_word(text: str) -> str:
+    return text.rpartition(" ")[2]
+
+
+def _bad(step: dict[str, Any]) -> bool:
+    return bool(step["verdict"] != result.PASSED)
+
+
+def _names(steps: tuple[Step, ...]) -> str:
+    return f"of {', '.join(step.name for step in steps)}; default: all"
+
+
+def _say(where: str, text: str) -> None:
+    minutes, seconds = divmod(int(time.monotonic() - _begin_s), 60)
+    print(f"[{minutes:3d}:{seconds:02d}] {where}: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

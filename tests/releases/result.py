@@ -1,0 +1,47 @@
+"""What came of a run, as JSON: read again by the next run of other steps, and by README's table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FILE = "result.json"
+PASSED, FAILED, ENDED = "passed", "failed", "not done in time"
+
+
+def begun(path: Path, commit: str) -> dict[str, Any]:
+    """What earlier runs of the same commit have found; nothing of another one's."""
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        if found.get("commit") == commit:
+            return found
+    return {"commit": commit, "steps": []}
+
+
+def with_step(result: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
+    """The same with a step, in the place of an earlier run of it."""
+    steps = [one for one in result["steps"] if one["name"] != step["name"]]
+    return {**result, "steps": [*steps, step]}
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The summary: a line for each step."""
+    head = (
+        f"{result['distribution']}, Open vSwitch {result['openvswitch']}, Python {result['python']},"
+        f" commit {result['commit']}"
+    )
+    return [head, *(f"  {_line(step)}" for step in result["steps"])]
+
+
+def _line(step: dict[str, Any]) -> str:
+    counts = ", ".join(
+        f"{step[kind]} {kind}" for kind in ("passed", "failed", "rerun", "skipped") if step[kind]
+    )
+    verdict = "PASS" if step["verdict"] == PASSED else "FAIL"
+    why = "" if step["verdict"] in (PASSED, FAILED) else f", {step['verdict']}"
+    return f"{verdict}  {step['name']:<12} {step['seconds']:6.0f} s  {counts or 'no counts'}{why}"

@@ -1,0 +1,93 @@
+"""What is run on a release, step by step, and how its output is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PYTEST = ".venv/bin/python -m pytest -q"
+RYU_PACKAGES = "OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that a release must do.
+
+    `what` is for README; `command` is bash, in the checkout. `in_lab`: it uses a real switch.
+    """
+
+    name: str
+    what: str
+    command: str
+    limit_s: float
+    in_lab: bool = True
+
+
+def _tests(name: str, limit_s: float, *files: str) -> Step:
+    paths = " ".join(f"tests/switch/test_{file}.py" for file in files)
+    return Step(name, name, f"{PYTEST} {paths}", limit_s)
+
+
+# The same on every Open vSwitch.
+TESTS = (
+    _tests("attach", 900, "attach"),
+    _tests("delivery", 900, "delivery"),
+    _tests("failover", 900, "failover"),
+    _tests("load-based", 900, "load_based"),
+    _tests("adaptive", 900, "split", "hot_vm"),
+    _tests("adoption", 900, "adoption"),
+    _tests("restart", 900, "restart"),
+)
+# In a minimal root of the distribution, in this order.
+PACKAGE = "tests/releases/package.sh"
+OTHERS_DEB = Step(
+    "others-deb",
+    "the same with the package built on the other release",
+    f"bash {PACKAGE} out/others/ovs-lbt_*.deb",
+    900,
+)
+FRESH = (
+    Step("demo", "`make demo`, quick", "make demo ARGS=--quick", 1800),
+    Step("test-quick", "`make test-quick`", "make test-quick", 1800),
+    Step("deb", "`make deb`", "make deb", 600, in_lab=False),
+    Step(
+        "package",
+        "the package: install, attach, traffic, detach, purge",
+        f"bash {PACKAGE} out/deb/ovs-lbt_*.deb",
+        900,
+    ),
+    OTHERS_DEB,
+    *TESTS,
+    Step("ryu", "`make test-ryu`", "make test-ryu", 2400),
+)
+_PYTEST_LINE = re.compile(r"^=* ?(?P<counts>\d+ \w+(?:, \d+ \w+)*) in [\d.]+s\b.*$", re.MULTILINE)
+_COUNT = re.compile(r"(\d+) (\w+)")
+_VERDICT = re.compile(r"^(PASS|FAIL)  ", re.MULTILINE)
+KINDS = {"passed": "passed", "failed": "failed", "error": "failed", "errors": "failed"}
+
+
+def chosen(steps: tuple[Step, ...], names: list[str] | None) -> tuple[Step, ...]:
+    """The steps of these names, in their order; all of them for None.
+
+    Raises:
+        ValueError: there is none of a name.
+    """
+    known = [step.name for step in steps]
+    for name in names or ():
+        if name not in known:
+            raise ValueError(f"--steps {name} -> {' | '.join(known)}")
+    return tuple(step for step in steps if names is None or step.name in names)
+
+
+def counted(text: str) -> Mapping[str, int]:
+    """How much passed, failed and was tried again, by pytest's last lines and by PASS and FAIL."""
+    counts = {"passed": 0, "failed": 0, "rerun": 0, "skipped": 0}
+    for line in _PYTEST_LINE.finditer(text):
+        for number, word in _COUNT.findall(line["counts"]):
+            kind = KINDS.get(word, word)
+            if kind in counts:
+                counts[kind] += int(number)
+    for verdict in _VERDICT.findall(text):
+        counts["passed" if verdict == "PASS" else "failed"] += 1
+    return counts

@@ -1,0 +1,112 @@
+"""README's table of releases, made from what was run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.releases.steps import FRESH, TESTS
+
+RESULTS = Path("docs/results/releases")
+README = Path("README.md")
+BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
+HEAD = (
+    "| distribution | Open vSwitch | Python | framework | what ran | passed | did not run | commit |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+RYU, OS_KEN = "Ryu", "os-ken"
+
+
+def publish(paths: Sequence[Path], checkout: Path) -> int:
+    """Take results over, and write README's table anew.
+
+    Returns:
+        0: done; 1: one of them is of what nobody can look up.
+    """
+    for path in paths:
+        found = json.loads(path.read_text())
+        if "+" in found["commit"]:
+            print(f"{path}: commit {found['commit']} -> a commit without changes", file=sys.stderr)
+            return 1
+        (checkout / RESULTS).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, checkout / RESULTS / f"{name_of(found)}.json")
+    readme = checkout / README
+    readme.write_text(with_table(readme.read_text(), read(checkout)))
+    return 0
+
+
+def name_of(found: dict[str, Any]) -> str:
+    """Of a result's file."""
+    if found["built"]:
+        return f"ovs-{found['openvswitch']}"
+    words = re.search(r"\((\w+)\)", found["distribution"])
+    return words[1] if words else found["distribution"].lower().replace(" ", "-")
+
+
+def read(checkout: Path) -> list[dict[str, Any]]:
+    """Everything that is published: distributions, then others' releases of Open vSwitch."""
+    found = [json.loads(path.read_text()) for path in (checkout / RESULTS).glob("*.json")]
+    return sorted(found, key=lambda one: (one["built"], _numbers(one["openvswitch"])))
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    return "\n".join([HEAD, *map(_row, found)])
+
+
+def with_table(text: str, found: Sequence[dict[str, Any]]) -> str:
+    """A document with the table between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{after}"
+
+
+def ran(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The steps that came to their end, by name."""
+    return {one["name"]: one for one in found["steps"] if one["status"] is not None}
+
+
+def _row(found: dict[str, Any]) -> str:
+    steps = ran(found)
+    wanted = TESTS if found["built"] else FRESH
+    whole = FRESH  # of which a row leaves out what it has not seen
+    what = [step.what for step in wanted if step.name in steps]
+    missing = [step.what for step in whole if step.name not in steps]
+    passed = sum(one["passed"] for one in steps.values())
+    failed = sum(one["failed"] for one in steps.values())
+    rerun = sum(one["rerun"] for one in steps.values())
+    cells = [
+        f"{found['distribution']}, Open vSwitch built" if found["built"] else found["distribution"],
+        found["openvswitch"],
+        found["python"],
+        _framework(found, steps),
+        ", ".join(what) or "nothing",
+        _counts(passed, failed, rerun),
+        ", ".join(missing) or "",
+        f"`{found['commit']}`",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _framework(found: dict[str, Any], steps: dict[str, Any]) -> str:
+    """Stock Ryu only where its tests ran."""
+    frameworks = found["frameworks"]
+    words = [f"{OS_KEN} {frameworks[OS_KEN]}"] if OS_KEN in frameworks else []
+    if RYU in frameworks and "ryu" in steps:
+        words.append(f"stock Ryu {frameworks[RYU]}")
+    return ", ".join(words) or "none"
+
+
+def _counts(passed: int, failed: int, rerun: int) -> str:
+    words = [f"{passed} of {passed + failed}"]
+    if rerun:
+        words.append(f"{rerun} tried again")
+    return ", ".join(words)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
