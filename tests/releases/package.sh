@@ -75,6 +75,7 @@ use() {
     check "no flow of ours is left after purge" is "$(ours)" 0
     check "nothing of ours is left after purge" nothing_left
     check "traffic after purge" carries
+    ovs-vsctl del-br br0 -- del-br tor
     ovs-ctl stop >/dev/null 2>&1 </dev/null
 }
 
