@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.releases import result, running, table
+from tests.releases.root import CHECKOUT as THERE
 from tests.releases.root import RELEASES, Root
 from tests.releases.steps import FRESH, OTHERS_DEB, TESTS, Step, chosen
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+INSIDE = THERE.lstrip("/")
 TOOLS = ("debootstrap", "unshare", "chroot")
 _begin_s = time.monotonic()
 
@@ -163,9 +165,7 @@ def _facts_of(root: Root) -> dict[str, Any]:
     path = root.path
 
     def version_in(environment: str, distribution: str) -> str | None:
-        pattern = (
-            f"root/ovs-lbt/{environment}/lib/python3*/site-packages/{distribution}-*.dist-info"
-        )
+        pattern = f"{INSIDE}/{environment}/lib/python3*/site-packages/{distribution}-*.dist-info"
         names = [one.name.removesuffix(".dist-info") for one in path.glob(pattern)]
         return names[0].rpartition("-")[2] if names else None
 

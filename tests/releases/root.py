@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 RELEASES = ("bookworm", "trixie")
-CHECKOUT = "/root/ovs-lbt"
+# Not in /root, which nobody else may read: some tests look at it as somebody else.
+CHECKOUT = "/srv/ovs-lbt"
 # Beyond the minimum: what somebody with a checkout has.
 PACKAGES = ("make", "ca-certificates")
 # How this machine reaches the network; nothing else of its environment gets in.
