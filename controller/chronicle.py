@@ -12,7 +12,7 @@ from controller.evidence import Evidence, how
 from controller.history import Entry, Happened, Moved, Utilization
 from controller.judging import UPLINK_LAG_S, Judged
 from policies import outcome
-from policies.model import Move, Reason, Uplink
+from policies.model import Load, Move, Reason, Uplink
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -32,7 +32,7 @@ class Chronicle:
 
     `entries`: the latest. `unrelieved`: the uplinks above the threshold that no move helps.
     `broken`: the rules of VM ports that are broken, and how. `evidence`: by which the moves under way
-    were chosen, where that was by loads.
+    were chosen, where that was by loads; `decided`: what uplinks had by the last one, by name.
     `because`: why those are made that nobody asked for one by one.
     """
 
@@ -40,6 +40,7 @@ class Chronicle:
     unrelieved: frozenset[str] = frozenset()
     broken: Mapping[tuple[str, Rule], str] = field(default_factory=dict)
     evidence: Evidence | None = None
+    decided: Mapping[str, Load] = field(default_factory=dict)
     because: str | None = None
     _outcome_due_s: float = math.inf
     _decision: Entry | None = None
@@ -140,6 +141,8 @@ class Chronicle:
         evidence, self.evidence = self.evidence, None
         if evidence is None or not any(move.reason.by_load for move in moves):
             evidence = _as_carried(judged, moves, happened)
+        else:
+            self.decided = {uplink.name: uplink.load for uplink in evidence.uplinks}
         before = evidence.uplinks
         after = outcome.after(before, moves, evidence.loads)
         sentences = _why(moves, {u.name: u for u in before}, judged, evidence.how)

@@ -128,6 +128,11 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "Share of capacity in use over the last poll interval.",
         [*labels, "direction"],
     )
+    decided = _gauge(
+        "uplink_decided_utilization_ratio",
+        "Share of capacity by which the last moves for the sake of load were chosen.",
+        [*labels, "direction"],
+    )
     info = _gauge("uplink_info", "What the uplink is for.", [*labels, "role"])
     unrelieved = _gauge(
         "uplink_unrelieved",
@@ -161,8 +166,11 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             load, capacity_bps = uplink.load, uplink.capacity_bps
             _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
             _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
+            if (basis := uplink.decided) is not None:
+                _add(decided, [*key, "transmit"], basis.tx_bps / capacity_bps)
+                _add(decided, [*key, "receive"], basis.rx_bps / capacity_bps)
     yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
-    yield from (units, silent)
+    yield from (units, silent, decided)
 
 
 def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:

@@ -100,6 +100,7 @@ def _uplink(
         link_changes=bridge.links.changes[uplink.name],
         units=sum(count[uplink.name] for count in units.values()) if units else None,
         silent=bridge.links.silent(config),
+        decided=bridge.chronicle.decided.get(uplink.name),
     )
 
 

@@ -15,7 +15,8 @@ class UplinkStatus:
     `unrelieved`: it is above the threshold, and its policy has no move that helps.
     `link_changes`: how often its link came or went since the service started. `units`: how many
     addresses behind VM ports use it, where there are such that are units of their own.
-    `silent`: what hears no answer by it, though its link is there.
+    `silent`: what hears no answer by it, though its link is there. `decided`: what it carried, or was
+    offered, as the last moves for the sake of load were chosen; None before there were any.
     """
 
     name: str
@@ -30,6 +31,7 @@ class UplinkStatus:
     link_changes: int = 0
     units: int | None = None
     silent: tuple[str, ...] = ()
+    decided: Load | None = None
 
     @property
     def utilization_ratio(self) -> float:

@@ -153,6 +153,10 @@ def _uplinks() -> list[panels.Panel]:
             "threshold.",
             [
                 Ask(HERE("uplink_utilization_ratio"), "{{uplink}} {{direction}}"),
+                Ask(
+                    HERE("uplink_decided_utilization_ratio"),
+                    "{{uplink}} {{direction}}, last moves",
+                ),
                 Ask(HERE("bridge_threshold_ratio"), "threshold"),
             ],
             unit=panels.RATIO,

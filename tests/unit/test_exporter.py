@@ -31,6 +31,7 @@ COUNTERS = {
 }
 GAUGES = {
     "uplink_capacity_bytes_per_second",
+    "uplink_decided_utilization_ratio",
     "uplink_silent",
     "uplink_up",
     "uplink_info",
@@ -64,6 +65,7 @@ HISTOGRAMS = {
 }
 
 ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5, 3)
+ETH1 = replace(ETH1, decided=Load(1.2e9, 1e8))
 # As many as a VM port can have.
 RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
 VNET0 = PortStatus(
