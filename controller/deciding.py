@@ -201,8 +201,8 @@ class Deciding:
         self._found_worth[policy] += 1
         if self._found_worth[policy] == 1:
             self._worth_s[policy] = now_s
-        waited_s = now_s - self._worth_s[policy]
-        if self._found_worth[policy] < 2 or waited_s < EVEN_AFTER_S - ON_TIME_S:
+        waits = now_s - self._worth_s[policy] < EVEN_AFTER_S - ON_TIME_S
+        if self._found_worth[policy] < 2 or (waits and self.filling.changes(now_s)):
             return None
         return Wanted(plan.moves, Evidence.of(peaks, AT_PEAKS))
 
