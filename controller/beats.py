@@ -37,21 +37,25 @@ class Total(NamedTuple):
 class Beats:
     """Of one counter, what it had counted right after each look, oldest first.
 
-    `late`: it is counted by looks; None: not known yet.
+    `late`: it is counted by looks; None: not known yet. `stood_still`: the reading at which
+    it had stood still, before it counted on last, and for how long.
     """
 
     late: bool | None = None
     looks: list[Total] = field(default_factory=list)
+    stood_still: tuple[Total, float] | None = None
     _counted_s: float | None = None
     _in_a_row: int = 0
 
     def see(self, before: Total, now: Total, keep_s: float) -> None:
         """Take a reading, and the one before it."""
+        counted_s = before.clock_s if self._counted_s is None else self._counted_s
+        self._counted_s = counted_s
         if now[1:] == before[1:]:
             return
-        counted_s, self._counted_s = self._counted_s, now.clock_s
-        if counted_s is None:
-            return
+        self._counted_s = now.clock_s
+        if before.clock_s - counted_s >= STILL_S:
+            self.stood_still = before, before.clock_s - counted_s
         if before.clock_s - counted_s >= STILL_S:
             # Single frames now and then are no beat.
             if more_bytes(before, now) >= LOOK_BYTES:

@@ -61,6 +61,7 @@ class Deciding:
     peaks: Peaks = field(default_factory=Peaks)
     filling: Filling = field(default_factory=Filling)
     late_known: bool = True
+    _late: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
     ripe: frozenset[str] = frozenset()
     # No switch upstream sees that a bucket moves: it is but for the order of packets.
@@ -167,6 +168,10 @@ class Deciding:
     def _judge_looks(self, judged: Judged, now_s: float) -> None:
         """Whether all that is late has been counted as a whole since loads last changed."""
         age_s = judged.loads.looked_at_s(port.ofport for port in judged.config.vm_ports)
+        late = judged.late_units()
+        # What was read before that was known is no rate of theirs.
+        self.peaks.drop(late - self._late)
+        self._late = late
         slack_s = judged.config.poll_interval_s / 2
         self.late_known = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
 

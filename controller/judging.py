@@ -384,6 +384,10 @@ class Judged:
             for unit, scales in zip(units, live, strict=True)
         ]
 
+    def late_units(self) -> frozenset[str]:
+        """The units that are counted by looks, by name."""
+        return frozenset(self._late_units(self.loaded()))
+
     def _late_units(self, units: Iterable[Unit]) -> set[str]:
         """Those that are counted by looks, by name."""
         late = {p.name for p in self.config.vm_ports if self.loads.is_late(p.ofport)}

@@ -20,6 +20,8 @@ COVERAGE_RATIO = 0.9
 FRAME_BYTES = 1518
 # Readings that are nearer to each other tell of single frames, not of loads.
 APART_S = 0.02
+# A look comes about twice a second.
+BEAT_S = 0.5
 # A beat is seen by who reads more often than that.
 BEAT_READING_S = 0.2
 # Who does not takes the mean over some.
@@ -97,6 +99,8 @@ class Rates:
             return IDLE
         if self.beats.late:
             return self._latest_beat()
+        if self.beats.late is None and self.beats.has_looked(self._totals[-1].clock_s):
+            return self._perhaps_a_look()
         before, last = self._totals[-2:]
         if before.clock_s <= last.clock_s - LATEST_S:
             return _between(before, last)
@@ -119,6 +123,14 @@ class Rates:
             if _is_near(last.tx_bps, both.tx_bps) and _is_near(last.rx_bps, both.rx_bps)
             else last
         )
+
+    def _perhaps_a_look(self) -> Load:
+        """What was counted after a standstill may have been carried all the time since."""
+        assert self.beats.stood_still is not None
+        (before, still_s), last = self.beats.stood_still, self._totals[-1]
+        seconds = last.clock_s - before.clock_s + min(still_s, BEAT_S)
+        tx_bytes, rx_bytes = last.tx_bytes - before.tx_bytes, last.rx_bytes - before.rx_bytes
+        return Load(8 * tx_bytes / seconds, 8 * rx_bytes / seconds)
 
     def of_two(self) -> Load:
         """The load of the last three samples; of the last two where it has changed."""

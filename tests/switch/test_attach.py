@@ -241,7 +241,6 @@ def test_an_access_tag_that_changes(taken: Bed, service: Service) -> None:
         "pin {vm} {other}",
         "pin noport {uplink}",
         "set bridge {bridge} policy=fastest",
-        "set bridge {bridge} nokey=1",
         "set interface nointerface pin={uplink}",
         "set interface {vm} pin={other}",
     ],
@@ -261,7 +260,10 @@ def test_refusals_say_what_was_found_and_expected(
     assert state(bed) == before
 
 
-@pytest.mark.parametrize("words", ["", "nonsense", "move onlyone", "set bridge", "show --nosuch"])
+@pytest.mark.parametrize(
+    "words",
+    ["", "nonsense", "move onlyone", "set bridge", "set bridge br0 nokey=1", "show --nosuch"],
+)
 def test_wrong_usage(service: Service, words: str) -> None:
     done = service.command(*words.split())
     assert done.returncode == 2, done
