@@ -61,7 +61,7 @@ LONG_WINDOW_S = 600
 MARKS_APART_MS = 1000
 SHOWN_S = 60
 # Panels that the story gives no cause for: no part of the service fails.
-NO_CAUSE = frozenset({"Faults by part"})
+NO_CAUSE = frozenset({"Faults by part A"})
 # What the story gives cause for, if only for a moment; all other alerts have no data.
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
