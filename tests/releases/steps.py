@@ -43,17 +43,17 @@ TESTS = (
 PACKAGE = "tests/releases/package.sh"
 OTHERS_DEB = Step(
     "others-deb",
-    "the same with the package built on the other release",
+    "the package of the other release",
     f"bash {PACKAGE} out/others/ovs-lbt_*.deb",
     900,
 )
 FRESH = (
-    Step("demo", "`make demo`, quick", "make demo ARGS=--quick", 1800),
+    Step("demo", "`make demo ARGS=--quick`", "make demo ARGS=--quick", 1800),
     Step("test-quick", "`make test-quick`", "make test-quick", 1800),
     Step("deb", "`make deb`", "make deb", 600, in_lab=False),
     Step(
         "package",
-        "the package: install, attach, traffic, detach, purge",
+        "the package, from install to purge",
         f"bash {PACKAGE} out/deb/ovs-lbt_*.deb",
         900,
     ),

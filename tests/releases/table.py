@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.releases import result
 from tests.releases.steps import FRESH, TESTS
 
 RESULTS = Path("docs/results/releases")
@@ -66,16 +67,15 @@ def with_table(text: str, found: Sequence[dict[str, Any]]) -> str:
 
 
 def ran(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The steps that came to their end, by name."""
-    return {one["name"]: one for one in found["steps"] if one["status"] is not None}
+    """The steps that began, by name."""
+    return {one["name"]: one for one in found["steps"]}
 
 
 def _row(found: dict[str, Any]) -> str:
     steps = ran(found)
     wanted = TESTS if found["built"] else FRESH
-    whole = FRESH  # of which a row leaves out what it has not seen
     what = [step.what for step in wanted if step.name in steps]
-    missing = [step.what for step in whole if step.name not in steps]
+    missing = [step.what for step in FRESH if step.name not in steps]
     passed = sum(one["passed"] for one in steps.values())
     failed = sum(one["failed"] for one in steps.values())
     rerun = sum(one["rerun"] for one in steps.values())
@@ -84,9 +84,9 @@ def _row(found: dict[str, Any]) -> str:
         found["openvswitch"],
         found["python"],
         _framework(found, steps),
-        ", ".join(what) or "nothing",
-        _counts(passed, failed, rerun),
-        ", ".join(missing) or "",
+        "; ".join(what) or "nothing",
+        _counts(passed, failed, rerun, [name for name, one in steps.items() if _bad(one)]),
+        "; ".join(missing),
         f"`{found['commit']}`",
     ]
     return f"| {' | '.join(cells)} |"
@@ -101,11 +101,17 @@ def _framework(found: dict[str, Any], steps: dict[str, Any]) -> str:
     return ", ".join(words) or "none"
 
 
-def _counts(passed: int, failed: int, rerun: int) -> str:
+def _counts(passed: int, failed: int, rerun: int, bad: Sequence[str]) -> str:
     words = [f"{passed} of {passed + failed}"]
     if rerun:
         words.append(f"{rerun} tried again")
-    return ", ".join(words)
+    if bad:
+        words.append(f"failed: {', '.join(bad)}")
+    return "; ".join(words)
+
+
+def _bad(step: dict[str, Any]) -> bool:
+    return bool(step["verdict"] != result.PASSED)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
