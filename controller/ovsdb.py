@@ -6,6 +6,8 @@ import contextlib
 import logging
 import os
 import queue
+import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -26,6 +28,8 @@ LOG = logging.getLogger(__name__)
 TRANSACTION_TIMEOUT_S = 10
 # How long a write waits for the switch to take it over; then the switch is away or hangs.
 APPLIED_TIMEOUT_S = 3
+# How long is looked for the reason why a database is not reached.
+REFUSAL_TIMEOUT_S = 5.0
 # While the database is away: between attempts to reach it, and to write what is kept for it.
 RECONNECT_MS = (200, 1000)
 RETRY_WRITES_S = 0.5
@@ -170,9 +174,8 @@ class Database:
             helper = idlutils.get_schema_helper(remote, SCHEMA)
         except Exception as error:
             _refuse_ours(error)
-            raise DatabaseAway(
-                f"{remote}: no answer ({reason(error)}) -> an ovsdb-server"
-            ) from error
+            why = reason(_refusal(remote, tls) or error)
+            raise DatabaseAway(f"{remote}: no answer ({why}) -> an ovsdb-server") from error
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
         self._idl = Replica(remote, helper, SCHEMA)
@@ -349,6 +352,23 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
         stream.Stream.ssl_set_private_key_file(tls.private_key)
         stream.Stream.ssl_set_certificate_file(tls.certificate)
         stream.Stream.ssl_set_ca_cert_file(tls.ca_cert)
+
+
+def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
+    """Why no TLS connection comes about: the library of newer releases keeps it to itself."""
+    if tls is None or not remote.startswith("ssl:"):
+        return None
+    host, _, port = remote.removeprefix("ssl:").rpartition(":")
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), REFUSAL_TIMEOUT_S) as plain,
+            tls.context(server_side=False).wrap_socket(plain),
+        ):
+            return None
+    except ssl.SSLError as error:
+        return error
+    except (OSError, ValueError):
+        return None
 
 
 def _parts(port: Any) -> Iterable[Any]:
