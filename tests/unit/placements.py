@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -100,7 +101,8 @@ def best_ratio(snapshot: Snapshot, limit_s: float) -> tuple[float, bool]:
         put(row, n * m, -1.0)
     lower = np.concatenate([np.ones(n), np.full(2 * m, -np.inf)])
     upper = np.concatenate([np.ones(n), np.zeros(2 * m)])
-    matrix = csr_array((values, (rows, columns)), shape=(n + 2 * m, n * m + 1))
+    # Any: how exactly it is typed depends on the release of numpy, which Debian may bring.
+    matrix: Any = csr_array((values, (rows, columns)), shape=(n + 2 * m, n * m + 1))
     bound = least_worst_ratio(uplinks, units)
     cost = np.zeros(n * m + 1)
     cost[-1] = 1.0
