@@ -68,8 +68,13 @@ def placed(attached: Bed, session_service: Service) -> Bed:
 
 @pytest.fixture
 def known(placed: Bed) -> Bed:
-    """Everybody has just spoken."""
+    """Everybody has just spoken, and both switches have learned it.
+
+    A frame that a cached flow carries teaches a switch nothing before it looks through those. Until
+    then the one upstream goes on flooding by a flow from before: a copy comes by each uplink.
+    """
     placed.introduce()
+    placed.revalidated()
     return placed
 
 
