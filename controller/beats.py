@@ -29,8 +29,8 @@ class Total(NamedTuple):
     """Bytes counted since the first sample, across wraps of the counters."""
 
     clock_s: float
-    tx_bytes: int
-    rx_bytes: int
+    tx_bytes: float
+    rx_bytes: float
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Beats:
         return self.looks[max(0, min(first, last - 1))], self.looks[last]
 
 
-def more_bytes(before: Total, now: Total) -> int:
+def more_bytes(before: Total, now: Total) -> float:
     """What was counted from one reading to another."""
     return now.tx_bytes - before.tx_bytes + now.rx_bytes - before.rx_bytes
 

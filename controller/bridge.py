@@ -917,11 +917,11 @@ class Bridge:
     @property
     def reading_s(self) -> float:
         """From when on a poll reads more than the counters of ports."""
-        buckets_too = self._hashed or bool(self.stations.by_name)
+        buckets_too = self.hashed or bool(self.stations.by_name)
         return self._polling.reading_s(self.config.poll_interval_s, buckets_too)
 
     @property
-    def _hashed(self) -> bool:
+    def hashed(self) -> bool:
         """Whether a policy that moves something because of load moves buckets."""
         in_use = buckets.in_use(self.config)
         return bool(in_use) and not set(self.judged.rebalancing).isdisjoint(in_use)
@@ -1151,7 +1151,7 @@ class Bridge:
         return [Write(settings)] if settings else []
 
     def _poll(self, now_s: float) -> Commands:
-        hashed, behind = self._hashed, bool(self.stations.by_name)
+        hashed, behind = self.hashed, bool(self.stations.by_name)
         interval_s = self.config.poll_interval_s
         poll = self._polling.poll(self.config.name, interval_s, hashed, behind, now_s)
         return [poll] if poll else []

@@ -76,7 +76,7 @@ def _is_before(total: Total, last: Total) -> bool:
     return total.clock_s < last.clock_s or total.tx_bytes < last.tx_bytes
 
 
-def _part(bps: float, crossed_bytes: int, all_bytes: int, seconds: float) -> float:
+def _part(bps: float, crossed_bytes: float, all_bytes: float, seconds: float) -> float:
     if 8 * all_bytes < TELLING_RATIO * bps * seconds:
         return bps
     return bps * min(1.0, crossed_bytes / all_bytes) if all_bytes else bps

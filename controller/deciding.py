@@ -35,8 +35,6 @@ AT_THE_MOMENT = "at that moment"
 # start one after another are not chased.
 EVEN_AFTER_S = 0.3
 ON_TIME_S = 0.001
-# Of capacity: counters are whole bytes, so that a constant load is not quite constant.
-ROUNDING_RATIO = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +274,7 @@ class Deciding:
                 return now_s
         free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)
         later_s = [at_s for at_s in free_s if at_s > now_s]
-        capacities_bps = map(judged.capacity_bps, judged.config.uplinks)
-        least_bps = ROUNDING_RATIO * min(capacities_bps, default=0.0)
-        fall_s, merge_s = self.peaks.falls_s(least_bps), self.splits.deadline_s(now_s)
+        fall_s, merge_s = self.peaks.falls_s, self.splits.deadline_s(now_s)
         return max(now_s, min(fall_s, merge_s, *later_s))
 
     @property

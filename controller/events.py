@@ -112,8 +112,8 @@ class PortCounters(NamedTuple):
 
     ofport: int
     clock_s: float
-    tx_bytes: int
-    rx_bytes: int
+    tx_bytes: float
+    rx_bytes: float
     tx_dropped: int
     rx_dropped: int
     tx_packets: int = UNSUPPORTED

@@ -13,7 +13,7 @@ from controller.config import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.links import Links
 from controller.loads import Loads
 from controller.peaks import Peaks
-from controller.polling import BUCKETS_INTERVAL_S, UNITS_INTERVAL_S
+from controller.polling import round_polls
 from controller.stations import Stations
 from policies.model import IDLE, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
@@ -104,16 +104,16 @@ class Judged:
         round_s = self.round_s
         if PRESETS[policy].at_once:
             return 2 * round_s
-        return round_s * (
-            math.ceil(self.window_s(policy) / round_s) + math.ceil(UPLINK_LAG_S / round_s)
-        )
+        # What is not read with each poll was read up to a round ago.
+        rounds = math.ceil(self.window_s(policy) / round_s) + math.ceil(UPLINK_LAG_S / round_s) + 1
+        return round_s * rounds
 
     @property
     def round_s(self) -> float:
         """After how long everything has been read: counters of flows are not with each poll."""
         poll_s = self.config.poll_interval_s
         hashed = not set(self.rebalancing).isdisjoint(buckets.in_use(self.config))
-        return poll_s * math.ceil((BUCKETS_INTERVAL_S if hashed else UNITS_INTERVAL_S) / poll_s)
+        return poll_s * round_polls(poll_s, hashed)
 
     @property
     def keep_s(self) -> float:

@@ -45,10 +45,11 @@ class Peaks:
     def forget(self) -> None:
         self._of.clear()
 
-    def falls_s(self, least_bps: float) -> float:
-        """When one of them may be less by so much next, if loads stay; infinity: none will."""
+    @property
+    def falls_s(self) -> float:
+        """When one of them may be less next, if loads stay; infinity: none will."""
         all_of = (greatest for known in self._of.values() for greatest in known)
-        return min((g.falls_s(least_bps) for g in all_of), default=float("inf"))
+        return min((greatest.falls_s for greatest in all_of), default=float("inf"))
 
 
 @dataclass(slots=True)
@@ -71,11 +72,6 @@ class _Greatest:
     def value(self) -> float:
         return self._rates[0][1]
 
-    def falls_s(self, least_bps: float) -> float:
-        if len(self._rates) == 1:
-            return float("inf")
-        value, last_s = self.value, self._rates[-1][0]
-        for at_s, bps in reversed(self._rates):
-            if value - bps < least_bps:
-                return at_s + PEAK_S if at_s < last_s else float("inf")
-        return float("inf")
+    @property
+    def falls_s(self) -> float:
+        return self._rates[0][0] + PEAK_S if len(self._rates) > 1 else float("inf")

@@ -161,8 +161,8 @@ def _by_reason(counter: Counter[str]) -> dict[str, int]:
     return {reason.value: counter[reason.value] for reason in Reason}
 
 
-def _counted(counter: int | None) -> int | None:
-    return None if counter == UNSUPPORTED else counter
+def _counted(counter: float | None) -> int | None:
+    return None if counter is None or counter == UNSUPPORTED else int(counter)
 
 
 def _drops(counters: PortCounters | None) -> int | None:

@@ -19,8 +19,15 @@ MOST_MISSED = 60
 NEAR_S = 0.01
 # Ten times 0.1 s may be less than a second.
 ON_TIME_S = 0.001
-# Nor have multiples of others.
+# Nor have multiples of others: times of polls are whole microseconds, however they were reckoned.
 ROUNDING_S = 1e-6
+DIGITS = 6
+
+
+def round_polls(interval_s: float, buckets: bool) -> int:
+    """With every how many polls all is read that is read at all; `buckets`: those, too."""
+    after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
+    return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
 
 @dataclass(slots=True)
@@ -70,7 +77,7 @@ class Polling:
     def reading_s(self, interval_s: float, buckets: bool) -> float:
         """From when on a poll reads more than ports; `buckets`: those or addresses, too."""
         # As near as polls come to the interval.
-        units_s = self._units_due_s - interval_s / 2
+        units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
         return min(units_s, self._buckets_due_s - ON_TIME_S) if buckets else units_s
 
     def poll(
@@ -89,7 +96,8 @@ class Polling:
         else:
             missed = max(0.0, (now_s + ROUNDING_S - self.poll_due_s) // interval_s)
             at_s = self.poll_due_s + missed * interval_s if missed < MOST_MISSED else now_s
-            self.poll_due_s = at_s + interval_s
+            at_s = round(at_s, DIGITS)
+            self.poll_due_s = round(at_s + interval_s, DIGITS)
         if self._asked_s is not None and 0.0 < now_s - self._asked_s < TIMEOUT_S:
             return None
         self._asked_s = now_s

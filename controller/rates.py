@@ -38,12 +38,13 @@ LATEST_S = 0.05
 class Sample(NamedTuple):
     """Byte counters at `clock_s`, the age that the switch gives the port or flow.
 
-    `tx_bytes` go towards the network. None: the switch does not count them.
+    `tx_bytes` go towards the network. None: the switch does not count them. A switch counts whole
+    bytes, a simulated one also parts.
     """
 
     clock_s: float
-    tx_bytes: int | None
-    rx_bytes: int | None
+    tx_bytes: float | None
+    rx_bytes: float | None
 
 
 @dataclass(slots=True)
@@ -212,7 +213,7 @@ def _between(first: Total, last: Total) -> Load:
     return Load(tx_bps=8 * tx_bytes / elapsed_s, rx_bps=8 * rx_bytes / elapsed_s)
 
 
-def _increase(last: int | None, now: int | None) -> int | None:
+def _increase(last: float | None, now: float | None) -> float | None:
     """What was counted between two readings; None when the counter was reset.
 
     Nothing, where the switch does not count (yet, or any more).

@@ -2,7 +2,8 @@
 
 Time jumps from one thing that happens to the next. While the engine says that it will decide
 nothing, its polls are skipped: what is carried meanwhile counts for the figures, while the switch's
-clock and counters stand still, so that windows hold after the jump what they would hold without it.
+clock and counters stand still, so that windows hold after the jump what they would hold without it,
+to the last bit: neither a reading at a window's edge nor a tie is decided otherwise.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ from controller.events import (
     Write,
     Written,
 )
+from controller.polling import DIGITS
 from controller.replay.figures import Figures, MacMoves, optimality_ratio
 from controller.replay.flows import Mix
-from controller.replay.switch import Switch, mac_of
+from controller.replay.switch import TICKS_PER_S, Switch, mac_of
 from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
 from policies.presets import PRESETS
@@ -48,8 +50,10 @@ from policies.presets import PRESETS
 REACTION_S = 0.25
 # Before the trace begins, the engine takes its bridge over.
 TAKEOVER_S = 60.0
-# Counters are whole bytes.
+# Rates are whole bytes per second.
 ROUNDING_RATIO = 1e-3
+# As long as a whole number of the switch's ticks, and the shortest of that kind in milliseconds.
+WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
 # Of a poll interval: multiples of some have no exact sum.
 ON_TIME_RATIO = 1e-6
 
@@ -93,7 +97,7 @@ class Host:
         self._passes_by = False
         # No poll is due before that.
         self._resume_s = 0.0
-        # When counters of buckets were read.
+        # When all was read.
         self._all_read_s = 0.0
         self._held_s = 0.0
         self._optimality_ratio = 1.0
@@ -109,12 +113,15 @@ class Host:
         intervals = self.trace.intervals()
         ahead_s = TAKEOVER_S - intervals[0][0]
         offered = [self._offered(loads) for _, _, loads in intervals]
+        lasting_s = [*(end_s - start_s for start_s, end_s, _ in intervals), math.inf]
         was_calm = True
-        for (start_s, end_s, _), now, following in zip(
-            intervals, offered, [*offered[1:], {}], strict=True
+        for (start_s, end_s, _), now, following, seconds in zip(
+            intervals, offered, [*offered[1:], {}], lasting_s[1:], strict=True
         ):
             rested, was_calm = was_calm and self._quiet_until_s() > self.now_s, self._is_calm(now)
-            self._passes_by = rested and was_calm and self._is_calm(following)
+            # What follows is so long that nobody sees this one any more when it ends.
+            forgotten = seconds > self._remembered_s()
+            self._passes_by = rested and was_calm and forgotten and self._is_calm(following)
             self._hold()
             self._sample_s, self._changed_s = start_s, self.now_s
             self.switch.carry(now)
@@ -169,7 +176,7 @@ class Host:
         bridge, quiet_until_s = self.bridge, self._quiet_until_s()
         if quiet_until_s <= self.now_s or bridge.deciding.last_s is None:
             return
-        polled_s, interval_s = bridge.polled_s, bridge.config.poll_interval_s
+        polled_s, interval_s = round(bridge.polled_s, DIGITS), bridge.config.poll_interval_s
         polls = math.floor((end_s - self.now_s) / interval_s + ON_TIME_RATIO)
         if not self._passes_by:
             # The last one is made: until then it has been so, for who remembers peaks.
@@ -182,16 +189,25 @@ class Host:
         # The next one reads what is not read with each: as long after the last time as ever.
         since = round((polled_s - self._all_read_s) / interval_s)
         aligned = polls - (since + polls + 1) % in_round
-        if aligned > 0 and aligned >= of_ports:
-            self.switch.count(aligned % in_round * interval_s)
-            self.now_s += aligned * interval_s
-            self._resume_s = polled_s + (aligned + 1) * interval_s
-        elif (polls := min(polls, of_ports)) > 0:
-            # Or before that is due. By one interval after another, as the engine reckons.
-            for _ in range(polls):
-                polled_s += interval_s
-            self._count_until(polled_s)
-            self._resume_s = polled_s + interval_s
+        # Meanwhile some counters are not read; who judges by means would miss them.
+        unread = aligned % in_round
+        by_means = not all(PRESETS[policy].at_once for policy in bridge.judged.rebalancing)
+        interval_ms = round(1000 * interval_s)
+        while (aligned - unread) * interval_ms % WHOLE_MS:
+            aligned -= in_round
+        if aligned > 0 and aligned >= of_ports and not (unread and by_means):
+            self.switch.stand_still((aligned - unread) * interval_ms * TICKS_PER_S // 1000)
+            self._count_until(round(self.now_s + aligned * interval_s, DIGITS))
+            self._resume_s = round(polled_s + (aligned + 1) * interval_s, DIGITS)
+        elif (polls := min(polls, of_ports)) > 0 and not by_means:
+            # Or before that is due.
+            self._count_until(round(polled_s + polls * interval_s, DIGITS))
+            self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
+
+    def _remembered_s(self) -> float:
+        """For how long a change of loads is seen in what is judged, until the poll after that."""
+        judged = self.bridge.judged
+        return max(map(judged.remembered_s, judged.rebalancing), default=0.0) + judged.round_s
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, whatever VM ports' parts in these loads are."""
@@ -211,7 +227,7 @@ class Host:
         )
 
     def _count_until(self, to_s: float) -> None:
-        self.switch.count(to_s - self.now_s)
+        self.switch.count(to_s)
         self.now_s = to_s
 
     def _happen(self) -> None:
@@ -240,7 +256,8 @@ class Host:
                 # Otherwise it looks whether somebody has changed what it knows; here is nobody.
                 self._events.append(self.switch.installed())
             case ReadStats(buckets=buckets, units=units):
-                self._all_read_s = self.now_s if buckets else self._all_read_s
+                if buckets or (units and not self.bridge.hashed):
+                    self._all_read_s = self.now_s
                 self._events += self.switch.stats(buckets)[: None if units else 1]
             case ReadLearned():
                 self._events.append(self.switch.learned())

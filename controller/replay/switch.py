@@ -1,10 +1,14 @@
 """A simulated bridge: it has what the engine installs, and counts what its ports carry.
 
-Counters count all that is offered, also what an uplink has no room for.
+Counters count all that is offered, also what an uplink has no room for. They are exact, so that
+constant loads make constant rates: its clock ticks 1024 times a second, in each tick a counter takes
+a 1024th of a whole number of bytes per second, and such sums and quotients have no rounding. Where
+two placements are as good as each other, a byte more or less in a reading would choose.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -32,6 +36,8 @@ from controller.tables import (
 )
 
 Loads = Mapping[int, tuple[float, float]]
+
+TICKS_PER_S = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,16 @@ class Switch:
         self.uplink_bps: dict[int, list[float]] = {}
         self.bucket_bps: dict[tuple[int, int], float] = {}
         self.port_bps: Loads = {}
-        self.clock_s = 0.0
+        # Its age, and the time at which that was so, in ticks.
+        self._age = 0
+        self._at = 0
         self._mix = mix
         self._mixed: dict[tuple[int, str, int], dict[int, float]] = {}
-        self._counted: dict[int, list[float]] = {o: [0.0, 0.0] for o in (*uplinks, *vm_ports)}
-        self._counted_buckets: dict[tuple[int, int], float] = {}
+        # What it counts of that: in bytes per second, and in all in bytes per `TICKS_PER_S`.
+        self._rates: dict[int, tuple[int, int]] = {}
+        self._bucket_rates: dict[tuple[int, int], int] = {}
+        self._counted: dict[int, list[int]] = {o: [0, 0] for o in (*uplinks, *vm_ports)}
+        self._counted_buckets: dict[tuple[int, int], int] = {}
 
     # ---- what it is asked ----------------------------------------------------------------
 
@@ -84,21 +95,16 @@ class Switch:
         return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
 
     def stats(self, buckets: bool) -> list[Event]:
-        clock_s, counted = self.clock_s, self._counted
-        ports = [
-            PortCounters(o, clock_s, int(counted[o][0]), int(counted[o][1]), 0, 0)
-            for o in self.uplinks
-        ]
+        clock_s = self._age / TICKS_PER_S
+        counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
+        ports = [PortCounters(o, clock_s, *counted[o], 0, 0) for o in self.uplinks]
         # What a VM port sends comes into the switch.
         ports += [
-            PortCounters(o, clock_s, int(counted[o][1]), int(counted[o][0]), 0, 0)
-            for o in self.vm_ports
+            PortCounters(o, clock_s, counted[o][1], counted[o][0], 0, 0) for o in self.vm_ports
         ]
-        units = tuple(
-            (o, Sample(clock_s, int(counted[o][0]), int(counted[o][1]))) for o in self.vm_ports
-        )
+        units = tuple((o, Sample(clock_s, *counted[o])) for o in self.vm_ports)
         shared = tuple(
-            (key, Sample(clock_s, int(self._counted_buckets.get(key, 0.0)), 0))
+            (key, Sample(clock_s, self._counted_buckets.get(key, 0) / TICKS_PER_S, 0))
             for key in (self.bucket_uplinks if buckets else ())
         )
         return [
@@ -127,6 +133,12 @@ class Switch:
         self.port_bps = port_bps
         self.bucket_bps = self._in_buckets(port_bps)
         self.uplink_bps = self._by_uplink(port_bps, self.bucket_bps)
+        self._rates = {
+            ofport: (round(tx_bps / 8), round(rx_bps / 8))
+            for bps_of in (self.uplink_bps, port_bps)
+            for ofport, (tx_bps, rx_bps) in bps_of.items()
+        }
+        self._bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
         """What uplinks would carry (sent, received) if VM ports offered this."""
@@ -154,17 +166,21 @@ class Switch:
                 found[key] = found.get(key, 0.0) + share * tx_bps
         return found
 
-    def count(self, seconds: float) -> None:
-        """So long it has carried that."""
-        self.clock_s += seconds
-        for bps_of in (self.uplink_bps, self.port_bps):
-            for ofport, (tx_bps, rx_bps) in bps_of.items():
-                counted = self._counted[ofport]
-                counted[0] += tx_bps * seconds / 8
-                counted[1] += rx_bps * seconds / 8
-        for key, bps in self.bucket_bps.items():
-            before = self._counted_buckets.get(key, 0.0)
-            self._counted_buckets[key] = before + bps * seconds / 8
+    def count(self, now_s: float) -> None:
+        """Until now it has carried that."""
+        at = math.floor(now_s * TICKS_PER_S)
+        ticks, self._at = at - self._at, at
+        self._age += ticks
+        for ofport, (tx, rx) in self._rates.items():
+            counted = self._counted[ofport]
+            counted[0] += tx * ticks
+            counted[1] += rx * ticks
+        for key, rate in self._bucket_rates.items():
+            self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
+
+    def stand_still(self, ticks: int) -> None:
+        """For so long its clock and counters do not see that time passes."""
+        self._at += ticks
 
     def seen_at(self) -> dict[int, int]:
         """The uplink by which switches upstream know each VM port's address."""

@@ -438,5 +438,5 @@ def test_buckets_count_what_they_send(bed: Bed, direct: Direct) -> None:
     wait_until(lambda: counted(direct) - before == expected, f"{expected} bytes are counted")
 
 
-def counted(direct: Direct) -> int:
+def counted(direct: Direct) -> float:
     return sum(sample.tx_bytes or 0 for _, sample in direct.counters().buckets)

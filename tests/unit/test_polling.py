@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.polling import Polling
+from controller.polling import Polling, round_polls
 
 
 def polled(polling: Polling, now_s: float, interval_s: float = 1.0) -> float:
@@ -47,3 +47,29 @@ def test_what_is_read_once_a_second_is_read_so_though_polls_are_not_quite_on_tim
         polling.forget()
         read += [number] * poll.buckets
     assert read == [0, 10, 20, 30]
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+@pytest.mark.parametrize("interval_ms", [100, 130, 200, 250, 300, 500, 700, 1000, 1300, 2500])
+def test_all_is_read_with_every_so_many_polls(interval_ms: int, hashed: bool) -> None:
+    interval_s = interval_ms / 1000
+    polling, read = Polling(), []
+    polling.begin(60.0)
+    for number in range(60):
+        poll = polling.poll("br0", interval_s, hashed, False, polling.due_s)
+        assert poll is not None
+        polling.forget()
+        read += [number] * (poll.buckets if hashed else poll.units)
+    every = round_polls(interval_s, hashed)
+    assert read == list(range(0, 60, every))
+
+
+def test_polls_are_due_at_the_same_moments_whether_some_were_missed_or_not() -> None:
+    each, some = Polling(), Polling()
+    for polling in (each, some):
+        polling.begin(60.0)
+        polled(polling, 60.0, 0.1)
+    for _ in range(50):
+        polled(each, each.due_s, 0.1)
+    polled(some, 65.0, 0.1)
+    assert some.due_s == each.due_s == 65.1
