@@ -1164,6 +1164,7 @@ class Bridge:
         self.flooding.forget()
         self.loads.forget_rates()
         self.deciding.peaks.forget()
+        self.deciding.phases.forget()
         self.deciding.filling.forget()
         self._awaits_forwarding = False
         self._polling.forget()

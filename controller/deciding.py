@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller import buckets
 from controller.evidence import Evidence, how
 from controller.filling import BESIDE_S, Filling
 from controller.judging import Judged
 from controller.peaks import PEAK_S, Peaks
+from controller.phases import Phases
 from controller.splits import Splits
 from policies import worth
 from policies.damping import Damping
 from policies.model import IDLE, Load, Move, Plan, Snapshot
+from policies.outcome import with_loads
 from policies.presets import PRESETS
 
 # When a split has changed what buckets count, twice read since then they tell how much is in each:
@@ -34,6 +36,8 @@ AT_THE_MOMENT = "at that moment"
 # Uplinks that are not full are evened out when that has been worth it for so long: loads that
 # start one after another are not chased.
 EVEN_AFTER_S = 0.3
+# Of capacity: what an uplink carries, and nobody known sends.
+UNEXPLAINED_RATIO = 0.1
 ON_TIME_S = 0.001
 
 
@@ -57,8 +61,11 @@ class Deciding:
     splits: Splits = field(default_factory=Splits)
     damping: Damping = field(default_factory=Damping)
     peaks: Peaks = field(default_factory=Peaks)
+    phases: Phases = field(default_factory=Phases)
     filling: Filling = field(default_factory=Filling)
     late_known: bool = True
+    # Whether something would help now, but not in a phase that is still remembered.
+    _is_torn: bool = False
     _late: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
     ripe: frozenset[str] = frozenset()
@@ -118,7 +125,9 @@ class Deciding:
         `between` two polls ports are read alone, and nobody knows what is in buckets.
         """
         if self.late_known and any(PRESETS[p].at_once for p in judged.rebalancing):
-            self.peaks.take(judged.carried(), now_s)
+            carried = judged.carried()
+            self.peaks.take(carried, now_s)
+            self.phases.take(carried, _least_capacity_bps(judged), now_s)
         in_use = buckets.in_use(judged.config) if between else ()
         for policy in judged.rebalancing:
             if policy in in_use:
@@ -171,7 +180,23 @@ class Deciding:
         self.peaks.drop(late - self._late)
         self._late = late
         slack_s = judged.config.poll_interval_s / 2
-        self.late_known = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
+        counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
+        self.late_known = counted and not (late and self._is_unexplained(judged, late))
+
+    def _is_unexplained(self, judged: Judged, late: Collection[str]) -> bool:
+        """Whether uplinks carry more beside units that are counted late than a moment ago.
+
+        Then these have begun to carry more, and little of it has been counted. Loads that
+        rise slowly show only that.
+        """
+        at = {unit.uplink for unit in judged.loaded() if unit.name in late}
+        beside = judged.beside()
+        for uplink in judged.config.uplinks:
+            if uplink.name in at:
+                new = beside[uplink.name] - self.filling.beside(uplink.name)
+                if max(new.tx_bps, new.rx_bps) > UNEXPLAINED_RATIO * judged.capacity_bps(uplink):
+                    return True
+        return False
 
     def _relief(
         self, policy: str, judged: Judged, snapshot: Snapshot, now_s: float
@@ -180,6 +205,10 @@ class Deciding:
         relieve = PRESETS[policy].relieve
         if peaks := judged.offered(policy, self.filling.beside, self.peaks):
             plan = worth.chosen(worth.chosen(relieve(peaks), peaks), snapshot)
+            if _is_whole(plan):
+                return plan.moves, Evidence.of(peaks, AT_PEAKS)
+            if moves := self._for_the_moment(policy, snapshot, peaks):
+                return moves, Evidence.of(snapshot, AT_THE_MOMENT)
             if plan.moves or not self.filling.lasts(now_s):
                 return plan.moves, Evidence.of(peaks, AT_PEAKS)
         return worth.chosen(relieve(snapshot), snapshot).moves, Evidence.of(snapshot, AT_THE_MOMENT)
@@ -194,8 +223,12 @@ class Deciding:
         plan = Plan()
         if worth.may_be(peaks):
             plan = worth.chosen(PRESETS[policy].rebalance(peaks), peaks)
-        if plan.moves and (latest := judged.live(policy)):
+        evidence = Evidence.of(peaks, AT_PEAKS)
+        if latest := judged.live(policy):
             plan = worth.chosen(plan, latest)
+            if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks)):
+                plan = replace(plan, moves=tuple(moves))
+                evidence = Evidence.of(latest, AT_THE_MOMENT)
         ports = (unit.name for unit in peaks.units if not unit.is_bucket)
         self.splits.judge(ports, plan.cool, now_s)
         if not plan.moves:
@@ -207,7 +240,29 @@ class Deciding:
         waits = now_s - self._worth_s[policy] < EVEN_AFTER_S - ON_TIME_S
         if self._found_worth[policy] < 2 or (waits and self.filling.changes(now_s)):
             return None
-        return Wanted(plan.moves, Evidence.of(peaks, AT_PEAKS))
+        return Wanted(plan.moves, evidence)
+
+    def _for_the_moment(self, policy: str, latest: Snapshot, peaks: Snapshot) -> Sequence[Move]:
+        """Moves that relieve an uplink now and harm no phase of the last seconds, if any do.
+
+        Peaks add up what is never busy at one time. So this is asked where nothing helps at the
+        peaks, and before anything is divided because of them. What is good for this moment alone
+        may harm other phases; what is good half-way between it and the peaks often does not.
+        """
+        self._is_torn = False
+        high = worth.worst_ratio(latest.uplinks) > worth.NEARLY_FULL_RATIO
+        if not high or not self.phases.is_known or not worth.may_be(latest):
+            return ()
+        for snapshot in (latest, _between(latest, peaks)):
+            plan = worth.chosen(PRESETS[policy].relieve(snapshot), latest)
+            if not _is_whole(plan):
+                continue
+            if worth.harms_no_phase(plan.moves, latest, self.phases) and worth.stays(
+                plan.moves, peaks
+            ):
+                return plan.moves
+            self._is_torn = True
+        return ()
 
     def pauses(self, policy: str, judged: Judged, now_s: float) -> bool:
         """Whether a window of this policy's is not yet over since a move."""
@@ -275,11 +330,33 @@ class Deciding:
         free_s = (d.until_s(unit, now_s) for unit in self.resting for d in self._dampings)
         later_s = [at_s for at_s in free_s if at_s > now_s]
         fall_s, merge_s = self.peaks.falls_s, self.splits.deadline_s(now_s)
-        return max(now_s, min(fall_s, merge_s, *later_s))
+        phase_s = self.phases.ends_s if self._is_torn else math.inf
+        return max(now_s, min(fall_s, merge_s, phase_s, *later_s))
 
     @property
     def _dampings(self) -> tuple[Damping, Damping]:
         return self.damping, self._bucket_damping
+
+
+def _least_capacity_bps(judged: Judged) -> float:
+    return min(map(judged.capacity_bps, judged.config.uplinks), default=0.0)
+
+
+def _is_whole(plan: Plan) -> bool:
+    """Whether it moves something, and neither divides nor merges."""
+    return bool(plan.moves) and not any(move.is_resplit for move in plan.moves)
+
+
+def _between(latest: Snapshot, peaks: Snapshot) -> Snapshot:
+    """The team with the means of what it carries now and at its peaks."""
+    known = {unit.name: unit.load for unit in peaks.units}
+    loads = {u.name: _mean(u.load, known.get(u.name, u.load)) for u in latest.units}
+    units = tuple(replace(u, load=loads[u.name]) for u in latest.units)
+    return replace(latest, uplinks=with_loads(latest.uplinks, latest.units, loads), units=units)
+
+
+def _mean(one: Load, other: Load) -> Load:
+    return Load((one.tx_bps + other.tx_bps) / 2, (one.rx_bps + other.rx_bps) / 2)
 
 
 def _late_rise(judged: Judged, ports: Collection[int], rise: Load) -> Load:

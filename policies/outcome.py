@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from policies.model import Load, Move, Uplink
+from policies.model import IDLE, Load, Move, Unit, Uplink
 
 _NOTHING: Mapping[str, float] = {}
 
@@ -37,6 +37,18 @@ def after(
         replace(u, load=_positive(carried[u.name]), reserved_bps=max(0.0, reserved_bps[u.name]))
         for u in uplinks
     )
+
+
+def with_loads(
+    uplinks: Iterable[Uplink], units: Iterable[Unit], loads: Mapping[str, Load]
+) -> tuple[Uplink, ...]:
+    """The uplinks with what they would carry if units carried these loads, by name, where they are."""
+    uplinks = tuple(uplinks)
+    carried = {uplink.name: uplink.load for uplink in uplinks}
+    for unit in units:
+        if unit.uplink in carried:
+            carried[unit.uplink] += loads.get(unit.name, IDLE) - unit.load
+    return tuple(replace(u, load=_positive(carried[u.name])) for u in uplinks)
 
 
 def sent(uplinks: Iterable[Uplink]) -> tuple[Uplink, ...]:

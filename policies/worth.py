@@ -6,12 +6,12 @@ would help at the peaks but not now, may have passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from policies import failover, optimum
-from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.outcome import after, sent
+from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after, sent, with_loads
 
 # Of the worst utilization: what a round must bring. Peaks of a noisy load wander by some percent.
 LEAST_GAIN_RATIO = 0.1
@@ -20,6 +20,8 @@ NEARLY_FULL_RATIO = 0.75
 LEAST_GAIN_FULL_RATIO = 0.05
 # Above that uplinks fill up with the next burst, and a VM port may have to be divided.
 HIGH_RATIO = 0.9
+# By so much peaks of loads that are the same differ.
+WANDERS_RATIO = 0.02
 # More moves at once have switches upstream learn too much; the rest follows.
 MOST_AT_ONCE = 32
 
@@ -65,6 +67,32 @@ def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]
             break
         made += group
     return (*made, *buckets)
+
+
+def harms_no_phase(
+    moves: Sequence[Move], snapshot: Snapshot, phases: Iterable[Mapping[str, Load]]
+) -> bool:
+    """Whether moves that gain now cost nothing when units carry what they did before.
+
+    In no phase an uplink gets fuller than the fullest one is in that phase, or is to be now: so
+    moves to and fro between two phases come to an end. `phases`: what units carried, by name.
+    """
+    limit_ratio = worst_ratio(snapshot.uplinks) * (1.0 - LEAST_GAIN_FULL_RATIO)
+    moving = {move.unit for move in moves}
+    for phase in phases:
+        uplinks = with_loads(snapshot.uplinks, snapshot.units, phase)
+        loads = {name: phase.get(name, IDLE) for name in moving}
+        most_ratio = max(limit_ratio, worst_ratio(uplinks))
+        if worst_ratio(after(uplinks, moves, loads)) > most_ratio:
+            return False
+    return True
+
+
+def stays(moves: Sequence[Move], snapshot: Snapshot) -> bool:
+    """Whether moves leave the worst utilization about as it is, or better."""
+    loads = {unit.name: unit.load for unit in snapshot.units}
+    left_ratio = worst_ratio(after(snapshot.uplinks, moves, loads))
+    return left_ratio <= worst_ratio(snapshot.uplinks) * (1.0 + WANDERS_RATIO)
 
 
 def may_be(snapshot: Snapshot) -> bool:

@@ -346,18 +346,20 @@ def moved(world: World, since_s: float) -> list[Entry]:
     return [entry for entry in entries if entry.happened is Happened.MOVED]
 
 
-def run(
-    jump: Jump, phase_s: float = 0.0, watched_s: float = 15.0, policy: str = "adaptive"
-) -> Outcome:
-    """Have a jump `phase_s` after a poll, and look for so long what comes of it."""
-    capacities = dict(enumerate(jump.capacities_bps, 1))
+def team(
+    capacities_bps: Sequence[float],
+    at: Sequence[int],
+    sent_bps: Sequence[float],
+    policy: str = "adaptive",
+    flows_phase_s: float = 0.123,
+) -> tuple[Late, QueuedSwitch]:
+    """A bridge with VMs that send that, at uplinks by their indexes; not yet started."""
+    capacities = dict(enumerate(capacities_bps, 1))
     members = [
         interface(f"eth{number}", number, ours(capacity_mbps=f"{cap / 1e6:g}"))
         for number, cap in capacities.items()
     ]
-    ports = [
-        port(f"vm{i:02}", 10 + i, ours(binding=f"eth{at + 1}")) for i, at in enumerate(jump.at)
-    ]
+    ports = [port(f"vm{i:02}", 10 + i, ours(binding=f"eth{home + 1}")) for i, home in enumerate(at)]
     row = bridge(bond(*members), *ports, ids=ours(policy=policy))
     here = Late(row)
     states = {
@@ -367,12 +369,21 @@ def run(
         if i.ofport is not None
     }
     switch = QueuedSwitch(states)
+    switch.begin(capacities, flows_phase_s)
+    switch.start_s = {10 + i: (bps, bps, 0.0) for i, bps in enumerate(sent_bps)}
+    switch.offered_bps = {10 + i: (lambda _: 0.0) for i in range(len(at))}
+    here.switches["br0"] = switch
+    return here, switch
+
+
+def run(
+    jump: Jump, phase_s: float = 0.0, watched_s: float = 15.0, policy: str = "adaptive"
+) -> Outcome:
+    """Have a jump `phase_s` after a poll, and look for so long what comes of it."""
+    here, switch = team(jump.capacities_bps, jump.at, jump.before_bps, policy, 0.123 + phase_s * 3)
     jump_s = 20.0 + phase_s
     loads = zip(jump.before_bps, jump.after_bps, jump.starts_s, strict=True)
-    switch.begin(capacities, 0.123 + phase_s * 3)
     switch.start_s = {10 + i: (b, a, jump_s + s) for i, (b, a, s) in enumerate(loads)}
-    switch.offered_bps = {10 + i: (lambda _: 0.0) for i in range(len(jump.at))}
-    here.switches["br0"] = switch
     here.start()
     here.run_until(jump_s)
     lost, offered = switch.uplinks.lost_bytes, switch.offered_bytes
