@@ -90,6 +90,16 @@ class Beats:
         """Whether a look was just seen."""
         return bool(self.looks) and self.looks[-1].clock_s == clock_s
 
+    def perhaps(self, before: Total, now: Total) -> Total | None:
+        """What may have been a look: after `before`, or all that was counted since.
+
+        Whether the next one is to come, nobody knows until it should have.
+        """
+        look = self.looks[-1] if self.looks else None
+        if look is None or self.is_over(now.clock_s):
+            return None
+        return look if look.clock_s > before.clock_s or look[1:] == now[1:] else None
+
     def is_over(self, clock_s: float) -> bool:
         """Whether nothing was counted for so long that nothing is carried any more."""
         return not self.looks or clock_s - self.looks[-1].clock_s > LONGEST_BEAT_S

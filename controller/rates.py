@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from controller.beats import LOOK_BYTES, Beats, Total, more_bytes
+from controller.beats import LONGEST_BEAT_S, LOOK_BYTES, Beats, Total, more_bytes
 from policies.model import IDLE, Load
 
 UNSUPPORTED = 2**64 - 1
@@ -20,8 +20,6 @@ COVERAGE_RATIO = 0.9
 FRAME_BYTES = 1518
 # Readings that are nearer to each other tell of single frames, not of loads.
 APART_S = 0.02
-# A look comes about twice a second.
-BEAT_S = 0.5
 # A beat is seen by who reads more often than that.
 BEAT_READING_S = 0.2
 # Who does not takes the mean over some.
@@ -100,12 +98,12 @@ class Rates:
             return IDLE
         if self.beats.late:
             return self._latest_beat()
-        if self.beats.late is None and self.beats.has_looked(self._totals[-1].clock_s):
-            return self._perhaps_a_look()
         before, last = self._totals[-2:]
-        if before.clock_s <= last.clock_s - LATEST_S:
-            return _between(before, last)
-        return self.mean(LATEST_S) or _between(before, last)
+        if before.clock_s > last.clock_s - LATEST_S:
+            before = self._totals[max(0, _at(self._totals, last.clock_s - LATEST_S))]
+        if self.beats.late is None and (look := self.beats.perhaps(before, last)):
+            return self._perhaps_a_look(look)
+        return _between(before, last)
 
     def _latest_beat(self) -> Load:
         clock_s = self._totals[-1].clock_s
@@ -125,11 +123,11 @@ class Rates:
             else last
         )
 
-    def _perhaps_a_look(self) -> Load:
+    def _perhaps_a_look(self, last: Total) -> Load:
         """What was counted after a standstill may have been carried all the time since."""
         assert self.beats.stood_still is not None
-        (before, still_s), last = self.beats.stood_still, self._totals[-1]
-        seconds = last.clock_s - before.clock_s + min(still_s, BEAT_S)
+        before, still_s = self.beats.stood_still
+        seconds = last.clock_s - before.clock_s + min(still_s, LONGEST_BEAT_S)
         tx_bytes, rx_bytes = last.tx_bytes - before.tx_bytes, last.rx_bytes - before.rx_bytes
         return Load(8 * tx_bytes / seconds, 8 * rx_bytes / seconds)
 
