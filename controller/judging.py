@@ -66,6 +66,15 @@ class Judged:
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
 
+    def times(self, window_s: float | None) -> tuple[float | None, float]:
+        """Over how long loads are looked at for a window, and how long ago that ended.
+
+        What flows count later than ever is waited for (`controller.lateness`).
+        """
+        if window_s is None or self.on_normal:
+            return window_s, 0.0
+        return self.loads.lateness.times(window_s) or (window_s, 0.0)
+
     @property
     def rebalancing(self) -> list[str]:
         """The policies in use that move something because of load."""
@@ -92,7 +101,8 @@ class Judged:
         """
         if PRESETS[policy].at_once:
             return REACTION_S + self.ports_follow_s
-        return self.window_s(policy) + self.config.poll_interval_s + UPLINK_LAG_S
+        over_s, ago_s = self.times(self.window_s(policy))
+        return (over_s or 0.0) + ago_s + self.config.poll_interval_s + UPLINK_LAG_S
 
     @property
     def ports_follow_s(self) -> float:
@@ -118,12 +128,16 @@ class Judged:
     @property
     def keep_s(self) -> float:
         """For how long counters are remembered: as long as any policy in use looks back."""
-        return self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        at_most_s = self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        return at_most_s + self.loads.lateness.more_s
 
     def covers(self, window_s: float) -> bool:
-        """Whether the loads of all uplinks are known over a whole window."""
+        """Whether the loads of all uplinks are known over a whole window, and whose they are."""
+        if not self.on_normal and self.loads.lateness.times(window_s) is None:
+            return False
         ofports = [uplink.ofport for uplink in self.config.uplinks]
-        return self.loads.covers(ofports, window_s, UPLINK_LAG_S)
+        over_s, ago_s = self.times(window_s)
+        return self.loads.covers(ofports, over_s or window_s, ago_s + UPLINK_LAG_S)
 
     def known_s(self, window_s: float) -> float:
         """For how long the loads of all uplinks are known, up to a window."""
@@ -144,6 +158,7 @@ class Judged:
 
     def _made_uplinks(self, window_s: float | None) -> tuple[Uplink, ...]:
         usable, reserved_bps = self.links.usable(self.config.uplinks), self._reserved_bps()
+        over_s, ago_s = self.times(window_s)
         return tuple(
             Uplink(
                 name=uplink.name,
@@ -151,7 +166,7 @@ class Judged:
                 capacity_bps=self.capacity_bps(uplink),
                 role=uplink.role,
                 usable=uplink.name in usable,
-                load=self.loads.port(uplink.ofport, window_s, UPLINK_LAG_S),
+                load=self.loads.port(uplink.ofport, over_s, ago_s + UPLINK_LAG_S),
                 reserved_bps=reserved_bps[uplink.name],
                 waiting=uplink.name not in usable and self.links.up(uplink),
             )
@@ -205,20 +220,21 @@ class Judged:
 
     def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
         """What addresses of a VM port carry that are units of their own is not the VM port's."""
+        over_s, ago_s = self.times(window_s)
         ports = [
-            self._vm_port(port, self._at(port.name), self._load_of(port, window_s))
+            self._vm_port(port, self._at(port.name), self._load_of(port, over_s, ago_s))
             for port in self.config.vm_ports
         ]
         behind = [
             replace(
                 unit,
                 uplink=self._at(unit.name),
-                load=self.loads.station(unit.name, window_s, UPLINK_LAG_S),
+                load=self.loads.station(unit.name, over_s, UPLINK_LAG_S, ago_s),
             )
             for unit in self._behind(ports)
         ]
         in_buckets = buckets.loaded(
-            self.config, self.uplinks(), self._at, lambda name: self.loads.bucket(name, window_s)
+            self.config, self.uplinks(), self._at, lambda n: self.loads.bucket(n, over_s, ago_s)
         )
         units = self._evenly([*ports, *behind, *in_buckets])
         if behind:
@@ -453,13 +469,13 @@ class Judged:
         carried = sum((uplink.load for uplink in self.uplinks()), IDLE)
         return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
 
-    def _load_of(self, port: VmPortConfig, window_s: float | None) -> Load:
+    def _load_of(self, port: VmPortConfig, window_s: float | None, ago_s: float) -> Load:
         """What a VM port carries over uplinks."""
         if self.on_normal:
             return self.loads.port(port.ofport, window_s)
         if window_s is None and PRESETS[port.policy].at_once:
             return self.loads.live_unit(port.ofport)
-        return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S)
+        return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S, ago_s)
 
     def capacity_bps(self, uplink: UplinkConfig) -> float:
         """Where nobody knows the speed, as much as the slowest of the others has.

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller import buckets
+from controller.beats import more_bytes
 from controller.crossing import Crossing
 from controller.events import PortCounters, UnitCountersRead
+from controller.lateness import Lateness
 from controller.rates import Rates, Sample
 from policies.model import IDLE, Load
 
@@ -30,10 +32,14 @@ class Loads:
     # Of buckets, whose counters are read less often than loads are looked at.
     _latest: dict[str, Load] = field(default_factory=dict)
     _stations: dict[str, Rates] = field(default_factory=dict)
+    lateness: Lateness = field(default_factory=Lateness)
+    # The ports that are uplinks.
+    _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Add what a port counted; `outwards`: what leaves by it goes to the network."""
         self.counters[port.ofport] = port
+        (self._outwards.add if outwards else self._outwards.discard)(port.ofport)
         sample = Sample(
             port.clock_s,
             tx_bytes=port.tx_bytes if outwards else port.rx_bytes,
@@ -45,8 +51,9 @@ class Loads:
         self, read: UnitCountersRead, stations: Mapping[int, str], keep_s: float
     ) -> None:
         """Add what units exchanged; `stations`: the names of addresses by slot."""
-        for ofport, sample in read.units:
-            self._take_unit(ofport, sample, keep_s)
+        counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
+        totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
+        self.lateness.take({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
         for (number, bucket), sample in read.buckets:
             if number in range(len(buckets.HASHED)):
                 name = buckets.name_of(buckets.HASHED[number], bucket)
@@ -56,12 +63,16 @@ class Loads:
             if slot in stations:
                 _rates_of(self._stations, stations[slot], keep_s).add(sample)
 
-    def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> None:
+    def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> int:
+        """How many bytes were counted since the last reading."""
         rates = _rates_of(self._units, ofport, keep_s)
+        before = rates.total
         rates.add(sample)
+        now = rates.total
         port = self._ports[ofport].total if ofport in self._ports else None
-        if port is not None and rates.total is not None:
-            self._crossing.setdefault(ofport, Crossing()).take(port, rates.total)
+        if port is not None and now is not None:
+            self._crossing.setdefault(ofport, Crossing()).take(port, now)
+        return max(0, more_bytes(before, now)) if before and now else 0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
@@ -104,9 +115,11 @@ class Loads:
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
         return any(rates.beats.late is None and rates.has_counted for rates in known)
 
-    def unit(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
-        """The mean over a window that ends now, or `lag_s` ago if that is more."""
-        return _now_or_then(self._units, ofport, window_s, lag_s)
+    def unit(
+        self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
+    ) -> Load:
+        """The mean over a window that ended `ago_s` ago, or `lag_s` before if that is more."""
+        return _now_or_then(self._units, ofport, window_s, lag_s, ago_s)
 
     def live_unit(self, ofport: int) -> Load:
         """What a VM port exchanges with uplinks at this moment; zero while unknown."""
@@ -119,15 +132,18 @@ class Loads:
         found = self._crossing.get(ofport)
         return found is None or found.is_whole
 
-    def station(self, name: str, window_s: float | None, lag_s: float = 0.0) -> Load:
+    def station(
+        self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
+    ) -> Load:
         """The same of an address behind a VM port, which is counted by looks."""
         if window_s is None and name in self._stations:
             return self._stations[name].of_two()
-        return _now_or_then(self._stations, name, window_s, lag_s)
+        return _now_or_then(self._stations, name, window_s, lag_s, ago_s)
 
-    def bucket(self, name: str, window_s: float | None) -> Load:
+    def bucket(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
+        """What is sent by a bucket, over a window that ended so long ago."""
         if window_s is not None:
-            return _load(self._buckets, name, window_s, 0.0)
+            return _load(self._buckets, name, window_s, ago_s)
         load = self._latest.get(name)
         if load is None:
             load = self._latest[name] = _load(self._buckets, name, None, 0.0)
@@ -150,6 +166,7 @@ class Loads:
         """Forget a port: its number may be another's next."""
         for kept in (self.counters, self._ports, self._units, self._crossing):
             kept.pop(ofport, None)
+        self._outwards.discard(ofport)
 
     def forget_stations(self, names: Iterable[str]) -> None:
         for name in names:
@@ -163,6 +180,8 @@ class Loads:
         self._buckets.clear()
         self._latest.clear()
         self._stations.clear()
+        self._outwards.clear()
+        self.lateness = Lateness()
 
 
 def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
@@ -173,8 +192,10 @@ def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
     return found
 
 
-def _now_or_then(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
-    now, then = _load(rates, key, window_s, 0.0), _load(rates, key, window_s, lag_s)
+def _now_or_then(
+    rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float, ago_s: float
+) -> Load:
+    now, then = _load(rates, key, window_s, ago_s), _load(rates, key, window_s, ago_s + lag_s)
     return Load(max(now.tx_bps, then.tx_bps), max(now.rx_bps, then.rx_bps))
 
 

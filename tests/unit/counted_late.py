@@ -1,0 +1,174 @@
+"""A switch that counts some of what it forwards late, in simulated time.
+
+Uplinks are counted as they forward. What flows match, and what goes through a patch port, is
+counted when the flow cache is looked through: once a beat, unless nobody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.events import Command, Event, PortCounters, PortState, ReadStats
+from controller.rates import Sample
+from tests.unit.fake_switch import FakeSwitch, Rate, World
+from tests.unit.rows import bond, bridge, interface, ours, port
+
+BUCKETS = 256
+# So finely a load that changes is followed.
+STEP_S = 0.05
+
+
+@dataclass(frozen=True)
+class Vm:
+    """What a VM sends by which VM port, in Mbit/s: one connection, from an address of its own."""
+
+    ofport: int
+    mac: str
+    mbps: float | Rate
+
+    def bps(self, now_s: float) -> float:
+        return 1e6 * (self.mbps(now_s) if callable(self.mbps) else self.mbps)
+
+    @property
+    def bucket(self) -> int:
+        """Of any hash."""
+        return int(self.mac.replace(":", ""), 16) * 89 % BUCKETS
+
+
+def vms(ofport: int, *mbps: float | Rate) -> list[Vm]:
+    return [Vm(ofport, f"52:54:00:00:{ofport:02x}:{n:02x}", of) for n, of in enumerate(mbps)]
+
+
+@dataclass
+class LateSwitch(FakeSwitch):
+    """`beat_s`: how often the flow cache is looked through; 0: all is counted at once.
+
+    `patches`: the VM ports that are counted with it. `paused`: from when to when nobody looks.
+    """
+
+    vms: Sequence[Vm] = ()
+    beat_s: float = 0.0
+    patches: frozenset[int] = frozenset()
+    paused: tuple[float, float] = (0.0, 0.0)
+    # What was counted at the last look.
+    looked: dict[str, dict[Any, float]] = field(default_factory=dict)
+    _looked_s: float = 0.0
+
+    def forward_until(self, now_s: float) -> None:
+        while self.now_s < now_s - 1e-9:
+            end_s = min(now_s, self._next_s())
+            self._carry(end_s)
+            if end_s >= self._next_s() - 1e-9:
+                self._looked_s = end_s
+                if not self.paused[0] <= end_s < self.paused[1]:
+                    self._look()
+
+    def _next_s(self) -> float:
+        return self._looked_s + (self.beat_s or STEP_S)
+
+    def _look(self) -> None:
+        self.looked = {
+            "ports": dict(self.sent_bytes),
+            "buckets": dict(self.sent_by_bucket),
+            "addresses": dict(self.sent_by_address),
+        }
+
+    def _carry(self, end_s: float) -> None:
+        while self.now_s < end_s - 1e-9:
+            step_s, slots = min(STEP_S, end_s - self.now_s), self.slots()
+            for vm in self.vms:
+                sent = vm.bps(self.now_s + step_s / 2) / 8 * step_s
+                address, number = (vm.ofport, vm.mac, 0), self.hash_of(vm.ofport)
+                if address in slots:
+                    _count(self.sent_by_address, address, sent)
+                elif number is not None:
+                    _count(self.sent_by_bucket, (number, vm.bucket), sent)
+                uplink = self.left_by(vm)
+                _count(self.sent_bytes, vm.ofport, sent)
+                if uplink is not None:
+                    _count(self.sent_bytes, uplink, sent)
+            self.now_s += step_s
+        if not self.beat_s:
+            self._look()
+
+    def left_by(self, vm: Vm) -> int | None:
+        """The uplink by which what a VM sends leaves now."""
+        if (vm.ofport, vm.mac, 0) in self.slots():
+            return self.uplink_of_address(vm.ofport, vm.mac)
+        number = self.hash_of(vm.ofport)
+        return (
+            self.uplink_of(vm.ofport)
+            if number is None
+            else self.uplink_of_bucket(number, vm.bucket)
+        )
+
+    def carry_out(self, command: Command) -> list[Event]:
+        if not isinstance(command, ReadStats):
+            return super().carry_out(command)
+        now = self.sent_by_bucket, self.sent_by_address
+        self.sent_by_bucket = self.looked.get("buckets", {})
+        self.sent_by_address = self.looked.get("addresses", {})
+        try:
+            return super().carry_out(command)
+        finally:
+            self.sent_by_bucket, self.sent_by_address = now
+
+    def _counters(self, ofport: int) -> PortCounters:
+        if ofport in self.patches:
+            sent = int(self._looked_at(ofport))
+        else:
+            sent = int(self.sent_bytes.get(ofport, 0))
+        is_vm_port = ofport in {vm.ofport for vm in self.vms}
+        counted = (0, sent) if is_vm_port else (sent, 0)
+        return PortCounters(ofport, self.now_s + 1000.0, *counted, 0, 0)
+
+    def _unit_sample(self, ofport: int) -> Sample:
+        return Sample(self.now_s + 1000.0, int(self._looked_at(ofport)), 0)
+
+    def _looked_at(self, ofport: int) -> float:
+        return self.looked.get("ports", {}).get(ofport, 0.0)
+
+
+def _count(counted: dict[Any, float], key: object, sent: float) -> None:
+    counted[key] = counted.get(key, 0.0) + sent
+
+
+def counted_late(
+    policy: str,
+    sending: Sequence[Vm],
+    beat_s: float,
+    capacities_mbps: Sequence[float] = (100, 100),
+    paused: tuple[float, float] = (0.0, 0.0),
+    unit: str = "port",
+    keys: Mapping[str, str] | None = None,
+) -> World:
+    """A started bridge with all VM ports on eth1; vnet0, number 10, is a patch port."""
+    ofports = sorted({vm.ofport for vm in sending})
+    uplinks = [
+        interface(f"eth{n}", n, ours(capacity_mbps=f"{mbps:g}"))
+        for n, mbps in enumerate(capacities_mbps, 1)
+    ]
+    ports = [port(f"vnet{ofport - 10}", ofport, ours(**_keys(ofport, unit))) for ofport in ofports]
+    row = bridge(bond(*uplinks), *ports, ids=ours(policy=policy, **(keys or {})))
+    here = World(row)
+    states = {
+        i.ofport: PortState(i.ofport, i.name, up=True, speed_bps=10e9)
+        for of in row.ports
+        for i in of.interfaces
+        if i.ofport is not None
+    }
+    here.switches["br0"] = LateSwitch(
+        states,
+        vms=sending,
+        beat_s=beat_s,
+        patches=frozenset({10}) if beat_s else frozenset(),
+        paused=paused,
+        learned=tuple((vm.ofport, vm.mac, 0) for vm in sending),
+    )
+    return here.start()
+
+
+def _keys(ofport: int, unit: str) -> dict[str, str]:
+    return {"binding": "eth1"} | ({"unit": unit} if ofport == 10 and unit != "port" else {})
