@@ -37,6 +37,8 @@ DECIDES_WITHIN_S = 3 * WINDOW_S
 # Whoever moves again does so a window, a poll and the lag of flow counters later: 3.2 s.
 QUIET_S = 4.4
 IDLE_RATIO = 0.02
+# Flows are counted once before nobody looks at them for longer than a window.
+COUNTED_S, LATE_S = 0.6, 3.0
 
 BEDS = [
     BedSpec(team, 2, (None,) * 4, (None,), mtu_bytes=FRAME_BYTES_MAX)
@@ -142,6 +144,23 @@ def test_what_does_not_fit_the_smaller_uplink_stays(collided: Bed, service: Serv
     bed = collided
     bed.set("interface", bed.uplinks[1].name, capacity_mbps=30)
     with Moves(bed, service) as moves, traffic(bed, both(0, 42) + both(1, 42)):
+        wait_until(lambda: utilization(bed, service) > 0.75, "the first uplink is above 75 %")
+        moves.stay_at(0)
+
+
+@on_plain_uplinks
+def test_what_does_not_fit_stays_while_the_switch_counts_its_flows_late(
+    collided: Bed, service: Service
+) -> None:
+    bed = collided
+    bed.set("interface", bed.uplinks[1].name, capacity_mbps=30)
+    with Moves(bed, service) as moves, traffic(bed, both(0, 42) + both(1, 42)):
+        time.sleep(COUNTED_S)
+        bed.ovs.run("ovs-appctl", "revalidator/pause")
+        try:
+            time.sleep(LATE_S)
+        finally:
+            bed.ovs.run("ovs-appctl", "revalidator/resume")
         wait_until(lambda: utilization(bed, service) > 0.75, "the first uplink is above 75 %")
         moves.stay_at(0)
 
