@@ -33,14 +33,14 @@ class Lateness:
     _now_s: float = 0.0
     # Up to then flows have been counted; what uplinks carried and flows counted since.
     _counted_s: float = 0.0
-    _carried_bytes: int = 0
-    _counted_bytes: int = 0
+    _carried_bytes: float = 0.0
+    _counted_bytes: float = 0
     # From when to when flows stood still, and then made up for it.
     _gaps: list[tuple[float, float]] = field(default_factory=list)
     _every_s: float = 0.0
     _uplinks: Mapping[int, Total] = field(default_factory=dict)
 
-    def take(self, uplinks: Mapping[int, Total], counted_bytes: int, keep_s: float) -> None:
+    def take(self, uplinks: Mapping[int, Total], counted_bytes: float, keep_s: float) -> None:
         """A reading: what uplinks have carried so far, and what flows counted since the last."""
         before, self._uplinks = self._uplinks, uplinks
         pairs = [(before[of], now) for of, now in uplinks.items() if of in before]

@@ -63,7 +63,7 @@ class Loads:
             if slot in stations:
                 _rates_of(self._stations, stations[slot], keep_s).add(sample)
 
-    def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> int:
+    def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
         """How many bytes were counted since the last reading."""
         rates = _rates_of(self._units, ofport, keep_s)
         before = rates.total
@@ -72,7 +72,7 @@ class Loads:
         port = self._ports[ofport].total if ofport in self._ports else None
         if port is not None and now is not None:
             self._crossing.setdefault(ofport, Crossing()).take(port, now)
-        return max(0, more_bytes(before, now)) if before and now else 0
+        return max(0.0, more_bytes(before, now)) if before and now else 0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
