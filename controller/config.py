@@ -14,7 +14,7 @@ from controller.membership import Known, Words, bond_of, members_of_bonds
 from controller.vlans import TRUNK, PortVlans, carriers, port_vlans
 from controller.wording import one_line, shortened
 from policies.damping import Moved
-from policies.model import OfPort, Role, Teaming, Uplink
+from policies.model import MAX_UPLINKS, OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
 TEAMINGS = tuple(teaming.value for teaming in Teaming)
@@ -27,10 +27,6 @@ MOST_VALUE_CHARACTERS = 4096
 FALLBACK_POLICY = "explicit"
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
-OFPORT_MAX = 0xFF00
-# What the ids of delivery groups have room for.
-MAX_UPLINKS = 64
-OFPORT_LOCAL = 0xFFFE
 
 
 @dataclass(frozen=True, slots=True)

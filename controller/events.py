@@ -9,8 +9,7 @@ from controller.database import BridgeRow
 from controller.history import Entry
 from controller.htb import UNTOUCHED, Found, Shaper
 from controller.rates import UNSUPPORTED, Sample
-from controller.reconcile import Changes
-from controller.specs import FlowSpec, GroupSpec
+from controller.specs import Changes, FlowSpec, GroupSpec
 
 # ---- events ----------------------------------------------------------------------------
 

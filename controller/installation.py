@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from controller import reconcile
 from controller.events import BundleDone, InstalledRead, Reply
-from controller.reconcile import Changes
-from controller.specs import EMPTY, FlowSpec, GroupSpec, Pipeline
+from controller.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
 from policies.model import Move
 
 # By then the switch has carried a change of groups or links into its flow cache: revalidation

@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from controller import framing
-from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
     DeliverFrame,
@@ -68,6 +67,7 @@ from controller.tables import (
     cookie_ofport,
     openflow_port,
 )
+from policies.model import OFPORT_LOCAL
 
 ETH_VLAN = 0x8100
 # NXFF: the learned flow goes when the flow with the learn action goes (nicira-ext.h).

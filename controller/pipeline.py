@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from controller import assigning, hashing
-from controller.config import MAX_UPLINKS
 from controller.exits import delivered, leave_by, masked, out_by, register_values
 from controller.specs import (
     Action,
@@ -79,7 +78,7 @@ from controller.team import (
     VmPort,
 )
 from controller.vlans import TRUNK, PortVlans, VlanSet, blocks, classes
-from policies.model import OfPort
+from policies.model import MAX_UPLINKS, OfPort
 
 
 def build(team: Team) -> Pipeline:

@@ -177,5 +177,29 @@ class Pipeline:
 EMPTY = Pipeline({}, {})
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one bundle does, in the order of its fields.
+
+    Groups come before the flows that use them and go after them: deleting a group deletes
+    the flows that point to it. `forget`: all that the switch has learned goes, too.
+    """
+
+    add_groups: tuple[GroupSpec, ...] = ()
+    modify_groups: tuple[GroupSpec, ...] = ()
+    add_flows: tuple[FlowSpec, ...] = ()
+    delete_flows: tuple[FlowSpec, ...] = ()
+    delete_groups: tuple[int, ...] = ()
+    forget: bool = False
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __len__(self) -> int:
+        """The number of messages."""
+        groups = (*self.add_groups, *self.modify_groups, *self.delete_groups)
+        return len(groups) + len(self.add_flows) + len(self.delete_flows) + self.forget
+
+
 def match(**fields: MatchValue) -> Match:
     return tuple(sorted(fields.items()))

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from controller.config import OFPORT_LOCAL
 from controller.specs import COOKIE_PREFIX
 from controller.vlans import PortVlans
-from policies.model import OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 
 OFPP_LOCAL = 0xFFFFFFFE
 OFPP_NORMAL = 0xFFFFFFFA

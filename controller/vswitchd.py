@@ -9,8 +9,8 @@ import ovs.unixctl
 import ovs.unixctl.client
 
 from controller import faults
-from controller.config import OFPORT_LOCAL
 from controller.events import ForwardingRead
+from policies.model import OFPORT_LOCAL
 
 LOG = logging.getLogger(__name__)
 

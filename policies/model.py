@@ -8,7 +8,12 @@ from enum import StrEnum
 from typing import NewType
 
 OfPort = NewType("OfPort", int)
-Dpid = NewType("Dpid", int)
+# The bridge's own port, and where reserved numbers begin.
+OFPORT_LOCAL = 0xFFFE
+OFPORT_MAX = 0xFF00
+
+# Of one team: what the ids of delivery groups have room for.
+MAX_UPLINKS = 64
 
 # Of a capacity, reservations get so much at most, or the device would send more than it has.
 RESERVABLE_RATIO = 0.95

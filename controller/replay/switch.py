@@ -23,9 +23,8 @@ from controller.events import (
 )
 from controller.hashing import CONNECTION
 from controller.rates import Sample
-from controller.reconcile import Changes
 from controller.replay.flows import Mix
-from controller.specs import FlowSpec, GroupSpec, Match, Multipath, Output, SetField
+from controller.specs import Changes, FlowSpec, GroupSpec, Match, Multipath, Output, SetField
 from controller.tables import (
     Kind,
     Register,

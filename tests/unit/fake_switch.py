@@ -54,8 +54,7 @@ from controller.events import (
     Written,
 )
 from controller.rates import Sample
-from controller.reconcile import Changes
-from controller.specs import FlowSpec, GroupSpec, Output, Pipeline, SetField
+from controller.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
 
 Rate = Callable[[float], float]
 

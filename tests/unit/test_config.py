@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from controller.config import (
     BRIDGE_KEYS,
-    OFPORT_LOCAL,
     UPLINK_KEYS,
     VM_KEYS,
     BridgeConfig,
@@ -21,7 +20,7 @@ from controller.config import (
 )
 from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.vlans import TRUNK, access, port_vlans
-from policies.model import Role
+from policies.model import OFPORT_LOCAL, Role
 from tests.unit.rows import bond, bridge, interface, ours, port
 
 ETH1, ETH2 = interface("eth1", 1), interface("eth2", 2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller import frames, reconcile, tables
+from controller import frames, tables
 from controller.database import BridgeRow, PortRow
 from controller.events import (
     Apply,
@@ -28,7 +28,7 @@ from controller.events import (
 )
 from controller.frames import rarp
 from controller.installation import REVALIDATED_AFTER_S
-from controller.specs import EMPTY
+from controller.specs import EMPTY, Changes
 from controller.tables import Kind, cookie_kind
 from tests.unit.fake_switch import A_MOMENT_S, World, done, moves, refusal, reports, world
 from tests.unit.rows import (
@@ -85,7 +85,7 @@ def test_a_flow_that_somebody_removed_is_put_back_and_nothing_else_is_touched() 
     here.run_for(31)
 
     ((_, changes),) = here.applied()
-    assert changes == reconcile.Changes(add_flows=(missing,))
+    assert changes == Changes(add_flows=(missing,))
 
 
 def test_what_a_vm_port_that_has_come_says_is_read_soon() -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import pipeline, reconcile, tables
-from controller.config import OFPORT_LOCAL
 from controller.pipeline import build
 from controller.specs import (
     Action,
@@ -44,7 +43,7 @@ from controller.tables import (
 from controller.team import Hash, Station, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
 from policies.classifiers import Classifier
-from policies.model import OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.forwarding import as_number, frame, through_group, through_table
 
 UPLINKS = (OfPort(1), OfPort(2), OfPort(3))

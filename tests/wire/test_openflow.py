@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from controller import framing, openflow, pipeline, reconcile, specs, tables
-from controller.config import OFPORT_LOCAL
 from controller.events import (
     Apply,
     DeliverFrame,
@@ -32,11 +31,11 @@ from controller.events import (
 from controller.framework import ofproto, parser, serialized, unread
 from controller.openflow import Asked, Replies
 from controller.rates import Sample
-from controller.reconcile import Changes
 from controller.specs import (
     EMPTY,
     Action,
     Bucket,
+    Changes,
     CopyBits,
     FlowSpec,
     GroupSpec,
@@ -56,7 +55,7 @@ from controller.tables import Kind, Register, Table, cookie
 from controller.team import Hash, Team, VmPort
 from controller.vlans import access, port_vlans
 from policies.classifiers import Classifier
-from policies.model import OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 
 DATAPATH: Any = ProtocolDesc(version=4)
 HEADER = struct.Struct("!BBHI")

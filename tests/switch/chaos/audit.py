@@ -30,8 +30,7 @@ from controller.events import (
     SetPortFlags,
     SwitchConnected,
 )
-from controller.reconcile import Changes
-from controller.specs import FlowSpec
+from controller.specs import Changes, FlowSpec
 from tests.switch.bench import Bed, wait_until
 from tests.switch.direct import Direct
 

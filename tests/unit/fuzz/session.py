@@ -13,8 +13,7 @@ from controller import openflow
 from controller.events import Apply
 from controller.framework import ofproto, serialized
 from controller.openflow import BUNDLE_XID, Asked
-from controller.reconcile import Changes
-from controller.specs import FlowSpec, GroupSpec, LoadBits, match
+from controller.specs import Changes, FlowSpec, GroupSpec, LoadBits, match
 from controller.tables import LEARNED_TIMEOUT_S, Kind, Register, Table, cookie
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
