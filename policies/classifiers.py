@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from ipaddress import IPv4Address
 
 # As many as Open vSwitch's own bonds have (BOND_BUCKETS in ofproto/bond.c).
 BUCKETS = 256
@@ -40,14 +39,3 @@ class Classifier(StrEnum):
         if not self.hashed:
             return 0
         return uplinks if self is Classifier.IP_PAIR else BUCKETS
-
-
-def ip_hash(source: IPv4Address, destination: IPv4Address, uplinks: int) -> int:
-    """VMware's "route based on IP hash": which active uplink a pair of addresses uses.
-
-    (source XOR destination) modulo the number of uplinks, as VMware's networking papers
-    compute it in their example: 0x41200154, 0x412001A0 and two uplinks give 0, with
-    0x412001C3 they give 1. Another paper takes the last octets only, which is the same for
-    2, 4 and 8 uplinks.
-    """
-    return (int(source) ^ int(destination)) % uplinks

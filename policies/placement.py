@@ -1,6 +1,6 @@
 """The best placement of units that are bound together by sets, as a minimum-cost flow.
 
-What is best is a vector, compared from the left (`cost`): members away from their affinity set,
+What is best is a vector, compared from the left: members away from their affinity set,
 pairs of an anti-affinity set on one uplink, ranks of preferences, units moved, and how far down
 the policy's own order each unit is.
 
@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 FLOWS_MAX = 100
 # Ways to divide affinity sets that cannot be together.
 DIVISIONS_MAX = 64
-
-Cost = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +56,6 @@ def place(candidates: Iterable[Candidate]) -> dict[str, str]:
     for linked in components(able):
         found |= _place(tuple(linked))
     return found
-
-
-def cost(candidates: Iterable[Candidate], placement: Mapping[str, str]) -> Cost:
-    """What a placement of all units costs; less is better."""
-    candidates = list(candidates)
-    away = 0
-    for members in _sets(candidates, "affinity").values():
-        there = Counter(placement[c.name] for c in members)
-        away += len(members) - max(there.values())
-    pairs = sum(
-        n * (n - 1) // 2
-        for members in _sets(candidates, "anti_affinity").values()
-        for n in Counter(placement[c.name] for c in members).values()
-    )
-    chosen = [(c, c.able.index(placement[c.name])) for c in candidates]
-    return (
-        away,
-        pairs,
-        sum(c.ranks[i] for c, i in chosen),
-        sum(c.current not in (None, c.able[i]) for c, i in chosen),
-        sum(i for _, i in chosen),
-    )
 
 
 def components(

@@ -1,7 +1,7 @@
 """Rules and reservations solved as one problem: the best placement that uplinks have room for.
 
-What is best is a vector, compared from the left (`cost`): how much of what is reserved uplinks
-promise beyond their room, and then what `placement.cost` has: affinity, anti-affinity, preferences,
+What is best is a vector, compared from the left: how much of what is reserved uplinks
+promise beyond their room, and then what `policies.placement` compares: affinity, anti-affinity, preferences,
 units moved, the policy's own order. Musts and pins are in none of it: they say which uplinks a
 unit may use at all.
 
@@ -42,8 +42,6 @@ PART_STEPS = 600
 # How many partners of about the right size an exchange is tried with, either way.
 NEIGHBOURS = 2
 
-Cost = tuple[int, int, int, int, int, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -73,18 +71,6 @@ def solve(linked: Sequence[Candidate], rooms_bps: Mapping[str, float]) -> Found:
     names = {uplink for candidate in linked for uplink in candidate.able}
     rooms = tuple((name, exactly(rooms_bps[name])) for name in sorted(names))
     return _solve(tuple(linked), rooms)
-
-
-def cost(
-    candidates: Iterable[Candidate], found: Mapping[str, str], rooms_bps: Mapping[str, float]
-) -> Cost:
-    """What a placement of all units costs; less is better. The first is in thousandths of bit/s."""
-    candidates = list(candidates)
-    promised = Counter[str]()
-    for candidate in candidates:
-        promised[found[candidate.name]] += exactly(candidate.reserve_bps)
-    over = (all_of_it - exactly(rooms_bps[name]) for name, all_of_it in promised.items())
-    return (sum(max(0, more) for more in over), *placement.cost(candidates, found))
 
 
 def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:

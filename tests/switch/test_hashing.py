@@ -20,8 +20,9 @@ from controller.pipeline import build
 from controller.specs import EMPTY
 from controller.team import Hash, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
-from policies.classifiers import BUCKETS, Classifier, ip_hash
+from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
+from tests.ip_hash import ip_hash
 from tests.switch import frames
 from tests.switch.bench import PLAIN, Bed, BedSpec, Shot, Station, wait_until
 from tests.switch.direct import Direct

@@ -19,8 +19,9 @@ from controller.specs import FlowSpec
 from controller.tables import VLAN_PRESENT, Kind, Register, Table
 from controller.team import Hash, Team, VmPort
 from controller.vlans import TRUNK, PortVlans, access, port_vlans
-from policies.classifiers import BUCKETS, Classifier, ip_hash
+from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
+from tests.ip_hash import ip_hash
 from tests.unit.forwarding import Copy, as_number, frame, through_group, through_table
 
 UPLINKS = tuple(OfPort(n) for n in (1, 2, 3, 4))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from policies import homes, placement, rules
 from policies.model import OfPort, Role, Unit, Uplink
-from policies.placement import Candidate, Cost
+from policies.placement import Candidate
+from tests.unit.placement_costs import cost
 
 NAMES = ("eth0", "eth1", "eth2")
 SETS = st.sampled_from([None, "A", "B", "C"])
@@ -86,10 +87,6 @@ def named(
     """A candidate that may use the uplinks whose numbers are given."""
     uplinks = tuple(f"eth{number}" for number in able)
     return Candidate(name, uplinks, (0,) * len(uplinks), current, affinity, anti_affinity)
-
-
-def cost(candidates: Sequence[Candidate], found: Mapping[str, str]) -> Cost:
-    return placement.cost(candidates, found)
 
 
 # ---- against brute force ---------------------------------------------------------------

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.classifiers import Classifier, ip_hash
+from policies.classifiers import Classifier
 from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
+from tests.ip_hash import ip_hash
 
 LBFO_PRESETS, SET_PRESETS = ("address-hash", "dynamic"), ("set", "set-port")
 ANY = ("switch-independent", "static", "lacp")

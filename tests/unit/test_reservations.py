@@ -17,6 +17,7 @@ from policies.model import RESERVABLE_RATIO, Load, OfPort, Role, Snapshot, Unit,
 from policies.placement import Candidate
 from policies.planners import minmax, threshold
 from policies.rules import Rule
+from tests.unit.placement_costs import cost_with_reservations
 
 CAPACITY = 100.0
 
@@ -246,7 +247,9 @@ def test_it_is_at_rest_on_its_own_result_whatever_the_order(
     assert found.keys() == {c.name for c in some}
     assert all(found[c.name] in c.able for c in some)
     without = placement.place(some)
-    assert reservations.cost(some, found, rooms) <= reservations.cost(some, without, rooms)
+    assert cost_with_reservations(some, found, rooms) <= cost_with_reservations(
+        some, without, rooms
+    )
     there = [replace(c, current=found[c.name]) for c in some]
     assert reservations.place(there, rooms) == found
     shuffled.shuffle(some)
@@ -284,7 +287,7 @@ def test_what_fits_is_found_for_many_in_no_more_steps_than_are_allowed(
     for seed in range(3):
         some, rooms = fitting(seed, units, uplinks, slack)
         found = reservations.solve(some, rooms)
-        assert reservations.cost(some, found.by_name, rooms)[0] == 0
+        assert cost_with_reservations(some, found.by_name, rooms)[0] == 0
         assert found.steps <= reservations.STEPS_MAX + units * uplinks
 
 
@@ -294,8 +297,8 @@ def test_four_hundred_on_two_dozen_uplinks_are_placed_in_as_many_steps() -> None
     assert found.by_name.keys() == {c.name for c in some}
     assert found.steps <= reservations.STEPS_MAX + 400 * 24
     without = placement.place(some)
-    worse = reservations.cost(some, without, rooms)[0]
-    assert reservations.cost(some, found.by_name, rooms)[0] <= worse / 20
+    worse = cost_with_reservations(some, without, rooms)[0]
+    assert cost_with_reservations(some, found.by_name, rooms)[0] <= worse / 20
 
 
 def test_who_has_room_is_placed_by_rules_alone_without_a_step() -> None:

@@ -1,0 +1,48 @@
+"""What placements cost, counted plainly: what searches for the best one are held against."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from policies.placement import Candidate
+from policies.seating import exactly
+
+Cost = tuple[int, int, int, int, int]
+# With what uplinks promise beyond their room before all else, in thousandths of bit/s.
+CostWithReservations = tuple[int, int, int, int, int, int]
+
+
+def cost(candidates: Iterable[Candidate], placement: Mapping[str, str]) -> Cost:
+    """What a placement of all units costs; less is better.
+
+    Members away from their affinity set, pairs of an anti-affinity set on one uplink, ranks of
+    preferences, units moved, and how far down the policy's own order each is.
+    """
+    candidates = list(candidates)
+    together: dict[str, list[str]] = defaultdict(list)
+    apart: dict[str, list[str]] = defaultdict(list)
+    for candidate in candidates:
+        if candidate.affinity is not None:
+            together[candidate.affinity].append(placement[candidate.name])
+        if candidate.anti_affinity is not None:
+            apart[candidate.anti_affinity].append(placement[candidate.name])
+    chosen = [(c, c.able.index(placement[c.name])) for c in candidates]
+    return (
+        sum(len(used) - max(Counter(used).values()) for used in together.values()),
+        sum(n * (n - 1) // 2 for used in apart.values() for n in Counter(used).values()),
+        sum(c.ranks[i] for c, i in chosen),
+        sum(c.current not in (None, c.able[i]) for c, i in chosen),
+        sum(i for _, i in chosen),
+    )
+
+
+def cost_with_reservations(
+    candidates: Iterable[Candidate], placement: Mapping[str, str], rooms_bps: Mapping[str, float]
+) -> CostWithReservations:
+    candidates = list(candidates)
+    promised = Counter[str]()
+    for candidate in candidates:
+        promised[placement[candidate.name]] += exactly(candidate.reserve_bps)
+    over = (all_of_it - exactly(rooms_bps[name]) for name, all_of_it in promised.items())
+    return (sum(max(0, more) for more in over), *cost(candidates, placement))
