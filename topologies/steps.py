@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
+import topologies
 from topologies import processes
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(topologies.__file__).parent
 # So often a step that is not done says that it goes on.
 TELL_INTERVAL_S = 10.0
 # What goes on nevertheless, in cleaning up after itself or by swallowing the error, is ended again.
