@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -88,3 +91,12 @@ def test_a_switch_that_says_more_than_is_taken_has_to_wait(monkeypatch: pytest.M
         flooded._events.get(timeout=5)
     said.join(5)
     assert not said.is_alive()
+
+
+def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:
+    code = (
+        "import sys, controller.cli, controller.service\n"
+        "assert sys.modules['eventlet'] is None, sys.modules['eventlet']"
+    )
+    variables = {k: v for k, v in os.environ.items() if k != "OVS_LBT_FRAMEWORK"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=variables)
