@@ -1,4 +1,10 @@
-"""The service: Open vSwitch on one side, teaming policies on the other."""
+"""The service: Open vSwitch on one side, teaming policies on the other.
+
+Here are the command (`cli`), the service (`service`), the engine in it (`engine`), and what goes
+without a service (`alone`, `rescue`). Everything else is in a room; `setup.cfg` says which room may
+import which. The core (`engine`, `operations`, `bridge`, `decisions`, `load`, `teaming`, `api`,
+`dataplane`, `config`, `text`) does no I/O; `openflow`, `ovsdb`, `metrics` and `host` do it.
+"""
 
 import os
 import sys

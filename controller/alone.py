@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from controller.events import Reply, Request
+from controller.api.events import Reply, Request
 from controller.service import Options, Service
 
 REQUEST_ID = 1

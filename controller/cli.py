@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from controller import client
+from controller.host import client
+from controller.text.wording import because
 from controller.top import manual
-from controller.wording import because
 
 DEFAULT_METRICS = "127.0.0.1:9476"
 SERVICE_NAME = (
@@ -233,7 +233,7 @@ def _service(text: str) -> str:
 
 
 def _interval(text: str) -> float:
-    from controller.config import number
+    from controller.config.keys import number
 
     try:
         interval_s = number(text)
@@ -245,7 +245,7 @@ def _interval(text: str) -> float:
 
 
 def _last(text: str) -> str:
-    from controller.history import count
+    from controller.api.history import count
 
     try:
         count(text)
@@ -275,8 +275,8 @@ def _service_asked(parser: argparse.ArgumentParser, said: str | None) -> str:
 
 def _check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
     """What can be known to be wrong without asking what is set."""
-    from controller.config import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, one_of, without_own
-    from controller.wording import shortened
+    from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, one_of, without_own
+    from controller.text.wording import shortened
 
     ours = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_KEYS
     keys = sorted(without_own(ours))
@@ -353,15 +353,15 @@ def _run(options: argparse.Namespace) -> int:
         return _failed(_blamed(str(error), blamed), status=2)
     try:
         # Before all others: it may have to patch the standard library.
-        importlib.import_module("controller.framework")
+        importlib.import_module("controller.openflow.framework")
     except (ValueError, ImportError) as error:
         return _failed(str(error))
     if (obstacle := client.obstacle() or client.read_only() or _running()) is not None:
         return _failed(obstacle)
-    from controller.journal import default_path
-    from controller.ovsdb import DatabaseAway
+    from controller.host.journal import default_path
+    from controller.host.wires import TlsFiles
+    from controller.ovsdb.database import DatabaseAway
     from controller.service import Options, Service, exit_now
-    from controller.wires import TlsFiles
 
     try:
         tls = TlsFiles.of(*tls_files)
@@ -417,9 +417,9 @@ def _detach(words: list[str]) -> int:
         expected = f"one that is: ovs-lbt -t {another} detach {' '.join(words)}"
         return _failed(f"no service {client.pidfile().stem} is running -> {expected}")
     _log(logging.ERROR)
-    importlib.import_module("controller.framework")
+    importlib.import_module("controller.openflow.framework")
     from controller import alone
-    from controller.ovsdb import DatabaseAway
+    from controller.ovsdb.database import DatabaseAway
     from controller.service import exit_now
 
     try:
@@ -436,7 +436,7 @@ def _history(service: str, words: list[str]) -> int:
     """Of the service; without one, from the file where it writes unless told otherwise."""
     if client.running():
         return _ask("history", words)
-    from controller import journal
+    from controller.host import journal
 
     try:
         print(journal.answer(journal.default_path(service), tuple(words)))
@@ -448,7 +448,7 @@ def _history(service: str, words: list[str]) -> int:
 def _rescue(options: argparse.Namespace) -> int:
     import ovs.vlog
 
-    from controller.ovsdb import DatabaseAway
+    from controller.ovsdb.database import DatabaseAway
     from controller.rescue import Refused, rescue
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
@@ -536,7 +536,7 @@ def _show(bridge: str | None) -> int:
     words = [] if bridge is None else [bridge]
     if (answer := _answer("show", [*words, "--json"])) is None:
         return 1
-    from controller import show_view, terminal
+    from controller.text import show_view, terminal
 
     told = json.loads(answer)
     if told.get("standby"):

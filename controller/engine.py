@@ -1,18 +1,14 @@
 """The engine: events in, commands out, and no I/O of its own.
 
 From a reply with port statistics to a group mod, in six steps: the shell decodes the
-reply (`openflow`), `rates` makes counters into loads, `Bridge` takes a snapshot, the
-policy plans, `reconcile` compares the pipeline that the new bindings need with the one
+reply (`openflow`), `load` makes counters into loads and a snapshot for `Bridge`, the
+policy plans (`decisions`), `dataplane.reconcile` compares the pipeline that the new bindings need with the one
 installed, and the shell encodes the difference as one bundle.
 """
 
 from __future__ import annotations
 
-from controller import show
-from controller.adoption import Adoption
-from controller.bridge import Bridge, Commands
-from controller.database import PREFIX
-from controller.events import (
+from controller.api.events import (
     Answer,
     BundleDone,
     Challenged,
@@ -41,10 +37,14 @@ from controller.events import (
     Write,
     Written,
 )
-from controller.fleet import Fleet
-from controller.operator import Operator
-from controller.status import BridgeStatus
-from controller.wording import one_line
+from controller.api.status import BridgeStatus
+from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.fleet import Fleet
+from controller.config.rows import PREFIX
+from controller.operations import show
+from controller.operations.adoption import Adoption
+from controller.operations.operator import Operator
+from controller.text.wording import one_line
 
 
 class Engine:

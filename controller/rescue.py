@@ -24,13 +24,13 @@ import ovs.unixctl
 import ovs.unixctl.client
 import ovs.util
 
-from controller.client import NAME
-from controller.config import BridgeConfig, UplinkConfig, one_of, read_bridge
-from controller.database import BridgeRow
-from controller.events import DatabaseRead, Event
-from controller.ovsdb import Database
-from controller.specs import COOKIE_PREFIX
-from controller.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
+from controller.api.events import DatabaseRead, Event
+from controller.config.keys import BridgeConfig, UplinkConfig, one_of, read_bridge
+from controller.config.rows import BridgeRow
+from controller.dataplane.specs import COOKIE_PREFIX
+from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
+from controller.host.client import NAME
+from controller.ovsdb.database import Database
 from policies.model import Role
 
 # After a boot the switch, and then its links, may need some time.

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 
 import ovs.dirs
 
-from controller import client, control, faults, framework, history, openflow, port_flags, vswitchd
-from controller.engine import Engine
-from controller.events import (
+from controller.api import history
+from controller.api.events import (
     Answer,
     Apply,
     Challenged,
@@ -48,15 +47,18 @@ from controller.events import (
     UnitCountersRead,
     Write,
 )
-from controller.exporter import Exporter
-from controller.journal import Journal
-from controller.lines import Lines
-from controller.notify import Supervisor
-from controller.ovsdb import Database
-from controller.qdisc import Qdiscs
-from controller.status import BridgeStatus
-from controller.wires import Reach, TlsFiles, Unreachable, Wire
-from controller.wording import one_line
+from controller.api.status import BridgeStatus
+from controller.engine import Engine
+from controller.host import client, control, faults, vswitchd
+from controller.host.journal import Journal
+from controller.host.notify import Supervisor
+from controller.host.qdisc import Qdiscs
+from controller.host.wires import Reach, TlsFiles, Unreachable, Wire
+from controller.metrics.exporter import Exporter
+from controller.openflow import codec, framework, port_flags
+from controller.openflow.lines import Lines
+from controller.ovsdb.database import Database
+from controller.text.wording import one_line
 
 LOG = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ class Service:
         if options.metrics is not None:
             self._exporter.listen(*options.metrics, options.metrics_tls)
         framework.start(
-            "controller.app",
+            "controller.openflow.app",
             submit=self._submit_switch,
             connections=self._connections,
             caller=lambda connection: self._lines.caller(connection),
@@ -333,10 +335,10 @@ class Service:
     def _encoded(self, datapath: Any, command: Any) -> bytes:
         """As it goes over the wire; what is asked with each poll is the same each time."""
         if not isinstance(command, ReadStats):
-            return framework.serialized(openflow.ENCODERS[type(command)](datapath, command))
+            return framework.serialized(codec.ENCODERS[type(command)](datapath, command))
         asked = replace(command, bridge="")
         if asked not in self._polls:
-            self._polls[asked] = framework.serialized(openflow.read_stats(datapath, command))
+            self._polls[asked] = framework.serialized(codec.read_stats(datapath, command))
         return self._polls[asked]
 
     def _status(self) -> tuple[BridgeStatus, ...]:

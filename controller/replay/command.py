@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller.config import BRIDGE_KEYS, parse_value
+from controller.config.keys import BRIDGE_KEYS, parse_value
 from controller.replay.figures import Figures
 from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
@@ -17,7 +17,7 @@ from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import replay
 from controller.replay.table import table
 from controller.replay.trace import BadTrace, HostTrace, read
-from controller.wording import because
+from controller.text.wording import because
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
 

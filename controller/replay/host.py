@@ -14,10 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.bridge import Bridge
-from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
-from controller.engine import Engine
-from controller.events import (
+from controller.api.events import (
     Apply,
     BundleDone,
     Command,
@@ -37,7 +34,10 @@ from controller.events import (
     Write,
     Written,
 )
-from controller.polling import DIGITS
+from controller.bridge.bridge import Bridge
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.engine import Engine
+from controller.load.polling import DIGITS
 from controller.replay.figures import Figures, MacMoves, optimality_ratio
 from controller.replay.flows import Mix
 from controller.replay.switch import TICKS_PER_S, Switch, mac_of

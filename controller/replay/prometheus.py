@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from controller.config import LAST_S
+from controller.config.keys import LAST_S
 from controller.replay.trace import LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
-from controller.wording import because
+from controller.text.wording import because
 
 STEP_S = 300
 TIMEOUT_S = 60.0

@@ -12,20 +12,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.events import (
+from controller.api.events import (
     Event,
     InstalledRead,
     LearnedRead,
     PortCounters,
     PortState,
     PortStatsRead,
+    Sample,
     UnitCountersRead,
 )
-from controller.hashing import CONNECTION
-from controller.rates import Sample
-from controller.replay.flows import Mix
-from controller.specs import Changes, FlowSpec, GroupSpec, Match, Multipath, Output, SetField
-from controller.tables import (
+from controller.dataplane.hashing import CONNECTION
+from controller.dataplane.specs import (
+    Changes,
+    FlowSpec,
+    GroupSpec,
+    Match,
+    Multipath,
+    Output,
+    SetField,
+)
+from controller.dataplane.tables import (
     Kind,
     Register,
     Table,
@@ -33,6 +40,7 @@ from controller.tables import (
     bucket_group_id,
     cookie_kind,
 )
+from controller.replay.flows import Mix
 
 Loads = Mapping[int, tuple[float, float]]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from controller.config import LAST_S
-from controller.wording import one_line, shortened
+from controller.config.keys import LAST_S
+from controller.text.wording import one_line, shortened
 
 COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")
 # How long a sample holds where a host has only one: what most recorders take.

@@ -8,7 +8,8 @@ import os
 import sys
 import time
 
-from controller import client, terminal
+from controller.host import client
+from controller.text import terminal
 from controller.top import feed, view
 from controller.top.state import State, with_picture
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller import client
+from controller.host import client
 from controller.top.history import happenings
 from controller.top.state import Picture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from controller.history import Happened, ends
+from controller.api.history import Happened, ends
 from controller.top.state import Happening
 
 

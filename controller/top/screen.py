@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controller import terminal
-from controller.drawing import Line, Style, width_of
+from controller.text import terminal
+from controller.text.drawing import Line, Style, width_of
 from controller.top import keys, view
 from controller.top.feed import Answer, Away, Feed, News
 from controller.top.state import State, with_picture

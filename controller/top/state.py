@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller.show_view import natural, used_by, why
+from controller.text.show_view import natural, used_by, why
 from controller.top import manual
 
 Told = Mapping[str, Any]

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from controller.drawing import (
+from controller.text.drawing import (
     GAP,
     Column,
     Line,
@@ -24,7 +24,15 @@ from controller.drawing import (
     width_of,
     widths,
 )
-from controller.show_view import BRIDGE, NONE_ATTACHED, notes, states, uplink_rows, used_by, where
+from controller.text.show_view import (
+    BRIDGE,
+    NONE_ATTACHED,
+    notes,
+    states,
+    uplink_rows,
+    used_by,
+    where,
+)
 from controller.top import keys, manual
 from controller.top.state import (
     Choosing,

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller import openflow, reconcile
-from controller.events import (
+from controller.api.events import (
     Apply,
     InstalledRead,
     LearnedRead,
@@ -19,9 +18,11 @@ from controller.events import (
     ReadStats,
     UnitCountersRead,
 )
-from controller.framework import ofproto, parser, serialized, unread
-from controller.framing import statistics
-from controller.specs import EMPTY, Pipeline
+from controller.dataplane import reconcile
+from controller.dataplane.specs import EMPTY, Pipeline
+from controller.openflow import codec
+from controller.openflow.framework import ofproto, parser, serialized, unread
+from controller.openflow.framing import statistics
 from tests.switch.bench import Bed
 
 DATAPATH: Any = ProtocolDesc(version=4)
@@ -35,7 +36,7 @@ class Direct:
     """A connection to a bed's bridge, on which pipelines are installed and read back."""
 
     def __init__(self, bed: Bed) -> None:
-        self._replies = openflow.Replies()
+        self._replies = codec.Replies()
         self._bridge = bed.bridge
         self._bundles = 0
         self._socket = socket.socket(socket.AF_UNIX)
@@ -52,14 +53,14 @@ class Direct:
         if not changes:
             return 0, 0.0
         self._bundles += 1
-        sent = serialized(openflow.apply_changes(DATAPATH, Apply("", self._bundles, changes)))
+        sent = serialized(codec.apply_changes(DATAPATH, Apply("", self._bundles, changes)))
         started_s = time.monotonic()
         self._socket.sendall(sent)
         committed = False
         while not committed:
             message = self._receive()
-            assert message.msg_type != ofproto.OFPT_ERROR, openflow.error_text(message)
-            committed = openflow.bundle_outcome(message) == self._bundles
+            assert message.msg_type != ofproto.OFPT_ERROR, codec.error_text(message)
+            committed = codec.bundle_outcome(message) == self._bundles
         return len(sent), time.monotonic() - started_s
 
     def remove(self) -> None:
@@ -73,12 +74,12 @@ class Direct:
 
     def read_installed(self) -> InstalledRead:
         """All flows and groups that the bridge has."""
-        asked = openflow.read_installed(DATAPATH, ReadInstalled(""))
+        asked = codec.read_installed(DATAPATH, ReadInstalled(""))
         return self._ask(asked, InstalledRead)
 
     def learned(self) -> LearnedRead:
         """The addresses that the bridge has learned in our pipeline."""
-        return self._ask(openflow.read_learned(DATAPATH, ReadLearned("")), LearnedRead)
+        return self._ask(codec.read_learned(DATAPATH, ReadLearned("")), LearnedRead)
 
     def ports(self) -> list[Any]:
         """The bridge's ports, as OpenFlow describes them."""
@@ -94,14 +95,14 @@ class Direct:
 
     def counters(self) -> UnitCountersRead:
         """What VM ports and buckets have counted."""
-        asked = openflow.read_stats(DATAPATH, ReadStats("", buckets=True))
+        asked = codec.read_stats(DATAPATH, ReadStats("", buckets=True))
         return self._ask(asked, UnitCountersRead)
 
     def _ask(self, messages: list[Any], answer: type[E]) -> E:
         self._socket.sendall(serialized(messages))
         while True:
             message = self._receive()
-            assert message.msg_type != ofproto.OFPT_ERROR, openflow.error_text(message)
+            assert message.msg_type != ofproto.OFPT_ERROR, codec.error_text(message)
             event = self._replies.event(self._bridge, message)
             if isinstance(event, answer):
                 return event

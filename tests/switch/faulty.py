@@ -16,22 +16,16 @@ from typing import Any
 # What lies beside this file has names of the standard library's.
 sys.path.pop(0)
 # Before all others, as in the command: it may have to patch the standard library.
-framework: Any = importlib.import_module("controller.framework")
+framework: Any = importlib.import_module("controller.openflow.framework")
 
-from controller import (  # noqa: E402
-    cli,
-    exporter,
-    journal,
-    lines,
-    openflow,
-    ovsdb,
-    port_flags,
-    qdisc,
-    vswitchd,
-)
-from controller.control import Server  # noqa: E402
+from controller import cli  # noqa: E402
+from controller.api.events import PortStatsRead, Request  # noqa: E402
 from controller.engine import Engine  # noqa: E402
-from controller.events import PortStatsRead, Request  # noqa: E402
+from controller.host import journal, qdisc, vswitchd  # noqa: E402
+from controller.host.control import Server  # noqa: E402
+from controller.metrics import exporter  # noqa: E402
+from controller.openflow import codec, lines, port_flags  # noqa: E402
+from controller.ovsdb import database  # noqa: E402
 
 
 def fails(*_: object, **__: object) -> Any:
@@ -74,23 +68,23 @@ def _commands() -> None:
 
 
 def _replica() -> None:
-    ovsdb._bridge = sometimes(ovsdb._bridge, lambda row: "ovs-lbt-policy" in row.external_ids)
+    database._bridge = sometimes(database._bridge, lambda row: "ovs-lbt-policy" in row.external_ids)
 
 
 def _writes() -> None:
-    ovsdb.Database._commit = fails  # type: ignore[method-assign]
+    database.Database._commit = fails  # type: ignore[method-assign]
 
 
 def _one_write() -> None:
-    ovsdb.Database._command = fails  # type: ignore[method-assign]
+    database.Database._command = fails  # type: ignore[method-assign]
 
 
 def _handler() -> None:
-    openflow.port_states = fails
+    codec.port_states = fails
 
 
 def _reply() -> None:
-    openflow.bundle_outcome = fails
+    codec.bundle_outcome = fails
 
 
 def _handshake() -> None:

@@ -15,11 +15,11 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from controller import reconcile
-from controller.pipeline import build
-from controller.specs import EMPTY
-from controller.team import Hash, Team, VmPort
-from controller.vlans import TRUNK, PortVlans, access, port_vlans
+from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
+from controller.dataplane import reconcile
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import EMPTY
+from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 from tests.ip_hash import ip_hash

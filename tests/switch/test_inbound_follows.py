@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.following import ANSWERED_AFTER_S
+from controller.bridge.following import ANSWERED_AFTER_S
 from tests.switch import frames
 from tests.switch.bench import (
     BALANCE_SLB,

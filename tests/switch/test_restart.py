@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.events import Setting, Write
-from controller.ovsdb import Database
+from controller.api.events import Setting, Write
+from controller.ovsdb.database import Database
 from tests.switch import frames
 from tests.switch.bench import (
     BALANCE_SLB,

@@ -30,7 +30,7 @@ STREAMS = 16
 COOLING_S = 4
 COOLS_SOON = f"""
 import sys
-from controller import splits
+from controller.teaming import splits
 from controller.cli import main
 splits.COOLING_S = {COOLING_S}
 sys.argv = sys.argv[1:]

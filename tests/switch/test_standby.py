@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.events import DatabaseRead, Event, Leading, Setting, Write, Written
-from controller.ovsdb import Database
+from controller.api.events import DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.ovsdb.database import Database
 from tests.switch import frames
 from tests.switch.bench import (
     PLAIN,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from controller.tables import ADDRESSES_PER_PORT_MAX
+from controller.dataplane.tables import ADDRESSES_PER_PORT_MAX
 from tests.switch import frames
 from tests.switch.bench import (
     BALANCE_SLB,

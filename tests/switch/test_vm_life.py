@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.tables import COOKIE_KIND_MASK, Kind, cookie
+from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, cookie
 from tests.switch import frames
 from tests.switch.bench import (
     BALANCE_SLB,

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.events import Command, Event, PortCounters, PortState, ReadStats
-from controller.rates import Sample
+from controller.api.events import Command, Event, PortCounters, PortState, ReadStats, Sample
 from tests.unit.fake_switch import FakeSwitch, Rate, World
 from tests.unit.rows import bond, bridge, interface, ours, port
 

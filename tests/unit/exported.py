@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from prometheus_client.core import Metric
 
-from controller.status import BridgeStatus
+from controller.api.status import BridgeStatus
 from policies.model import Reason
 from tests.unit import test_exporter as plain
 

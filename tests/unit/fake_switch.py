@@ -10,10 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller import htb, specs, tables
-from controller.database import BridgeRow, PortRow
-from controller.engine import Engine
-from controller.events import (
+from controller.api.events import (
     Apply,
     BundleDone,
     Command,
@@ -41,6 +38,7 @@ from controller.events import (
     Reply,
     Report,
     Request,
+    Sample,
     SendFrame,
     SetPortFlags,
     Setting,
@@ -53,8 +51,10 @@ from controller.events import (
     Write,
     Written,
 )
-from controller.rates import Sample
-from controller.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
+from controller.config.rows import BridgeRow, PortRow
+from controller.dataplane import htb, specs, tables
+from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
+from controller.engine import Engine
 
 Rate = Callable[[float], float]
 

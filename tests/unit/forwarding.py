@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from controller.specs import (
+from controller.dataplane.specs import (
     Action,
     CopyBits,
     FlowSpec,
@@ -25,7 +25,7 @@ from controller.specs import (
     SetField,
     ToGroup,
 )
-from controller.tables import VLAN_PRESENT
+from controller.dataplane.tables import VLAN_PRESENT
 
 PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst"), 132: ("sctp_src", "sctp_dst")}
 

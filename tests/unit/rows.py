@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 
 VMS = ("vnet0", "vnet1", "vnet2", "vnet3")
 

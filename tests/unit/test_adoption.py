@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller import inspection, normal, pipeline, tables
-from controller.adoption import ATTACH_TIMEOUT_S
-from controller.config import read_bridge
-from controller.database import PREFIX, BridgeRow, PortRow
-from controller.events import (
+from controller.api.events import (
     Apply,
     Command,
     Connect,
@@ -27,9 +23,15 @@ from controller.events import (
     Renew,
     Write,
 )
-from controller.specs import EMPTY, GroupSpec
-from controller.tables import GROUP_IDS, Kind, Register, Table
-from controller.team import Team
+from controller.config import normal
+from controller.config.keys import read_bridge
+from controller.config.rows import PREFIX, BridgeRow, PortRow
+from controller.dataplane import pipeline, tables
+from controller.dataplane.specs import EMPTY, GroupSpec
+from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
+from controller.dataplane.team import Team
+from controller.operations import inspection
+from controller.operations.adoption import ATTACH_TIMEOUT_S
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
     backed_up,

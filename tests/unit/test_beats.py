@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.rates import Rates, Sample
+from controller.api.events import Sample
+from controller.load.rates import Rates
 
 RATE_BPS = 100e6
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import ovs.dirs
 import pytest
 
-from controller import cli, client
+from controller import cli
+from controller.host import client
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import ovs.dirs
 import pytest
 
-from controller import client
+from controller.host import client
 
 Talk = Callable[[socket.socket], None]
 

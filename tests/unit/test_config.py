@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.config import (
+from controller.config.keys import (
     BRIDGE_KEYS,
     UPLINK_KEYS,
     VM_KEYS,
@@ -18,8 +18,8 @@ from controller.config import (
     VmPortConfig,
     read_bridge,
 )
-from controller.database import PREFIX, BridgeRow, InterfaceRow, PortRow
-from controller.vlans import TRUNK, access, port_vlans
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.vlans import TRUNK, access, port_vlans
 from policies.model import OFPORT_LOCAL, Role
 from tests.unit.rows import bond, bridge, interface, ours, port
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import ovs.dirs
 import pytest
 
-from controller import control
+from controller.host import control
 from tests.unit.fuzz.targets import _call, _Served
 
 SHOW = b'{"id":%d,"method":"lbt/show","params":[]}'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.beats import Total
-from controller.crossing import Crossing
+from controller.load.beats import Total
+from controller.load.crossing import Crossing
 from policies.model import Load
 
 MBIT = 125_000

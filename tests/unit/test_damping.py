@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.events import Record
-from controller.history import Happened
-from controller.peaks import PEAK_S
+from controller.api.events import Record
+from controller.api.history import Happened
+from controller.load.peaks import PEAK_S
 from policies.damping import (
     FIRST_REST_S,
     FORGOTTEN_AFTER_S,

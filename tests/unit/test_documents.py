@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from controller import cli
-from controller.config import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, parse_value
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, parse_value
 from controller.replay import command as replay
 from policies.presets import PRESETS
 from tests import documents

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import drawing
-from controller.drawing import Column, Look, Span, Style
+from controller.text import drawing
+from controller.text.drawing import Column, Look, Span, Style
 
 NAMES = st.text(max_size=40)
 

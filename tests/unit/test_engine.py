@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller import frames, tables
-from controller.database import BridgeRow, PortRow
-from controller.events import (
+from controller.api.events import (
     Apply,
     BundleDone,
     DatabaseRead,
@@ -26,10 +24,12 @@ from controller.events import (
     SendFrame,
     Write,
 )
-from controller.frames import rarp
-from controller.installation import REVALIDATED_AFTER_S
-from controller.specs import EMPTY, Changes
-from controller.tables import Kind, cookie_kind
+from controller.bridge.installation import REVALIDATED_AFTER_S
+from controller.config.rows import BridgeRow, PortRow
+from controller.dataplane import frames, tables
+from controller.dataplane.frames import rarp
+from controller.dataplane.specs import EMPTY, Changes
+from controller.dataplane.tables import Kind, cookie_kind
 from tests.unit.fake_switch import A_MOMENT_S, World, done, moves, refusal, reports, world
 from tests.unit.rows import (
     VMS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.database import BridgeRow
+from controller.config.rows import BridgeRow
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, interface, port, with_ids, with_interface, with_lacp
 from tests.unit.test_planning import CROWDED_BPS, KNOWN_AT_S, crowded, loaded, plan

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from prometheus_client.core import Metric
 
-from controller.exporter import Exporter
-from controller.faults import PARTS
-from controller.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.host.faults import PARTS
+from controller.metrics.exporter import Exporter
 from policies.model import Load
 from policies.rules import Rule
 

@@ -15,20 +15,8 @@ from ovs.db import idl
 from ovsdbapp.backend.ovs_idl import idlutils
 
 import controller
-from controller import (
-    alone,
-    client,
-    control,
-    faults,
-    framework,
-    journal,
-    ovsdb,
-    port_flags,
-    qdisc,
-    scrapes,
-    vswitchd,
-)
-from controller.events import (
+from controller import alone
+from controller.api.events import (
     Event,
     Faulted,
     ForwardingRead,
@@ -39,12 +27,16 @@ from controller.events import (
     Shape,
     Shaped,
 )
-from controller.faults import Ledger
-from controller.history import Names
-from controller.lines import Line
-from controller.replica import Replica
+from controller.api.history import Names
+from controller.host import client, control, faults, journal, qdisc, vswitchd
+from controller.host.faults import Ledger
+from controller.metrics import scrapes
+from controller.openflow import framework, port_flags
+from controller.openflow.lines import Line
+from controller.ovsdb import database
+from controller.ovsdb.replica import Replica
+from controller.text.wording import OUR_LOG
 from controller.top import feed
-from controller.wording import OUR_LOG
 from tests.unit.fuzz.targets import _call, _Served
 
 WAIT_S = 5.0
@@ -398,8 +390,8 @@ def test_a_database_is_not_away_when_we_fail_to_reach_it(
 ) -> None:
     (tmp_path / "db.sock").touch()
     monkeypatch.setattr(idlutils, "get_schema_helper", broken)
-    with pytest.raises(ovsdb.DatabaseAway, match=re.escape(f"replica: {ANSWER}")):
-        ovsdb.Database(f"unix:{tmp_path}/db.sock", lambda _: None)
+    with pytest.raises(database.DatabaseAway, match=re.escape(f"replica: {ANSWER}")):
+        database.Database(f"unix:{tmp_path}/db.sock", lambda _: None)
     assert told.counts() == [("database", 1)]
 
 

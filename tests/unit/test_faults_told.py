@@ -7,9 +7,7 @@ import re
 
 import pytest
 
-from controller.adoption import ATTACH_TIMEOUT_S, DETACH_TIMEOUT_S
-from controller.engine import Engine
-from controller.events import (
+from controller.api.events import (
     Apply,
     Command,
     Faulted,
@@ -19,7 +17,9 @@ from controller.events import (
     Request,
     Write,
 )
-from controller.wording import OUR_LOG
+from controller.engine import Engine
+from controller.operations.adoption import ATTACH_TIMEOUT_S, DETACH_TIMEOUT_S
+from controller.text.wording import OUR_LOG
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, without_us
 

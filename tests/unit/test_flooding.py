@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from controller import pipeline
-from controller.events import (
+from controller.api.events import (
     Apply,
     Command,
     PortRemoved,
@@ -12,8 +11,9 @@ from controller.events import (
     SendFrame,
     SetPortFlags,
 )
-from controller.specs import EMPTY
-from controller.tables import delivery_group_id
+from controller.dataplane import pipeline
+from controller.dataplane.specs import EMPTY
+from controller.dataplane.tables import delivery_group_id
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.following import (
+from controller.bridge.following import (
     ANSWERED_AFTER_S,
     MOST_AGAIN,
     READ_INTERVAL_S,

@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import frames
+from controller.dataplane import frames
 
 VLANS = st.none() | st.integers(0, 4094)
 

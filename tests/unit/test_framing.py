@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller import framing, openflow
+from controller.openflow import codec, framing
 from tests.unit.fuzz import session
 
 MULTIPART = 19
@@ -15,9 +15,9 @@ FLOWS, GROUPS, PORTS = 1, 7, 4
 BODY_AT = 16
 # Whoever reads statistics, which come as they were sent.
 READERS: dict[int, Callable[[bytes], object]] = {
-    FLOWS: lambda body: openflow.installed_flows(openflow.lasting(body)),
-    GROUPS: lambda body: openflow.installed_groups(framing.groups(body)),
-    PORTS: openflow.port_counters,
+    FLOWS: lambda body: codec.installed_flows(codec.lasting(body)),
+    GROUPS: lambda body: codec.installed_groups(framing.groups(body)),
+    PORTS: codec.port_counters,
 }
 
 

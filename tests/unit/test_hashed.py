@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller import buckets
-from controller.config import read_bridge
-from controller.database import BridgeRow
-from controller.events import Apply, UnitCountersRead
-from controller.rates import Sample
+from controller.api.events import Apply, Sample, UnitCountersRead
+from controller.config.keys import read_bridge
+from controller.config.rows import BridgeRow
+from controller.teaming import buckets
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, host, port, with_ids, with_interface
 

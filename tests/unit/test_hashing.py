@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import reconcile, tables
-from controller.pipeline import build
-from controller.specs import FlowSpec
-from controller.tables import VLAN_PRESENT, Kind, Register, Table
-from controller.team import Hash, Team, VmPort
-from controller.vlans import TRUNK, PortVlans, access, port_vlans
+from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
+from controller.dataplane import reconcile, tables
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import FlowSpec
+from controller.dataplane.tables import VLAN_PRESENT, Kind, Register, Table
+from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 from tests.ip_hash import ip_hash

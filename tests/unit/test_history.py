@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from controller import history
-from controller.chronicle import OUTCOME_S
-from controller.database import BridgeRow
-from controller.events import Record
-from controller.history import Names
-from controller.journal import Journal, answer
-from controller.judging import UPLINK_LAG_S
+from controller.api import history
+from controller.api.events import Record
+from controller.api.history import Names
+from controller.config.rows import BridgeRow
+from controller.decisions.chronicle import OUTCOME_S
+from controller.host.journal import Journal, answer
+from controller.load.judging import UPLINK_LAG_S
 from policies.model import Reason
 from tests.unit.fake_switch import Rate, World, done, refusal, world
 from tests.unit.rows import host, with_interface
@@ -260,7 +260,7 @@ def test_text_is_for_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_older_files_are_read_as_far_as_they_are_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.journal.FILE_BYTES", 1000)
+    monkeypatch.setattr("controller.host.journal.FILE_BYTES", 1000)
     path = tmp_path / "history.jsonl"
     journal = Journal(path)
     written(journal, *(line(i) for i in range(30)))
@@ -273,7 +273,7 @@ def test_older_files_are_read_as_far_as_they_are_needed(
 def test_a_file_is_read_from_its_end_in_whatever_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
-    monkeypatch.setattr("controller.journal.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("controller.host.journal.BLOCK_BYTES", block_bytes)
     path = tmp_path / "history.jsonl"
     path.write_text("rubbish\n\n" + "\n".join(line(i) for i in range(9)) + '\n{"at": 9, "br')
     assert asked(path, "--last", "3") == [6, 7, 8]

@@ -9,8 +9,17 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import htb
-from controller.htb import DEFAULT_CLASS, HANDLE, ROOT_CLASS, Found, Host, Instruction, Leaf, Shaper
+from controller.dataplane import htb
+from controller.dataplane.htb import (
+    DEFAULT_CLASS,
+    HANDLE,
+    ROOT_CLASS,
+    Found,
+    Host,
+    Instruction,
+    Leaf,
+    Shaper,
+)
 
 HOST = Host()
 DEVICE = "eth1"

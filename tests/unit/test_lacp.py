@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config import BridgeConfig, read_bridge
-from controller.database import BridgeRow
-from controller.events import SendFrame
-from controller.frames import rarp
-from controller.tables import delivery_group_id
+from controller.api.events import SendFrame
+from controller.config.keys import BridgeConfig, read_bridge
+from controller.config.rows import BridgeRow
+from controller.dataplane.frames import rarp
+from controller.dataplane.tables import delivery_group_id
 from tests.unit.fake_switch import World, moves, refusal, reports, world
 from tests.unit.rows import (
     bond,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.beats import Total
-from controller.lateness import MOST_LATE_S, Lateness
+from controller.load.beats import Total
+from controller.load.lateness import MOST_LATE_S, Lateness
 from tests.unit.counted_late import counted_late, vms
 from tests.unit.fake_switch import Rate, moves
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.leadership import LEADER, SILENT_TICKS, TICK_S, Ask, Watch
+from controller.ovsdb.leadership import LEADER, SILENT_TICKS, TICK_S, Ask, Watch
 
 STEP_S = 0.05
 # The longest that a leader who hangs keeps the lead, with a step for each message on its way.

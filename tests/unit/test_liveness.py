@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config import read_bridge
-from controller.database import BridgeRow
+from controller.config.keys import read_bridge
+from controller.config.rows import BridgeRow
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host, with_lacp
 from tests.unit.test_history import entries

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from controller import cli
-from controller.config import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, without_own
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, without_own
 from controller.replay import command as replay
 from policies.presets import PRESETS
 from tests import documents

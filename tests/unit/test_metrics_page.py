@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from controller.status import BridgeStatus
+from controller.api.status import BridgeStatus
 from policies.model import Reason
 from tests.unit.exported import BR0, families
 from tests.unit.test_exporter import ETH1, VNET0

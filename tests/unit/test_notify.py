@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.notify import Supervisor
+from controller.host.notify import Supervisor
 
 
 @pytest.fixture(params=["a path", "an abstract name"])

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.database import BridgeRow
-from controller.events import Apply, ReadLearned, Record, SendFrame
-from controller.specs import EMPTY
+from controller.api.events import Apply, ReadLearned, Record, SendFrame
+from controller.config.rows import BridgeRow
+from controller.dataplane.specs import EMPTY
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
 

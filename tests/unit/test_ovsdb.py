@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller import ovsdb
+from controller.ovsdb import database
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from controller import ovsdb
 def test_a_rate_that_is_no_number_is_none(text: str, rate_bps: float | None) -> None:
     qos = SimpleNamespace(other_config={"max-rate": text})
     row = _port("eth1", qos=[qos])
-    assert ovsdb._port(row).qos_max_rate_bps == rate_bps
+    assert database._port(row).qos_max_rate_bps == rate_bps
 
 
 def _row(uuid: str, **columns: Any) -> SimpleNamespace:
@@ -95,7 +95,7 @@ def test_only_bridges_of_which_something_has_changed_are_read_again(
     touched: tuple[str, str], read_again: list[str]
 ) -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
-    bridges = ovsdb._Bridges()
+    bridges = database._Bridges()
     before = bridges.read(rows, set())
     assert [bridge.name for bridge in before] == ["br0", "br1"]
 
@@ -108,7 +108,7 @@ def test_only_bridges_of_which_something_has_changed_are_read_again(
 
 def test_bridges_and_ports_come_and_go() -> None:
     rows = {"br0": _replica("br0")}
-    bridges = ovsdb._Bridges()
+    bridges = database._Bridges()
     bridges.read(rows, set())
     rows["br1"] = _replica("br1")
     rows["br0"].ports = []

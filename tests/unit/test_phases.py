@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.peaks import PEAK_S
-from controller.phases import EVERY_S, MOST_PHASES, Phases
+from controller.load.peaks import PEAK_S
+from controller.load.phases import EVERY_S, MOST_PHASES, Phases
 from policies import worth
 from policies.model import Load, Move, OfPort, Reason, Snapshot, Unit, Uplink
 from tests.unit import jumps

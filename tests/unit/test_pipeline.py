@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import pipeline, reconcile, tables
-from controller.pipeline import build
-from controller.specs import (
+from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
+from controller.dataplane import pipeline, reconcile, tables
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import (
     Action,
     CopyBits,
     FlowSpec,
@@ -31,7 +32,7 @@ from controller.specs import (
     ToGroup,
     match,
 )
-from controller.tables import (
+from controller.dataplane.tables import (
     BROADCAST,
     OFPP_NORMAL,
     UNICAST,
@@ -40,8 +41,7 @@ from controller.tables import (
     Table,
     openflow_port,
 )
-from controller.team import Hash, Station, Team, VmPort
-from controller.vlans import TRUNK, PortVlans, access, port_vlans
+from controller.dataplane.team import Hash, Station, Team, VmPort
 from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.forwarding import as_number, frame, through_group, through_table

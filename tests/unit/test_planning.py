@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from controller import buckets
-from controller.database import BridgeRow
-from controller.events import Apply
-from controller.planning import KEPT_S, LEAST_S
+from controller.api.events import Apply
+from controller.config.rows import BridgeRow
+from controller.decisions.planning import KEPT_S, LEAST_S
+from controller.teaming import buckets
 from policies.model import Role
 from policies.presets import PRESETS
 from tests.unit.fake_switch import FakeSwitch, World, done, moves, refusal, world

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller import htb, qdisc
-from controller.events import Shape
-from controller.htb import DEFAULT_CLASS, Found, Host, Leaf, Shaper
-from controller.qdisc import Qdiscs
+from controller.api.events import Shape
+from controller.dataplane import htb
+from controller.dataplane.htb import DEFAULT_CLASS, Found, Host, Leaf, Shaper
+from controller.host import qdisc
+from controller.host.qdisc import Qdiscs
 
 WANTED = Shaper(10**8, False, (Leaf(DEFAULT_CLASS, 50, 8000, 10**8),), (), queues=8)
 

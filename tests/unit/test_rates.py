@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.rates import UNSUPPORTED, Rates, Sample
+from controller.api.events import UNSUPPORTED, Sample
+from controller.load.rates import Rates
 from policies.model import Load
 
 

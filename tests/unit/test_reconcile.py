@@ -5,8 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.reconcile import changes
-from controller.specs import EMPTY, Bucket, Changes, FlowSpec, GroupSpec, Output, Pipeline, ToGroup
+from controller.dataplane.reconcile import changes
+from controller.dataplane.specs import (
+    EMPTY,
+    Bucket,
+    Changes,
+    FlowSpec,
+    GroupSpec,
+    Output,
+    Pipeline,
+    ToGroup,
+)
 
 
 def pipeline(*specs: FlowSpec | GroupSpec) -> Pipeline:

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from controller import ovsdb, releases
-from controller.events import Reply
+from controller.api.events import Reply
+from controller.operations import releases
+from controller.ovsdb import database as ovsdb
 from tests.unit.fake_switch import world
 from tests.unit.rows import host, without_us
 

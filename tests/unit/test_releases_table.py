@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller import releases
+from controller.operations import releases
 from tests.releases import result, running, table
 from tests.releases.root import RELEASES, Root
 from tests.releases.steps import FRESH, TESTS, Step, chosen, counted

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
-from controller.events import Apply, DatabaseRead, PortChanged, PortRemoved, Write
+from controller.api.events import Apply, DatabaseRead, PortChanged, PortRemoved, Write
+from controller.teaming.bindings import RETURN_INTERVAL_S, RETURNS_AT_ONCE
 from tests.unit.fake_switch import World, done, moves, refusal, world
 from tests.unit.rows import VMS, host, with_ids, with_interface
 

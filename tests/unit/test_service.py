@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from controller import service
+from controller.api.events import Challenged, Leading, Tick
 from controller.engine import Engine
-from controller.events import Challenged, Leading, Tick
 from tests.unit.fuzz.rig import Rig
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.settling import Settling
+from controller.decisions.settling import Settling
 
 
 def test_from_the_first_move_to_the_last_confirmation() -> None:

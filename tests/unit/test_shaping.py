@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller import htb
-from controller.database import BridgeRow
-from controller.events import ReadLearned, Shape
-from controller.htb import DEFAULT_CLASS, Found, Leaf
+from controller.api.events import ReadLearned, Shape
+from controller.config.rows import BridgeRow
+from controller.dataplane import htb
+from controller.dataplane.htb import DEFAULT_CLASS, Found, Leaf
 from tests.unit.fake_switch import World, done, refusal, reports, world
 from tests.unit.rows import host, with_ids, with_interface
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import show, show_view
-from controller.drawing import Look, Style, clean, plain, width_of
-from controller.events import PortCounters, PortStatsRead
-from controller.rates import UNSUPPORTED
+from controller.api.events import UNSUPPORTED, PortCounters, PortStatsRead
+from controller.operations import show
+from controller.text import show_view
+from controller.text.drawing import Look, Style, clean, plain, width_of
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host
 from tests.unit.told import Told, br0, bridge, port, uplink

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller import buckets
-from controller.deciding import Deciding
-from controller.events import Apply, SendFrame
-from controller.splits import COOLING_S, REMEMBERED_S, Splits
+from controller.api.events import Apply, SendFrame
+from controller.decisions.deciding import Deciding
+from controller.teaming import buckets
+from controller.teaming.splits import COOLING_S, REMEMBERED_S, Splits
 from tests.unit.fake_switch import World, done, moves, world
 from tests.unit.rows import bridge, host, ours, port, two_uplinks, with_ids, with_interface
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.engine import Engine
-from controller.events import (
+from controller.api.events import (
     Answer,
     Apply,
     Challenged,
@@ -24,6 +23,7 @@ from controller.events import (
     Write,
     Written,
 )
+from controller.engine import Engine
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import host
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.bridge import LEARNED_INTERVAL_S
-from controller.chronicle import told
-from controller.events import Apply, ReadLearned, SendFrame
-from controller.history import Entry, Happened, Moved, Query, as_line, read
-from controller.stations import PER_PORT_MAX, SILENT_S
-from controller.status import PortStatus
+from controller.api.events import Apply, ReadLearned, SendFrame
+from controller.api.history import Entry, Happened, Moved, Query, as_line, read
+from controller.api.status import PortStatus
+from controller.bridge.bridge import LEARNED_INTERVAL_S
+from controller.decisions.chronicle import told
+from controller.teaming.stations import PER_PORT_MAX, SILENT_S
 from policies.model import Move, Reason
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller import terminal
-from controller.drawing import Look, Span, Style
+from controller.text import terminal
+from controller.text.drawing import Look, Span, Style
 
 LINES = [(Span("eth1  "), Span("down", Style.BAD), Span("  "))]
 

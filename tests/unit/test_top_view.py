@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.drawing import Look, Style, plain, width_of
+from controller.text.drawing import Look, Style, plain, width_of
 from controller.top import manual, view
 from controller.top.history import happenings
 from controller.top.state import (

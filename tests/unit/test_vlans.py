@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.vlans import (
+from controller.config.vlans import (
     EVERY_VLAN,
     TRUNK,
     PortVlans,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller import tables
-from controller.database import BridgeRow, PortRow
-from controller.events import Write
+from controller.api.events import Write
+from controller.config.rows import BridgeRow, PortRow
+from controller.dataplane import tables
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
 from tests.unit.rows import VMS, host, with_interface
 from tests.unit.test_history import entries, sending

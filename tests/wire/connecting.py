@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller import framework, lines
-from controller.events import Event
-from controller.lines import Line
-from controller.wires import Reach
+from controller.api.events import Event
+from controller.host.wires import Reach
+from controller.openflow import framework, lines
+from controller.openflow.lines import Line
 from tests.wire.fake_switch import (
     ECHO_REPLY,
     ECHO_REQUEST,
@@ -49,7 +49,7 @@ class Service:
         self.connections: dict[str, Any] = {}
         self.crashes: list[str] = []
         framework.start(
-            "controller.app",
+            "controller.openflow.app",
             submit=self.events.put,
             connections=self.connections,
             caller=lambda _: None,

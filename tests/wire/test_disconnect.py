@@ -1,6 +1,6 @@
 """A connection that ends is noticed, and leaves nothing behind.
 
-The framework's own connections never end: see `controller.framework.Connection`.
+The framework's own connections never end: see `controller.openflow.framework.Connection`.
 """
 
 from __future__ import annotations

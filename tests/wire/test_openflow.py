@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from controller import framing, openflow, pipeline, reconcile, specs, tables
-from controller.events import (
+from controller.api.events import (
     Apply,
     DeliverFrame,
     ForeignFlow,
@@ -25,13 +24,13 @@ from controller.events import (
     ReadLearned,
     ReadStats,
     Renew,
+    Sample,
     SendFrame,
     UnitCountersRead,
 )
-from controller.framework import ofproto, parser, serialized, unread
-from controller.openflow import Asked, Replies
-from controller.rates import Sample
-from controller.specs import (
+from controller.config.vlans import access, port_vlans
+from controller.dataplane import pipeline, reconcile, specs, tables
+from controller.dataplane.specs import (
     EMPTY,
     Action,
     Bucket,
@@ -51,9 +50,11 @@ from controller.specs import (
     SetField,
     ToGroup,
 )
-from controller.tables import Kind, Register, Table, cookie
-from controller.team import Hash, Team, VmPort
-from controller.vlans import access, port_vlans
+from controller.dataplane.tables import Kind, Register, Table, cookie
+from controller.dataplane.team import Hash, Team, VmPort
+from controller.openflow import codec, framing
+from controller.openflow.codec import Asked, Replies
+from controller.openflow.framework import ofproto, parser, serialized, unread
 from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OfPort
 
@@ -104,7 +105,7 @@ def parse(data: bytes) -> Any:
 
 
 def bundle(changes: Changes, number: int = 5) -> list[bytes]:
-    messages = openflow.apply_changes(DATAPATH, Apply("br0", number, changes))
+    messages = codec.apply_changes(DATAPATH, Apply("br0", number, changes))
     return list(split(serialized(messages)))
 
 
@@ -156,7 +157,7 @@ def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: i
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
-    ((only,), foreign, _) = openflow.installed_flows(openflow.lasting(body))
+    ((only,), foreign, _) = codec.installed_flows(codec.lasting(body))
     assert foreign == ()
     return only
 
@@ -164,7 +165,7 @@ def read_back_flow(flow: FlowSpec) -> FlowSpec:
 def read_back_group(group: GroupSpec) -> GroupSpec:
     (mod,) = wrapped(Changes(add_groups=(group,)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    (only,) = openflow.installed_groups(framing.groups(body))
+    (only,) = codec.installed_groups(framing.groups(body))
     return only
 
 
@@ -240,8 +241,8 @@ def test_hashing_in_another_way_is_not_ours(
     )
     mod.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([mod]))]).body
-    ((found,), _, _) = openflow.installed_flows(openflow.lasting(body))
-    assert found.actions == openflow.NOT_OURS
+    ((found,), _, _) = codec.installed_flows(codec.lasting(body))
+    assert found.actions == codec.NOT_OURS
 
 
 def test_learning_with_a_limit_is_what_the_switch_calls_learn2() -> None:
@@ -287,7 +288,7 @@ def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
     )
     strange.set_xid(1)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
-    ((found,), _, _) = openflow.installed_flows(openflow.lasting(body))
+    ((found,), _, _) = codec.installed_flows(codec.lasting(body))
     assert found not in PIPELINE.flows.values()
     assert found.key == (0, 10, ())
 
@@ -311,7 +312,7 @@ def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
     changes = reconcile.changes(PIPELINE, EMPTY)
     outside = {HEADER.unpack_from(message)[3] for message in bundle(changes)}
     inside = {HEADER.unpack_from(message)[3] for message in wrapped(changes)}
-    assert outside == inside == {openflow.BUNDLE_XID | 5}
+    assert outside == inside == {codec.BUNDLE_XID | 5}
 
 
 def test_changes_go_in_an_order_that_is_always_valid() -> None:
@@ -339,9 +340,9 @@ def experimenter(kind: int, xid: int) -> Any:
 
 
 def test_the_answer_to_a_commit_says_which_bundle() -> None:
-    xid = openflow.BUNDLE_XID | 77
-    assert openflow.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
-    assert openflow.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
+    xid = codec.BUNDLE_XID | 77
+    assert codec.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
+    assert codec.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
 
 
 def error(xid: int) -> Any:
@@ -350,20 +351,20 @@ def error(xid: int) -> Any:
 
 
 def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
-    assert openflow.failed_bundle(error(openflow.BUNDLE_XID | 77)) == 77
-    assert openflow.failed_bundle(error(0x1234)) is None
-    assert openflow.failed_bundle(error(Asked.FLOWS)) is None
-    text = openflow.error_text(error(1))
+    assert codec.failed_bundle(error(codec.BUNDLE_XID | 77)) == 77
+    assert codec.failed_bundle(error(0x1234)) is None
+    assert codec.failed_bundle(error(Asked.FLOWS)) is None
+    text = codec.error_text(error(1))
     assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text
 
 
 def test_an_error_of_an_experimenter_is_told_as_one() -> None:
     """Open vSwitch has those for bundles; they have no code."""
     body = struct.pack("!HHI", 0xFFFF, 2300, 0x4F4E4600) + bytes(16)
-    header = HEADER.pack(4, ofproto.OFPT_ERROR, HEADER.size + len(body), openflow.BUNDLE_XID | 7)
+    header = HEADER.pack(4, ofproto.OFPT_ERROR, HEADER.size + len(body), codec.BUNDLE_XID | 7)
     message = parse(header + body)
-    assert openflow.error_text(message) == "experimenter 0x4f4e4600, error 2300"
-    assert openflow.failed_bundle(message) == 7
+    assert codec.error_text(message) == "experimenter 0x4f4e4600, error 2300"
+    assert codec.failed_bundle(message) == 7
 
 
 # ---- replies ---------------------------------------------------------------------------
@@ -390,7 +391,7 @@ def test_ports_are_read_as_the_framework_reads_them(rows: list[tuple[int, ...]])
     entries = [PORT_STATS.pack(*row) for row in rows]
     body = struct.pack("!HH4x", ofproto.OFPMP_PORT_STATS, 0) + b"".join(entries)
     header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.PORTS)
-    found = openflow.port_counters(b"".join(entries))
+    found = codec.port_counters(b"".join(entries))
     expected = parse(header + body).body
     assert len(found) == len(expected)
     for ours, theirs in zip(found, expected, strict=True):
@@ -412,7 +413,7 @@ def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) 
     entry = as_stats(flow, count=2**63 + 5, age_s=77.000000123, hard_timeout_s=9)
     body = struct.pack("!HH4x", ofproto.OFPMP_FLOW, 0) + entry + entry
     header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.FLOWS)
-    ours, theirs = openflow.flow_counts(entry + entry), parse(header + body).body
+    ours, theirs = codec.flow_counts(entry + entry), parse(header + body).body
     assert ours == [
         (read.cookie, read.duration_sec + read.duration_nsec / 1e9, read.byte_count)
         for read in theirs
@@ -422,8 +423,8 @@ def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) 
 def test_a_flow_is_the_same_whatever_it_has_counted_and_another_one_is_not() -> None:
     first, second, *_ = PIPELINE.flows.values()
     young, old = as_stats(first, 1, 1.0), as_stats(first, 2**40, 1e6)
-    (found, again, other), _, _ = openflow.installed_flows(
-        openflow.lasting(young + old + as_stats(second))
+    (found, again, other), _, _ = codec.installed_flows(
+        codec.lasting(young + old + as_stats(second))
     )
     assert found is again
     assert (found, other) == (first, second)
@@ -535,14 +536,14 @@ def test_what_uplinks_brought_comes_by_vm_port_and_uplink() -> None:
 def test_of_one_vm_port_only_its_own_flows_are_asked_for(
     ofports: tuple[int, ...], mask: int | None
 ) -> None:
-    (asked,) = openflow.read_inbound(DATAPATH, ReadInbound("br0", ofports))
+    (asked,) = codec.read_inbound(DATAPATH, ReadInbound("br0", ofports))
     value = cookie(Kind.INBOUND, 10 if mask else 0)
     assert (asked.cookie, asked.cookie_mask) == (value, mask or tables.COOKIE_KIND_MASK)
     assert asked.table_id == Table.INBOUND
 
 
 def test_units_are_left_out_of_a_poll_that_does_not_ask_for_them() -> None:
-    (ports,) = openflow.read_stats(DATAPATH, ReadStats("br0", units=False))
+    (ports,) = codec.read_stats(DATAPATH, ReadStats("br0", units=False))
     assert ports.xid == Asked.PORTS
 
 
@@ -610,7 +611,7 @@ def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
     by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
     others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
-    assert openflow.installed_flows(openflow.lasting(body)) == ((), others, True)
+    assert codec.installed_flows(codec.lasting(body)) == ((), others, True)
 
 
 @pytest.mark.parametrize(
@@ -623,7 +624,7 @@ def test_what_nobody_of_ours_has_put_in_our_place_is_found(
     """Under our cookie, but not as the switch learns: it is to go."""
     flow = FlowSpec(table, 9, (), cookie=specs.COOKIE_PREFIX | kind << 32)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
-    assert openflow.installed_flows(openflow.lasting(body)) == ((flow,), (), False)
+    assert codec.installed_flows(codec.lasting(body)) == ((flow,), (), False)
 
 
 def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
@@ -631,14 +632,14 @@ def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
     clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
     body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
-    ((found,), _, _) = openflow.installed_flows(openflow.lasting(body))
+    ((found,), _, _) = codec.installed_flows(codec.lasting(body))
     assert found.key == flow.key and found != flow
 
 
 def test_groups_of_others_are_none_of_our_business() -> None:
     (mod,) = wrapped(Changes(add_groups=(GroupSpec(1, "all", (Bucket((Output(1),)),)),)))
     body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
-    assert openflow.installed_groups(framing.groups(body)) == ()
+    assert codec.installed_groups(framing.groups(body)) == ()
 
 
 @pytest.mark.parametrize(
@@ -655,7 +656,7 @@ def test_a_port_is_up_if_it_is_live_and_nobody_took_it_down(
     state: int, config: int, up: bool, silent: bool
 ) -> None:
     port = parser.OFPPort(0xFFFFFFFE, MAC, b"br0", config, state, 0, 0, 0, 0, 10_000_000, 0)
-    seen = openflow.port_state(port)
+    seen = codec.port_state(port)
     assert (seen.ofport, seen.name, seen.up, seen.speed_bps) == (OFPORT_LOCAL, "br0", up, 10e9)
     assert seen.silent is silent
 
@@ -665,9 +666,9 @@ def test_a_port_is_up_if_it_is_live_and_nobody_took_it_down(
 
 def test_what_is_asked_is_asked_by_the_xids_that_answers_are_known_by() -> None:
     messages = [
-        *openflow.read_installed(DATAPATH, ReadInstalled("br0")),
-        *openflow.read_stats(DATAPATH, ReadStats("br0")),
-        *openflow.read_learned(DATAPATH, ReadLearned("br0")),
+        *codec.read_installed(DATAPATH, ReadInstalled("br0")),
+        *codec.read_stats(DATAPATH, ReadStats("br0")),
+        *codec.read_learned(DATAPATH, ReadLearned("br0")),
     ]
     xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
     assert xids == [
@@ -681,20 +682,20 @@ def test_what_is_asked_is_asked_by_the_xids_that_answers_are_known_by() -> None:
 
 
 def test_buckets_are_asked_for_before_what_completes_the_answer() -> None:
-    messages = openflow.read_stats(DATAPATH, ReadStats("br0", buckets=True))
+    messages = codec.read_stats(DATAPATH, ReadStats("br0", buckets=True))
     xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
     assert xids == [Asked.PORTS, Asked.BUCKETS, Asked.TO_VM, Asked.FROM_VM]
 
 
 def test_so_are_addresses_behind_vm_ports() -> None:
-    messages = openflow.read_stats(DATAPATH, ReadStats("br0", stations=True))
+    messages = codec.read_stats(DATAPATH, ReadStats("br0", stations=True))
     xids = [HEADER.unpack_from(message)[3] for message in split(serialized(messages))]
     addresses = [Asked.TO_ADDRESS, Asked.FROM_ADDRESS]
     assert xids == [Asked.PORTS, *addresses, Asked.TO_VM, Asked.FROM_VM]
 
 
 def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
-    (out,) = openflow.send_frame(DATAPATH, SendFrame("br0", OFPORT_LOCAL, b"frame"))
+    (out,) = codec.send_frame(DATAPATH, SendFrame("br0", OFPORT_LOCAL, b"frame"))
     out.set_xid(1)
     data = serialized([out])
     buffer_id, in_port, length = struct.unpack_from("!IIH", data, 8)
@@ -704,7 +705,7 @@ def test_a_frame_goes_through_the_pipeline_as_if_its_port_had_sent_it() -> None:
 
 
 def test_a_frame_for_a_vm_port_goes_past_the_pipeline() -> None:
-    (out,) = openflow.deliver_frame(DATAPATH, DeliverFrame("br0", OFPORT_LOCAL, b"frame"))
+    (out,) = codec.deliver_frame(DATAPATH, DeliverFrame("br0", OFPORT_LOCAL, b"frame"))
     out.set_xid(1)
     data = serialized([out])
     assert struct.unpack_from("!IIH", data, 8) == (ofproto.OFP_NO_BUFFER, 0xFFFFFFFD, 16)
@@ -715,4 +716,4 @@ def test_a_frame_for_a_vm_port_goes_past_the_pipeline() -> None:
 def test_every_command_for_a_switch_has_an_encoder() -> None:
     read = {ReadInstalled, ReadStats, ReadInbound, ReadLearned}
     frames = {SendFrame, DeliverFrame}
-    assert openflow.ENCODERS.keys() == {*read, *frames, Renew, Apply}
+    assert codec.ENCODERS.keys() == {*read, *frames, Renew, Apply}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller import port_flags
-from controller.events import PortFlagsSet, SetPortFlags
-from controller.wires import Reach
+from controller.api.events import PortFlagsSet, SetPortFlags
+from controller.host.wires import Reach
+from controller.openflow import port_flags
 
 DOWN, NO_FLOOD = 1, 16
 

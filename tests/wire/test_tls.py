@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from controller import scrapes
-from controller.lines import Lines
-from controller.ovsdb import Database, DatabaseAway
-from controller.wires import Reach, TlsFiles, TlsWire, Unreachable, is_loopback
+from controller.host.wires import Reach, TlsFiles, TlsWire, Unreachable, is_loopback
+from controller.metrics import scrapes
+from controller.openflow.lines import Lines
+from controller.ovsdb.database import Database, DatabaseAway
 from tests.wire.certificates import files, make
 
 # Green sockets need a standard library that was patched before the test imported it; the service

@@ -11,10 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from controller import openflow, ovsdb
-from controller.database import PREFIX, BridgeRow, InterfaceRow
-from controller.engine import Engine
-from controller.events import (
+from controller.api.events import (
     Apply,
     Connect,
     DatabaseRead,
@@ -30,7 +27,11 @@ from controller.events import (
     SetPortFlags,
     SwitchConnected,
 )
-from controller.specs import Changes, FlowSpec
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow
+from controller.dataplane.specs import Changes, FlowSpec
+from controller.engine import Engine
+from controller.openflow import codec
+from controller.ovsdb import database
 from tests.switch.bench import Bed, wait_until
 from tests.switch.direct import Direct
 
@@ -79,7 +80,7 @@ def _read(bed: Bed) -> _Switch:
     with contextlib.closing(Direct(bed)) as direct:
         return _Switch(
             bed.bridge,
-            tuple(map(openflow.port_state, direct.ports())),
+            tuple(map(codec.port_state, direct.ports())),
             direct.read_installed(),
             direct.learned(),
             frozenset(map(int, numbers)),
@@ -129,7 +130,7 @@ def _row(bed: Bed) -> BridgeRow:
 
     remote = f"unix:{bed.ovs.rundir}/db.sock"
     helper = idlutils.get_schema_helper(remote, "Open_vSwitch")
-    for table, columns in ovsdb.COLUMNS.items():
+    for table, columns in database.COLUMNS.items():
         helper.register_columns(table, columns)
     replica = connection.OvsdbIdl(remote, helper)
     try:
@@ -140,7 +141,7 @@ def _row(bed: Bed) -> BridgeRow:
 
         wait_until(read, "the database is read", interval_s=0.002)
         rows = replica.tables["Bridge"].rows.values()
-        (row,) = (ovsdb._bridge(row) for row in rows if row.name == bed.bridge)
+        (row,) = (database._bridge(row) for row in rows if row.name == bed.bridge)
     finally:
         replica.close()
     return row

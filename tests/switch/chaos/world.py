@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from controller.bridge import NEW_VM_AUDIT_S
-from controller.tables import LOCK_TIMEOUT_S
+from controller.bridge.bridge import NEW_VM_AUDIT_S
+from controller.dataplane.tables import LOCK_TIMEOUT_S
 from tests.switch import frames
 from tests.switch.bench import (
     ACTIVE_BACKUP,

@@ -14,10 +14,7 @@ from os_ken import cfg
 from os_ken.base.app_manager import AppManager
 from os_ken.controller import ofp_handler
 
-from controller import framework
-from controller.app import TeamingApp
-from controller.engine import Engine
-from controller.events import (
+from controller.api.events import (
     DatabaseRead,
     ForwardingRead,
     PortFlagsSet,
@@ -28,6 +25,9 @@ from controller.events import (
     Tick,
     Write,
 )
+from controller.engine import Engine
+from controller.openflow import framework
+from controller.openflow.app import TeamingApp
 from controller.service import Service
 from tests.unit.fake_switch import FakeSwitch, world
 from tests.unit.rows import host

@@ -23,10 +23,8 @@ import ovs.stream
 import ovs.unixctl.server
 from hypothesis import strategies as st
 
-from controller import cli, control, journal, ovsdb
-from controller.config import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, read_bridge
-from controller.database import PREFIX, BridgeRow
-from controller.events import (
+from controller import cli
+from controller.api.events import (
     BundleDone,
     Event,
     InboundRead,
@@ -39,11 +37,15 @@ from controller.events import (
     PortStatsRead,
     Reply,
     Request,
+    Sample,
     SwitchConnected,
     UnitCountersRead,
 )
-from controller.history import Names
-from controller.rates import Sample
+from controller.api.history import Names
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, read_bridge
+from controller.config.rows import PREFIX, BridgeRow
+from controller.host import control, journal
+from controller.ovsdb import database
 from controller.replay import command as replay_command
 from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
@@ -364,7 +366,7 @@ def _replicas(draw: st.DrawFn) -> Any:
 
 
 def _replica(row: Any) -> None:
-    read_back = ovsdb._bridge(row)
+    read_back = database._bridge(row)
     for one in read_back.ports:
         assert one.qos_max_rate_bps is None or 0 <= one.qos_max_rate_bps < 1e20
     policy = {PREFIX + "policy": "load-based", **read_back.external_ids}
@@ -725,7 +727,7 @@ def _history(case: tuple[list[bytes], list[str]]) -> None:
         assert not reply.refused or (" -> " in reply.text and reply.text.isprintable())
         with (
             mock.patch.dict(os.environ, {"OVS_LBT_HISTORY": str(path)}),
-            mock.patch("controller.client.running", return_value=False),
+            mock.patch("controller.host.client.running", return_value=False),
             mock.patch("sys.stdout", io.TextIOWrapper(io.BytesIO(), "utf-8")),
             mock.patch("sys.stderr", io.StringIO()),
         ):

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from controller import openflow
-from controller.events import DatabaseRead, SwitchConnected
-from controller.openflow import Asked
-from controller.specs import FlowSpec, match
-from controller.tables import Kind, Table, cookie
+from controller.api.events import DatabaseRead, SwitchConnected
+from controller.dataplane.specs import FlowSpec, match
+from controller.dataplane.tables import Kind, Table, cookie
+from controller.openflow import codec
+from controller.openflow.codec import Asked
 from tests.unit.fuzz import session
 from tests.unit.fuzz.rig import Rig
 
@@ -32,7 +32,7 @@ def hostile(*said: bytes, dialled: bool = True) -> Rig:
 
 
 def refused(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name == "controller.framework"]
+    return [r.getMessage() for r in caplog.records if r.name == "controller.openflow.framework"]
 
 
 def test_a_good_session_is_taken(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,7 +93,7 @@ def test_a_stranger_who_dials_has_nothing_to_say(caplog: pytest.LogCaptureFixtur
 def test_an_answer_that_never_ends_ends_its_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(openflow, "MOST_BYTES", 5000)
+    monkeypatch.setattr(codec, "MOST_BYTES", 5000)
     body = struct.pack("!HH4x", PORT_STATS, 1) + session.port_stats(1, 5) * 6
     part = session.message(19, Asked.PORTS, body)
     hostile(*[part] * 9)

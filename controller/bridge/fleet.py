@@ -1,0 +1,144 @@
+"""The bridges of this host, and what the database says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from controller.api.events import Connect, Disconnect, Faulted, Report
+from controller.api.history import Names
+from controller.api.status import BridgeStatus
+from controller.bridge import picture
+from controller.bridge.bridge import Bridge, Commands
+from controller.config.keys import BridgeConfig, read_bridge, vm_identity
+from controller.config.rows import BridgeRow
+
+# How long a fault is told of by `show`.
+TOLD_FOR_S = 86_400.0
+# A part that has failed starts anew at most this much later.
+STILL_FELT_S = 30.0
+# Parts through which nothing goes to a switch, or comes from one.
+BESIDE = frozenset({"history", "metrics", "commands"})
+# Its flows are the operator's only network, so they are left to forward.
+FORGOTTEN = (
+    "Bridge {0} ovs-lbt-policy: none -> a policy: its flows stay, and nobody looks after them"
+    " until ovs-lbt attach {0}"
+)
+
+
+@dataclass(slots=True)
+class Fleet:
+    """All bridges, attached or being looked at; none while another service leads (`leads` False).
+
+    `epoch_s` is the wall-clock time at which `now_s` was zero, for what is shown or written.
+    """
+
+    epoch_s: float = 0.0
+    leads: bool = True
+    ovs_version: str | None = None
+    rows: dict[str, BridgeRow] = field(default_factory=dict)
+    bridges: dict[str, Bridge] = field(default_factory=dict)
+    # What each bridge was configured by last; one in hand is configured by whoever has it.
+    _followed: dict[str, BridgeRow] = field(default_factory=dict)
+    # What has failed of this service, by part.
+    faults: dict[str, Faulted] = field(default_factory=dict)
+
+    def faulted(self, fault: Faulted) -> Commands:
+        """A part of this service has failed; whatever waits for it need not blame the switch."""
+        self.faults[fault.part] = fault
+        return []
+
+    def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
+        """What is worth telling of now, the last one first."""
+        since_s = self.epoch_s + now_s - TOLD_FOR_S
+        told = [fault for fault in self.faults.values() if fault.at_s >= since_s]
+        return tuple(sorted(told, key=lambda fault: fault.at_s, reverse=True))
+
+    def blamed(self, since_s: float) -> Faulted | None:
+        """The last fault of ours since then by which a switch could seem not to answer."""
+        at_s = self.epoch_s + since_s - STILL_FELT_S
+        found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
+        return max(found, key=lambda fault: fault.at_s, default=None)
+
+    def set_clock(self, epoch_s: float) -> None:
+        """The wall clock was set."""
+        self.epoch_s = epoch_s
+        for bridge in self.bridges.values():
+            bridge.epoch_s = epoch_s
+
+    def follow(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
+        """Follow the operator: bridges come, go, and change while we run.
+
+        Bridges `in_hand` are kept although they may not be attached (yet, or any more), and
+        left to whoever has them in hand.
+        """
+        self.rows = {row.name: row for row in rows}
+        if not self.leads:
+            return []
+        commands = self.let_go(in_hand)
+        for name, row in sorted(self.rows.items()):
+            bridge = self.bridges.get(name)
+            if not row.attached or name in in_hand:
+                self._followed.pop(name, None)
+                continue
+            if self._followed.get(name) == row:
+                continue
+            self._followed[name] = row
+            if bridge is None:
+                commands += self.adopt(read_bridge(row))
+            else:
+                commands += bridge.configure(read_bridge(row, bridge.config), now_s)
+        return commands
+
+    def lead(self, now_s: float) -> Commands:
+        """Look after every attached bridge from here on, as after a start."""
+        self.leads = True
+        return self.follow(self.rows.values(), set(), now_s)
+
+    def stand_by(self) -> Commands:
+        """Leave every bridge to another service."""
+        self.leads = False
+        return [command for name in sorted(self.bridges) for command in self.drop(name)]
+
+    def adopt(self, config: BridgeConfig, candidate: bool = False) -> Commands:
+        """Begin to look after a bridge."""
+        self.bridges[config.name] = Bridge(config, candidate=candidate, epoch_s=self.epoch_s)
+        reports = [Report("warning", str(error)) for error in config.errors]
+        reports += [Report("warning", f"not done: {text}") for text in config.not_done]
+        return [*reports, Connect(config.name)]
+
+    def let_go(self, in_hand: set[str]) -> Commands:
+        """Forget bridges that are not ours any more."""
+        attached = {name for name, row in self.rows.items() if row.attached}
+        wanted = attached | in_hand & self.rows.keys()
+        gone = sorted(self.bridges.keys() - wanted)
+        reports = [Report("warning", FORGOTTEN.format(name)) for name in gone if name in self.rows]
+        return [*reports, *(command for name in gone for command in self.drop(name))]
+
+    def drop(self, name: str) -> Commands:
+        """Forget a bridge, whatever is on it."""
+        del self.bridges[name]
+        self._followed.pop(name, None)
+        return [Disconnect(name)]
+
+    def names(self) -> Names:
+        """Every bridge, port and VM that the database tells of."""
+        interfaces = [i for row in self.rows.values() for p in row.ports for i in p.interfaces]
+        vms = (vm_identity(interface.external_ids) for interface in interfaces)
+        ports = {interface.name for interface in interfaces} | {vm for vm in vms if vm}
+        return Names(frozenset(self.rows), frozenset(ports))
+
+    @property
+    def serving(self) -> list[Bridge]:
+        """Every attached bridge, by name; not those that come or go at this moment."""
+        bridges = [bridge for _, bridge in sorted(self.bridges.items())]
+        return [bridge for bridge in bridges if bridge.enabled and not bridge.candidate]
+
+    def status(self) -> tuple[BridgeStatus, ...]:
+        """The picture of each of these."""
+        return tuple(picture.status(bridge, self.epoch_s) for bridge in self.serving)
+
+    def status_after(self, name: str) -> BridgeStatus | None:
+        """That of the next of these by name; None behind the last."""
+        behind = [bridge for bridge in self.serving if bridge.config.name > name]
+        return picture.status(behind[0], self.epoch_s) if behind else None

@@ -1,0 +1,36 @@
+"""What NORMAL does on a bridge and our pipeline does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.config.rows import BridgeRow
+
+
+def not_done(row: BridgeRow) -> tuple[str, ...]:
+    """What NORMAL does on this bridge and our pipeline does not, one line each.
+
+    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and goes on.
+    """
+    return tuple(_not_done(row))
+
+
+def _not_done(row: BridgeRow) -> Iterator[str]:
+    bridge = f"Bridge {row.name}"
+    for column, on in (("stp_enable", row.stp_enable), ("rstp_enable", row.rstp_enable)):
+        if on:
+            yield f"{bridge} {column}: an uplink that spanning tree blocks counts as usable"
+    if row.mcast_snooping_enable:
+        effect = "multicast goes to every VM port of its VLAN, member or not"
+        yield f"{bridge} mcast_snooping_enable: {effect}"
+    if row.flood_vlans:
+        vlans = ", ".join(map(str, row.flood_vlans))
+        yield f"{bridge} flood_vlans: VLAN {vlans} is learned in, not flooded"
+    for name in row.mirrors:
+        yield f"{bridge} mirrors: the output port of {name} also gets ordinary traffic"
+    for port in row.ports:
+        if port.vlan_mode == "dot1q-tunnel":
+            effect = f"an access port of VLAN {port.tag or 0}, not a tunnel"
+            yield f"Port {port.name} vlan_mode: {effect}"
+        if port.protected:
+            yield f"Port {port.name} protected: it reaches other protected ports"

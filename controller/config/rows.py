@@ -1,0 +1,75 @@
+"""What we read of Open vSwitch's database, as values; `ovsdb.database` fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PREFIX = "ovs-lbt-"
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceRow:
+    """An Interface record. `ofport` is None until the switch has assigned one."""
+
+    name: str
+    ofport: int | None = None
+    link_speed_bps: float | None = None
+    external_ids: Mapping[str, str] = field(default_factory=dict)
+    mac: str | None = None
+    # Whether it has heard of its partner lately; None where it does not speak LACP.
+    lacp_current: bool | None = None
+    # Whether BFD and CFM are to watch its link.
+    bfd: bool = False
+    cfm: bool = False
+    # Its type, empty for a device of the system's; and the driver of that, where it is known.
+    kind: str = ""
+    driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortRow:
+    """A Port record; a bond is a port with several interfaces."""
+
+    name: str
+    interfaces: tuple[InterfaceRow, ...]
+    tag: int | None = None
+    lacp: str | None = None
+    bond_mode: str | None = None
+    qos_max_rate_bps: float | None = None
+    vlan_mode: str | None = None
+    trunks: tuple[int, ...] = ()
+    protected: bool = False
+    # The member of an active-backup bond in use, by its MAC address.
+    active_mac: str | None = None
+    # Whether a bond goes on without LACP where its partner speaks none.
+    lacp_fallback: bool = False
+    external_ids: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeRow:
+    """A Bridge record with its ports, the ports sorted by name.
+
+    `controllers`: the targets of its controller records. `datapath_id`: 16 hexadecimal
+    digits, None until the switch has chosen it.
+    """
+
+    name: str
+    ports: tuple[PortRow, ...] = ()
+    fail_mode: str | None = None
+    external_ids: Mapping[str, str] = field(default_factory=dict)
+    stp_enable: bool = False
+    rstp_enable: bool = False
+    mcast_snooping_enable: bool = False
+    flood_vlans: tuple[int, ...] = ()
+    mirrors: tuple[str, ...] = ()
+    controllers: tuple[str, ...] = ()
+    datapath_id: str | None = None
+    # Whether ovs-vswitchd forwards by itself, rather than the kernel.
+    in_userspace: bool = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether the operator gave this bridge to us: its policy key is present."""
+        return PREFIX + "policy" in self.external_ids

@@ -1,0 +1,280 @@
+"""How what hashed VM ports send is spread: from a VM port's binding group to an uplink.
+
+Binding group -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
+(the uplink in force) -> OFF_HOME (as it stands, with another source address, or by the home).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
+
+from controller.config.vlans import TRUNK
+from controller.dataplane.exits import leave_by, register_values
+from controller.dataplane.specs import (
+    Action,
+    Bucket,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    MatchValue,
+    Multipath,
+    Resubmit,
+    SetField,
+    ToGroup,
+    match,
+)
+from controller.dataplane.tables import (
+    ETH_IPV4,
+    ETH_IPV6,
+    GROUP_REPORTS,
+    ICMPV6,
+    ND_MESSAGES,
+    UNICAST,
+    Register,
+    Table,
+    bucket_cookie,
+    bucket_group_id,
+    openflow_port,
+)
+from controller.dataplane.team import Hash, Team
+from policies.classifiers import Classifier
+from policies.model import OfPort
+
+# What Open vSwitch hashes (flow_hash_fields in lib/flow.c). Of IP the second takes addresses,
+# protocol and the ports of TCP, UDP and SCTP, but no ports of fragments, so that these stay with
+# the first of them; of all else both MAC addresses, VLAN and EtherType.
+SOURCE_ADDRESS = "eth_src"
+CONNECTION = "symmetric_l3l4+udp"
+
+# How many of a VLAN's last bits make another hash. Most hosts' VLANs are neighbours.
+VLAN_HASH_BITS = 4
+# Up to here "modulo a power of two" is matched on the low bits: N * N flows for each of IPv4
+# and IPv6, and what the switch caches is cached for all addresses with those bits.
+LOW_BITS_MAX_UPLINKS = 8
+# Otherwise this many bits of both addresses are looked up at a time.
+BITS_AT_A_TIME = 2
+ADDRESS_BITS = 32
+_REMAINDER_BIT = 2 * BITS_AT_A_TIME
+# (EtherType, source, destination, how an address with these low bits is written)
+_IP = (
+    (ETH_IPV4, "ipv4_src", "ipv4_dst", IPv4Address),
+    (ETH_IPV6, "ipv6_src", "ipv6_dst", IPv6Address),
+)
+BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
+_TO_BUCKET = Resubmit(Table.BUCKET)
+
+
+def spread(number: int, home: OfPort) -> tuple[Action, ...]:
+    """Instead of leaving by that home: leave as the hash says."""
+    return (
+        SetField(Register.HOME.field, home),
+        SetField(Register.HASHED.field, number),
+        Resubmit(Table.HASH),
+    )
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    """Nothing for a team without hashes."""
+    for made in team.hashes:
+        yield from _hash_flows(made, team)
+        for bucket in range(len(made.buckets)):
+            yield FlowSpec(
+                Table.BUCKET,
+                10,
+                match(**_hashed(made), **{Register.BUCKET.field: bucket}),
+                (ToGroup(bucket_group_id(made.number, bucket)),),
+                cookie=bucket_cookie(made.number, bucket),
+            )
+    if any(port.hashed is not None for port in team.vm_ports) or team.hashes:
+        yield from _off_home_flows(team)
+        # Ours coming back: nobody else has these addresses, and no VM may say so.
+        for mac in sorted(set(team.off_home_macs.values())):
+            yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
+            yield FlowSpec(Table.LEARN, 60, match(eth_src=mac))
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    """A group for each bucket: by the first live uplink of its order."""
+    for made in team.hashes:
+        for bucket, order in enumerate(made.buckets):
+            yield by_first_live(bucket_group_id(made.number, bucket), order)
+
+
+def by_first_live(group_id: int, order: Iterable[OfPort]) -> GroupSpec:
+    """A group that sends to the first live uplink of an order."""
+    buckets = tuple(Bucket(_to(u), watch_port=openflow_port(u)) for u in order)
+    return GroupSpec(group_id, "ff", buckets)
+
+
+def _to(uplink: OfPort) -> tuple[Action, ...]:
+    return SetField(Register.TARGET.field, uplink), Resubmit(Table.OFF_HOME)
+
+
+# ---- which bucket ----------------------------------------------------------------------
+
+
+def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
+    if not made.buckets:
+        yield _flow(made, 0, {}, BY_HOME)
+        return
+    match made.classifier:
+        case Classifier.SOURCE_MAC | Classifier.SOURCE_MAC_VLAN:
+            yield from _address_flows(made)
+            if not team.hears_everywhere:
+                yield from for_the_home_to_hear(made.number, team)
+        case Classifier.TRANSPORT:
+            yield from _transport_flows(made, team)
+        case Classifier.IP_PAIR:
+            yield from _ip_pair_flows(made)
+        case Classifier.VM_PORT:
+            raise ValueError("vm-port -> a classifier with buckets")
+
+
+def _address_flows(made: Hash) -> Iterator[FlowSpec]:
+    """Addresses; where the VLAN counts, too, those that end in other bits have another hash."""
+    if made.classifier is Classifier.SOURCE_MAC:
+        yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
+        return
+    for bits in range(1 << VLAN_HASH_BITS):
+        vlans = {Register.VLAN.field: (bits, (1 << VLAN_HASH_BITS) - 1)}
+        yield _flow(made, 10, vlans, _into(made, SOURCE_ADDRESS, bits))
+
+
+def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
+    """A VM port hears multicast and broadcast by its home, wherever its address is sent from."""
+    # Groups come to where they were reported, so that is the home; under an address of ours, as
+    # the sender's is known elsewhere.
+    for report in GROUP_REPORTS:
+        for uplink in team.uplinks:
+            at_home = {**report, Register.HOME.field: uplink}
+            mac = team.off_home_macs.get(uplink)
+            ours = (SetField("eth_src", mac),) if mac else ()
+            yield in_hash(number, 30, at_home, (*ours, *leave_by(uplink, team)))
+    # Nothing tells what is reflected of an address that is not learned. Its own broadcasts
+    # would be delivered to it, if they did not leave by the uplink that it hears.
+    yield in_hash(number, 20, {Register.LEARNED.field: 0}, BY_HOME)
+
+
+def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
+    """Connections; where a VM port hears by its home only, all else leaves by that."""
+    if team.hears_everywhere:
+        yield _flow(made, 10, {}, _into(made, CONNECTION))
+        return
+    yield _flow(made, 0, {}, BY_HOME)
+    for eth_type, *_ in _IP:
+        unicast: dict[str, MatchValue] = {"eth_dst": UNICAST, "eth_type": eth_type}
+        yield _flow(made, 10, unicast, _into(made, CONNECTION))
+    for message in ND_MESSAGES:
+        nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
+        yield _flow(made, 20, nd, BY_HOME)
+
+
+def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
+    """`policies.classifiers.ip_hash`; of IPv6 addresses the last 32 bits."""
+    yield _flow(made, 0, {}, BY_HOME)
+    count = len(made.buckets)
+    if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
+        yield from _by_low_bits(made)
+    else:
+        yield from _by_remainder(made)
+
+
+def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
+    count = len(made.buckets)
+    for eth_type, source_field, destination_field, address in _IP:
+        for source in range(count):
+            for destination in range(count):
+                ip: dict[str, MatchValue] = {"eth_type": eth_type}
+                if count > 1:
+                    mask = str(address(count - 1))
+                    ip[source_field] = (str(address(source)), mask)
+                    ip[destination_field] = (str(address(destination)), mask)
+                bucket = SetField(Register.BUCKET.field, source ^ destination)
+                yield _flow(made, 10, ip, (bucket, _TO_BUCKET))
+
+
+def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
+    """Long division: the next bits of source XOR destination behind the remainder so far."""
+    count = len(made.buckets)
+    # Modulo a power of two the bits above it make no difference.
+    bits = count.bit_length() - 1 if _power_of_two(count) else ADDRESS_BITS
+    steps = range(-(-bits // BITS_AT_A_TIME) - 1, -1, -1)
+    scratch = Register.IP_HASH.field
+    for eth_type, source, destination, _ in _IP:
+        divide: list[Action] = []
+        for bit in (BITS_AT_A_TIME * step for step in steps):
+            divide.append(CopyBits(source, bit, scratch, 0, BITS_AT_A_TIME))
+            divide.append(CopyBits(destination, bit, scratch, BITS_AT_A_TIME, BITS_AT_A_TIME))
+            divide.append(Resubmit(Table.IP_NIBBLE))
+        remainder = (count - 1).bit_length()
+        divide.append(CopyBits(scratch, _REMAINDER_BIT, Register.BUCKET.field, 0, remainder))
+        yield _flow(made, 10, {"eth_type": eth_type}, (*divide, _TO_BUCKET))
+    values = 1 << BITS_AT_A_TIME
+    for before in range(count):
+        for a in range(values):
+            for b in range(values):
+                seen = before << _REMAINDER_BIT | b << BITS_AT_A_TIME | a
+                after = (before * values + (a ^ b)) % count << _REMAINDER_BIT
+                yield FlowSpec(
+                    Table.IP_NIBBLE,
+                    10,
+                    match(**_hashed(made), **{scratch: seen}),
+                    (SetField(scratch, after),),
+                )
+
+
+def _power_of_two(count: int) -> bool:
+    return count & (count - 1) == 0
+
+
+def _into(made: Hash, fields: str, basis: int = 0) -> tuple[Action, ...]:
+    return Multipath(fields, len(made.buckets), Register.BUCKET.field, basis), _TO_BUCKET
+
+
+def _hashed(made: Hash) -> dict[str, MatchValue]:
+    return {Register.HASHED.field: made.number}
+
+
+def _flow(
+    made: Hash, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
+) -> FlowSpec:
+    return in_hash(made.number, priority, fields, actions)
+
+
+def in_hash(
+    number: int, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
+) -> FlowSpec:
+    """What a hash does with these frames."""
+    hashed: dict[str, MatchValue] = {Register.HASHED.field: number}
+    return FlowSpec(Table.HASH, priority, match(**hashed, **fields), actions)
+
+
+# ---- out -------------------------------------------------------------------------------
+
+
+def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
+    """Out by a bucket's uplink, which may be another than the sender's home.
+
+    Switches upstream know the sender at its home; frames that came from elsewhere would tell
+    them that it had moved. Those get a source address of ours, which belongs to that uplink.
+    """
+    chosen = {uplink for made in team.hashes for order in made.buckets for uplink in order}
+    chosen |= {uplink for station in team.stations for uplink in station.order}
+    rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
+    for uplink in team.uplinks:
+        # Where to, if the bucket's uplink does not carry the frame's VLAN, or nobody asked.
+        home = {Register.HOME.field: uplink}
+        out = leave_by(uplink, team)
+        yield FlowSpec(Table.OFF_HOME, 0, match(**home), out)
+        if uplink not in chosen:
+            continue
+        target: dict[str, MatchValue] = {Register.TARGET.field: uplink}
+        for value in register_values(team.uplink_vlans.get(uplink, TRUNK).carried):
+            here = target if value is None else {**target, Register.VLAN.field: value}
+            yield FlowSpec(Table.OFF_HOME, 10, match(**here), out)
+            if rewriting and uplink in team.off_home_macs:
+                yield FlowSpec(Table.OFF_HOME, 30, match(**here, **home), out)
+                ours = SetField("eth_src", team.off_home_macs[uplink])
+                for made in rewriting:
+                    yield FlowSpec(Table.OFF_HOME, 20, match(**here, **_hashed(made)), (ours, *out))

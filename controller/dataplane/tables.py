@@ -1,0 +1,236 @@
+"""The map of the pipeline: table ids, registers, cookies and group ids.
+
+docs/architecture.md draws it. Flows of ours carry `COOKIE_PREFIX`, groups lie in `GROUP_IDS`;
+nothing else on the bridge is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from controller.config.vlans import PortVlans
+from controller.dataplane.specs import COOKIE_PREFIX
+from policies.model import OFPORT_LOCAL, OfPort
+
+OFPP_LOCAL = 0xFFFFFFFE
+OFPP_NORMAL = 0xFFFFFFFA
+
+
+class Table(IntEnum):
+    """What each table does; numbers from LOCATION on are look-ups that return."""
+
+    CLASSIFY = 0
+    LEARN = 1
+    FROM_UPLINK = 2
+    DESTINATION = 3
+    EGRESS = 4
+    UPLINK_OUT = 5
+    HASH = 6
+    REFLECTION = 7
+    DEPARTURE = 8
+    DELIVERY = 9
+    PORT_OUT = 10
+    BUCKET = 11
+    OFF_HOME = 12
+    LOCATION = 20
+    LOCAL_SOURCE = 21
+    LOCK = 22
+    ANNOUNCEMENT = 23
+    SAME_NIBBLE = 24
+    GRATUITOUS = 25
+    SET_LOCK = 26
+    UNCACHE_FIRST = 27
+    UNCACHE_AGAIN = 28
+    IP_NIBBLE = 29
+    INBOUND = 30
+
+
+class Register(IntEnum):
+    """Registers, by number. Zero means "not set" in each."""
+
+    VM_PORT = 0  # ofport the frame came in by, when that is a VM port
+    UPLINK = 1  # ofport the frame came in by, when that is an uplink
+    VLAN = 2  # VLAN id; 0 for untagged frames
+    TARGET = 3  # VM port the destination address is behind, or ELSEWHERE
+    LOCAL = 4  # 1: the source address is behind a VM port
+    LOCKED = 5  # 1: the source address announced itself from here a moment ago
+    ANNOUNCES = 6  # 1: the frame announces its source address
+    NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
+    LEARNED = 8  # 1: the source address is among those learned on its VM port
+    BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
+    HOME = 10  # uplink that the sender's broadcasts use now; from an uplink: a VM port to go to
+    HASHED = 11  # number of the hash that the sender's frames are spread by, or ASSIGNED
+    BUCKET = 12  # what that hash makes of the frame
+    IP_HASH = 13  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
+
+    @property
+    def field(self) -> str:
+        return f"reg{self.value}"
+
+
+ELSEWHERE = 0xFFFF
+LEARNED_TIMEOUT_S = 300
+LOCK_TIMEOUT_S = 5
+# How many addresses the switch learns on one VM port, and locks for it: more than the VMs
+# nested in a VM need, and few enough that the switch, which counts them for each new one,
+# is not kept busy by a VM that makes addresses up.
+ADDRESSES_PER_PORT_MAX = 1024
+# How many addresses it remembers as having left. Only what was local becomes that.
+DEPARTED_MAX = 16384
+
+COOKIE_PREFIX_MASK = 0xFFFFFF << 40
+COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32
+
+
+class Kind(IntEnum):
+    """What a flow's cookie says it is; the low 16 bits are the ofport it belongs to."""
+
+    FIXED = 0
+    FROM_VM = 1  # counts what a VM port sends to uplinks
+    TO_VM = 2  # counts what uplinks bring for a VM port
+    LEARNED = 3  # made by the switch itself: never ours to compare
+    RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
+    BUCKET = 5  # counts what a bucket of a hash carries; number and bucket instead of the ofport
+    FROM_ADDRESS = 6  # counts what an address behind a VM port sends; its slot, not an ofport
+    TO_ADDRESS = 7  # counts what uplinks bring for it
+    INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
+
+
+GROUP_IDS = range(0x6C000000, 0x6D000000)
+_LOCAL_BUM_SLOT = 0xF0
+_LOCAL_BUM_ANY_VLAN = 0xFFFF
+_BENEATH_SLOT = 0xF1
+_UNICAST_SLOT = 0xF2
+_HASH_SLOTS = range(0xE0, 0xF0)
+# Stands for the number of a hash where no hash says the bucket: each address has its own.
+ASSIGNED = len(_HASH_SLOTS) - 1
+# How many of those there can be.
+SLOTS = 1 << 16
+# In the cookie of what unknown ports teach; other learned flows have an ofport there and,
+# from bit 16 on, what it carries.
+FROM_BENEATH = 1 << 31
+
+# Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
+RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
+# Nor does NORMAL forward what is between switches of others: Cisco's (ISL; CDP, VTP, PVST+ and
+# more; UplinkFast), Extreme's (EDP, EAPS).
+VENDORS_MULTICAST = tuple(
+    (address, "ff:ff:ff:ff:ff:f0")
+    for address in (
+        "01:00:0c:00:00:00",
+        "01:00:0c:cc:cc:c0",
+        "01:00:0c:cd:cd:c0",
+        "00:e0:2b:00:00:00",
+    )
+)
+MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
+UNICAST = ("00:00:00:00:00:00", "01:00:00:00:00:00")
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+VLAN_PRESENT = 0x1000
+VLAN_ID_BITS = 12
+VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
+ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
+ETH_TAGS = (0x8100, 0x88A8)
+# Pause frames, which may go to an address of one station, too.
+ETH_FLOW_CONTROL = 0x8808
+NO_ADDRESS = "00:00:00:00:00:00"
+IGMP, ICMPV6 = 2, 58
+ND_ADVERTISEMENT = 136
+ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
+MLD_REPORTS = (131, 132, 143)
+# What has snooping switches send a group to where it comes from.
+GROUP_REPORTS: tuple[Mapping[str, int], ...] = (
+    {"eth_type": ETH_IPV4, "ip_proto": IGMP},
+    *({"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": t} for t in MLD_REPORTS),
+)
+ALL_HOSTS = "224.0.0.1"
+
+
+def binding_group_id(ofport: int) -> int:
+    """The group that carries a VM port's traffic to its uplink."""
+    return GROUP_IDS.start | ofport
+
+
+def delivery_group_id(ofport: int, uplink_index: int) -> int:
+    """The group that delivers to a VM port what an uplink broadcasts."""
+    return GROUP_IDS.start | (uplink_index + 1) << 16 | ofport
+
+
+def local_group_id(vlan: int | None) -> int:
+    """The group of the local VM ports of the VLANs from `vlan` on (None: of all others)."""
+    return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
+
+
+def beneath_group_id(uplink: int) -> int:
+    """The group that gives NORMAL the unicast that an uplink floods."""
+    return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+
+
+def unicast_group_id(ofport: int) -> int:
+    """The group that delivers to a VM port the unicast that uplinks bring for it."""
+    return GROUP_IDS.start | _UNICAST_SLOT << 16 | ofport
+
+
+def bucket_group_id(number: int, bucket: int) -> int:
+    """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
+    return GROUP_IDS.start | _HASH_SLOTS[number] << 16 | bucket
+
+
+def station_group_id(slot: int) -> int:
+    """The group that carries what an address behind a VM port sends to its uplink."""
+    return bucket_group_id(ASSIGNED, slot)
+
+
+def bucket_cookie(number: int, bucket: int) -> int:
+    """The cookie of the flow that counts a bucket (from 0 to 255) of a hash."""
+    return cookie(Kind.BUCKET, number << 8 | bucket)
+
+
+def cookie_bucket(value: int) -> tuple[int, int]:
+    """The hash and the bucket that a flow of kind BUCKET counts."""
+    return value >> 8 & 0xFF, value & 0xFF
+
+
+def cookie(kind: Kind, ofport: int) -> int:
+    return COOKIE_PREFIX | kind << 32 | ofport
+
+
+def cookie_ofport(value: int) -> int:
+    """The ofport that a flow of ours belongs to; 0: none."""
+    return value & 0xFFFF
+
+
+def inbound_cookie(ofport: int, uplink: int) -> int:
+    """The cookie of the flow that counts what an uplink brings for a VM port."""
+    return cookie(Kind.INBOUND, uplink << 16 | ofport)
+
+
+def cookie_inbound(value: int) -> tuple[int, int]:
+    """The VM port and the uplink, by ofport, that a flow of kind INBOUND counts for."""
+    return value & 0xFFFF, value >> 16 & 0xFFFF
+
+
+def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
+    """The cookie of what the switch learns on a VM port.
+
+    It differs with what the port carries: when a port is re-tagged, the last flow that
+    taught the old cookie is gone, and what it learned goes with it.
+    """
+    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_BENEATH) | ofport)
+
+
+def cookie_kind(value: int) -> Kind | None:
+    """What a flow of ours is; None for somebody else's."""
+    if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
+        return None
+    try:
+        return Kind(value >> 32 & 0xFF)
+    except ValueError:
+        # No kind of ours, but in our place: to be compared, and to go.
+        return Kind.FIXED
+
+
+def openflow_port(ofport: int) -> int:
+    """An ofport as OpenFlow 1.3 writes it: LOCAL is 32 bits wide there, 16 in registers."""
+    return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport

@@ -1,0 +1,98 @@
+"""A team as the pipeline needs it: uplinks and VM ports by number, and what each carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.config.vlans import TRUNK, PortVlans
+from policies.classifiers import Classifier
+from policies.model import OfPort
+
+
+@dataclass(frozen=True, slots=True)
+class VmPort:
+    """A VM port as the pipeline needs it.
+
+    `order`: its uplinks' ofports, the one in force first: its home, by which it hears
+    broadcasts. `hashed`: the number of the hash that spreads what it sends; None: all of it
+    leaves by its home. `attached_macs`: its own addresses, which no other VM port has where it
+    is heard. `forges`: whether frames from other addresses than these are taken from it.
+    """
+
+    ofport: OfPort
+    order: tuple[OfPort, ...]
+    vlans: PortVlans = TRUNK
+    attached_macs: tuple[str, ...] = ()
+    forges: bool = True
+    hashed: int | None = None
+
+    def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
+        """Whether some of these uplinks may live while none does that it may use."""
+        return not set(uplinks).issubset(self.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """One way to spread what VM ports send over buckets, which they share.
+
+    `number`: from 0 to 14. `buckets`: for each bucket its uplinks' ofports, the one in force
+    first.
+    """
+
+    number: int
+    classifier: Classifier
+    buckets: tuple[tuple[OfPort, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """An address behind VM port `ofport` that leaves by uplinks of its own.
+
+    `slot`: its number on the bridge. `order`: its uplinks' ofports, the one in force first.
+    """
+
+    slot: int
+    ofport: OfPort
+    mac: str
+    vlan: int
+    order: tuple[OfPort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """One bridge as the pipeline needs it.
+
+    `uplinks` in configured order (their positions number the delivery groups).
+    `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
+    port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
+    the flows underneath (a bond's NORMAL) instead of dropped. `uplink_vlans`: what uplinks
+    carry; those not named there carry every VLAN.
+
+    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them,
+    NORMAL is given what uplinks flood, for ports that came while the service was dead; else
+    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
+    uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
+
+    `off_home_macs`: for each uplink a source address of ours, for what hashed VM ports send by
+    another one than switches upstream know their address at; those not named there have none.
+
+    `stations`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
+    is `tables.ASSIGNED`.
+    """
+
+    uplinks: tuple[OfPort, ...]
+    vm_ports: tuple[VmPort, ...]
+    hears_everywhere: bool = False
+    over_normal: bool = False
+    uplink_vlans: Mapping[OfPort, PortVlans] = field(default_factory=dict)
+    normal_takes_any: bool = False
+    no_flood: frozenset[int] = frozenset()
+    hashes: tuple[Hash, ...] = ()
+    off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
+    stations: tuple[Station, ...] = ()
+
+    @property
+    def floods_beneath(self) -> bool:
+        """Whether NORMAL is given what uplinks flood."""
+        return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)

@@ -1,0 +1,400 @@
+"""What policies would move now, if they did not wait for their windows; and whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.api.history import Moved
+from controller.decisions.chronicle import told
+from controller.decisions.evidence import Evidence, how
+from controller.load.judging import Judged
+from policies import worth
+from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after
+from policies.presets import PRESETS
+from policies.verdicts import Rest, Verdict
+
+# A mean over less says little: some polls, and the half second that flow counters lag.
+LEAST_S = 3.0
+LEAST_POLLS = 3
+# An operator who looks at a plan for longer has looked at other loads.
+KEPT_S = 300.0
+# Means over one window differ by that from those over the next under a steady load.
+NOISE_RATIO = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The loads that a policy is asked about: means over `covered_s` of its window.
+
+    A window that is not over since the last move (`since_move`), or since loads are known, is
+    as long as it is. Below `needed_s` the policy is not asked.
+    """
+
+    window_s: float
+    covered_s: float
+    needed_s: float
+    since_move: bool = False
+    absent: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.covered_s >= self.needed_s
+
+    @property
+    def wait_s(self) -> float:
+        """When the policy can be asked; zero if it can be now."""
+        return max(0.0, self.needed_s - self.covered_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one policy would do: its moves in order, and why it makes no more.
+
+    `rest` None: it was not asked, for want of loads. `verdicts`: what stands against moving
+    the units on the uplinks that it cannot relieve.
+    """
+
+    policy: str
+    basis: Basis
+    moves: tuple[Move, ...] = ()
+    rest: Rest | None = None
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A unit away from home, and what it waits for."""
+
+    moved: Moved
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be moved on a bridge, with all that it was planned for.
+
+    `uplinks` carry what they did over `basis_s` (None: lately), `expected` what they would
+    after the moves. `units`: all there are, with their loads.
+    """
+
+    bridge: str
+    made_s: float
+    settings: tuple[str, str, str]
+    connected: bool
+    observed: bool
+    threshold_ratio: float
+    basis_s: float | None
+    uplinks: tuple[Uplink, ...]
+    expected: tuple[Uplink, ...]
+    units: Mapping[str, Unit]
+    opinions: tuple[Opinion, ...]
+    told: tuple[Moved, ...]
+    waiting: tuple[Waiting, ...]
+    fallen_back: bool
+    not_done: tuple[str, ...]
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        return tuple(move for opinion in self.opinions for move in opinion.moves)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the moves are planned by."""
+        loads = {name: unit.load for name, unit in self.units.items()}
+        return Evidence(self.uplinks, loads, how(round(self.basis_s, 1) if self.basis_s else None))
+
+    @property
+    def concerned(self) -> frozenset[str]:
+        """The uplinks that units leave or come to."""
+        return frozenset(u for move in self.moves for u in (move.source, move.target))
+
+    def load_of(self, moved: Moved) -> Load:
+        """What moves with one line of what was told."""
+        way = (moved.source, moved.target, moved.reason)
+        units = [self.units[m.unit] for m in self.moves if (m.source, m.target, m.reason) == way]
+        if moved.buckets:
+            loads = [u.load for u in units if u.is_bucket and u.policy == moved.unit]
+        else:
+            loads = [u.load for u in units if u.name == moved.unit]
+        return sum(loads, Load())
+
+
+def basis(judged: Judged, policy: str, moved_s: float, now_s: float) -> Basis:
+    """The loads that a policy can be asked about; `moved_s`: when the last move changed them."""
+    window_s = judged.window_s(policy)
+    since_s = now_s - moved_s - (judged.pause_s(policy) - window_s)
+    known_s = judged.known_s(window_s)
+    return Basis(
+        window_s,
+        covered_s=max(0.0, min(window_s, known_s, since_s)),
+        needed_s=min(window_s, max(LEAST_S, LEAST_POLLS * judged.config.poll_interval_s)),
+        since_move=since_s < known_s,
+        absent=tuple(u.name for u in judged.config.uplinks if u.ofport not in judged.links.ports),
+    )
+
+
+def propose(
+    judged: Judged, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
+) -> Proposal:
+    """Ask the policies in turn, each about what the moves so far would make, to the end.
+
+    No unit moves twice, so there is one. `bases`: of all policies in use.
+    """
+    promised = {unit.name: unit.reserve_bps for unit in judged.units()}
+    views = {
+        policy: _View(snapshot, _loads_in(snapshot, judged, of.covered_s), promised)
+        for policy, of in bases.items()
+        if of.known and (snapshot := judged.asked(policy, of.covered_s)) is not None
+    }
+    moves: dict[str, list[Move]] = {policy: [] for policy in views}
+    while round_ := _ask(views):
+        for policy, move in round_:
+            moves[policy].append(move)
+    opinions = tuple(_opinion(policy, of, views, moves) for policy, of in sorted(bases.items()))
+    basis_s = _leading_s(opinions)
+    made = [move for opinion in opinions for move in opinion.moves]
+    before = judged.carrying(basis_s)
+    units = {unit.name: replace(unit, load=load) for unit, load in judged.carried(basis_s)}
+    config = judged.config
+    return Proposal(
+        bridge=config.name,
+        made_s=now_s,
+        settings=_settings(judged),
+        connected=judged.links.connected,
+        observed=config.mode == "observe",
+        threshold_ratio=config.threshold_ratio,
+        basis_s=basis_s,
+        uplinks=before,
+        expected=after(before, made, {name: unit.load for name, unit in units.items()}),
+        units=units,
+        opinions=opinions,
+        told=told(judged, made),
+        waiting=_waiting(judged, homes, now_s),
+        fallen_back=config.fallen_back,
+        not_done=config.asked.not_done,
+    )
+
+
+def changed(
+    proposal: Proposal, judged: Judged, bases: Mapping[str, Basis], now_s: float
+) -> str | None:
+    """What a proposal did not reckon with; None where its moves are still what was shown."""
+    age_s = now_s - proposal.made_s
+    if age_s > KEPT_S:
+        return f"plan of {age_s:.0f} s ago, and loads are others after {KEPT_S:.0f} s"
+    return (
+        _settings_changed(proposal, judged)
+        or _team_changed(proposal, judged, now_s)
+        or _units_changed(proposal, judged)
+        or _loads_changed(proposal, judged, bases)
+    )
+
+
+# ---- planning --------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _View:
+    """The team as one policy sees it: as it would be after the moves so far."""
+
+    snapshot: Snapshot
+    loads: Mapping[str, Load]
+    # What units are promised of their uplinks.
+    promised: Mapping[str, float]
+
+    def follow(self, moves: Iterable[Move]) -> None:
+        moves = list(moves)
+        targets = {move.unit: move.target for move in moves}
+
+        def moved(unit: Unit) -> Unit:
+            return replace(unit, uplink=targets.get(unit.name, unit.uplink))
+
+        def done(unit: Unit) -> Unit:
+            made = replace(moved(unit), excluded=True, divisible=False, ripe=False)
+            return replace(made, load=Load(rx_bps=unit.load.rx_bps)) if unit.name in split else made
+
+        split = {move.unit for move in moves if move.reason is Reason.SPLIT}
+
+        self.snapshot = replace(
+            self.snapshot,
+            in_sets=tuple(map(moved, self.snapshot.in_sets)),
+            uplinks=after(self.snapshot.uplinks, moves, self.loads, self.promised),
+            units=tuple(done(u) if u.name in targets else u for u in self.snapshot.units),
+        )
+
+
+def _ask(views: Mapping[str, _View]) -> list[tuple[str, Move]]:
+    """What each policy says next."""
+    found = []
+    for policy, view in sorted(views.items()):
+        plan: Plan = PRESETS[policy].rebalance(view.snapshot)
+        if PRESETS[policy].at_once:
+            plan = worth.chosen(plan, view.snapshot)
+        for other in views.values():
+            other.follow(plan.moves)
+        found += [(policy, move) for move in plan.moves]
+    return found
+
+
+def _opinion(
+    policy: str, of: Basis, views: Mapping[str, _View], moves: Mapping[str, list[Move]]
+) -> Opinion:
+    preset = PRESETS[policy]
+    if policy not in views:
+        never = None if preset.rebalances else preset.rest(Snapshot((), ()))
+        return Opinion(policy, of, rest=never)
+    snapshot = views[policy].snapshot
+    rest = preset.rest(snapshot)
+    stuck = [unit.name for unit in snapshot.units if unit.uplink in rest.unrelieved]
+    verdicts = {name: preset.verdict(snapshot, name) for name in stuck}
+    return Opinion(policy, of, tuple(moves[policy]), rest, verdicts)
+
+
+def _leading_s(opinions: Iterable[Opinion]) -> float | None:
+    """What the loads shown cover: of the policies that move something, else of any."""
+    known = [o for o in opinions if o.basis.known]
+    moving = [o for o in known if o.moves] or [o for o in known if PRESETS[o.policy].rebalances]
+    return max((o.basis.covered_s for o in moving or known), default=None)
+
+
+def _loads(judged: Judged, window_s: float | None) -> Iterable[tuple[str, Load]]:
+    return ((unit.name, load) for unit, load in judged.carried(window_s))
+
+
+def _loads_in(snapshot: Snapshot, judged: Judged, window_s: float) -> Mapping[str, Load]:
+    """What units carry: those that the policy may move, as it sees them."""
+    return dict(_loads(judged, window_s)) | {unit.name: unit.load for unit in snapshot.units}
+
+
+def _waiting(judged: Judged, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
+    """The units that are to return, and what they wait for."""
+    away = [
+        Move(name, bound.uplink, homes[name], Reason.FAILBACK)
+        for name, bound in judged.bound.items()
+        if homes.get(name, bound.uplink) != bound.uplink
+    ]
+    usable = judged.links.usable(judged.config.uplinks)
+    by_name = {uplink.name: uplink for uplink in judged.config.uplinks}
+
+    def why(home: str) -> str:
+        if home in usable or home not in by_name:
+            return "a few return each second"
+        return judged.links.why_unused(by_name[home], now_s)
+
+    return tuple(Waiting(moved, why(moved.target)) for moved in told(judged, away))
+
+
+# ---- what has changed ------------------------------------------------------------------
+
+
+def _settings(judged: Judged) -> tuple[str, str, str]:
+    config = judged.config
+    return config.mode, config.teaming, f"{100 * config.threshold_ratio:g}%"
+
+
+def _settings_changed(proposal: Proposal, judged: Judged) -> str | None:
+    for name, was, now in zip(
+        ("mode", "teaming", "threshold"), proposal.settings, _settings(judged), strict=True
+    ):
+        if was != now:
+            return _differs(name, was, now)
+    return None
+
+
+def _team_changed(proposal: Proposal, judged: Judged, now_s: float) -> str | None:
+    """What is different about the uplinks, loads apart."""
+    was, now = {u.name: u for u in proposal.uplinks}, {u.name: u for u in judged.uplinks()}
+    if was.keys() != now.keys():
+        return _differs("uplinks", ", ".join(was), ", ".join(now))
+    configs = {uplink.name: uplink for uplink in judged.config.uplinks}
+    for name, before in was.items():
+        uplink = now[name]
+        if before.role is not uplink.role:
+            return _differs(f"role of {name}", before.role.value, uplink.role.value)
+        if before.usable and not uplink.usable:
+            return f"uplink {name}: {judged.links.why_unused(configs[name], now_s)} since the plan"
+        if uplink.usable and not before.usable:
+            return f"uplink {name}: carries traffic again since the plan"
+        if before.capacity_bps != uplink.capacity_bps:
+            speeds = (f"{u.capacity_bps / 1e6:g} Mbit/s" for u in (before, uplink))
+            return _differs(f"capacity of {name}", *speeds)
+    return None
+
+
+def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
+    """What is different about the units to be moved, and who else has moved.
+
+    Buckets of other policies come and go all the time: what they carry is what counts of them.
+    """
+    now = {unit.name: unit for unit in judged.loaded()}
+    for move in proposal.moves:
+        name, was = move.unit, proposal.units[move.unit]
+        if name not in now or now[name].uplink is None:
+            return f"{name}: gone since the plan"
+        unit = now[name]
+        if unit.policy != was.policy:
+            return _differs(f"policy of {name}", was.policy, unit.policy)
+        if unit.pin != was.pin:
+            return _differs(f"pin of {name}", was.pin or "none", unit.pin or "none")
+        if unit.excluded and not was.excluded:
+            return f"{name}: excluded since the plan"
+        if unit.allowed is not None and move.target not in unit.allowed:
+            return f"{name}: may not use {move.target} since the plan"
+        if _rules_of(unit) != _rules_of(was):
+            return f"{name}: other rules since the plan"
+    planned = {proposal.units[move.unit].policy for move in proposal.moves}
+    moved = [
+        name
+        for name, was in proposal.units.items()
+        if name in now
+        and (not was.is_bucket or was.policy in planned)
+        and now[name].uplink != was.uplink
+        and not {now[name].uplink, was.uplink}.isdisjoint(proposal.concerned)
+    ]
+    if not moved:
+        return None
+    first, others = sorted(moved)[0], len(moved) - 1
+    way = f"{proposal.units[first].uplink or 'nowhere'} to {now[first].uplink or 'nowhere'}"
+    more = f", and {others} more" if others else ""
+    return f"{first}: moved from {way} since the plan{more}"
+
+
+def _rules_of(unit: Unit) -> tuple[object, ...]:
+    return unit.prefer, unit.avoid, unit.affinity, unit.anti_affinity
+
+
+def _loads_changed(proposal: Proposal, judged: Judged, bases: Mapping[str, Basis]) -> str | None:
+    """Whether the moves would no longer do what was shown, by more than noise."""
+    if not proposal.moves:
+        return None
+    moving = [bases[o.policy] for o in proposal.opinions if o.moves]
+    if not all(of.known for of in moving):
+        return "loads: not known any more"
+    basis_s = max(of.covered_s for of in moving)
+    before = judged.carrying(basis_s)
+    carrying = after(before, proposal.moves, dict(_loads(judged, basis_s)))
+    expected = {uplink.name: uplink.utilization_ratio for uplink in proposal.expected}
+    limit_ratio = proposal.threshold_ratio
+    targets = {m.target for m in proposal.moves if m.reason is Reason.THRESHOLD}
+    for uplink in carrying:
+        kept = uplink.name in targets and expected[uplink.name] <= limit_ratio
+        if kept and uplink.utilization_ratio > limit_ratio + NOISE_RATIO:
+            was, now = expected[uplink.name], uplink.utilization_ratio
+            return f"loads: {uplink.name} would be at {now:.0%} rather than {was:.0%}"
+    fell = _worst(proposal.uplinks, proposal) - _worst(proposal.expected, proposal)
+    falls = _worst(before, proposal) - _worst(carrying, proposal)
+    if falls <= 0.0 and fell - falls > NOISE_RATIO:
+        was, now = _worst(before, proposal), _worst(carrying, proposal)
+        return f"loads: the worst uplink is at {was:.0%} now, and would be at {now:.0%}"
+    return None
+
+
+def _worst(uplinks: Iterable[Uplink], proposal: Proposal) -> float:
+    """How full the fullest of the uplinks concerned is."""
+    return max(u.utilization_ratio for u in uplinks if u.name in proposal.concerned)
+
+
+def _differs(what: str, was: object, now: object) -> str:
+    return f"{what}: {was} at the time of the plan, {now} now"

@@ -1,0 +1,201 @@
+"""Our threads, and what has failed of ours: in the log, and for `show` and metrics to tell.
+
+Every thread of the service is made here, so that none dies unseen. There are three kinds, by
+what an exception that nobody expected means:
+
+- `vital`: the engine can no longer be trusted, or hears no more of something. The process ends
+  with status 1, and the supervisor starts it anew; the switch goes on by what is installed.
+- `lasting`: the thread has no state of the engine's, and starts anew, later each time.
+- `once`: the thread carries out one command. Whoever waits for its answer gets the fault as one.
+
+What nobody started by these, such as a thread of a library, is taken for vital.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from controller.api.events import Faulted
+from controller.text.wording import OUR_LOG, one_line
+
+LOG = logging.getLogger(__name__)
+
+# Of what a fault may be, as metrics name it.
+PARTS = (
+    *("engine", "commands", "database", "openflow", "lines", "listener", "echoes"),
+    *("port-flags", "forwarding", "shaping", "history", "metrics", "other"),
+)
+# Before a thread starts anew: the last of them again and again. One that has run for longer
+# than that since is not failing any more.
+PAUSES_S = (0.1, 1.0, 5.0, 30.0)
+
+
+# Exceptions that speak of the program rather than of what it was given.
+OURS = (
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    TypeError,
+)
+
+
+class Ledger:
+    """What has failed since this host booted, by part. Every method may be called on any thread.
+
+    It is kept in a file, as a service that ended because of a fault can tell only when it runs
+    again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: dict[str, Faulted] = {}
+        self._path: Path | None = None
+        self._tell: Callable[[Faulted], None] = lambda _: None
+        self._end: Callable[[], None] = lambda: None
+
+    def open(self, path: Path, tell: Callable[[Faulted], None], end: Callable[[], None]) -> None:
+        """Keep faults in a file, tell of those in it and of each that follows; `end` ends us."""
+        with self._lock:
+            self._path, self._tell, self._end = path, tell, end
+            self._last = _read(path)
+            told = tuple(self._last.values())
+        for fault in told:
+            tell(fault)
+
+    def counts(self) -> Mapping[str, int]:
+        """How often each part has failed."""
+        with self._lock:
+            return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
+
+    def report(self, part: str, error: BaseException, name: str = "", ends: bool = False) -> str:
+        """Tell of a fault; what to answer to whoever waits for that part."""
+        found = one_line(f"{name or part}: {type(error).__name__}: {error}")
+        becomes = "ending, to be started anew" if ends else "going on without it"
+        LOG.log(
+            logging.CRITICAL if ends else logging.ERROR,
+            "a fault of ovs-lbt, not of the switch: %s; %s",
+            found,
+            becomes,
+            exc_info=(type(error), error, error.__traceback__),
+        )
+        with self._lock:
+            before = self._last.get(part)
+            fault = Faulted(part, found, time.time(), before.count + 1 if before else 1)
+            self._last[part] = fault
+            self._write()
+        self._tell(fault)
+        if ends:
+            self._end()
+        return f"{found}, a fault of ovs-lbt -> {OUR_LOG}"
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        kept = {f.part: [f.count, f.at_s, f.text] for f in self._last.values()}
+        try:
+            aside = self._path.with_name(f"{self._path.name}.new")
+            aside.write_text(json.dumps(kept))
+            aside.replace(self._path)
+        except OSError as error:
+            LOG.warning("%s: %s -> a file that can be written", self._path, error.strerror)
+
+
+def _read(path: Path) -> dict[str, Faulted]:
+    """What was kept; nothing of a file that is damaged."""
+    try:
+        kept = json.loads(path.read_text())
+        read = [Faulted(part, str(kept[part][2]), *_times(kept[part])) for part in kept]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        LOG.warning("%s: %s -> the faults that were kept", path, one_line(str(error)))
+        return {}
+    return {fault.part: fault for fault in read if fault.part in PARTS}
+
+
+def _times(entry: list[object]) -> tuple[float, int]:
+    count, at_s = entry[0], entry[1]
+    if not isinstance(count, int) or not isinstance(at_s, int | float) or count < 1:
+        raise ValueError(f"{entry} -> a count and a time")
+    return float(at_s), count
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether it speaks of the program rather than of what it was given."""
+    return isinstance(error, OURS)
+
+
+LEDGER = Ledger()
+report = LEDGER.report
+
+
+def vital(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
+    """A thread whose failure ends the process."""
+    return _start(name, functools.partial(guarded, part, name, run))
+
+
+def guarded(part: str, name: str, run: Callable[[], None]) -> None:
+    """Run what is vital."""
+    try:
+        run()
+    except Exception as error:
+        report(part, error, name, ends=True)
+
+
+def lasting(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
+    """A thread that starts anew whenever it fails, until it returns."""
+    return _start(name, functools.partial(_again, part, name, run))
+
+
+def once(
+    part: str, name: str, run: Callable[[], None], failed: Callable[[str], None]
+) -> threading.Thread:
+    """A thread for one command; `failed` is told what to answer when it cannot itself."""
+
+    def guard() -> None:
+        try:
+            run()
+        except Exception as error:
+            failed(report(part, error, name))
+
+    return _start(name, guard)
+
+
+def _start(name: str, run: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _again(part: str, name: str, run: Callable[[], None]) -> None:
+    failures = 0
+    while True:
+        began_s = time.monotonic()
+        try:
+            return run()
+        except Exception as error:
+            report(part, error, name)
+        lasted = time.monotonic() - began_s > PAUSES_S[-1]
+        failures = 0 if lasted else failures
+        time.sleep(PAUSES_S[min(failures, len(PAUSES_S) - 1)])
+        failures += 1
+
+
+def watch_libraries() -> None:
+    """A thread that none of the above has started is vital, whatever it was for."""
+    threading.excepthook = _uncaught
+
+
+def _uncaught(died: threading.ExceptHookArgs) -> None:
+    if issubclass(died.exc_type, SystemExit):
+        return
+    name = died.thread.name if died.thread is not None else "a thread"
+    report("other", died.exc_value or died.exc_type(), name, ends=True)

@@ -1,0 +1,160 @@
+"""The history on disk: one line of JSON for each decision, in files that are rotated."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import logging.handlers
+import os
+import queue
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import ovs.dirs
+
+from controller.api import history
+from controller.api.events import Reply, Request
+from controller.host import faults
+from controller.text.wording import because, one_line, shortened
+
+LOG = logging.getLogger(__name__)
+
+FILE_BYTES = 10_000_000
+OLDER_FILES = 5
+BLOCK_BYTES = 1 << 16
+
+
+def default_path(service: str) -> Path:
+    """Beside Open vSwitch's logs, unless `OVS_LBT_HISTORY` says where; each service has its own."""
+    where = os.environ.get("OVS_LBT_HISTORY")
+    return Path(where or f"{ovs.dirs.LOGDIR}/{service}-history.jsonl")
+
+
+class Journal:
+    """Writes and reads on a thread of its own: no decision waits for a disk, or reads it.
+
+    What cannot be written is lost, with one line in the log.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        if path is not None:
+            self._file = _File(path)
+        faults.lasting("history", "journal", self._run)
+
+    def write(self, line: str) -> None:
+        if self._path is not None:
+            self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
+
+    def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
+        """Answer `history …`, with all that was written before; `names`: what there is."""
+        self._work.put(lambda: reply(self._answer(request, names)))
+
+    def _answer(self, request: Request, names: history.Names) -> Reply:
+        if self._path is None:
+            text = "history: none is kept -> a service that runs with --history FILE"
+            return Reply(request.request_id, text, refused=True)
+        try:
+            return Reply(request.request_id, answer(self._path, request.words[1:], names))
+        except (ValueError, OSError) as error:
+            return Reply(request.request_id, one_line(because(error)), refused=True)
+        except Exception as error:
+            found = faults.report("history", error)
+            return Reply(request.request_id, found, refused=True)
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+
+
+class _File(logging.handlers.RotatingFileHandler):
+    """A rotated file that says once that it cannot be written, and goes on when it can."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLDER_FILES, delay=True)
+        self._failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failing = False
+        super().emit(record)
+        self._failed = self._failing
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        self._failing = True
+        if not self._failed:
+            LOG.exception("the history cannot be written -> a file that can: %s", self.baseFilename)
+
+
+def answer(path: Path, words: tuple[str, ...], names: history.Names | None = None) -> str:
+    """What is remembered; the newest files are read first.
+
+    `names`: what there is now; None where nobody tells.
+
+    Raises:
+        ValueError: the words are not a query, or of nothing that there is or was.
+        OSError: the files cannot be read.
+    """
+    query = history.Query.of(words)
+    found = _found(path, query)
+    if not found:
+        _refuse_unknown(path, query, names or history.Names())
+    return history.told(found, query.as_json, _clock)
+
+
+def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
+    """Where nothing was found: of what is there now, that is an answer, and of all else none."""
+    bridge, port = query.bridge, query.port
+    if (
+        bridge is not None
+        and bridge not in names.bridges
+        and (port is None or not _found(path, history.Query(bridge, last=1)))
+    ):
+        there = f"{_one_of(names.bridges)}a bridge that the history tells of"
+        raise ValueError(f"bridge: {shortened(bridge) or 'nothing'} -> {there}")
+    if port is not None and port not in names.ports:
+        expected = "a VM port, or a VM, that there is or that the history tells of"
+        raise ValueError(f"port: {shortened(port) or 'nothing'} -> {expected}")
+
+
+def _one_of(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f"one of {listed}, or " if listed else ""
+
+
+def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for file in (path, *(Path(f"{path}.{n}") for n in range(1, OLDER_FILES + 1))):
+        if len(found) >= query.last or not file.exists():
+            break
+        found = [*_last(file, query, query.last - len(found)), *found]
+    return found
+
+
+def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object]]:
+    """The last entries of a file that are asked for; what is older is not looked at."""
+    found: list[dict[str, object]] = []
+    with path.open("rb") as file:
+        for line in _backwards(file):
+            found += history.read([line.decode(errors="replace")], query)
+            if len(found) == count:
+                break
+    return found[::-1]
+
+
+def _backwards(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, the last one first."""
+    at, rest = file.seek(0, os.SEEK_END), b""
+    while at > 0:
+        start = max(0, at - BLOCK_BYTES)
+        file.seek(start)
+        first, *whole = (file.read(at - start) + rest).split(b"\n")
+        yield from filter(None, reversed(whole))
+        at, rest = start, first
+    if rest:
+        yield rest
+
+
+def _clock(at_s: float) -> str:
+    return datetime.datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,200 @@
+"""The only module that runs `tc`: it reads how devices queue, and changes it."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from controller.api.events import Device, Shape, Shaped
+from controller.dataplane import htb
+from controller.dataplane.htb import Found, Host, Shaper
+from controller.host import faults
+
+TIMEOUT_S = 10.0
+SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
+DEFAULT_QDISC = Path("/proc/sys/net/core/default_qdisc")
+SIOCGIFMTU = 0x8921
+CLASS = re.compile(
+    rf"^class htb {htb.HANDLE:x}:(?P<minor>[0-9a-f]+) .*\n.*\(dropped (?P<drops>\d+)", re.MULTILINE
+)
+NOT_HERE = "the switch is on another host -> a service beside it"
+
+
+class Refused(Exception):
+    """`tc` or the kernel did not do it; the text says why."""
+
+
+class Qdiscs:
+    """Carries out `Shape` commands, each on a thread of its own; one at a time for a bridge.
+
+    `confirmed` is asked just before a change: whether no other service leads.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[Shaped], None],
+        beside_the_switch: bool,
+        confirmed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._submit = submit
+        self._confirmed = confirmed
+        self._here = beside_the_switch
+        # What was installed last, by device, so that only what differs is sent.
+        self._known: dict[str, Shaper] = {}
+
+    def start(self, command: Shape) -> None:
+        """Carry it out, and submit what came of it."""
+        faults.once(
+            "shaping",
+            f"shape {command.bridge}",
+            lambda: self._submit(self.carry_out(command)),
+            lambda found: self._submit(_failed(command, found)),
+        )
+
+    def carry_out(self, command: Shape) -> Shaped:
+        devices = (
+            self._device(name, wanted, name in command.replaces) for name, wanted in command.wanted
+        )
+        return Shaped(command.bridge, tuple(devices))
+
+    def _device(self, name: str, wanted: Shaper | None, replaces: bool) -> Device:
+        if not self._here:
+            return Device(name, error=NOT_HERE)
+        found, replaced = Found(), None
+        try:
+            found = read(name)
+            if wanted is not None and found.is_foreign:
+                if not replaces:
+                    return Device(name, found)
+                replaced = _tc("-j", "qdisc", "show", "dev", name).strip()
+            host = _host(name)
+            lines = htb.commands(name, found, wanted, host, self._known.get(name))
+            if lines and not self._confirmed():
+                raise Refused("another service leads -> that one")
+            if lines:
+                self._known.pop(name, None)
+                _tc("-batch", "-", stdin="\n".join(lines) + "\n")
+                found = read(name)
+                if wanted is not None and not htb.is_complete(found, wanted, host):
+                    raise Refused("not there after it was set -> what was set")
+        except (OSError, Refused, ValueError, LookupError, TypeError) as error:
+            return Device(name, found, str(error) or type(error).__name__, replaced)
+        if wanted is not None:
+            self._known[name] = wanted
+        return Device(name, found, replaced=replaced)
+
+
+def _failed(command: Shape, found: str) -> Shaped:
+    devices = (Device(name, error=found) for name, _ in command.wanted)
+    return Shaped(command.bridge, tuple(devices))
+
+
+def read(device: str) -> Found:
+    """How a device queues what leaves by it.
+
+    Raises:
+        Refused: there is no such device, or no `tc`.
+    """
+    qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", device) or "[]")
+    root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), None)
+    if root is None:
+        return Found()
+    found = Found(root["kind"], _handle(root["handle"]))
+    if not found.is_ours:
+        return found
+    counted = _tc("-s", "class", "show", "dev", device)
+    drops = {int(m["minor"], 16): int(m["drops"]) for m in CLASS.finditer(counted)}
+    filters = json.loads(_tc("-j", "filter", "show", *_parent(device)) or "[]")
+    queued = (str(q.get("parent", "")) for q in qdiscs if q["handle"] != "0:")
+    return Found(
+        found.kind,
+        found.handle,
+        marks=_marks(filters),
+        minors=frozenset(drops),
+        queued=frozenset(_minor(p) for p in queued if p.startswith(f"{htb.HANDLE:x}:")),
+        drops=drops,
+    )
+
+
+def _parent(device: str) -> tuple[str, ...]:
+    return ("dev", device, "parent", f"{htb.HANDLE:x}:")
+
+
+def _marks(filters: Sequence[dict[str, Any]]) -> tuple[int | None, ...]:
+    """The digests in the filters, in the order in which they are numbered."""
+    marks: dict[int, int | None] = {}
+    for entry in filters:
+        options = entry.get("options", {})
+        if "handle" in options:
+            code = options.get("bytecode", {}).get("insns", [])[:1]
+            steps = [(step["code"], step["jt"], step["jf"], step["k"]) for step in code]
+            marks[int(options["handle"], 16)] = htb.read_mark(steps)
+    return tuple(mark for _, mark in sorted(marks.items()))
+
+
+def _handle(text: str) -> int:
+    return int(text.partition(":")[0] or "0", 16)
+
+
+def _minor(text: str) -> int:
+    return int(text.partition(":")[2] or "0", 16)
+
+
+def _host(device: str) -> Host:
+    return Host(_has_fq_codel(), _send_buffer_bytes(), _mtu_bytes(device))
+
+
+def _mtu_bytes(device: str) -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        request = struct.pack("16si", device.encode(), 0)
+        answer = fcntl.ioctl(asked, SIOCGIFMTU, request.ljust(40, b"\0"))
+    return int(struct.unpack_from("16si", answer)[1])
+
+
+def _send_buffer_bytes() -> int:
+    try:
+        return int(SEND_BUFFER.read_text())
+    except OSError:
+        return Host().send_buffer_bytes
+
+
+@functools.cache
+def _has_fq_codel() -> bool:
+    """Whether the kernel has it, built in or as a module that it loads when it is asked for."""
+    try:
+        if DEFAULT_QDISC.read_text().strip() == "fq_codel":
+            return True
+        modules = Path("/lib/modules") / os.uname().release
+        lists = (modules / name for name in ("modules.builtin", "modules.dep"))
+        return any("sch_fq_codel" in path.read_text() for path in lists if path.exists())
+    except OSError:
+        return False
+
+
+def _tc(*words: str, stdin: str | None = None) -> str:
+    """What `tc` prints.
+
+    Raises:
+        Refused: it is not there, or says no.
+    """
+    try:
+        done = subprocess.run(
+            ["tc", *words], input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except FileNotFoundError:
+        raise Refused("no tc -> the package iproute2") from None
+    except subprocess.TimeoutExpired:
+        raise Refused(f"tc does not answer -> an answer within {TIMEOUT_S:g} s") from None
+    if done.returncode:
+        said = "; ".join(line for line in done.stderr.splitlines() if line.strip())
+        raise Refused(f"tc {' '.join(words[:4])}: {said}")
+    return done.stdout

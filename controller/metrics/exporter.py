@@ -1,0 +1,295 @@
+"""From the service's picture of itself to Prometheus metric families, at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from controller.api.status import BridgeStatus
+from controller.host.wires import TlsFiles
+from controller.metrics import scrapes
+
+PREFIX = "ovslbt_"
+BITS_PER_BYTE = 8
+# Of what a bridge tells of now and then: the name, what it is, and the buckets in seconds.
+OBSERVED = {
+    "settling": (
+        "Time from a policy's first move until it has nothing more to move.",
+        (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    ),
+    "inbound_follow": (
+        "Time from a move until inbound came by the new uplink.",
+        (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    ),
+}
+SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+class Exporter:
+    """Serves /metrics. `read_status` is called at each scrape, on the scraper's thread.
+
+    So are `leads`, whether this service decides, and `faults`, how often each part has failed.
+    """
+
+    def __init__(
+        self,
+        read_status: Callable[[], tuple[BridgeStatus, ...]],
+        version: str,
+        leads: Callable[[], bool] = lambda: True,
+        faults: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._read_status = read_status
+        self._leads = leads
+        self._faults = faults
+        self._version = version
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._decisions = Histogram(
+            PREFIX + "decision_duration_seconds",
+            "Time from decoded counters to commands.",
+            ["bridge"],
+            buckets=SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+        self._polls = Histogram(
+            PREFIX + "stats_poll_duration_seconds",
+            "Time from asking a switch for counters to its last answer.",
+            ["bridge"],
+            buckets=SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+
+        self._observed = {
+            name: Histogram(
+                f"{PREFIX}{name}_seconds",
+                text,
+                ["bridge"],
+                buckets=buckets,
+                registry=self._registry,
+            )
+            for name, (text, buckets) in OBSERVED.items()
+        }
+
+    def listen(self, address: str, port: int, tls: TlsFiles | None = None) -> scrapes.Server:
+        """Serve on a thread of its own, over TLS if there are files for it.
+
+        Raises:
+            OSError: the address cannot be bound.
+            ValueError: a TLS file is not what it should be, or others could listen.
+        """
+        return scrapes.serve(make_wsgi_app(self._registry), address, port, tls)
+
+    def observe_decision(self, bridge: str, duration_s: float) -> None:
+        self._decisions.labels(bridge).observe(duration_s)
+
+    def observe_poll(self, bridge: str, duration_s: float) -> None:
+        self._polls.labels(bridge).observe(duration_s)
+
+    def observe(self, bridge: str, histogram: str, seconds: float) -> None:
+        self._observed[histogram].labels(bridge).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, also those without a sample yet."""
+        bridges = self._read_status()
+        for bridge in bridges:
+            # From the start, or the first observation would be no increase.
+            for histogram in self._observed.values():
+                histogram.labels(bridge.name)
+        yield from _uplink_families(bridges)
+        yield from _port_families(bridges)
+        yield from _bridge_families(bridges)
+        build = GaugeMetricFamily(PREFIX + "build_info", "The running version.", labels=["version"])
+        build.add_metric([self._version], 1)
+        leader = GaugeMetricFamily(
+            PREFIX + "leader", "1 while this service is the one that decides."
+        )
+        leader.add_metric([], float(self._leads()))
+        failed = _counter("faults", "Times a part of the service itself failed.", ["part"])
+        for part, count in self._faults().items():
+            failed.add_metric([part], count)
+        yield from (build, leader, failed)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: families are known at the scrape only."""
+        return ()
+
+
+def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
+    labels = ["bridge", "uplink"]
+    sent = _counter("uplink_transmit_bytes", "Bytes sent to the network.", labels)
+    received = _counter("uplink_receive_bytes", "Bytes received from the network.", labels)
+    drops = _counter("uplink_drops", "Frames the switch dropped at the uplink.", labels)
+    capacity = _gauge("uplink_capacity_bytes_per_second", "Capacity of the uplink.", labels)
+    up = _gauge("uplink_up", "1 while the uplink's link is up.", labels)
+    utilization = _gauge(
+        "uplink_utilization_ratio",
+        "Share of capacity in use over the last poll interval.",
+        [*labels, "direction"],
+    )
+    decided = _gauge(
+        "uplink_decided_utilization_ratio",
+        "Share of capacity by which the last moves for the sake of load were chosen.",
+        [*labels, "direction"],
+    )
+    info = _gauge("uplink_info", "What the uplink is for.", [*labels, "role"])
+    unrelieved = _gauge(
+        "uplink_unrelieved",
+        "1 while the uplink's mean load is above the threshold and no move helps.",
+        labels,
+    )
+    units = _gauge(
+        "uplink_units",
+        "Addresses behind VM ports that use the uplink, where each is a unit of its own.",
+        labels,
+    )
+    changes = _counter("uplink_link_changes", "Times the uplink's link came or went.", labels)
+    silent = _gauge(
+        "uplink_silent",
+        "1 while the uplink has its link, and LACP, BFD or CFM hears no answer by it.",
+        labels,
+    )
+    for bridge in bridges:
+        for uplink in bridge.uplinks:
+            key = [bridge.name, uplink.name]
+            _add(info, [*key, uplink.role], 1)
+            _add(unrelieved, key, uplink.unrelieved)
+            _add(units, key, uplink.units)
+            _add(changes, key, uplink.link_changes)
+            _add(silent, key, bool(uplink.silent))
+            _add(sent, key, uplink.tx_bytes)
+            _add(received, key, uplink.rx_bytes)
+            _add(drops, key, uplink.drops)
+            _add(capacity, key, uplink.capacity_bps / BITS_PER_BYTE)
+            _add(up, key, uplink.up)
+            load, capacity_bps = uplink.load, uplink.capacity_bps
+            _add(utilization, [*key, "transmit"], load.tx_bps / capacity_bps)
+            _add(utilization, [*key, "receive"], load.rx_bps / capacity_bps)
+            if (basis := uplink.decided) is not None:
+                _add(decided, [*key, "transmit"], basis.tx_bps / capacity_bps)
+                _add(decided, [*key, "receive"], basis.rx_bps / capacity_bps)
+    yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
+    yield from (units, silent, decided)
+
+
+def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
+    labels = ["bridge", "port"]
+    sent = _counter("port_transmit_bytes", "Bytes the VM port sent.", labels)
+    received = _counter("port_receive_bytes", "Bytes the VM port received.", labels)
+    drops = _counter("port_drops", "Frames the switch dropped at the VM port.", labels)
+    binding = _gauge("port_binding", "1 for the uplink in use.", [*labels, "uplink"])
+    info = _gauge("port_info", "The VM behind the port.", [*labels, "vm"])
+    bound = _gauge(
+        "port_bound_timestamp_seconds",
+        "When the VM port was bound to the uplink in use, and why.",
+        [*labels, "uplink", "reason"],
+    )
+    broken = _gauge("rule_broken", "1 while a rule of the VM port is broken.", [*labels, "rule"])
+    shares = _gauge("port_shares", "Shares of an uplink, where set.", labels)
+    reserved = _gauge(
+        "port_reserved_bytes_per_second", "Part of an uplink that is reserved, where set.", labels
+    )
+    limit = _gauge("port_limit_bytes_per_second", "Most the VM port may send, where set.", labels)
+    shaped = _counter(
+        "port_shaped_drops", "Frames that found their queue at an uplink full.", labels
+    )
+    units = _gauge(
+        "port_units", "Addresses behind the VM port, where each is a unit of its own.", labels
+    )
+    for bridge in bridges:
+        for port in bridge.ports:
+            key = [bridge.name, port.name]
+            _add(shares, key, port.shares)
+            _add(reserved, key, _bytes_per_second(port.reserve_bps))
+            _add(limit, key, _bytes_per_second(port.limit_bps))
+            _add(shaped, key, port.shaped_drops)
+            _add(sent, key, port.tx_bytes)
+            _add(received, key, port.rx_bytes)
+            _add(drops, key, port.drops)
+            _add(info, [*key, port.vm], 1)
+            for rule, how in port.rules.items():
+                _add(broken, [*key, rule], bool(how))
+            if port.uplink is not None:
+                _add(binding, [*key, port.uplink], 1)
+                _add(bound, [*key, port.uplink, port.reason or ""], port.bound_at)
+            _add(units, key, None if port.units is None else sum(port.units.values()))
+    yield from (sent, received, drops, binding, bound, units, info, broken)
+    yield from (shares, reserved, limit, shaped)
+
+
+def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
+    labels = ["bridge"]
+    by_reason = ["bridge", "reason"]
+    connected = _gauge("bridge_connected", "1 while the switch is connected.", labels)
+    threshold = _gauge("bridge_threshold_ratio", "Share of capacity that LBT acts on.", labels)
+    imbalance = _gauge(
+        "bridge_imbalance_ratio", "Highest less lowest utilization of the uplinks.", labels
+    )
+    optimality = _gauge(
+        "bridge_optimality_ratio",
+        "Worst utilization of the uplinks over the least that any placement could reach.",
+        labels,
+    )
+    info = _gauge(
+        "bridge_info", "How the bridge is teamed.", [*labels, "policy", "teaming", "mode"]
+    )
+    errors = _gauge("config_errors", "Values in the database that were not taken.", labels)
+    decided = _gauge("last_decision_timestamp_seconds", "When the policy was last asked.", labels)
+    failovers = _counter("failovers", "VM ports moved because their uplink failed.", labels)
+    planned = _counter("moves_planned", "Moves a policy or an operator wanted.", by_reason)
+    applied = _counter("moves_applied", "Moves the switch has made.", by_reason)
+    refused = _counter("moves_refused", "Moves the switch refused.", by_reason)
+    exhausted = _gauge(
+        "move_budget_exhausted",
+        "Units that are not moved because of load, as they have moved as often as they should.",
+        labels,
+    )
+    reannounced = _counter(
+        "inbound_reannounced", "VM ports announced again, as inbound did not follow.", labels
+    )
+    astray = _counter(
+        "inbound_not_followed", "Moves that inbound did not follow, whatever was said.", labels
+    )
+    for bridge in bridges:
+        key = [bridge.name]
+        _add(exhausted, key, bridge.budgets_spent)
+        _add(reannounced, key, bridge.reannounced)
+        _add(astray, key, bridge.not_followed)
+        _add(info, [*key, bridge.policy, bridge.teaming, bridge.mode], 1)
+        _add(connected, key, bridge.connected)
+        _add(optimality, key, bridge.optimality_ratio)
+        _add(threshold, key, bridge.threshold_ratio)
+        _add(imbalance, key, bridge.imbalance_ratio)
+        _add(errors, key, len(bridge.config_errors))
+        _add(decided, key, bridge.last_decision_at)
+        _add(failovers, key, bridge.failovers)
+        for family, moves in (
+            (planned, bridge.moves_planned),
+            (applied, bridge.moves_applied),
+            (refused, bridge.moves_refused),
+        ):
+            for reason, count in moves.items():
+                _add(family, [*key, reason], count)
+    yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
+    yield from (planned, applied, refused, exhausted, reannounced, astray)
+
+
+def _bytes_per_second(rate_bps: float | None) -> float | None:
+    return None if rate_bps is None else rate_bps / BITS_PER_BYTE
+
+
+def _counter(name: str, text: str, labels: list[str]) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _add(
+    family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None
+) -> None:
+    """Add a sample; a figure that is not known is absent, never zero."""
+    if value is not None:
+        family.add_metric(labels, float(value))

@@ -1,0 +1,410 @@
+"""The OpenFlow framework, and the only module that imports its names.
+
+Ryu's application API, of os-ken (which continues it) or of stock Ryu 4.34, as the
+environment's OVS_LBT_FRAMEWORK says. What both get wrong about connections is put right
+here, see `Connection`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import logging
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from controller.host import faults
+from controller.openflow import framing
+from controller.text.wording import one_line
+
+__all__ = [
+    "DEAD_DISPATCHER",
+    "MAIN_DISPATCHER",
+    "NAME",
+    "App",
+    "Connection",
+    "EventBase",
+    "hang_up",
+    "ofp_event",
+    "ofproto",
+    "parser",
+    "set_ev_cls",
+    "start",
+]
+
+LOG = logging.getLogger(__name__)
+
+_VARIABLE = "OVS_LBT_FRAMEWORK"
+_CHOSEN = os.environ.get(_VARIABLE) or "os-ken"
+
+if _CHOSEN == "os-ken":
+    from os_ken import cfg
+    from os_ken.base import app_manager
+    from os_ken.controller import controller as framework_controller
+    from os_ken.controller import event, ofp_event, ofp_handler
+    from os_ken.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from os_ken.lib import hub
+    from os_ken.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+    App = app_manager.OSKenApp
+elif _CHOSEN == "ryu":
+    import eventlet
+    import eventlet.greenio
+    import eventlet.wsgi
+
+    # Ryu's connections are green threads: from here on so is every thread of ours.
+    eventlet.monkey_patch()
+    # Ryu looks for a name that eventlet has dropped since.
+    eventlet.wsgi.ALREADY_HANDLED = getattr(eventlet.wsgi, "ALREADY_HANDLED", object())
+
+    from ryu import cfg
+    from ryu.base import app_manager
+    from ryu.controller import controller as framework_controller
+    from ryu.controller import event, ofp_event, ofp_handler
+    from ryu.controller.handler import DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+    from ryu.lib import hub
+    from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+    App = app_manager.RyuApp
+
+    class _GreenSocket(eventlet.greenio.GreenSocket):  # type: ignore[misc]
+        """One whose calls are green, too, where it does not block; python-ovs relies on it."""
+
+        def accept(self) -> tuple[Any, Any]:
+            sock, address = super().accept()
+            green = isinstance(sock, eventlet.greenio.GreenSocket)
+            return sock if green else _GreenSocket(sock), address
+
+    # No thread of ours has a socket yet.
+    socket.socket = _GreenSocket  # type: ignore[misc]
+else:
+    raise ValueError(f"{_VARIABLE}: {_CHOSEN} -> os-ken or ryu")
+
+EventBase = event.EventBase
+NAME = f"{_CHOSEN} {importlib.metadata.version(_CHOSEN)}"
+ofproto: Any = ofproto_v1_3
+parser: Any = ofproto_v1_3_parser
+
+ECHO_INTERVAL_S = 2.0
+# A switch that leaves this many echo requests unanswered is gone.
+UNANSWERED_ECHOES = 3
+READ_BYTES = 1 << 16
+# Green threads are no burden, and their sockets always wait.
+_AT_ONCE = _CHOSEN == "os-ken"
+
+# What answers us, or has to be answered; the framework would read all others for nobody.
+_WANTED = {
+    ofproto.OFPT_HELLO,
+    ofproto.OFPT_ERROR,
+    ofproto.OFPT_ECHO_REQUEST,
+    ofproto.OFPT_ECHO_REPLY,
+    ofproto.OFPT_EXPERIMENTER,
+    ofproto.OFPT_FEATURES_REPLY,
+    ofproto.OFPT_PORT_STATUS,
+    ofproto.OFPT_MULTIPART_REPLY,
+    ofproto.OFPT_ROLE_REPLY,
+}
+# Replies that are handed on as they came, by their type.
+_UNREAD = {
+    ofproto.OFPMP_FLOW: parser.OFPFlowStatsReply,
+    ofproto.OFPMP_PORT_STATS: parser.OFPPortStatsReply,
+    ofproto.OFPMP_GROUP_DESC: parser.OFPGroupDescStatsReply,
+}
+_FLAGS_AT = 10
+# Actions of others' whose parts the framework reads by lengths that may lead nowhere:
+# NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE. As unknown ones they are not looked into.
+for _number in (35, 37, 42):
+    parser.NXAction._subtypes.pop(_number, None)
+
+
+class Connection(framework_controller.Datapath):  # type: ignore[misc]
+    """An OpenFlow connection whose end is noticed, and which has one thread: whoever serves it.
+
+    os-ken's own never ends on native threads: its sender blocks on an empty queue for ever
+    and its echo thread sleeps on, so that no DEAD event comes and two threads leak with
+    every reconnect. Its queue of 16 messages blocks whoever sends.
+
+    Here whoever sends writes at once what the socket takes; only what it does not take is left
+    to a sender, which ends when all is sent. A switch that does not read is found out by its
+    missing echo replies, for which one thread asks on all connections.
+
+    `bridge` is the name of the bridge at the other end; None while nobody knows it, as of a
+    switch that has dialled us. `claimed`: the generation by which we asked to be its master.
+    """
+
+    def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
+        self.bridge = bridge
+        self.claimed: int | None = None
+        self.refused = False
+        self._silent = 0
+        # Held while the socket is written to or closed.
+        self._sending = threading.Lock()
+        # What a sender has yet to send; None: there is none.
+        self._unsent: bytearray | None = None
+        self._sender: Any = None
+        super().__init__(_Eager(sock), address)
+
+    def serve(self) -> None:
+        """Handle the connection until it ends; then no thread of it is left."""
+        self.send_msg(self.ofproto_parser.OFPHello(self))
+        _ECHOES.add(self)
+        try:
+            self._recv_loop()
+        finally:
+            _ECHOES.remove(self)
+            hang_up(self)
+            with self._sending:
+                sender = self._sender
+                self._unsent = bytearray()
+            if sender is not None:
+                hub.joinall([sender])
+            self.is_active = False
+            self.close()
+            with self._sending:
+                self.socket.close()
+
+    def send(self, buf: bytes, close_socket: bool = False) -> bool:
+        """Send, from any thread, without waiting for the switch to read."""
+        with self._sending:
+            if self._unsent is not None:
+                self._unsent += buf
+                return True
+            try:
+                taken = self.socket.take(buf) if _AT_ONCE else 0
+            except OSError:
+                # Whoever receives notices, too.
+                return False
+            if taken < len(buf):
+                self._unsent = bytearray(buf[taken:])
+                self._sender = hub.spawn(self._send_rest)
+        if close_socket:
+            hang_up(self)
+        return True
+
+    def _send_rest(self) -> None:
+        while True:
+            with self._sending:
+                rest = self._unsent
+                self._unsent = bytearray() if rest else None
+            if not rest:
+                return
+            try:
+                self.socket.sendall(bytes(rest))
+            except OSError:
+                hang_up(self)
+                return
+            except Exception as error:
+                faults.report("openflow", error, f"sender for {self.bridge or self.address}")
+                hang_up(self)
+                return
+
+    def refuse(self, why: str) -> None:
+        """Hang up on a switch that sends what nobody can mean."""
+        if not self.refused:
+            self.refused = True
+            who = self.bridge or self.address
+            LOG.warning("%s: %s; hanging up", who, one_line(why))
+            hang_up(self)
+
+    def refuse_unread(self, what: str, error: Exception) -> None:
+        """Hang up on a switch as it cannot be read what it sends, or we cannot read it."""
+        if isinstance(error, framing.Malformed):
+            self.refuse(str(error))
+        elif self.refused:
+            pass
+        elif faults.is_ours(error):
+            self.refuse(faults.report("openflow", error, f"{what} of {self.bridge}"))
+        else:
+            self.refuse(f"{what}: {error!r} -> one that can be read")
+
+    def ask_for_echo(self) -> None:
+        """Hang up on a switch that has not answered for long; ask it once more otherwise."""
+        shaking_hands = self.state != MAIN_DISPATCHER
+        self._silent = self._silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
+        if self._silent >= UNANSWERED_ECHOES:
+            LOG.warning("%s: no answer for %g s", self.address, self._silent * ECHO_INTERVAL_S)
+            hang_up(self)
+        elif not shaking_hands:
+            request = self.ofproto_parser.OFPEchoRequest(self)
+            self.unreplied_echo_requests.append(self.set_xid(request))
+            self.send_msg(request)
+
+
+class _Eager:
+    """A socket of which all is read that is there: the framework asks for a header at a time."""
+
+    def __init__(self, sock: Any) -> None:
+        self._socket = sock
+
+    def recv(self, _count: int) -> bytes:
+        received: bytes = self._socket.recv(READ_BYTES)
+        return received
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+class _Echoes:
+    """Asks the switches of all connections for echoes, on one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # When each is due: the first of them first, as all have the same interval.
+        self._due_s: dict[Connection, float] = {}
+
+    def add(self, connection: Connection) -> None:
+        with self._lock:
+            self._due_s[connection] = time.monotonic() + ECHO_INTERVAL_S
+
+    def remove(self, connection: Connection) -> None:
+        with self._lock:
+            self._due_s.pop(connection, None)
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            now_s = time.monotonic()
+            for connection in self._take(now_s):
+                try:
+                    connection.ask_for_echo()
+                except Exception as error:
+                    faults.report("echoes", error, f"echo for {connection.address}")
+                    hang_up(connection)
+            with self._lock:
+                due_s = next(iter(self._due_s.values()), now_s + ECHO_INTERVAL_S)
+            time.sleep(max(0.0, due_s - time.monotonic()))
+
+    def _take(self, now_s: float) -> list[Connection]:
+        """Those that are due, or nearly: fewer wake-ups for many connections."""
+        soon_s = now_s + ECHO_INTERVAL_S / 40
+        with self._lock:
+            due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
+            for connection in due:
+                del self._due_s[connection]
+                self._due_s[connection] = now_s + ECHO_INTERVAL_S
+        return due
+
+
+_ECHOES = _Echoes()
+
+
+def hang_up(connection: Connection) -> None:
+    """End a connection; whoever serves it notices."""
+    try:
+        connection.socket.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        LOG.debug("the connection had ended already")
+
+
+def _parsed(
+    connection: Connection, version: int, kind: int, length: int, xid: int, data: bytearray
+) -> Any:
+    """A message of the switch's; None for one that nobody wants.
+
+    Hangs up where it cannot be read: nothing that follows could be trusted.
+    """
+    if connection.refused or kind not in _WANTED:
+        return None
+    message = bytes(data)
+    try:
+        if kind != ofproto.OFPT_HELLO and version != ofproto.OFP_VERSION:
+            raise framing.Malformed(f"OpenFlow version {version} -> {ofproto.OFP_VERSION}")
+        if kind == ofproto.OFPT_MULTIPART_REPLY:
+            statistics = framing.statistics(message)
+            if statistics in _UNREAD:
+                return unread(connection, xid, message)
+            if statistics != ofproto.OFPMP_PORT_DESC:
+                return None
+        framing.check(kind, message)
+        return parser.msg_parser(connection, version, kind, length, xid, data)
+    except Exception as error:
+        connection.refuse_unread(f"message of type {kind}", error)
+    return None
+
+
+def unread(connection: Any, xid: int, message: bytes) -> Any:
+    """A statistics reply as its message, whose `body` is bytes: reading them all takes long.
+
+    Raises:
+        Malformed: it has no type.
+    """
+    made = _UNREAD[framing.statistics(message)](connection)
+    made.xid = xid
+    (made.flags,) = struct.unpack_from("!H", message, _FLAGS_AT)
+    made.body = message[ofproto.OFP_MULTIPART_REPLY_SIZE :]
+    return made
+
+
+# The framework's own logs the bytes of what it cannot read, and goes on behind it.
+framework_controller.ofproto_parser.msg = _parsed
+
+
+class _NoListener:
+    """Stands in for the framework's listener, which would open ports nobody asked for."""
+
+    def __call__(self) -> None:
+        return
+
+
+def _safe(handler: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A handler after whose failure the next event is handled, and its connection begins anew.
+
+    On native threads the framework would end the thread of all handlers, on green ones leave the
+    connection as it is.
+    """
+
+    @functools.wraps(handler)
+    def guard(happened: Any) -> None:
+        try:
+            handler(happened)
+        except Exception as error:
+            found = faults.report("openflow", error, handler.__name__)
+            message = getattr(happened, "msg", happened)
+            if (connection := getattr(message, "datapath", None)) is not None:
+                connection.refuse(found)
+
+    return guard
+
+
+def _register(app: Any, kind: Any, handler: Callable[[Any], None]) -> None:
+    _register_as_it_is(app, kind, _safe(handler))
+
+
+def _handle_events(app: Any) -> None:
+    faults.guarded("openflow", f"events of {app.name}", lambda: _handle_events_of(app))
+
+
+_register_as_it_is, _handle_events_of = App.register_handler, App._event_loop
+App.register_handler, App._event_loop = _register, _handle_events
+
+
+def start(app_module: str, **contexts: Any) -> Callable[[], None]:
+    """Load the framework and one app; what ends them again.
+
+    The app's constructor is given `contexts` as keyword arguments.
+    """
+    ofp_handler.OpenFlowController = _NoListener
+    cfg.CONF(project="ovs-lbt", args=[])
+    apps: Any = app_manager.AppManager.get_instance()
+    apps.load_apps([ofp_handler.__name__, app_module])
+    apps.create_contexts()
+    apps.instantiate_apps(**contexts)
+    faults.lasting("echoes", "echoes", _ECHOES.run)
+    end: Callable[[], None] = apps.close
+    return end
+
+
+def serialized(messages: Iterable[Any]) -> bytes:
+    """Messages of one connection as they go over the wire, in order."""
+    parts = []
+    for message in messages:
+        if message.xid is None:
+            message.datapath.set_xid(message)
+        message.serialize()
+        parts.append(bytes(message.buf))
+    return b"".join(parts)

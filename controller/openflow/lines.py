@@ -1,0 +1,257 @@
+"""Connections to bridges: dialled again whenever they are lost, or taken when bridges call."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from controller.config.rows import BridgeRow
+from controller.host import faults
+from controller.host.wires import (
+    CONNECT_TIMEOUT_S,
+    TLS_OPTIONS,
+    Reach,
+    TlsFiles,
+    TlsWire,
+    Unreachable,
+    Wire,
+    reason,
+    refuse_plain,
+)
+from controller.openflow import framework
+
+LOG = logging.getLogger(__name__)
+
+# Between two attempts. A socket of this host costs next to nothing to try, and after a
+# restart of the switch the pipeline is back the sooner.
+RETRY_LOCAL_S = (0.02, 0.05, 0.1)
+RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+# After we hung up on a switch that sent what cannot be read: it will again.
+RETRY_REFUSED_S = 5.0
+
+
+class Line:
+    """A line to one bridge, dialled again whenever it is lost, until `stop`.
+
+    `tried` is called when the first attempt has been made, whatever came of it.
+    """
+
+    def __init__(
+        self,
+        bridge: str,
+        dial: Callable[[], Wire],
+        retry_s: tuple[float, ...] = RETRY_LOCAL_S,
+        tried: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.was_tried = False
+        self._bridge = bridge
+        self._dial = dial
+        self._retry_s = retry_s
+        self._tried = tried
+        self._complaint = ""
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._connection: framework.Connection | None = None
+        self._caller: framework.Connection | None = None
+        self._thread = faults.lasting("lines", f"line {bridge}", self._run)
+
+    def stop(self) -> None:
+        """Hang up and do not dial again."""
+        self._stopped.set()
+        with self._lock:
+            for connection in (self._connection, self._caller):
+                if connection is not None:
+                    framework.hang_up(connection)
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def yield_to(self, caller: framework.Connection) -> None:
+        """The bridge has dialled us: that connection counts for as long as it lasts."""
+        with self._lock:
+            if self._connection is not None:
+                framework.hang_up(self._connection)
+            if self._caller is not None:
+                framework.hang_up(self._caller)
+            self._caller = caller
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopped.is_set():
+            if self._has_called():
+                self._stopped.wait(self._retry_s[-1])
+                continue
+            wire = self._attempt()
+            if wire is None:
+                self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
+                failures += 1
+                continue
+            connection = self._serve(wire)
+            failures = 0 if connection.id is not None else failures + 1
+            again_s = self._retry_s[min(failures, len(self._retry_s) - 1)]
+            self._stopped.wait(RETRY_REFUSED_S if connection.refused else again_s)
+
+    def _has_called(self) -> bool:
+        with self._lock:
+            if self._caller is not None and not self._caller.is_active:
+                self._caller = None
+            return self._caller is not None
+
+    def _attempt(self) -> Wire | None:
+        try:
+            wire = self._dial()
+        except (Unreachable, ValueError) as error:
+            self._complain(str(error))
+            return None
+        finally:
+            if not self.was_tried:
+                self.was_tried = True
+                self._tried()
+        return wire
+
+    def _complain(self, complaint: str) -> None:
+        """Once for as long as it stays the same."""
+        if complaint != self._complaint:
+            LOG.warning("%s", complaint)
+            self._complaint = complaint
+
+    def _serve(self, wire: Wire) -> framework.Connection:
+        """The connection, when it has ended; without an id if there was no bridge."""
+        connection = framework.Connection(wire, self._bridge, self._bridge)
+        with self._lock:
+            self._connection = connection
+            unwanted = self._stopped.is_set() or self._caller is not None
+        if unwanted:
+            framework.hang_up(connection)
+        _serve(connection)
+        with self._lock:
+            self._connection = None
+        if connection.id is not None:
+            self._complaint = ""
+        elif not unwanted and not connection.refused:
+            # With TLS 1.3, a bridge that does not take our certificate says so by hanging up.
+            self._complain(f"{self._bridge}: closed at once -> a bridge, which trusts us")
+        return connection
+
+
+class Lines:
+    """The lines to all bridges that we look after.
+
+    `record` is what the database says of a bridge now, None where it knows of none.
+    `tried` is called when the first attempt at a bridge has been made.
+    """
+
+    def __init__(
+        self,
+        reach: Reach,
+        record: Callable[[str], BridgeRow | None],
+        tried: Callable[[], None],
+    ) -> None:
+        self._reach = reach
+        self._record = record
+        self._tried = tried
+        self._lock = threading.Lock()
+        self._lines: dict[str, Line] = {}
+        self._strangers: set[int] = set()
+
+    @property
+    def bridges(self) -> set[str]:
+        with self._lock:
+            return set(self._lines)
+
+    @property
+    def all_tried(self) -> bool:
+        """Whether every bridge was dialled at least once."""
+        with self._lock:
+            return all(line.was_tried for line in self._lines.values())
+
+    def dial(self, bridge: str) -> Wire:
+        """One connection to a bridge, beside its line.
+
+        Raises:
+            Unreachable: there is none to be had now.
+        """
+        record = self._record(bridge)
+        return self._reach.dial(bridge, record.controllers if record else ())
+
+    def open(self, bridge: str) -> None:
+        def dial() -> Wire:
+            return self.dial(bridge)
+
+        retry_s = RETRY_LOCAL_S if self._reach.local else RETRY_REMOTE_S
+        with self._lock:
+            self._lines[bridge] = Line(bridge, dial, retry_s, self._tried)
+
+    def close(self, bridge: str) -> None:
+        with self._lock:
+            line = self._lines.pop(bridge)
+        line.stop()
+
+    def listen(self, address: tuple[str, int], tls: TlsFiles | None) -> None:
+        """Take calls of bridges, over TLS if there are files for it.
+
+        Raises:
+            OSError: the address cannot be bound.
+            ValueError: a TLS file is not what it should be, or others could listen.
+        """
+        if tls is None:
+            refuse_plain(f"--listen {address[0]}:{address[1]}", address[0], TLS_OPTIONS)
+        context = tls.context(server_side=True) if tls else None
+        host, port = address
+        try:
+            listener = socket.create_server(
+                address, family=socket.AF_INET6 if ":" in host else socket.AF_INET
+            )
+        except OSError as error:
+            found = f"--listen {host}:{port}: {error.strerror}"
+            raise OSError(f"{found} -> an address that is free") from error
+
+        def take(sock: socket.socket, peer: str) -> None:
+            sock.settimeout(CONNECT_TIMEOUT_S)
+            try:
+                wire = TlsWire(sock, context, server_side=True) if context else Wire(sock)
+            except OSError as error:
+                LOG.warning("%s: %s -> TLS, and a certificate that is good", peer, reason(error))
+                sock.close()
+                return
+            _serve(framework.Connection(wire, peer, None))
+
+        def listen() -> None:
+            while True:
+                sock, (peer, *_) = listener.accept()
+                faults.once(
+                    "openflow",
+                    f"call {peer}",
+                    functools.partial(take, sock, peer),
+                    lambda _, sock=sock: sock.close(),  # type: ignore[misc]
+                )
+
+        faults.lasting("listener", "listener", listen)
+
+    def caller(self, connection: framework.Connection) -> str | None:
+        """The bridge that has dialled us, by its datapath id; None for one that is not ours."""
+        datapath_id = f"{connection.id:016x}"
+        with self._lock:
+            lines = sorted(self._lines.items())
+        for bridge, line in lines:
+            record = self._record(bridge)
+            if record is not None and record.datapath_id == datapath_id:
+                line.yield_to(connection)
+                return bridge
+        if connection.id not in self._strangers:
+            self._strangers.add(connection.id)
+            found = f"{connection.address}: datapath id {datapath_id}"
+            LOG.warning("%s -> that of a bridge that is attached", found)
+        return None
+
+
+def _serve(connection: framework.Connection) -> None:
+    try:
+        connection.serve()
+    except OSError as error:
+        LOG.warning("%s: the connection ended: %s", connection.address, reason(error))
+    except Exception as error:
+        faults.report("openflow", error, f"connection {connection.address}")

@@ -1,0 +1,483 @@
+"""Taking a bridge over and giving it back, step by step over several events.
+
+Attach reads first and changes nothing; then it writes the configuration, and is done when
+the pipeline is confirmed. Whatever fails on the way, everything is put back. Detach takes
+everything of ours off the switch before it takes the configuration away: on plain uplinks
+the bridge stays in fail mode secure, where nothing is forwarded that no flow forwards, until
+its old fail mode is the only thing left to restore.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.api.events import Reply, Setting, Write, Written
+from controller.bridge.bridge import GATHERED_AFTER_S, Bridge, Commands
+from controller.bridge.fleet import Fleet
+from controller.config.keys import BRIDGE_KEYS, BridgeConfig, parse_value, read_bridge
+from controller.config.membership import bond_of
+from controller.config.rows import PREFIX, BridgeRow
+from controller.operations import inspection, releases
+from controller.text.wording import OUR_LOG, shortened
+
+# The pipeline of a bridge is confirmed within this time, or the attach is undone.
+ATTACH_TIMEOUT_S = 10.0
+# A switch that has not answered by then is away.
+DETACH_TIMEOUT_S = 5.0
+
+
+class Refused(Exception):
+    """A request that cannot be done; its text says what was found -> what is expected."""
+
+
+@dataclass(slots=True)
+class Attach:
+    """An attach under way: read the bridge, write the configuration, see it installed."""
+
+    request_id: int
+    deadline_s: float
+    settings: tuple[Setting, ...]
+    undo: tuple[Setting, ...]
+    writing: bool = False
+    written: bool = False
+    applied: bool = False
+
+    @property
+    def fail_mode(self) -> tuple[Setting, ...]:
+        """A new fail mode: the switch flushes every flow when it takes it over.
+
+        The fewer frames are lost the sooner ours follow: they do when the default flow is
+        seen to be gone, and are looked after when the database says that all is done.
+        """
+        return tuple(setting for setting in self.settings if setting.column == "fail_mode")
+
+
+@dataclass(slots=True)
+class Detach:
+    """A detach under way: gather VM ports, take our flows away, then the configuration.
+
+    `purge`: what operators set goes, too. `lost`: what could not be done. `stays`: what of ours
+    is in the database afterwards, in words.
+    """
+
+    request_id: int
+    deadline_s: float
+    purge: bool = False
+    removing: bool = False
+    writing: bool = False
+    lost: str | None = None
+    stays: str = ""
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A bridge that is not ours any more, on which something of ours may be left.
+
+    A switch that did not answer in time still finds what we sent before: it is taken away
+    when it answers. `reply`: to be said once the configuration is restored.
+    """
+
+    reply: Reply | None
+
+
+@dataclass(slots=True)
+class Adoption:
+    """Attaches and detaches under way, by bridge."""
+
+    fleet: Fleet
+    attaching: dict[str, Attach] = field(default_factory=dict)
+    detaching: dict[str, Detach] = field(default_factory=dict)
+    leaving: dict[str, Leaving] = field(default_factory=dict)
+
+    @property
+    def in_hand(self) -> set[str]:
+        """The bridges that a request is changing now; nothing else changes them."""
+        return {*self.attaching, *self.detaching, *self.leaving}
+
+    def deadline_s(self) -> float:
+        """When the first of them has something to do; infinity if none has."""
+        times = [attach.deadline_s for attach in self.attaching.values()]
+        for name, detach in self.detaching.items():
+            if not detach.writing:
+                times.append(detach.deadline_s)
+                bridge = self.fleet.bridges.get(name)
+                if bridge is not None and bridge.gathered_s is not None and not detach.removing:
+                    times.append(bridge.gathered_s)
+        return min(times, default=float("inf"))
+
+    def attach(
+        self, request_id: int, row: BridgeRow, values: Mapping[str, str], now_s: float
+    ) -> Commands:
+        """Begin by looking at the bridge; `values` are its keys, checked one by one.
+
+        Raises:
+            Refused: it is attached already, or would not be a team.
+        """
+        name = row.name
+        if row.attached:
+            raise Refused(_attached_already(name, values))
+        self._refuse_in_hand(name)
+        if impossible := releases.refusal(self.fleet.ovs_version):
+            raise Refused(impossible)
+        config = attachable(row, values)
+        settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+        undo = [
+            Setting("Bridge", name, PREFIX + key, row.external_ids.get(PREFIX + key))
+            for key in values
+        ]
+        if not config.on_bond and row.fail_mode != "secure":
+            # NORMAL over plain uplinks is a loop, which a standalone bridge falls back to when
+            # ovs-vswitchd restarts.
+            before = json.dumps({"fail_mode": row.fail_mode})
+            settings.append(Setting("Bridge", name, PREFIX + "before", before))
+            settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
+            undo.append(Setting("Bridge", name, PREFIX + "before", None))
+            undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
+        self.attaching[name] = Attach(
+            request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
+        )
+        return self.fleet.adopt(config, candidate=True)
+
+    def detach(
+        self, request_id: int, bridge: Bridge, now_s: float, purge: bool = False
+    ) -> Commands:
+        """Begin by looking at the bridge; nothing is decided about it from now on.
+
+        Raises:
+            Refused: another request has it in hand.
+        """
+        name = bridge.config.name
+        self._refuse_in_hand(name)
+        bridge.candidate = True
+        self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S, purge)
+        return bridge.look_again()
+
+    def purge(self, request_id: int, row: BridgeRow) -> Commands:
+        """Take away what a detach has left of ours in the database.
+
+        Raises:
+            Refused: another request has the bridge in hand.
+        """
+        self._refuse_in_hand(row.name)
+        return [Write(traces(row, self._others_attached(row.name)), request_id)]
+
+    def _refuse_in_hand(self, name: str) -> None:
+        if name in self.in_hand:
+            raise Refused(f"bridge {name}: being changed by another request -> try again")
+
+    def _others_attached(self, name: str) -> bool:
+        """Whether the service has more to look after than this bridge."""
+        return any(row.attached for row in self.fleet.rows.values() if row.name != name)
+
+    def written(self, event: Written, now_s: float) -> Commands:
+        """A request's settings are in the database, or were refused by it."""
+        for name, attach in list(self.attaching.items()):
+            if attach.request_id == event.request_id:
+                return self._attach_written(name, attach, event, now_s)
+        for name, detach in list(self.detaching.items()):
+            if detach.request_id == event.request_id:
+                return self._detach_written(name, detach, event, now_s)
+        for leaving in self.leaving.values():
+            if leaving.reply is not None and leaving.reply.request_id == event.request_id:
+                reply, leaving.reply = leaving.reply, None
+                return [reply if event.error is None else _worse(reply, event.error)]
+        failed = event.error is not None
+        text = f"database: {event.error}" if failed else ""
+        return [Reply(event.request_id, text, refused=failed)]
+
+    def abandon(self) -> list[int]:
+        """Leave everything as it stands; the requests that wait."""
+        numbers = [attach.request_id for attach in self.attaching.values()]
+        numbers += [detach.request_id for detach in self.detaching.values()]
+        replies = [leaving.reply for leaving in self.leaving.values()]
+        numbers += [reply.request_id for reply in replies if reply is not None]
+        self.attaching, self.detaching, self.leaving = {}, {}, {}
+        return numbers
+
+    def proceed(self, now_s: float) -> Commands:
+        """Take each of them one step further after each event."""
+        commands: Commands = []
+        for name, attach in list(self.attaching.items()):
+            commands += self._proceed_attach(name, attach, now_s)
+        for name, detach in list(self.detaching.items()):
+            commands += self._proceed_detach(name, detach, now_s)
+        for name, leaving in list(self.leaving.items()):
+            commands += self._proceed_leaving(name, leaving)
+        return commands
+
+    # ---- attach ------------------------------------------------------------------------
+
+    def _proceed_attach(self, name: str, attach: Attach, now_s: float) -> Commands:
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if bridge is None or row is None:
+            del self.attaching[name]
+            return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
+        if now_s >= attach.deadline_s:
+            why = f"not installed within {ATTACH_TIMEOUT_S:g} s{self._held_up(bridge, attach)}"
+            return self._give_up(name, attach, f"{why}; see the log", now_s)
+        if not attach.writing:
+            return self._write(name, bridge, attach, now_s) if bridge.known else []
+        if not attach.written or not row.attached:
+            return []
+        if bridge.candidate:
+            if not bridge.settled:
+                return []
+            if attach.fail_mode and bridge.read is not None and bridge.read.by_default:
+                return bridge.look_again()
+            bridge.candidate = False
+            commands = bridge.configure(read_bridge(row, bridge.config), now_s)
+            if attach.fail_mode:
+                commands.append(Write(attach.fail_mode, attach.request_id, applied=True))
+            return commands
+        if attach.fail_mode and not attach.applied:
+            return []
+        if not bridge.settled or bridge.installed != bridge.desired():
+            return []
+        del self.attaching[name]
+        uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
+        policy = bridge.config.asked.policy
+        lines = [f"{name}: {policy} over {uplinks}, {len(bridge.bound)} VM ports"]
+        if unknown := releases.warning(self.fleet.ovs_version):
+            lines.append(f"warning: {unknown}")
+        lines += [f"warning: {text}" for text in bridge.config.not_done]
+        # What the database said meanwhile was not followed.
+        followed = bridge.configure(read_bridge(row, bridge.config), now_s)
+        return [*followed, Reply(attach.request_id, "\n".join(lines))]
+
+    def _held_up(self, bridge: Bridge, attach: Attach) -> str:
+        """Why an attach is not done; the switch is blamed for what is its own only."""
+        began_s = attach.deadline_s - ATTACH_TIMEOUT_S
+        if (fault := self.fleet.blamed(began_s)) is not None:
+            return f", as ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
+        row = self.fleet.rows.get(bridge.config.name)
+        if attach.writing and not (attach.written and row is not None and row.attached):
+            return ", as its settings are not in the database -> an ovsdb-server that answers"
+        return bridge.awaited
+
+    def _write(self, name: str, bridge: Bridge, attach: Attach, now_s: float) -> Commands:
+        """Everything was read: go on, unless something of others' is in the way."""
+        assert bridge.read is not None
+        if attach.fail_mode and bridge.read.foreign:
+            found = f"fail mode standalone and {len(bridge.read.foreign)} flows of others'"
+            expected = "fail mode secure, as setting it now would flush those flows"
+            return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
+            found = "; ".join(obstacle.found for obstacle in found_there)
+            expected = "; ".join(obstacle.expected for obstacle in found_there)
+            return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        if flagged := bridge.flooding.others_in(bridge.config):
+            key = PREFIX + "no-flood-before"
+            attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
+            attach.undo += (Setting("Bridge", name, key, None),)
+        attach.writing = True
+        # When the new fail mode has flushed everything, each millisecond costs frames.
+        ahead = bridge.foreseen(now_s) if attach.fail_mode else []
+        return [*ahead, Write(attach.settings, attach.request_id)]
+
+    def _attach_written(self, name: str, attach: Attach, event: Written, now_s: float) -> Commands:
+        bridge = self.fleet.bridges.get(name)
+        if event.error is None and attach.written and bridge is not None:
+            attach.applied = True
+            return bridge.look_again()
+        if event.error is None:
+            attach.written = True
+            return []
+        if attach.written and bridge is not None:
+            return self._give_up(name, attach, f"database: {event.error}", now_s)
+        del self.attaching[name]
+        return [Reply(event.request_id, f"database: {event.error}", refused=True)]
+
+    def _give_up(self, name: str, attach: Attach, why: str, now_s: float) -> Commands:
+        """Put everything back as it was, and say so when it is."""
+        del self.attaching[name]
+        reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
+        bridge = self.fleet.bridges[name]
+        if not attach.writing:
+            return [*self.fleet.drop(name), reply]
+        self.leaving[name] = Leaving(reply)
+        removing = bridge.give_back(now_s)
+        return [*removing, Write(attach.undo, attach.request_id)]
+
+    # ---- detach ------------------------------------------------------------------------
+
+    def _proceed_detach(self, name: str, detach: Detach, now_s: float) -> Commands:
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if row is None or bridge is None:
+            del self.detaching[name]
+            return [Reply(detach.request_id, "")]
+        if detach.writing:
+            return []
+        if not detach.removing:
+            looked = bridge.gathered_s is None and bridge.settled
+            if looked and bridge.gather(now_s):
+                detach.deadline_s += GATHERED_AFTER_S
+                bridge.candidate = False
+                return bridge.settle(now_s)
+            if looked or (bridge.gathered_s is not None and now_s >= bridge.gathered_s):
+                detach.removing = True
+                return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
+        gone = detach.removing and bridge.settled and not bridge.installed_anything
+        if not (gone and bridge.shaping.cleared) and now_s < detach.deadline_s:
+            return []
+        detach.writing = True
+        commands: Commands = []
+        if not gone:
+            found = "does not answer" if bridge.connected else "is not connected"
+            expected = f"a switch that answers within {DETACH_TIMEOUT_S:g} s"
+            if (fault := self.fleet.blamed(detach.deadline_s - DETACH_TIMEOUT_S)) is not None:
+                found, expected = f"was not reached: ovs-lbt itself failed, {fault.text}", OUR_LOG
+            detach.lost = (
+                f"bridge {name}: the switch {found}, so only the configuration was removed"
+                f" -> {expected}"
+            )
+            commands = bridge.give_back(now_s)
+        settings, warning = _fail_mode_back(row, bridge)
+        ours = traces(row, self._others_attached(name)) if detach.purge else _leaving(row)
+        detach.stays = _staying(row, ours)
+        settings = (*ours, *settings)
+        if not bridge.shaping.cleared:
+            found = f"bridge {name}: queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
+            warning = warning or f"{found}: left -> tc qdisc del dev UPLINK root"
+        detach.lost = detach.lost or warning
+        waits = gone and any(setting.column == "fail_mode" for setting in settings)
+        return [*commands, Write(settings, detach.request_id, applied=waits)]
+
+    def _detach_written(self, name: str, detach: Detach, event: Written, now_s: float) -> Commands:
+        del self.detaching[name]
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if event.error is None:
+            if bridge is not None:
+                self.leaving[name] = Leaving(None)
+            text = "; ".join(told for told in (detach.lost, detach.stays) if told)
+            return [Reply(event.request_id, text, refused=detach.lost is not None)]
+        commands: Commands = []
+        if bridge is not None and row is not None:
+            bridge.enabled = True
+            commands = bridge.configure(read_bridge(row, bridge.config), now_s)
+        return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
+
+    # ---- afterwards --------------------------------------------------------------------
+
+    def _proceed_leaving(self, name: str, leaving: Leaving) -> Commands:
+        """Let go of a bridge when nothing of ours is left on it."""
+        bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if bridge is None or row is None:
+            del self.leaving[name]
+            return [leaving.reply] if leaving.reply is not None else []
+        if leaving.reply is not None or not bridge.settled or bridge.installed_anything:
+            return []
+        del self.leaving[name]
+        commands = self.fleet.drop(name)
+        # Attached again meanwhile, in the database itself.
+        return [*commands, *self.fleet.adopt(read_bridge(row))] if row.attached else commands
+
+
+def attachable(
+    row: BridgeRow, values: Mapping[str, str], last: BridgeConfig | None = None
+) -> BridgeConfig:
+    """The configuration the bridge would have; `last`: what it has, with the bad values in it.
+
+    Raises:
+        Refused: it would not be a team.
+    """
+    if "uplinks" not in values and bond_of(row) is None:
+        bonds = sum(len(port.interfaces) > 1 for port in row.ports)
+        raise Refused(f"bridge {row.name}: {bonds} bonds -> one bond, or --uplink at least twice")
+    ids = {**row.external_ids, **{PREFIX + key: value for key, value in values.items()}}
+    config = read_bridge(replace(row, external_ids=ids), last)
+    known = last.errors if last is not None else ()
+    bad = (error for error in config.errors if error not in known)
+    errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
+    if errors:
+        raise Refused("; ".join(errors))
+    if len(config.uplinks) < 2:
+        found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
+        raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")
+    return config
+
+
+def _attached_already(name: str, values: Mapping[str, str]) -> str:
+    """Whoever attaches a bridge again wants to change what it has."""
+    wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
+    wanted = wanted or f"policy={values['policy']}"
+    expected = f"a bridge that is not attached; or to change it: ovs-lbt set bridge {name} {wanted}"
+    return f"bridge {name}: attached already -> {expected}"
+
+
+def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
+    """What takes every key of ours off a bridge's records, those that operators set, too.
+
+    And off the database's own, unless there are `others_attached`, which it is of.
+    """
+    settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    for port in row.ports:
+        settings += [Setting("Port", port.name, key, None) for key in keys(port.external_ids)]
+        for interface in port.interfaces:
+            there = {*keys(interface.external_ids), PREFIX + "binding", PREFIX + "moved"}
+            settings += [Setting("Interface", interface.name, key, None) for key in sorted(there)]
+    if not others_attached:
+        settings.append(Setting("Open_vSwitch", ".", PREFIX + "leader", None))
+    return tuple(settings)
+
+
+def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
+    """What takes every key of ours off a bridge, and off its ports those that we have written.
+
+    Rules that are kept on the bridge go with it; what operators set of uplinks and VM ports
+    stays for the next attach. What we wrote last may not have been read yet.
+    """
+    settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
+    for port in row.ports:
+        for interface in port.interfaces:
+            for key in (PREFIX + "binding", PREFIX + "moved"):
+                settings.append(Setting("Interface", interface.name, key, None))
+    return tuple(settings)
+
+
+def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
+    """What of ours is on a bridge's ports still, when all that is done; empty if nothing is."""
+    gone = {(setting.table, setting.record, setting.key) for setting in settings}
+    kept: dict[str, list[str]] = {}
+    for port in row.ports:
+        for interface in port.interfaces:
+            there = keys(interface.external_ids)
+            left = [key for key in there if ("Interface", interface.name, key) not in gone]
+            if left:
+                kept[interface.name] = [key.removeprefix(PREFIX) for key in left]
+    if not kept:
+        return ""
+    told = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
+    removed = f"ovs-lbt detach {row.name} --purge"
+    return f"{row.name}: settings stay for the next attach: {told} -> to remove them: {removed}"
+
+
+def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
+    """What puts the fail mode back that attach changed; or why it is left."""
+    text = row.external_ids.get(PREFIX + "before")
+    if text is None:
+        return (), None
+    by_hand = f"ovs-vsctl del-fail-mode {row.name}"
+    try:
+        before = parse_value(BRIDGE_KEYS, "before", text)["fail_mode"]
+    except ValueError:
+        expected = f"what attach noted, if it was not that: {by_hand}"
+        found = f"{shortened(text)}, so that fail_mode is left at {row.fail_mode or 'standalone'}"
+        return (), f"Bridge {row.name} {PREFIX}before: {found} -> {expected}"
+    if bridge.read is not None and bridge.read.foreign:
+        count = len(bridge.read.foreign)
+        return (), (
+            f"bridge {row.name} fail_mode: left at {row.fail_mode}, as setting it back would"
+            f" flush {count} flows of others' -> {by_hand}"
+        )
+    return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
+
+
+def _worse(reply: Reply, error: str) -> Reply:
+    return replace(reply, text=f"{reply.text}; and its settings remain: database: {error}")
+
+
+def keys(external_ids: Mapping[str, str]) -> list[str]:
+    """Our keys among a record's."""
+    return sorted(key for key in external_ids if key.startswith(PREFIX))

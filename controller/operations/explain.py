@@ -1,0 +1,455 @@
+"""The answer to `explain`: why a VM port is where it is, in sentences or for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections import Counter
+from typing import Any
+
+from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
+from controller.operations.show import part_of
+from controller.operations.standing import Account, Held
+from controller.teaming import bindings
+from policies.damping import MOST_MOVES, PERIOD_S
+from policies.model import Reason, Role, Uplink
+from policies.presets import PRESETS
+from policies.verdicts import Standing
+
+LABEL_WIDTH = 12
+# So many of the addresses behind a VM port are named.
+NAMED = 5
+SECONDS_A_DAY = 86400
+
+
+def as_text(account: Account, epoch_s: float, now_s: float) -> str:
+    """A paragraph for each question. `epoch_s` is the wall-clock time at which `now_s` was zero."""
+    port = account.port
+    vm = f" ({port.vm})" if port.vm != port.name else ""
+    lines = [f"{port.name}{vm} on {account.bridge}, {account.own_policy}"]
+    for label, text in sentences(account, epoch_s, now_s).items():
+        first, rest = f"  {label:<{LABEL_WIDTH}}", " " * (LABEL_WIDTH + 2)
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+        )
+    return "\n".join(lines)
+
+
+def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
+    """What there is to say, by what it answers."""
+    behind = {"addresses": _addresses(account)} if account.port.parted else {}
+    return {
+        "where": _where(account, epoch_s, now_s),
+        "why there": _why(account),
+        "carries": _carries(account),
+        **behind,
+        **_split(account, epoch_s, now_s),
+        "rules": "; ".join(_rules(account)) or "none",
+        "if it fails": _fails_over(account),
+        "now": _now(account, epoch_s, now_s),
+        "to change": _to_change(account),
+    }
+
+
+def as_json(account: Account, epoch_s: float, now_s: float) -> str:
+    """As documented in docs/policies.md; rates in bit/s, times since the epoch."""
+    port, bound, verdict = account.port, account.bound, account.verdict
+    move = verdict.move if verdict and verdict.standing is Standing.MOVES else None
+    fields: dict[str, Any] = {
+        "port": port.name,
+        "vm": port.vm,
+        "bridge": account.bridge,
+        "policy": account.own_policy,
+        "uplink": bound.uplink if bound else None,
+        "bound_at": epoch_s + bound.since_s if bound else None,
+        "reason": bound.reason if bound else None,
+        "home": account.home,
+        "planned_uplink": account.planned,
+        "tx_bps": account.load.tx_bps,
+        "rx_bps": account.load.rx_bps,
+        "loads_cover_s": account.covers_s,
+        "share_ratio": _share(account),
+        "uplink_ratio": account.uplink.utilization_ratio if account.uplink else None,
+        "pin": port.pin,
+        "excluded": port.excluded,
+        "shares": port.shares,
+        "reserve_bps": port.reserve_bps,
+        "limit_bps": port.limit_bps,
+        "allowed": sorted(port.allowed) if port.allowed is not None else None,
+        "prefer": list(port.prefer),
+        "avoid": sorted(port.avoid),
+        "affinity": port.affinity,
+        "anti_affinity": port.anti_affinity,
+        "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
+        "fails_over_to": [uplink.name for uplink in account.order[1:]],
+        "buckets": dict(account.buckets),
+        **({"split_at": epoch_s + account.split_s} if account.split_s is not None else {}),
+        **({"addresses": _behind(account)} if account.port.parted else {}),
+        "last_move": _last_move(account, epoch_s),
+        "against": account.against.value,
+        "target": move.target if move else None,
+        "expected_ratio": dict(verdict.expected_ratio) if verdict else {},
+        "rests_until": _epoch(account.rests_until_s, epoch_s),
+        "decided_in_s": round(account.decided_in_s, 3),
+        "said": sentences(account, epoch_s, now_s),
+    }
+    return json.dumps(fields, indent=2)
+
+
+# ---- where, and why --------------------------------------------------------------------
+
+
+def _where(account: Account, epoch_s: float, now_s: float) -> str:
+    bound = account.bound
+    if bound is None:
+        return "on no uplink"
+    since = f"since {_clock(epoch_s + bound.since_s)}, {_ago(now_s - bound.since_s)}"
+    if account.on_normal:
+        would = f"would be on {bound.uplink}, {since}"
+        return f"{would}: the bridge is only observed, and its bond makes its own choice"
+    text = f"on {bound.uplink} {since}"
+    if account.planned not in (None, bound.uplink):
+        text += f"; would be on {account.planned}, were the bridge not only observed"
+    return text
+
+
+def _why(account: Account) -> str:
+    bound = account.bound
+    if bound is None:
+        if not account.uplinks or account.port.allowed is None:
+            return "no uplinks"
+        if account.port.allow is not None and account.port.allowed:
+            return "none of the uplinks that it is allowed carries traffic"
+        if account.port.allow is None:
+            return "no uplink carries its VLANs"
+        return "no uplink that it is allowed carries its VLANs"
+    moved, last = account.moved, account.last
+    source = moved.source if moved and moved.source else "its last uplink"
+    match bound.reason:
+        case bindings.RESTORED:
+            text = "it was there already, and nothing has called for a move since"
+        case Reason.THRESHOLD:
+            text = f"{source} was above the threshold, and it was the busiest port that"
+            text += " another uplink could take"
+        case Reason.REBALANCE:
+            text = "its policy or its team is another, and gives it this home"
+            if PRESETS[account.own_policy].at_once:
+                text = "the fullest uplink carries less with it here, or its team is another"
+        case Reason.PIN:
+            text = f"it is pinned to {bound.uplink}"
+        case Reason.RULE:
+            text = "its rules want it here"
+            if account.port.reserve_bps:
+                text = "its rules want it here, as far as there is room for what is reserved"
+            if not account.port.ruled:
+                text = f"{source} may not be used for it, or another uplink serves before it"
+                if account.port.reserve_bps:
+                    text += ", or has room for what is reserved"
+        case Reason.DRAIN:
+            text = f"{source} is drained, unused or a standby again"
+        case Reason.MANUAL:
+            text = "an operator moved it"
+        case Reason.FAILOVER:
+            text = f"{source} carried nothing any more"
+        case Reason.FAILBACK:
+            text = f"{bound.uplink} is its home, and carries traffic again"
+        case _ if account.port.ruled:
+            text = "where its rules and its policy place it; nothing has moved it"
+        case _:
+            text = "where the policy places it, by its number or in order; nothing has moved it"
+    text = f"{bound.reason}: {text}"
+    before, after = (last.before, last.after) if last else ({}, {})
+    ends = (moved.source or "", moved.target) if moved else ()
+    ways = [
+        (f"{before[name].worst_ratio:.0%}", f"{after[name].worst_ratio:.0%}", name)
+        for name in ends
+        if name in before and name in after
+    ]
+    if all(was == then for was, then, _ in ways):
+        return text
+    expected = ", ".join(f"{name} {was} -> {then}" for was, then, name in ways)
+    return f"{text}. Expected of it: {expected}"
+
+
+def _carries(account: Account) -> str:
+    load, uplink = account.load, account.uplink
+    if account.against is Held.NOT_CONNECTED:
+        return "unknown, as the switch is not connected"
+    over = f"mean of {account.covers_s:.0f} s" if account.covers_s else "at this moment"
+    text = f"sends {load.tx_bps / 1e6:.2f}, receives {load.rx_bps / 1e6:.2f} Mbit/s ({over})"
+    if account.buckets:
+        shares = ", ".join(f"{n} by {name}" for name, n in sorted(account.buckets.items()))
+        total = sum(account.buckets.values())
+        return f"{text}; what it sends is spread over {total} buckets: {shares}"
+    if uplink is None or (share_ratio := _share(account)) is None:
+        return text
+    at = f"which is at {uplink.utilization_ratio:.0%} of {uplink.capacity_bps / 1e6:g} Mbit/s"
+    return f"{text}: {_percent(share_ratio)} of {uplink.name}, {at}"
+
+
+def _split(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
+    """Of one that is split: that, and why."""
+    if account.split_s is None:
+        return {}
+    since = f"{_clock(epoch_s + account.split_s)}, {_ago(now_s - account.split_s)}"
+    text = f"what it sends is split by connection since {since}, because: {account.split_why}"
+    return {"split": f"{text}. What it receives, broadcasts and all but IP stay at its home"}
+
+
+def _addresses(account: Account) -> str:
+    """The busiest of those that are units of their own, and where they are."""
+    counts = Counter(one.uplink for one in account.behind)
+    where = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name)
+    if not counts:
+        return "none is known: all it sends leaves by its home"
+    named = [
+        f"{one} on {one.uplink} {one.load.tx_bps / 1e6:.2f}, {one.load.rx_bps / 1e6:.2f}"
+        for one in account.behind[:NAMED]
+    ]
+    more = len(account.behind) - NAMED
+    rest = f"; {more} more" if more > 0 else ""
+    text = f"{len(account.behind)} addresses, {where}. The busiest, Mbit/s sent and received:"
+    text += f" {'; '.join(named)}{rest}"
+    return f"{text}. Each is moved by itself; all else here is about what is left to the port"
+
+
+def _behind(account: Account) -> list[dict[str, Any]]:
+    return [
+        {
+            "mac": one.mac,
+            "vlan": one.vlan,
+            "uplink": one.uplink,
+            "tx_bps": one.load.tx_bps,
+            "rx_bps": one.load.rx_bps,
+        }
+        for one in account.behind
+    ]
+
+
+def _rules(account: Account) -> list[str]:
+    port, rules = account.port, []
+    if port.pin:
+        rules.append(f"pinned to {port.pin}")
+    if port.excluded:
+        rules.append("excluded: no policy moves it")
+    if port.carriers is not None:
+        carriers = ", ".join(sorted(port.carriers)) or "no uplink"
+        rules.append(f"its VLANs are carried by {carriers} only")
+    if port.allow is not None:
+        rules.append(f"allowed {', '.join(sorted(port.allow))} only, rather than any other none")
+    if port.affinity is not None:
+        rules.append(f"shares an uplink with all of affinity set {port.affinity}")
+    if port.anti_affinity is not None:
+        rules.append(f"is kept apart from all of anti-affinity set {port.anti_affinity}")
+    if port.prefer:
+        rules.append(f"prefers {', then '.join(port.prefer)}")
+    if port.avoid:
+        rules.append(f"should not use {', '.join(sorted(port.avoid))}")
+    if part := part_of(port):
+        rules.append(part)
+    rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
+    if account.own_policy != account.bridge_policy:
+        rules.append(f"a policy of its own, where the bridge has {account.bridge_policy}")
+    return rules
+
+
+def _fails_over(account: Account) -> str:
+    if account.bound is None:
+        return "it has its neighbours on this bridge"
+    others = [_described(account, uplink) for uplink in account.order[1:]]
+    return ", then ".join(others) or "no other uplink may take it"
+
+
+def _described(account: Account, uplink: Uplink) -> str:
+    if not uplink.usable:
+        return f"{uplink.name} ({account.links[uplink.name]})"
+    return uplink.name if uplink.role is Role.ACTIVE else f"{uplink.name} ({uplink.role.value})"
+
+
+# ---- what keeps it there, and what would move it ---------------------------------------
+
+
+def _now(account: Account, epoch_s: float, now_s: float) -> str:
+    limit, verdict = threshold(account.threshold_ratio), account.verdict
+    match account.against:
+        case Held.NOT_CONNECTED:
+            return "the switch is not connected: it forwards by what it has, nothing is decided"
+        case Held.UNBOUND:
+            return "nothing to decide: it has no uplink"
+        case Held.FALLEN_BACK:
+            return "LACP is not negotiated: until it is, one uplink serves all VM ports"
+        case Held.AWAY:
+            return f"it belongs on {account.home}, and waits: {account.why_away}"
+        case Held.PINNED:
+            return "it stays: its pin holds it, whatever the loads are"
+        case Held.EXCLUDED:
+            return "it stays: no policy moves it, whatever the loads are"
+        case Held.RESTING:
+            return f"it stays: it has moved lately, and rests {_until(account, epoch_s, now_s)}"
+        case Held.SPENT:
+            often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, as often as an address should"
+            return f"it stays: it has moved {often}, and rests {_until(account, epoch_s, now_s)}"
+        case Held.UNKNOWN:
+            return f"not judged yet: {unknown(account.basis)}"
+        case Held.NEW:
+            return f"not judged yet: its own load is known for {account.known_s:.0f} s only"
+        case Standing.NEVER if account.buckets:
+            return f"it stays: {account.own_policy} moves buckets of what it sends, never its home"
+        case Standing.NEVER:
+            return f"it stays: {account.own_policy} moves nothing because of load"
+        case Standing.MOVES if verdict and verdict.move and verdict.move.is_resplit:
+            does = "split by connection" if verdict.move.reason is Reason.SPLIT else "made whole"
+            text = f"it {'would be' if account.observed else 'is'} {does}"
+            text += f" {_when(account)}, if loads stay as they are"
+        case Standing.MOVES if verdict and verdict.move:
+            text = f"it {'would be' if account.observed else 'is'} moved to {verdict.move.target}"
+            text += f" {_when(account)}, if loads stay as they are"
+        case Standing.LATER if verdict and verdict.move:
+            way = f"{verdict.move.source} -> {verdict.move.target}"
+            text = f"it stays for now: {verdict.move.unit} is moved first, {way}"
+        case _:
+            text = f"it stays: {_stays(account, limit)}"
+    return f"{text}. Judged by {covers(account.basis)}"
+
+
+def _until(account: Account, epoch_s: float, now_s: float) -> str:
+    """For how long a VM port still rests."""
+    until_s = now_s if account.rests_until_s is None else account.rests_until_s
+    return f"for {math.ceil(until_s - now_s)} s more, until {_clock(epoch_s + until_s)}"
+
+
+def _judged_uplink(account: Account) -> str:
+    """The uplink that its policy takes it to be on, and how full that is."""
+    name = account.planned or (account.bound.uplink if account.bound else "-")
+    uplink = account.judged.get(name)
+    return f"{name} is at {percent(uplink.utilization_ratio)}" if uplink else f"{name} is unknown"
+
+
+def _stays(account: Account, limit: str) -> str:
+    at, verdict = _judged_uplink(account), account.verdict
+    match account.against:
+        case Standing.BELOW:
+            return f"{at}, not above the threshold of {limit}"
+        case Standing.TOO_SMALL:
+            return f"{at}, above {limit}, but in that direction this port has less than 1%"
+        case Standing.NO_USE:
+            return f"{at}, and its move would not make the fullest uplink emptier by 2% of capacity"
+        case Standing.NO_ROOM if verdict and verdict.expected_ratio:
+            would = [
+                f"{name} would be at {percent(r)}" for name, r in verdict.expected_ratio.items()
+            ]
+            return f"{at}, above {limit}, but with it {' and '.join(would)}"
+        case Standing.NO_ROOM:
+            return f"{at}, above {limit}, but no other uplink in service may take it"
+    return "its uplink carries nothing, and failover has the word"
+
+
+def _to_change(account: Account) -> str:
+    name, limit = account.port.name, threshold(account.threshold_ratio)
+    match account.against:
+        case Held.NOT_CONNECTED:
+            return "the switch has to answer"
+        case Held.UNBOUND:
+            allowed = " or ".join(sorted(account.port.allowed or ()))
+            if account.port.allow is None:
+                return "an uplink has to carry its VLANs"
+            if not allowed:
+                return "an uplink that it is allowed has to carry its VLANs"
+            return f"{allowed} has to carry traffic; then it returns by itself"
+        case Held.FALLEN_BACK:
+            return "the switch upstream has to negotiate LACP"
+        case Held.AWAY:
+            return f"{account.home} has to carry traffic again; then it returns by itself"
+        case Held.PINNED:
+            return f"ovs-lbt unpin {name}"
+        case Held.EXCLUDED:
+            return f"ovs-lbt set interface {name} exclude=false"
+        case Held.RESTING | Held.SPENT:
+            return f"nothing: its rest ends by itself; without waiting: ovs-lbt move {name} UPLINK"
+        case Held.UNKNOWN | Held.NEW:
+            return f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
+        case Standing.NEVER:
+            return f"another policy, or: ovs-lbt move {name} UPLINK"
+        case Standing.MOVES if account.observed:
+            return f"ovs-lbt set bridge {account.bridge} mode=enforce"
+        case Standing.MOVES:
+            return f"nothing; without waiting: ovs-lbt plan {account.bridge}, then apply"
+        case Standing.LATER:
+            return "the other move has to be made; then it is judged anew"
+        case Standing.BELOW:
+            over = f"over {account.basis.window_s:g} s"
+            return f"its uplink's mean load has to pass {limit} {over}, and another have room"
+        case Standing.TOO_SMALL:
+            return "it has to carry more; the other ports on its uplink are looked at first"
+        case Standing.NO_USE:
+            return "loads have to change, so that the team gains by its move"
+        case Standing.NO_ROOM:
+            return _room(account)
+    return "its uplink has to carry traffic again"
+
+
+def _room(account: Account) -> str:
+    """What is missing for another uplink to take it."""
+    verdict, limit_ratio = account.verdict, account.threshold_ratio
+    able = [account.judged[name] for name in (verdict.expected_ratio if verdict else ())]
+    if verdict is None or not able:
+        return "another uplink that it may use has to be in service"
+    alone = [account.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
+    if min(alone) > limit_ratio:
+        fastest = f"by itself it is {min(alone):.0%} of the fastest of them"
+        return f"{fastest}: a faster uplink, or a policy that spreads connections (dynamic)"
+    nearest = min(able, key=lambda u: (verdict.expected_ratio[u.name], u.name))
+    excess_ratio = verdict.expected_ratio[nearest.name] - limit_ratio
+    return f"{nearest.name} has to carry less, by {_percent(excess_ratio)} of its capacity"
+
+
+def _when(account: Account) -> str:
+    wait_s = math.ceil(account.decided_in_s)
+    return f"in {wait_s} s, when a full window is known" if wait_s else "with the next poll"
+
+
+# ---- figures ---------------------------------------------------------------------------
+
+
+def _share(account: Account) -> float | None:
+    """What a VM port carries as a share of its uplink, in its busier direction."""
+    uplink = account.uplink
+    return account.load.utilization_ratio(uplink.capacity_bps) if uplink else None
+
+
+def _percent(ratio: float) -> str:
+    """With a decimal where it says something."""
+    return f"{ratio:.1%}" if 0.0 < ratio < 0.1 else f"{ratio:.0%}"
+
+
+def _last_move(account: Account, epoch_s: float) -> dict[str, Any] | None:
+    last, moved = account.last, account.moved
+    if last is None or moved is None:
+        return None
+    return {
+        "at": epoch_s + last.at_s,
+        "source": moved.source,
+        "target": moved.target,
+        "reason": moved.reason,
+        "why": last.why,
+        "before_ratio": {name: used.worst_ratio for name, used in last.before.items()},
+        "expected_ratio": {name: used.worst_ratio for name, used in last.after.items()},
+    }
+
+
+def _epoch(at_s: float | None, epoch_s: float) -> float | None:
+    return None if at_s is None else epoch_s + at_s
+
+
+def _clock(at_s: float) -> str:
+    """The time of day, as logs in UTC have it."""
+    minutes, second = divmod(int(at_s % SECONDS_A_DAY), 60)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
+
+
+def _ago(seconds: float) -> str:
+    for unit, length_s in (("d", SECONDS_A_DAY), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit} ago"
+    return f"{max(0.0, seconds):.0f} s ago"

@@ -1,0 +1,91 @@
+"""What others have on a bridge that is in our way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.api.events import ForeignFlow, InstalledRead
+from controller.dataplane.specs import ToGroup
+from controller.dataplane.tables import GROUP_IDS, Table
+
+# Every frame of a known port meets a flow of ours from this priority on in table 0. Others'
+# flows behind those are never reached for it, and unknown ports are theirs.
+CLASSIFY_PRIORITY = 90
+# On plain uplinks we drop what comes by unknown ports, so that no flow behind ours matters.
+CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS = 1
+OUR_TABLES = frozenset({*map(int, Table)} - {Table.CLASSIFY})
+NAMED_AT_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something of others' in our place: what was found, and what is expected instead."""
+
+    found: str
+    expected: str
+
+
+def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
+    """What keeps us from installing anything without harm to others; empty if nothing does."""
+    found = []
+    if groups := foreign_groups(read):
+        ids = f"{GROUP_IDS.start} to {GROUP_IDS.stop - 1}"
+        found.append(Obstacle(f"groups {_named(groups)} of others'", f"group ids {ids} free"))
+    if flows := _flows_before_ours(read, on_bond):
+        named = _named([_flow_text(flow) for flow in flows])
+        lowest = _classify_priority(on_bond)
+        expected = f"none in table 0 from priority {lowest} on nor in tables {_ranges(OUR_TABLES)}"
+        found.append(Obstacle(f"flows {named} of others'", expected))
+    return tuple(found)
+
+
+def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
+    """The groups in our range that are somebody else's.
+
+    Groups carry no mark. Ours come and go with flows under our cookie that use them, in one
+    bundle: without such flows none are ours, and with them those that others' flows use and
+    ours do not.
+    """
+    present = sorted(group.group_id for group in read.groups)
+    if not read.flows:
+        return tuple(present)
+    ours = {a.group_id for flow in read.flows for a in flow.actions if isinstance(a, ToGroup)}
+    others = {group_id for flow in read.foreign for group_id in flow.groups}
+    return tuple(group_id for group_id in present if group_id in others - ours)
+
+
+def _flows_before_ours(read: InstalledRead, on_bond: bool) -> list[ForeignFlow]:
+    lowest = _classify_priority(on_bond)
+    return [
+        flow
+        for flow in sorted(read.foreign, key=lambda f: (f.table, -f.priority, f.match))
+        if flow.table in OUR_TABLES or (flow.table == Table.CLASSIFY and flow.priority >= lowest)
+    ]
+
+
+def _classify_priority(on_bond: bool) -> int:
+    return CLASSIFY_PRIORITY if on_bond else CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS
+
+
+def _named(things: Sequence[object]) -> str:
+    """The first few, and how many more there are."""
+    words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
+    more = len(things) - NAMED_AT_MOST
+    return f"{words} and {more} more" if more > 0 else words
+
+
+def _flow_text(flow: ForeignFlow) -> str:
+    match = f",{flow.match}" if flow.match else ""
+    return f"table={flow.table},priority={flow.priority}{match}"
+
+
+def _ranges(numbers: frozenset[int]) -> str:
+    """Numbers as `1-9, 20-28`."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -1,0 +1,491 @@
+"""What operators ask: checked, carried out over several events where needed, answered.
+
+Every refusal is one line that says what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.api.events import Reply, Request, Setting, Write, Written
+from controller.api.history import Moved
+from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.fleet import Fleet
+from controller.config.keys import (
+    BRIDGE_KEYS,
+    UPLINK_KEYS,
+    VM_KEYS,
+    VM_RULE_KEYS,
+    Key,
+    UplinkConfig,
+    VmPortConfig,
+    one_of,
+    parse_value,
+    read_bridge,
+    without_own,
+)
+from controller.config.rows import PREFIX, BridgeRow
+from controller.operations import explain, show, standing
+from controller.operations.adoption import Adoption, Refused, attachable, keys
+from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
+from controller.operations.plans import Plans
+from controller.text.wording import one_line, shortened
+from policies import failover, rules
+from policies.model import Reason, Role
+
+LOST = "another service has taken the lead meanwhile -> ask that one what was done"
+
+
+@dataclass(slots=True)
+class Operator:
+    """Operators' requests; those that take a while are under way in `adoption`."""
+
+    fleet: Fleet
+    adoption: Adoption
+    draining: list[Drain] = field(default_factory=list)
+    plans: Plans = field(default_factory=Plans)
+
+    @property
+    def in_hand(self) -> set[str]:
+        """The bridges that a request is changing now."""
+        return self.adoption.in_hand
+
+    @property
+    def concerned(self) -> set[str]:
+        """The bridges that `proceed` may change."""
+        return self.in_hand | {drain.bridge for drain in self.draining}
+
+    def deadline_s(self) -> float:
+        """When the first request under way has something to do; infinity if none is."""
+        times = [drain.deadline_s for drain in self.draining if drain.written]
+        return min([self.adoption.deadline_s(), *times])
+
+    def answer(self, request: Request, now_s: float) -> Commands:
+        """Carry out one request, at once or as far as it goes now."""
+        command, *words = request.words
+        try:
+            return _COMMANDS[command](self, request.request_id, words, now_s)
+        except Refused as refusal:
+            text = one_line(str(refusal))
+            noted = _note_refusal(self, request.words, text, now_s)
+            return [*noted, Reply(request.request_id, text, refused=True)]
+
+    def written(self, event: Written, now_s: float) -> Commands:
+        """A request's settings are in the database, or were refused by it."""
+        for drain in self.draining:
+            if drain.request_id == event.request_id and event.error is None:
+                drain.written = True
+                return []
+        self.draining = [d for d in self.draining if d.request_id != event.request_id]
+        return self.adoption.written(event, now_s)
+
+    def abandon(self) -> Commands:
+        """Another service leads from here on: whoever waits is told so."""
+        waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
+        numbers = [*(reply.request_id for reply in waiting), *self.adoption.abandon()]
+        numbers += [drain.request_id for drain in self.draining]
+        self.draining, self.plans = [], Plans()
+        return [Reply(number, LOST, refused=True) for number in numbers]
+
+    def proceed(self, now_s: float) -> Commands:
+        """Take what is under way one step further after each event."""
+        commands = self.adoption.proceed(now_s)
+        for drain in list(self.draining):
+            fault = self.fleet.blamed(drain.deadline_s - DRAIN_TIMEOUT_S)
+            if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s):
+                self.draining.remove(drain)
+                commands += answer
+        return commands
+
+
+# ---- commands --------------------------------------------------------------------------
+
+
+def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    as_json, names = _options(words, most=1)
+    statuses = operator.fleet.status()
+    if names:
+        _attached_bridge(operator, names[0])
+        statuses = tuple(status for status in statuses if status.name == names[0])
+    told = (show.as_json if as_json else show.as_text)(
+        statuses, operator.fleet.recent_faults(now_s)
+    )
+    return [Reply(request_id, told)]
+
+
+def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    """`BRIDGE KEY=VALUE…`."""
+    name, *assignments = words
+    row = _row(operator, name)
+    values = _assignments(assignments, without_own(BRIDGE_KEYS))
+    values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
+    return operator.adoption.attach(request_id, row, values, now_s)
+
+
+def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    purge, names = _options(words, most=1, option="--purge")
+    if not names:
+        raise Refused("detach: no bridge -> BRIDGE [--purge]")
+    if purge and not _row(operator, names[0]).attached:
+        return operator.adoption.purge(request_id, operator.fleet.rows[names[0]])
+    bridge = _attached_bridge(operator, names[0])
+    return operator.adoption.detach(request_id, bridge, now_s, purge)
+
+
+def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+    """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first.
+
+    A rule for a VM port ends with `KEY=`.
+    """
+    table, name, *assignments = words
+    if table not in ("bridge", "interface"):
+        raise Refused(f"table: {table} -> bridge or interface")
+    if table == "bridge":
+        row = _attached_row(operator, name)
+        values = _assignments(assignments, without_own(BRIDGE_KEYS))
+        attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
+        settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
+        return [Write(tuple(settings), request_id)]
+    bridge, port = _interface(operator, name)
+    if port is None:
+        values = _assignments(assignments, without_own(UPLINK_KEYS))
+        if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
+            found = f"role: {values['role']}"
+            raise Refused(f"{found} -> active or standby, as no other uplink of the bridge is")
+        settings = [
+            Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
+        ]
+        _refuse_what_is_bad_together(operator, bridge, settings)
+        return [Write(tuple(settings), request_id)]
+    ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
+    others = [word for word in assignments if word[:-1] not in ended]
+    _refuse_repeated(assignments)
+    values = _assignments(others, without_own(VM_KEYS))
+    if "pin" in values:
+        _pinnable(bridge, port, values["pin"])
+    settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
+    settings += [setting for key in ended for setting in _without_rule(bridge, port, key)]
+    _refuse_what_is_bad_together(operator, bridge, settings)
+    return [Write(tuple(settings), request_id)]
+
+
+def _refuse_what_is_bad_together(
+    operator: Operator, bridge: Bridge, settings: list[Setting]
+) -> None:
+    """Values that are good by themselves may not go with the bridge's others."""
+    row = _with(operator.fleet.rows[bridge.config.name], settings)
+    errors = read_bridge(row, bridge.config).errors
+    if bad := [str(error) for error in errors if error not in bridge.config.errors]:
+        raise Refused("; ".join(bad))
+
+
+def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
+    """The bridge's records as they would be."""
+
+    def ids(table: str, record: str, before: Mapping[str, str]) -> dict[str, str]:
+        of_record = [s for s in settings if (s.table, s.record) == (table, record)]
+        after = {**before, **{s.key: s.value for s in of_record}}
+        return {key: value for key, value in after.items() if value is not None}
+
+    ports = tuple(
+        replace(
+            port,
+            interfaces=tuple(
+                replace(i, external_ids=ids("Interface", i.name, i.external_ids))
+                for i in port.interfaces
+            ),
+        )
+        for port in row.ports
+    )
+    return replace(row, ports=ports, external_ids=ids("Bridge", row.name, row.external_ids))
+
+
+def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    name, target = words
+    bridge, port = _vm_port(operator, name)
+    uplink = _carrier(bridge, port, target)
+    _enforcing(bridge)
+    if port.pin not in (None, target):
+        raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
+    if not bridge.connected:
+        raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
+    serving = failover.in_service(bridge.uplinks())
+    if target not in [u.name for u in serving]:
+        state = bridge.links.why_unused(uplink, now_s)
+        raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
+    return bridge.move(
+        name, target, Reply(request_id, _against_shoulds(bridge, port, target)), now_s
+    )
+
+
+def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
+    """What a move breaks that it may; lines to tell."""
+    at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
+    ruled = [unit for unit in bridge.units() if unit.ruled or unit.reserve_bps]
+    units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
+    states = rules.found(units, bridge.uplinks()).get(port.name, {})
+    return "\n".join(f"{port.name} {rule}: {how}" for rule, how in states.items() if how)
+
+
+def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+    name, target = words
+    bridge, port = _vm_port(operator, name)
+    _pinnable(bridge, port, target)
+    return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
+
+
+def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
+    """Refuse a pin that would not hold: an uplink's role wins over it."""
+    uplink = _carrier(bridge, port, target)
+    if uplink.role is not Role.ACTIVE:
+        active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
+        raise Refused(
+            f"uplink {target}: {uplink.role.value} -> an active one: {one_of(sorted(active))}"
+        )
+
+
+def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+    (name,) = words
+    bridge, port = _vm_port(operator, name)
+    return [Write(tuple(_without_rule(bridge, port, "pin")), request_id)]
+
+
+def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    """Take an uplink out of service; answered when it is idle."""
+    bridge, uplink = _member(operator, words[0])
+    _enforcing(bridge)
+    name = bridge.config.name
+    if not bridge.connected:
+        raise Refused(f"bridge {name}: not connected -> a connected bridge")
+    if uplink.role is Role.UNUSED:
+        raise Refused(f"uplink {uplink.name}: unused -> an active or standby one")
+    if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
+        expected = f"another active or standby uplink of {name} that is up"
+        raise Refused(f"uplink {uplink.name}: the last that carries traffic -> {expected}")
+    ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
+    drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
+    behind = bridge.stations.by_name.keys() & bridge.in_force.on(uplink.name)
+    drain.addresses = len(behind)
+    operator.draining.append(drain)
+    if uplink.role is Role.DRAINED:
+        drain.written = True
+        return []
+    return [Write(drained(uplink), request_id)]
+
+
+def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+    _, uplink = _member(operator, words[0])
+    if uplink.role is not Role.DRAINED:
+        raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained one")
+    return [Write(undrained(uplink), request_id)]
+
+
+def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    as_json, names = _options(words, most=1)
+    bridges = [_serving_bridge(operator, name) for name in names] or operator.fleet.serving
+    return [Reply(request_id, operator.plans.make(bridges, as_json, now_s))]
+
+
+def _apply(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    name = words[0] if words else operator.plans.only(operator.fleet.serving)
+    return operator.plans.apply(_serving_bridge(operator, name), request_id, now_s)
+
+
+def _explain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    as_json, names = _options(words, most=1)
+    if not names:
+        raise Refused("explain: no port -> PORT [--json]")
+    (name,) = names
+    bridge, port = _port_or_vm(operator, name)
+    told, epoch_s = standing.account(bridge, port, now_s), operator.fleet.epoch_s
+    form = explain.as_json if as_json else explain.as_text
+    return [Reply(request_id, form(told, epoch_s, now_s))]
+
+
+# What would have moved something, and why.
+_MOVING = {"move": Reason.MANUAL, "pin": Reason.PIN, "drain": Reason.DRAIN}
+
+
+def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: float) -> Commands:
+    """Count and remember a move that was asked for and refused, if a bridge is concerned."""
+    command, name, *rest = *words, ""
+    if command not in _MOVING:
+        return []
+    try:
+        bridge, port = _interface(operator, name)
+    except Refused:
+        return []
+    moves = []
+    if port is not None:
+        bound = bridge.bound.get(name)
+        source = bound.uplink if bound else None
+        moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
+    return bridge.refuse(_MOVING[command], why, now_s, moves)
+
+
+_COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
+    "show": _show,
+    "attach": _attach,
+    "detach": _detach,
+    "set": _set,
+    "move": _move,
+    "pin": _pin,
+    "unpin": _unpin,
+    "drain": _drain,
+    "undrain": _undrain,
+    "plan": _plan,
+    "apply": _apply,
+    "explain": _explain,
+}
+
+
+# ---- looking things up -----------------------------------------------------------------
+
+
+def _row(operator: Operator, name: str) -> BridgeRow:
+    if name not in operator.fleet.rows:
+        raise Refused(f"bridge: {name} -> {one_of(sorted(operator.fleet.rows))}")
+    return operator.fleet.rows[name]
+
+
+def _attached_row(operator: Operator, name: str) -> BridgeRow:
+    row = _row(operator, name)
+    if not row.attached or name not in operator.fleet.bridges:
+        attached = [name for name, row in operator.fleet.rows.items() if row.attached]
+        expected = one_of(sorted(attached)) if attached else "an attached bridge; there is none"
+        raise Refused(f"bridge: {name}, not attached -> {expected}")
+    return row
+
+
+def _attached_bridge(operator: Operator, name: str) -> Bridge:
+    return operator.fleet.bridges[_attached_row(operator, name).name]
+
+
+def _serving_bridge(operator: Operator, name: str) -> Bridge:
+    """An attached bridge that is not being given back at this moment."""
+    bridge = _attached_bridge(operator, name)
+    if bridge.candidate or not bridge.enabled:
+        raise Refused(f"bridge: {name}, being attached or detached -> an attached bridge")
+    return bridge
+
+
+def _options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
+    """Whether an option is given, such as that JSON is asked for, and the other words."""
+    names = [word for word in words if word != option]
+    if len(names) > most:
+        raise Refused(f"{' '.join(names)} -> one name [{option}]")
+    return option in words, names
+
+
+def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:
+    """The attached bridge an interface is on, and its VM port unless it is an uplink."""
+    for bridge in operator.fleet.bridges.values():
+        for port in bridge.config.vm_ports:
+            if port.name == name:
+                return bridge, port
+        if any(uplink.name == name for uplink in bridge.config.uplinks):
+            return bridge, None
+    raise Refused(f"interface: {name} -> an interface of an attached bridge")
+
+
+def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
+    bridge, port = _interface(operator, name)
+    if port is None:
+        raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
+    return bridge, port
+
+
+def _port_or_vm(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
+    """A VM port by the name of its interface, or of its VM where that has one only."""
+    ports = [(b, port) for b in operator.fleet.serving for port in b.config.vm_ports]
+    found = [(b, port) for b, port in ports if port.name == name]
+    found = found or [(b, port) for b, port in ports if port.vm == name]
+    if len(found) > 1:
+        names = one_of(sorted(port.name for _, port in found))
+        raise Refused(f"port: {name}, a VM with {len(found)} ports -> {names}")
+    return found[0] if found else _vm_port(operator, name)
+
+
+def _uplink(bridge: Bridge, name: str) -> UplinkConfig:
+    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
+    if name not in by_name:
+        raise Refused(f"uplink: {name} -> {one_of(sorted(by_name))}")
+    return by_name[name]
+
+
+def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
+    """An uplink of any attached bridge, and that bridge."""
+    bridges = [b for b in operator.fleet.bridges.values() if not b.candidate]
+    teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
+    if name not in teams:
+        raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")
+    return teams[name]
+
+
+def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
+    """The uplinks that would serve without this one."""
+    serving = (Role.ACTIVE, Role.STANDBY)
+    return [u for u in bridge.config.uplinks if u.name != name and u.role in serving]
+
+
+def _enforcing(bridge: Bridge) -> None:
+    if bridge.observing:
+        raise Refused(f"bridge {bridge.config.name}: mode observe -> mode enforce")
+
+
+def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
+    """An uplink of the team that the port may use."""
+    uplink = _uplink(bridge, name)
+    if port.carriers is not None and name not in port.carriers:
+        carriers = one_of(sorted(port.carriers)) if port.carriers else "none does"
+        raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
+    if port.allowed is not None and name not in port.allowed:
+        raise Refused(
+            f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
+        )
+    return uplink
+
+
+def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
+    """KEY=VALUE words, checked."""
+    _refuse_repeated(words)
+    values: dict[str, str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or key not in keys:
+            expected = f"KEY=VALUE with KEY {one_of(sorted(keys))}"
+            raise Refused(f"{shortened(word) or 'nothing'} -> {expected}")
+        try:
+            parse_value(keys, key, text)
+        except ValueError:
+            found = shortened(text) or "nothing"
+            raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None
+        values[key] = text
+    return values
+
+
+def _refuse_repeated(words: list[str]) -> None:
+    """Of two values for one key only one could be meant."""
+    named = [word.partition("=")[0] for word in words]
+    if repeated := sorted({key for key in named if named.count(key) > 1}):
+        raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
+
+
+def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None) -> Setting:
+    """Where a rule for a VM is kept: on the Bridge if the VM has an identity of its own."""
+    if port.vm_id and key in VM_RULE_KEYS:
+        return Setting("Bridge", bridge.config.name, f"{PREFIX}vm-{port.vm_id}-{key}", value)
+    return Setting("Interface", port.name, PREFIX + key, value)
+
+
+def _without_rule(bridge: Bridge, port: VmPortConfig, key: str) -> list[Setting]:
+    """What ends a rule for a VM port, wherever it is kept."""
+    kept = [Setting("Interface", port.name, PREFIX + key, None)]
+    return [*kept, _vm_setting(bridge, port, key, None)] if port.vm_id else kept
+
+
+def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:
+    """Our bridge keys and their values, as an attach would set them."""
+    present = {key.removeprefix(PREFIX): external_ids[key] for key in keys(external_ids)}
+    return {key: value for key, value in present.items() if key in BRIDGE_KEYS}

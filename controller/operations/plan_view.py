@@ -1,0 +1,336 @@
+"""The answers to `plan` and `apply`: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from controller.api.history import Moved
+from controller.decisions.planning import Basis, Opinion, Proposal, Waiting
+from controller.operations.show import bar
+from controller.text.show_view import NONE_ATTACHED
+from policies.model import Uplink
+from policies.presets import PRESETS
+from policies.verdicts import Rest, Resting, Standing
+
+WIDTH = 80
+CELLS = 15
+# How many of the VM ports on an uplink that nothing relieves are named.
+NAMED = 3
+# So much of a VM's name is shown at least.
+SHORTEST_VM = 8
+
+
+def as_json(proposals: Iterable[Proposal]) -> str:
+    """Plans as documented in docs/policies.md; rates in bit/s, shares of capacity as ratios."""
+    return json.dumps({"bridges": [_bridge(proposal) for proposal in proposals]}, indent=2)
+
+
+def as_text(proposals: Sequence[Proposal]) -> str:
+    """A block for each bridge: the moves, what uplinks would carry, what each policy says."""
+    if not proposals:
+        return NONE_ATTACHED
+    return "\n\n".join("\n".join(_block(proposal)) for proposal in proposals)
+
+
+def made(proposal: Proposal) -> str:
+    """The answer to `apply`, once the moves are made."""
+    lines = [f"{proposal.bridge}: {_moves(proposal)} made"]
+    return "\n".join([*lines, *(f"  {_named(moved)}" for moved in proposal.told)])
+
+
+def _block(proposal: Proposal) -> list[str]:
+    lines = [_headline(proposal)]
+    if proposal.told:
+        lines += ["", *_table(proposal)]
+    if proposal.basis_s is not None and proposal.uplinks:
+        lines += ["", *_utilizations(proposal)]
+    said = [text for opinion in proposal.opinions for text in _said(opinion, proposal)]
+    said += _waits(proposal.waiting)
+    said += [f"not done: {text}" for text in proposal.not_done]
+    return [
+        *lines,
+        *([""] if said and len(lines) > 1 else []),
+        *(w for t in said for w in _wrap(t)),
+    ]
+
+
+def _headline(proposal: Proposal) -> str:
+    name = proposal.bridge
+    if not proposal.connected:
+        return f"{name}: NOT CONNECTED: nothing is measured, and nothing can be moved"
+    if not proposal.uplinks:
+        return f"{name}: no uplinks, so nothing to move"
+    if not proposal.moves:
+        return f"{name}: nothing to move"
+    would = f"{name}: {_moves(proposal)} would be made now"
+    if proposal.observed:
+        return f"{would}, were the bridge not only observed"
+    return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {name}"
+
+
+def _moves(proposal: Proposal) -> str:
+    count = len(proposal.moves)
+    return f"{count} move{'' if count == 1 else 's'}"
+
+
+def _table(proposal: Proposal) -> list[str]:
+    """A line for each VM port, or way that buckets go; names of VMs as long as there is room."""
+    rows = [("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s", "WHY")]
+    for moved in proposal.told:
+        load = proposal.load_of(moved)
+        what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else moved.unit
+        rates = f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
+        rows.append((what, _vm(moved) or "-", *moved.ends, *rates, moved.reason))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    gaps = 2 * len(widths)
+    widths[1] = max(SHORTEST_VM, min(widths[1], WIDTH - gaps - sum(widths) + widths[1]))
+    named = any(map(_vm, proposal.told))
+    return [
+        "".join(
+            f"  {cell:>{width}}" if column in (4, 5) else f"  {_cut(cell, width):<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            if column != 1 or named
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _vm(moved: Moved) -> str | None:
+    """The VM behind a port, where it has a name of its own."""
+    return None if moved.vm == moved.unit else moved.vm
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}~"
+
+
+def _utilizations(proposal: Proposal) -> list[str]:
+    """Both directions of each uplink, now and, where anything would move, after that."""
+    width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
+    head = f"  {'UPLINK':<{width}}  {'':<8}  {'NOW':<{CELLS + 7}}"
+    lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
+    for now, then in zip(proposal.uplinks, proposal.expected, strict=True):
+        if not now.usable:
+            lines.append(f"  {now.name:<{width}}  carries nothing now")
+            continue
+        for name, direction in ((now.name, "sends"), ("", "receives")):
+            before = bar(_ratio(now, direction), CELLS)
+            after = f"  ->  {bar(_ratio(then, direction), CELLS)}" if proposal.moves else ""
+            lines.append(f"  {name:<{width}}  {direction:<8}  {before}{after}")
+    return lines
+
+
+def _ratio(uplink: Uplink, direction: str) -> float:
+    used_bps = uplink.load.tx_bps if direction == "sends" else uplink.load.rx_bps
+    return used_bps / uplink.capacity_bps
+
+
+# ---- what policies say -----------------------------------------------------------------
+
+
+def _said(opinion: Opinion, proposal: Proposal) -> list[str]:
+    """Sentences: what a policy was asked about, and why it makes no (more) moves."""
+    if not proposal.connected or not proposal.uplinks:
+        return []
+    policy, rest = opinion.policy, opinion.rest
+    if proposal.fallen_back:
+        return ["LACP is not negotiated: until it is, one uplink serves all VM ports"]
+    if rest is None:
+        return [f"{policy}: {unknown(opinion.basis)}"]
+    if rest.resting is Resting.NEVER:
+        return [f"{policy}: a static policy, moves nothing because of load"]
+    sentences = [f"{policy}: judges {covers(opinion.basis)}"]
+    if why := _why_at_rest(rest, opinion, proposal):
+        sentences.append(f"{policy}: {why}")
+    return sentences
+
+
+def covers(basis: Basis) -> str:
+    """What loads a policy is asked about, in words."""
+    if basis.covered_s >= basis.window_s:
+        return f"the mean load of the last {basis.window_s:g} s"
+    why = "the last move was no longer ago" if basis.since_move else "no more is known yet"
+    window = f"its window is {basis.window_s:g} s"
+    return f"the mean load of the last {basis.covered_s:.0f} s; {window}, but {why}"
+
+
+def unknown(basis: Basis) -> str:
+    """Why a policy cannot be asked, and when it can."""
+    if basis.absent:
+        return f"the switch has no port {', '.join(basis.absent)}, so its load is not known"
+    known = f"loads are known for {basis.covered_s:.0f} s"
+    if basis.since_move:
+        known = f"loads since the last move are known for {basis.covered_s:.0f} s"
+    return f"{known}, and {basis.needed_s:g} s are needed: ask again in {math.ceil(basis.wait_s)} s"
+
+
+def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None:
+    uplinks = {uplink.name: uplink for uplink in proposal.expected}
+    limit = threshold(proposal.threshold_ratio)
+    match rest.resting:
+        case Resting.UNRELIEVED:
+            return "; ".join(
+                f"{name} is {'still ' if opinion.moves else ''}at"
+                f" {percent(uplinks[name].utilization_ratio)}, above {limit}, and no move helps:"
+                f" {_stuck(name, opinion)}"
+                for name in rest.unrelieved
+            )
+        case _ if opinion.moves:
+            return None
+        case Resting.BELOW if rest.fullest:
+            fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
+            return f"no uplink is above {limit}; {fullest}"
+        case Resting.ALONE:
+            return "fewer than two uplinks are in service"
+        case Resting.EVEN if rest.fullest and rest.emptiest:
+            pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
+            return f"uplinks are even: {pair}, {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
+        case Resting.NO_GAIN if rest.fullest and rest.emptiest:
+            pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
+            pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
+            return f"{pair}, and no bucket is of a size that would even them out"
+        case Resting.NO_BETTER if rest.fullest:
+            fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
+            return f"{fullest}, and no moves would make that less by 2% of capacity"
+    return "no uplink is in service"
+
+
+def _stuck(uplink: str, opinion: Opinion) -> str:
+    """Why none of an uplink's units can be moved: those that matter by name."""
+    by_standing: dict[Standing, list[str]] = {}
+    for name, verdict in sorted(opinion.verdicts.items()):
+        by_standing.setdefault(verdict.standing, []).append(name)
+    texts = []
+    for name in by_standing.get(Standing.NO_ROOM, [])[:NAMED]:
+        expected_ratio = opinion.verdicts[name].expected_ratio
+        would = (
+            f"would bring {would_make(expected_ratio)}" if expected_ratio else "may use no other"
+        )
+        texts.append(f"{name} {would}")
+    if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
+        texts.append(f"{more} more fit nowhere")
+    for standing, what in (
+        (Standing.HELD, "held by a rule"),
+        (Standing.TOO_SMALL, "too small to matter"),
+    ):
+        if names := by_standing.get(standing):
+            texts.append(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {what}")
+    return "; ".join(texts) or f"no VM port under {opinion.policy} is on {uplink}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join([*names[:NAMED], *more])
+
+
+def would_make(expected_ratio: Mapping[str, float]) -> str:
+    """How full other uplinks would be, in words."""
+    return " and ".join(f"{name} to {percent(ratio)}" for name, ratio in expected_ratio.items())
+
+
+def percent(ratio: float) -> str:
+    """A share that is held against a limit: 75.3% is above 75%."""
+    return f"{ratio:.1%}"
+
+
+def threshold(ratio: float) -> str:
+    return f"{100 * ratio:g}%"
+
+
+def _sent(uplink: Uplink) -> str:
+    return f"{uplink.load.tx_bps / uplink.capacity_bps:.0%}"
+
+
+def _waits(waiting: Iterable[Waiting]) -> list[str]:
+    """A sentence for each way that units are to return."""
+    ways: dict[tuple[str, str, str], list[str]] = {}
+    for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
+        moved = one.moved
+        what = f"{moved.buckets} buckets of {moved.unit}" if moved.buckets else moved.unit
+        ways.setdefault((moved.source or "-", moved.target, one.why), []).append(what)
+    return [
+        f"to return from {source} to {target}: {_listed(names)} ({why})"
+        for (source, target, why), names in ways.items()
+    ]
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def _named(moved: Moved) -> str:
+    vm = f" ({name})" if (name := _vm(moved)) else ""
+    what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else f"{moved.unit}{vm}"
+    source, target = moved.ends
+    return f"{what}: {source} -> {target} ({moved.reason})"
+
+
+# ---- for programs ----------------------------------------------------------------------
+
+
+def _bridge(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "name": proposal.bridge,
+        "connected": proposal.connected,
+        "observed": proposal.observed,
+        "threshold_ratio": proposal.threshold_ratio,
+        "loads_cover_s": proposal.basis_s,
+        "moves": [_move(moved, proposal) for moved in proposal.told],
+        "uplinks": [
+            _uplink(*pair) for pair in zip(proposal.uplinks, proposal.expected, strict=True)
+        ],
+        "policies": [_policy(opinion, proposal) for opinion in proposal.opinions],
+        "waiting": [{**_way(waiting.moved), "why": waiting.why} for waiting in proposal.waiting],
+        "not_done": list(proposal.not_done),
+    }
+
+
+def _move(moved: Moved, proposal: Proposal) -> dict[str, Any]:
+    load = proposal.load_of(moved)
+    return {**_way(moved), "tx_bps": load.tx_bps, "rx_bps": load.rx_bps}
+
+
+def _way(moved: Moved) -> dict[str, Any]:
+    """As in the history."""
+    fields = {
+        "policy" if moved.buckets else "port": moved.unit,
+        "vm": moved.vm,
+        "buckets": moved.buckets,
+        "source": moved.source,
+        "target": moved.target,
+        "reason": moved.reason,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _uplink(now: Uplink, then: Uplink) -> dict[str, Any]:
+    return {
+        "name": now.name,
+        "role": now.role.value,
+        "usable": now.usable,
+        "capacity_bps": now.capacity_bps,
+        "transmit_ratio": _ratio(now, "sends"),
+        "receive_ratio": _ratio(now, "receives"),
+        "expected_transmit_ratio": _ratio(then, "sends"),
+        "expected_receive_ratio": _ratio(then, "receives"),
+    }
+
+
+def _policy(opinion: Opinion, proposal: Proposal) -> dict[str, Any]:
+    moves_by_load = PRESETS[opinion.policy].rebalances
+    rest = opinion.rest
+    return {
+        "policy": opinion.policy,
+        "window_s": opinion.basis.window_s if moves_by_load else None,
+        "covered_s": round(opinion.basis.covered_s, 3),
+        "wait_s": round(opinion.basis.wait_s, 3) if moves_by_load else 0.0,
+        "moves": len(opinion.moves),
+        "rest": rest.resting.value if rest else "loads-unknown",
+        "unrelieved": list(rest.unrelieved) if rest else [],
+        "said": _said(opinion, proposal),
+    }

@@ -1,0 +1,90 @@
+"""The plans that operators were shown, one for each bridge, until they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from controller.api.events import Reply
+from controller.bridge.bridge import Bridge, Commands
+from controller.config.keys import one_of
+from controller.decisions import planning
+from controller.decisions.planning import Basis, Proposal
+from controller.operations import plan_view
+from controller.operations.adoption import Refused
+
+PLAN_FIRST = "ovs-lbt plan first"
+
+
+@dataclass(slots=True)
+class Plans:
+    """The last plan of each bridge, by name, until it is applied."""
+
+    _last: dict[str, tuple[Bridge, Proposal]] = field(default_factory=dict)
+
+    def make(self, bridges: Iterable[Bridge], as_json: bool, now_s: float) -> str:
+        """Plan anew and remember it; what to show."""
+        proposals = []
+        for bridge in bridges:
+            proposals.append(_propose(bridge, now_s))
+            self._last[bridge.config.name] = bridge, proposals[-1]
+        return plan_view.as_json(proposals) if as_json else plan_view.as_text(proposals)
+
+    def only(self, bridges: Iterable[Bridge]) -> str:
+        """The bridge that is meant by a word that names none: the one whose plan has moves.
+
+        Raises:
+            Refused: there is no plan, or there are several that would move something.
+        """
+        plans = {b.config.name: plan for b in bridges if (plan := self._of(b)) is not None}
+        names = [name for name, plan in plans.items() if plan.moves] or list(plans)
+        if not names:
+            raise Refused(f"apply: no plan -> {PLAN_FIRST}")
+        if len(names) > 1:
+            raise Refused(f"apply: plans of {len(names)} bridges -> {one_of(sorted(names))}")
+        return names[0]
+
+    def apply(self, bridge: Bridge, request_id: int, now_s: float) -> Commands:
+        """Make all of a plan's moves in one bundle, and answer once the switch has followed.
+
+        Raises:
+            Refused: there is no plan, or nothing can be moved.
+        """
+        name, proposal = bridge.config.name, self._of(bridge)
+        if proposal is None:
+            raise Refused(f"apply: no plan of {name} -> {PLAN_FIRST}")
+        if bridge.observing:
+            raise Refused(f"bridge {name}: mode observe -> mode enforce")
+        if not bridge.connected:
+            raise Refused(f"bridge {name}: not connected -> a connected bridge")
+        if not proposal.moves:
+            return [Reply(request_id, f"{name}: the plan has no moves, nothing to do")]
+        judged = bridge.judged
+        if why := planning.changed(proposal, judged, bases(bridge, now_s), now_s):
+            refusal = f"{why} -> a new plan: ovs-lbt plan {name}"
+            reasons = [move.reason.value for move in proposal.moves]
+            bridge.planned.update(reasons)
+            bridge.refused.update(reasons)
+            noted = bridge.chronicle.refused(judged, proposal.told, refusal, now_s)
+            return [*noted, Reply(request_id, refusal, refused=True)]
+        del self._last[name]
+        reply = Reply(request_id, plan_view.made(proposal))
+        return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
+
+    def _of(self, bridge: Bridge) -> Proposal | None:
+        """The plan of this bridge; one of the same name that was given back had others."""
+        planned, proposal = self._last.get(bridge.config.name, (None, None))
+        return proposal if planned is bridge else None
+
+
+def bases(bridge: Bridge, now_s: float) -> dict[str, Basis]:
+    """What each policy of a bridge can be asked about."""
+    judged = bridge.judged
+    return {
+        policy: planning.basis(judged, policy, bridge.deciding.last_moved_s(policy), now_s)
+        for policy in judged.policies
+    }
+
+
+def _propose(bridge: Bridge, now_s: float) -> Proposal:
+    return planning.propose(bridge.judged, bases(bridge, now_s), bridge.bindings.homes, now_s)

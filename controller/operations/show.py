@@ -1,0 +1,120 @@
+"""The answer to `show`: JSON for programs, the same as a table for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.api.events import Faulted
+from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.config.keys import VmPortConfig
+from controller.text import drawing, show_view
+
+BAR_CELLS = 20
+
+
+def as_json(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) -> str:
+    """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch."""
+    return json.dumps({"bridges": _bridges(statuses), **_faults(faults)}, indent=2)
+
+
+def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
+    """The answer of a service that has no bridges, as another one leads."""
+    told = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
+    if json_wanted:
+        return json.dumps(told, indent=2)
+    lines = [drawing.line(show_view.standing_by(leader)), *show_view.faults(told, drawing.Look())]
+    return "\n".join(drawing.plain(line).rstrip() for line in lines)
+
+
+def as_text(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) -> str:
+    """A block for each bridge: uplinks with bars of their load, then the ports on them."""
+    lines = show_view.blocks(_bridges(statuses), drawing.Look())
+    lines += show_view.faults(_faults(faults), drawing.Look())
+    return "\n".join(drawing.plain(line).rstrip() for line in lines)
+
+
+def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
+    told = [{"part": f.part, "count": f.count, "last_at": f.at_s, "found": f.text} for f in faults]
+    return {"faults": told} if told else {}
+
+
+def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": bridge.name,
+            "policy": bridge.policy,
+            "teaming": bridge.teaming,
+            "mode": bridge.mode,
+            "connected": bridge.connected,
+            "threshold_ratio": bridge.threshold_ratio,
+            "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
+            "ports": [_port(port) for port in bridge.ports],
+            "buckets": bridge.buckets,
+            "config_errors": list(bridge.config_errors),
+            "not_done": list(bridge.not_done),
+            "rules_broken": [
+                {"port": port.name, "vm": port.vm, "rule": rule, "how": how}
+                for port, rule, how in bridge.rules_broken
+            ],
+            **({"fallen_back": True} if bridge.fallen_back else {}),
+            **({"on_normal": True} if bridge.on_normal else {}),
+        }
+        for bridge in statuses
+    ]
+
+
+def part_of(port: PortStatus | VmPortConfig) -> str:
+    """What part of an uplink a VM port has, in words; empty where nobody said so."""
+    return show_view.part(_parts(port))
+
+
+def bar(ratio: float, cells: int = BAR_CELLS) -> str:
+    """A share as so many cells, and in digits."""
+    full = min(cells, round(ratio * cells))
+    return f"[{'#' * full:<{cells}}] {ratio:4.0%}"
+
+
+def _uplink(uplink: UplinkStatus) -> dict[str, Any]:
+    return {
+        "name": uplink.name,
+        "up": uplink.up,
+        "role": uplink.role,
+        "capacity_bps": uplink.capacity_bps,
+        "tx_bps": uplink.load.tx_bps,
+        "rx_bps": uplink.load.rx_bps,
+        "utilization_ratio": uplink.utilization_ratio,
+        **({"silent": list(uplink.silent)} if uplink.silent else {}),
+    }
+
+
+def _port(port: PortStatus) -> dict[str, Any]:
+    return {
+        "name": port.name,
+        "vm": port.vm,
+        "policy": port.policy,
+        "uplink": port.uplink,
+        "tx_bps": port.load.tx_bps,
+        "rx_bps": port.load.rx_bps,
+        "tx_packets": port.tx_packets,
+        "rx_packets": port.rx_packets,
+        "tx_dropped_packets": port.tx_dropped_packets,
+        "rx_dropped_packets": port.rx_dropped_packets,
+        "reason": port.reason,
+        "bound_at": port.bound_at,
+        **({} if port.planned_uplink is None else {"planned_uplink": port.planned_uplink}),
+        **_parts(port),
+        **({} if port.units is None else {"units": port.units}),
+        **({"split": True} if port.split else {}),
+    }
+
+
+def _parts(port: PortStatus | VmPortConfig) -> Mapping[str, float]:
+    """Its part of an uplink, where somebody said so."""
+    parts = {
+        "shares": port.shares,
+        "reserve_bps": port.reserve_bps,
+        "limit_bps": port.limit_bps,
+    }
+    return {key: value for key, value in parts.items() if value is not None}

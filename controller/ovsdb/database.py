@@ -1,0 +1,438 @@
+"""The only module that talks to Open vSwitch's database."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ovs import stream
+from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
+from ovsdbapp.schema.open_vswitch import impl_idl
+
+from controller.api.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.host import faults
+from controller.host.client import STARTED
+from controller.host.wires import TLS_OPTIONS, TlsFiles, reason, refuse_plain
+from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
+
+LOG = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_S = 10
+# How long a write waits for the switch to take it over; then the switch is away or hangs.
+APPLIED_TIMEOUT_S = 3
+# How long is looked for the reason why a database is not reached.
+REFUSAL_TIMEOUT_S = 5.0
+# While the database is away: between attempts to reach it, and to write what is kept for it.
+RECONNECT_MS = (200, 1000)
+RETRY_WRITES_S = 0.5
+# Of a rate: what the kernel's counters hold.
+MAX_DIGITS = 19
+AWAY = "away -> an ovsdb-server that answers"
+STANDS_BY = "another service leads -> that one"
+SCHEMA = "Open_vSwitch"
+
+# Only what is read: statistics alone would wake us every five seconds.
+COLUMNS = {
+    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "external_ids", "ovs_version"],
+    "Bridge": [
+        "name",
+        "ports",
+        "fail_mode",
+        "external_ids",
+        "controller",
+        "datapath_id",
+        "datapath_type",
+        "stp_enable",
+        "rstp_enable",
+        "mcast_snooping_enable",
+        "flood_vlans",
+        "mirrors",
+    ],
+    "Controller": ["target"],
+    "Port": [
+        "name",
+        "interfaces",
+        "tag",
+        "trunks",
+        "vlan_mode",
+        "lacp",
+        "qos",
+        "protected",
+        "bond_mode",
+        "bond_active_slave",
+        "other_config",
+        "external_ids",
+    ],
+    "Interface": [
+        "name",
+        "ofport",
+        "link_speed",
+        "external_ids",
+        "mac_in_use",
+        "lacp_current",
+        "bfd",
+        "cfm_mpid",
+        "type",
+        "status",
+    ],
+    "QoS": ["other_config"],
+    "Mirror": ["name"],
+}
+
+# Whose rows any bridge may have something of; they change seldom.
+SHARED = ("Controller", "QoS", "Mirror")
+
+
+class DatabaseAway(Exception):
+    """The database cannot be reached."""
+
+
+class _Bridges:
+    """The records of all bridges, of which only those are read again that have changed."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, BridgeRow] = {}
+        # The rows of ports and interfaces that each was made of.
+        self._parts: dict[Any, set[Any]] = {}
+
+    def read(self, rows: Mapping[Any, Any], touched: set[tuple[str, Any]]) -> tuple[BridgeRow, ...]:
+        """All of them, by name; `rows` of bridges by their ids."""
+        for gone in self._made.keys() - rows.keys():
+            del self._made[gone], self._parts[gone]
+        stale = rows.keys() - self._made.keys() | self._touched(touched)
+        for uuid in stale & rows.keys():
+            self._made[uuid] = _bridge(rows[uuid])
+            self._parts[uuid] = {part.uuid for port in rows[uuid].ports for part in _parts(port)}
+        return tuple(sorted(self._made.values(), key=lambda bridge: bridge.name))
+
+    def _touched(self, touched: set[tuple[str, Any]]) -> set[Any]:
+        if any(table in SHARED for table, _ in touched):
+            return set(self._made)
+        uuids = {uuid for table, uuid in touched if table != "Open_vSwitch"}
+        owners = {bridge for bridge, parts in self._parts.items() if not parts.isdisjoint(uuids)}
+        return uuids | owners
+
+
+class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
+    """A transaction that waits for the switch, a shorter time than for the database."""
+
+    def time_remaining(self) -> float:
+        return APPLIED_TIMEOUT_S - float(self.elapsed_time())
+
+    def timeout_exceeded(self) -> bool:
+        return self.time_remaining() < 0
+
+
+class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
+    """Transactions that wait for the switch only where that is asked for."""
+
+    # Of each its own: the library has one in a process, and another would wait on the first for ever.
+    ovsdb_connection: Any = None
+
+    def create_transaction(
+        self, check_error: bool = False, log_errors: bool = True, applied: bool = False
+    ) -> Any:
+        kind = _Applied if applied else transaction.Transaction
+        return kind(self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors)
+
+
+class Database:
+    """Follows the database at `remote` and writes settings to it.
+
+    Every state of it is submitted as a `DatabaseRead`; writes are done in order on a thread
+    of their own and, where a request waits for them, answered by `Written`. While the
+    database is away, a request's are refused at once, and all others kept until it is back.
+    `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the leader writes.
+
+    Raises:
+        DatabaseAway: it does not answer at the start. Later, it is dialled again for ever.
+        ValueError: the remote is none, or a TLS file is not what it should be.
+    """
+
+    def __init__(
+        self, remote: str, submit: Callable[[Event], None], tls: TlsFiles | None = None
+    ) -> None:
+        self._submit = submit
+        self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
+        self._kept: dict[tuple[str, str, str, str], Setting] = {}
+        self._last: DatabaseRead | None = None
+        self._known = threading.Event()
+        self._bridges = _Bridges()
+        _check_remote(remote, tls)
+        if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
+            path = remote.removeprefix("unix:")
+            raise DatabaseAway(f"Open vSwitch is not started: no {path} -> {STARTED}")
+        try:
+            helper = idlutils.get_schema_helper(remote, SCHEMA)
+        except Exception as error:
+            _refuse_ours(error)
+            why = reason(_refusal(remote, tls) or error)
+            raise DatabaseAway(f"{remote}: no answer ({why}) -> an ovsdb-server") from error
+        for table, columns in COLUMNS.items():
+            helper.register_columns(table, columns)
+        self._idl = Replica(remote, helper, SCHEMA)
+        self._idl._session.reconnect.set_backoff(*RECONNECT_MS)
+        self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
+        try:
+            self._api = _Api(self._link)
+        except Exception as error:
+            _refuse_ours(error)
+            raise DatabaseAway(f"{remote}: no database -> an ovsdb-server's") from error
+        with self._link.lock:
+            self._changed()
+            self._idl.changed = self._changed
+        faults.vital("database", "ovsdb writes", self._write_forever)
+
+    def contend(self) -> None:
+        """Ask for the lead over other services; a `Leading` says who has it, now and later.
+
+        Raises:
+            DatabaseAway: it does not say.
+        """
+        self._idl.led = self._led
+        self._idl.challenged = lambda: self._submit(Challenged())
+        with self._link.lock:
+            self._idl.contend()
+        if not self._known.wait(TRANSACTION_TIMEOUT_S):
+            raise DatabaseAway("the database does not say who leads -> an ovsdb-server's answer")
+
+    def _led(self, leads: bool) -> None:
+        self._submit(Leading(leads))
+        self._known.set()
+
+    def answer(self) -> None:
+        """Answer a `Challenged`: we live."""
+        self._idl.answer()
+
+    def confirm(self, then: Then) -> None:
+        """Have the database say whether we lead at this moment; None: it does not answer."""
+        self._idl.confirm(then)
+
+    def confirmed(self) -> bool:
+        """Whether nobody else leads as far as the database, if it answers, knows; it is waited for."""
+        answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
+        self.confirm(answers.put)
+        with contextlib.suppress(queue.Empty):
+            return answers.get(timeout=2 * CONFIRM_TIMEOUT_S) is not False
+        return True
+
+    def write(self, write: Write) -> None:
+        """Write later, after everything asked for before."""
+        self._writes.put(write)
+
+    def _changed(self) -> None:
+        """Much that changes is not what we read, such as the switch's own progress."""
+        touched, self._idl.touched = self._idl.touched, set()
+        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched)
+        read = DatabaseRead(bridges, self._leader(), self._version())
+        if read != self._last:
+            self._last = read
+            self._submit(read)
+
+    def _leader(self) -> str | None:
+        """The service that leads, as it has written when it was asked whether it lives."""
+        rows = self._idl.tables["Open_vSwitch"].rows.values()
+        return next((row.external_ids.get(PREFIX + "leader") for row in rows), None)
+
+    def _version(self) -> str | None:
+        """Open vSwitch's version, as ovs-ctl has written it."""
+        rows = self._idl.tables["Open_vSwitch"].rows.values()
+        return next((version for row in rows for version in row.ovs_version), None)
+
+    def row(self, bridge: str) -> BridgeRow | None:
+        """A bridge's record as last read; from any thread."""
+        rows = self._last.bridges if self._last is not None else ()
+        return next((row for row in rows if row.name == bridge), None)
+
+    @property
+    def _away(self) -> bool:
+        return not self._idl._session.is_connected()
+
+    @property
+    def _stands_by(self) -> bool:
+        return self._idl.contends and not self._idl.leads
+
+    def _write_forever(self) -> None:
+        while True:
+            try:
+                write = self._writes.get(timeout=RETRY_WRITES_S if self._kept else None)
+            except queue.Empty:
+                self._write_kept()
+                continue
+            self._write_kept()
+            if write.request_id is not None:
+                error = self._commit(write.settings, write.applied)
+                self._submit(Written(write.request_id, error))
+            elif self._stands_by:
+                continue
+            elif self._away:
+                self._keep(write.settings)
+            elif self._commit(write.settings) is not None:
+                self._write_each(write.settings)
+
+    def _keep(self, settings: Iterable[Setting]) -> None:
+        """For when the database is back; the last value of a key is the one that counts."""
+        for setting in settings:
+            self._kept[setting.table, setting.record, setting.column, setting.key] = setting
+
+    def _write_kept(self) -> None:
+        if self._kept and not self._away:
+            kept, self._kept = tuple(self._kept.values()), {}
+            self._write_each(kept)
+
+    def _write_each(self, settings: Iterable[Setting]) -> None:
+        """One record may be gone by now; the others' settings are still wanted."""
+        for setting in settings:
+            if (error := self._commit((setting,))) is not None:
+                if self._stands_by:
+                    return
+                if self._away:
+                    self._keep((setting,))
+                    continue
+                LOG.warning("%s %s: %s", setting.record, setting.key, error)
+
+    def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
+        if self._away:
+            return AWAY
+        if self._stands_by:
+            return STANDS_BY
+        try:
+            with self._api.transaction(check_error=True, log_errors=False, applied=applied) as txn:
+                for setting in settings:
+                    txn.add(self._command(setting))
+        except Exception as error:
+            if self._idl.contends and not self._idl.has_lock:
+                return STANDS_BY
+            if faults.is_ours(error):
+                return faults.report("database", error, "ovsdb writes")
+            return str(error) or type(error).__name__
+        return None
+
+    def _command(self, setting: Setting) -> Any:
+        record = (setting.table, setting.record)
+        if setting.column != "external_ids":
+            if setting.value is None:
+                return self._api.db_clear(*record, setting.column)
+            return self._api.db_set(*record, (setting.column, setting.value))
+        if setting.value is None:
+            return self._api.db_remove(*record, setting.column, setting.key, if_exists=True)
+        return self._api.db_set(*record, (setting.column, {setting.key: setting.value}))
+
+
+def _refuse_ours(error: Exception) -> None:
+    """Raises DatabaseAway if it is a fault of ours that the database was not reached."""
+    if faults.is_ours(error):
+        raise DatabaseAway(faults.report("database", error, "replica")) from error
+
+
+def _check_remote(remote: str, tls: TlsFiles | None) -> None:
+    """Whether a remote can be dialled, and its TLS files given to the library.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    kind, _, place = remote.partition(":")
+    host, _, port = place.rpartition(":")
+    if kind not in ("unix", "tcp", "ssl") or not place or (kind != "unix" and not (host and port)):
+        raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+    if kind == "tcp":
+        refuse_plain(f"--ovsdb: {remote}", host.strip("[]"), "ssl:HOST:PORT")
+    if kind == "ssl":
+        if tls is None:
+            raise ValueError(f"--ovsdb: {remote}, no certificate -> {TLS_OPTIONS}")
+        tls.context(server_side=False)
+        stream.Stream.ssl_set_private_key_file(tls.private_key)
+        stream.Stream.ssl_set_certificate_file(tls.certificate)
+        stream.Stream.ssl_set_ca_cert_file(tls.ca_cert)
+
+
+def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
+    """Why no TLS connection comes about: the library of newer releases keeps it to itself."""
+    if tls is None or not remote.startswith("ssl:"):
+        return None
+    host, _, port = remote.removeprefix("ssl:").rpartition(":")
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), REFUSAL_TIMEOUT_S) as plain,
+            tls.context(server_side=False).wrap_socket(plain),
+        ):
+            return None
+    except ssl.SSLError as error:
+        return error
+    except (OSError, ValueError):
+        return None
+
+
+def _parts(port: Any) -> Iterable[Any]:
+    return (port, *port.interfaces)
+
+
+def _bridge(row: Any) -> BridgeRow:
+    return BridgeRow(
+        name=row.name,
+        ports=tuple(sorted(map(_port, row.ports), key=lambda port: port.name)),
+        fail_mode=_first(row.fail_mode),
+        external_ids=dict(row.external_ids),
+        stp_enable=row.stp_enable,
+        rstp_enable=row.rstp_enable,
+        mcast_snooping_enable=row.mcast_snooping_enable,
+        flood_vlans=tuple(sorted(row.flood_vlans)),
+        mirrors=tuple(sorted(mirror.name for mirror in row.mirrors)),
+        controllers=tuple(sorted(controller.target for controller in row.controller)),
+        datapath_id=_first(row.datapath_id),
+        in_userspace=row.datapath_type == "netdev",
+    )
+
+
+def _port(row: Any) -> PortRow:
+    qos = _first(row.qos)
+    max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
+    is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
+    return PortRow(
+        name=row.name,
+        interfaces=tuple(sorted(map(_interface, row.interfaces), key=lambda i: i.name)),
+        tag=_first(row.tag),
+        lacp=_first(row.lacp),
+        bond_mode=_first(row.bond_mode),
+        qos_max_rate_bps=float(max_rate_bps) if is_rate else None,
+        vlan_mode=_first(row.vlan_mode),
+        trunks=tuple(sorted(row.trunks)),
+        protected=row.protected,
+        active_mac=_first(row.bond_active_slave) if _backs_up(row) else None,
+        lacp_fallback=row.other_config.get("lacp-fallback-ab") == "true",
+        external_ids=dict(row.external_ids),
+    )
+
+
+def _interface(row: Any) -> InterfaceRow:
+    link_speed = _first(row.link_speed)
+    return InterfaceRow(
+        name=row.name,
+        ofport=_first(row.ofport),
+        link_speed_bps=float(link_speed) if link_speed else None,
+        external_ids=dict(row.external_ids),
+        mac=_first(row.mac_in_use),
+        lacp_current=_first(row.lacp_current),
+        bfd=row.bfd.get("enable") == "true",
+        cfm=bool(row.cfm_mpid),
+        kind=row.type,
+        driver=row.status.get("driver_name"),
+    )
+
+
+def _backs_up(row: Any) -> bool:
+    """Whether a port is a bond whose members but one stand idle: its mode when none is set."""
+    return len(row.interfaces) > 1 and _first(row.bond_mode) in (None, "active-backup")
+
+
+def _first(optional: Any) -> Any:
+    """An optional column's value, which the replica gives as a list of none or one."""
+    return optional[0] if optional else None

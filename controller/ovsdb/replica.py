@@ -1,0 +1,258 @@
+"""Our copy of the database, and the locks that say who of several services leads."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ovs import jsonrpc, poller
+from ovs.db import idl
+
+from controller.host import faults
+from controller.ovsdb.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask, Watch
+
+# A server that has not said by then whether we lead does not answer.
+CONFIRM_TIMEOUT_S = 1.0
+MS_PER_S = 1000
+
+Then = Callable[[bool | None], None]
+
+
+class Replica(idl.Idl):  # type: ignore[misc]
+    """A copy that says when it has changed and, once it contends, whether we lead.
+
+    The library asks for one lock and asserts it with every transaction, so that what another
+    leader's service would write is refused; all else about locks is sent and read here. `changed`,
+    `led` and `challenged` are called on the thread that runs the replica. `leads` None: not known.
+    """
+
+    # The library's.
+    lock_name: str | None
+    is_lock_contended: bool
+
+    def __init__(self, remote: str, helper: Any, database: str) -> None:
+        super().__init__(remote, helper)
+        self.changed: Callable[[], None] = lambda: None
+        self.led: Callable[[bool], None] = lambda _leads: None
+        self.challenged: Callable[[], None] = lambda: None
+        self.leads: bool | None = None
+        self.contends = False
+        # The rows that have changed since somebody looked, each with the name of its table.
+        self.touched: set[tuple[str, Any]] = set()
+        self._database = database
+        self._seen = -1
+        self._watch = Watch()
+        # The connection on which our part in the watch has begun, and its part.
+        self._begun: tuple[int, bool] | None = None
+        self._lock_due_s: float | None = None
+        self._answers = False
+        self._replied: dict[int, Callable[[Any], None]] = {}
+        self._to_confirm: queue.SimpleQueue[Then] = queue.SimpleQueue()
+        self._confirming: dict[int, tuple[Then, float]] = {}
+        self._wakened, self._waken = socket.socketpair()
+        self._wakened.setblocking(False)
+        self._waken.setblocking(False)
+        self._receive = self._session.recv
+        self._session.recv = self._received
+
+    # ---- from any thread ---------------------------------------------------------------
+
+    def answer(self) -> None:
+        """Say that we live."""
+        self._answers = True
+        self._wake()
+
+    def confirm(self, then: Then) -> None:
+        """Have the server say whether we lead at this moment; None: it does not answer."""
+        self._to_confirm.put(then)
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._waken.send(b"!")
+
+    # ---- on the thread that runs it ----------------------------------------------------
+
+    def contend(self) -> None:
+        """Ask for the lead, and take part in watching it, from here on."""
+        self.contends = True
+        self.set_lock(LEADER)
+
+    def notify(self, _event: str, row: Any, _updates: Any = None) -> None:
+        self.touched.add((row._table.name, row.uuid))
+
+    def cooperative_yield(self) -> None:
+        time.sleep(0)
+
+    def run(self) -> Any:
+        """As the library does; whatever of ours fails here ends us.
+
+        The library would log it, and go on without what was to be told.
+        """
+        with _vital():
+            return self._run()
+
+    def _run(self) -> Any:
+        with contextlib.suppress(BlockingIOError):
+            self._wakened.recv(4096)
+        if self.contends:
+            self._stand_back(time.monotonic())
+        result = self._follow_server()
+        if self.contends:
+            self._contend(time.monotonic())
+        if self.change_seqno != self._seen:
+            self._seen = self.change_seqno
+            self.changed()
+        return result
+
+    def _follow_server(self) -> Any:
+        """What the library cannot do with a server's messages may be the server's: it is read anew."""
+        try:
+            return super().run()
+        except Exception as error:
+            faults.report("database", error, "replica")
+            self.force_reconnect()
+        return False
+
+    def wait(self, waiting: Any) -> None:
+        with _vital():
+            self._wait(waiting)
+
+    def _wait(self, waiting: Any) -> None:
+        super().wait(waiting)
+        waiting.fd_wait(self._wakened.fileno(), poller.POLLIN)
+        times = [due_s for _, due_s in self._confirming.values()]
+        if self._lock_due_s is not None:
+            times.append(self._lock_due_s)
+        if self._is_begun:
+            times.append(self._watch.deadline_s())
+        if (due_s := min(times, default=float("inf"))) < float("inf"):
+            waiting.timer_wait(max(0, round((due_s - time.monotonic()) * MS_PER_S) + 1))
+
+    @property
+    def _is_begun(self) -> bool:
+        """Whether the server has said on this connection who leads."""
+        if self._begun is None or not self._session.is_connected():
+            return False
+        return bool(self._begun[0] == self._session.get_seqno())
+
+    def _stand_back(self, now_s: float) -> None:
+        """Who stood by when the database went away lets others be first when it is back."""
+        if self.leads is not False:
+            return
+        if not self._session.is_connected():
+            # The library would ask with the first message.
+            self.lock_name, self.is_lock_contended = None, False
+            self._lock_due_s = None
+        elif self.lock_name is None and self._lock_due_s is None:
+            self._lock_due_s = now_s + STAND_BACK_S
+        elif self._lock_due_s is not None and now_s >= self._lock_due_s:
+            self._lock_due_s = None
+            self.set_lock(LEADER)
+
+    def _contend(self, now_s: float) -> None:
+        """Follow who leads, and do our part in the watch."""
+        self._expire(now_s)
+        if not self._session.is_connected():
+            self._replied.clear()
+        if self.has_lock or self.is_lock_contended:
+            self._follow(self.has_lock, now_s)
+        if self._is_begun:
+            self._send(self._watch.tick(now_s))
+            if self._answers:
+                self._send(self._watch.answer())
+        self._answers = False
+        while not self._to_confirm.empty():
+            self._confirm(self._to_confirm.get(), now_s)
+
+    def _follow(self, leads: bool, now_s: float) -> None:
+        begun = self._session.get_seqno(), leads
+        if begun == self._begun or not self._session.is_connected():
+            return
+        self._begun = begun
+        self._send(self._watch.begin(leads, now_s))
+        if leads is not self.leads:
+            self.leads = leads
+            self.led(leads)
+
+    def _send(self, asked: Iterable[Ask]) -> None:
+        for ask in asked:
+            params = [ask.lock] if ask.lock else []
+            request = jsonrpc.Message.create_request(ask.method, params)
+            if ask in (Ask("steal", LEADER), Ask("lock", LEADER)):
+                # The library takes its answer for that to a request of its own.
+                self._lock_request_id = request.id
+            else:
+                self._replied[request.id] = lambda result, ask=ask: self._watch.replied(  # type: ignore[misc]
+                    ask, _is_locked(result)
+                )
+            self._session.send(request)
+
+    def _confirm(self, then: Then, now_s: float) -> None:
+        if not self._is_begun:
+            then(None)
+        elif not self.has_lock:
+            then(False)
+        else:
+            operation = {"op": "assert", "lock": LEADER}
+            request = jsonrpc.Message.create_request("transact", [self._database, operation])
+            self._confirming[request.id] = then, now_s + CONFIRM_TIMEOUT_S
+            self._session.send(request)
+
+    def _expire(self, now_s: float) -> None:
+        here = self._session.is_connected()
+        late = [n for n, (_, due_s) in self._confirming.items() if now_s >= due_s or not here]
+        for number in late:
+            then, _ = self._confirming.pop(number)
+            then(None)
+
+    def _received(self) -> Any:
+        """The next message that is the library's."""
+        while (message := self._receive()) is not None:
+            if not self._is_ours(message):
+                return message
+        return None
+
+    def _is_ours(self, message: Any) -> bool:
+        """Whether a message was about a lock of ours, or an answer to us; it is dealt with then."""
+        if message.type == jsonrpc.Message.T_NOTIFY:
+            lock = message.params[0] if message.params else None
+            if message.method not in ("locked", "stolen") or lock not in (PULSE, WATCH):
+                return False
+            if self._watch.told(lock, message.method == "locked"):
+                self.challenged()
+            return True
+        if not isinstance(message.id, int):
+            return False
+        if message.id in self._replied:
+            self._replied.pop(message.id)(message.result)
+            return True
+        if message.id in self._confirming:
+            then, _ = self._confirming.pop(message.id)
+            then(_is_done(message.result))
+            return True
+        return False
+
+
+@contextlib.contextmanager
+def _vital() -> Iterator[None]:
+    """What fails here ends the process, and the thread, which the library would let go on."""
+    try:
+        yield
+    except Exception as error:
+        faults.report("database", error, "replica", ends=True)
+        raise SystemExit(1) from error
+
+
+def _is_locked(result: Any) -> bool:
+    return isinstance(result, dict) and result.get("locked") is True
+
+
+def _is_done(result: Any) -> bool:
+    """Whether a transaction's operations were all done."""
+    done = isinstance(result, list) and all(isinstance(r, dict) for r in result)
+    return done and not any("error" in r for r in result)

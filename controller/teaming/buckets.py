@@ -1,0 +1,179 @@
+"""The buckets that VM ports under hashed policies share: as units, and as the pipeline needs them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from controller.config.keys import BridgeConfig, VmPortConfig
+from controller.dataplane.specs import GroupSpec, Pipeline, SetField
+from controller.dataplane.tables import bucket_group_id
+from controller.dataplane.team import Hash
+from policies.classifiers import BUCKETS
+from policies.model import IDLE, Load, OfPort, Role, Unit, Uplink
+from policies.presets import PRESETS
+
+# A hash keeps its number whatever else is in use, so that its flows and groups stay.
+HASHED = (
+    *sorted(name for name, preset in PRESETS.items() if preset.classifier.hashed),
+    *sorted(name for name, preset in PRESETS.items() if preset.splits_by is not None),
+)
+# The policies under which every VM port sends by buckets.
+ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
+
+# Of an address's first octet.
+MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
+
+
+def number_of(policy: str) -> int:
+    return HASHED.index(policy)
+
+
+def hashed_by(port: VmPortConfig) -> str | None:
+    """The policy by whose buckets a VM port sends; one with rules leaves by its home."""
+    if not (port.split or port.policy in ALWAYS_HASHED) or port.whole:
+        return None
+    return port.policy if port.policy in HASHED else None
+
+
+def in_use(config: BridgeConfig) -> list[str]:
+    """The hashed policies of a bridge."""
+    return sorted({policy for port in config.vm_ports if (policy := hashed_by(port))})
+
+
+@functools.cache
+def name_of(policy: str, bucket: int) -> str:
+    """A bucket's name as a unit; no interface has one like it."""
+    return f"{policy}/{bucket}"
+
+
+def is_bucket(unit: str) -> bool:
+    """Whether a unit's name is a bucket's."""
+    return unit.rpartition("/")[0] in HASHED
+
+
+def unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
+    """A bucket of a hash. Most of the 256 often carry nothing."""
+    return _unit(policy, bucket, uplink, load) if load.tx_bps else _idle(policy, bucket, uplink)
+
+
+@functools.cache
+def _idle(policy: str, bucket: int, uplink: str | None) -> Unit:
+    return _unit(policy, bucket, uplink, IDLE)
+
+
+def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
+    return Unit(name_of(policy, bucket), bucket, policy, True, uplink, load)
+
+
+def units(
+    config: BridgeConfig, uplinks: Sequence[Uplink], found: Mapping[str, str]
+) -> Iterable[Unit]:
+    """The buckets of a bridge; `found`: the homes they had before the service started."""
+    for policy, name, bucket in _there(config, uplinks):
+        yield _idle(policy, bucket, found.get(name))
+
+
+def loaded(
+    config: BridgeConfig,
+    uplinks: Sequence[Uplink],
+    at: Callable[[str], str | None],
+    load_of: Callable[[str], Load],
+) -> Iterator[Unit]:
+    """The same where they are, with what they carry; both by name."""
+    for policy, name, bucket in _there(config, uplinks):
+        yield unit(policy, bucket, at(name), load_of(name))
+
+
+def _there(config: BridgeConfig, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str, int]]:
+    """The policy, name and number of each bucket."""
+    active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
+    for policy in in_use(config):
+        yield from _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
+
+
+@functools.cache
+def _named(policy: str, count: int) -> tuple[tuple[str, str, int], ...]:
+    return tuple((policy, name_of(policy, bucket), bucket) for bucket in range(count))
+
+
+def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:
+    """An uplink for each bucket of a hash of connections, so that each gets its share of them."""
+    homes: dict[str, str] = {}
+    share = 0.0
+    for uplink, part in shares:
+        share += part
+        for bucket in range(len(homes), min(BUCKETS, round(BUCKETS * share))):
+            homes[name_of(policy, bucket)] = uplink
+    return homes
+
+
+def hashes(
+    config: BridgeConfig,
+    units: Iterable[Unit],
+    order: Callable[[Unit], Sequence[Uplink]],
+    homes: Mapping[str, str],
+) -> tuple[Hash, ...]:
+    """The hashes of a bridge with the uplinks of their buckets, the one in force first.
+
+    While a bucket is away from home, its home is there once more at the end. To the switch
+    that makes no difference; to a service that starts it says where the bucket belongs.
+    """
+    orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config)}
+    for unit in units:
+        if unit.is_bucket:
+            orders[unit.policy].append(with_home(order(unit), homes.get(unit.name)))
+    return tuple(
+        Hash(number_of(policy), PRESETS[policy].spreads_by, tuple(of_buckets))
+        for policy, of_buckets in orders.items()
+    )
+
+
+def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
+    """A unit's uplinks; its home is there once more at the end where another is in force."""
+    away_from = [uplink for uplink in order[1:] if uplink.name == home]
+    return tuple(uplink.ofport for uplink in (*order, *away_from))
+
+
+def home_in(group: GroupSpec | None, names: Mapping[int, str]) -> str | None:
+    """The home that such a group tells of; `names`: those of the uplinks."""
+    order = [
+        names[action.value]
+        for one in (group.buckets if group else ())
+        for action in one.actions
+        if isinstance(action, SetField) and isinstance(action.value, int) and action.value in names
+    ]
+    if not order:
+        return None
+    return order[-1] if order[-1] in order[:-1] else order[0]
+
+
+def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
+    """The source address of ours for what leaves where its sender is not known.
+
+    Locally administered, one for each bridge and uplink, and the same on every start. Never
+    the uplink's own, which LOCAL often has: the switch upstream would learn the host's
+    management there.
+    """
+    if not in_use(config) and not any(port.parted for port in config.vm_ports):
+        return {}
+    macs = {}
+    for uplink in config.uplinks:
+        known_by = f"{config.name}\0{uplink.name}\0{uplink.mac}".encode(errors="surrogatepass")
+        first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
+        local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
+        macs[uplink.ofport] = ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
+    return macs
+
+
+def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:
+    """The home of each bucket that a switch has, as its groups tell."""
+    names = {int(uplink.ofport): uplink.name for uplink in uplinks}
+    found = {}
+    for number, policy in enumerate(HASHED):
+        for bucket in range(BUCKETS):
+            home = home_in(pipeline.groups.get(bucket_group_id(number, bucket)), names)
+            if home is not None:
+                found[name_of(policy, bucket)] = home
+    return found

@@ -1,0 +1,196 @@
+"""The links of a bridge: what the switch reports of its ports, and which uplinks carry traffic."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.api.events import PortState
+from controller.config.keys import UplinkConfig
+from policies.model import Role
+
+NEVER_S = float("inf")
+PORT_NAME_CHARACTERS = 15
+# The database says some 0.1 s after the switch what LACP does on a member that is up again.
+LACP_KNOWN_AFTER_S = 1.0
+
+
+@dataclass(slots=True)
+class Links:
+    """Ports by ofport, and how long uplinks whose link returned still have to wait.
+
+    An uplink the switch has not told of is taken for up until it is connected. `changes`: how
+    often the link of each uplink came or went. Where a link is there, and what watches it
+    hears no answer, that is as if it had gone.
+    """
+
+    connected: bool = False
+    ports: dict[int, PortState] = field(default_factory=dict)
+    changes: Counter[str] = field(default_factory=Counter)
+    _changed: list[tuple[str, bool]] = field(default_factory=list)
+    _last_up: dict[str, bool] = field(default_factory=dict)
+    _usable_from_s: dict[str, float] = field(default_factory=dict)
+    _lacp_known_s: dict[str, float] = field(default_factory=dict)
+    _speeds_bps: dict[str, float] = field(default_factory=dict)
+
+    def connect(
+        self,
+        ports: Iterable[PortState],
+        uplinks: Sequence[UplinkConfig],
+        delay_s: float,
+        now_s: float,
+    ) -> None:
+        """Take all ports anew; an uplink the switch does not have is down."""
+        self.connected = True
+        self.ports = {}
+        for port in ports:
+            self.see(port, uplinks, delay_s, now_s)
+        self._lacp_known_s = {}
+        for uplink in uplinks:
+            if uplink.ofport not in self.ports:
+                self._note(uplink.name, False)
+                self._usable_from_s[uplink.name] = NEVER_S
+
+    def see(
+        self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
+    ) -> None:
+        """Note a link; one that returns carries nothing before the failback delay is over."""
+        before = self.ports.get(port.ofport)
+        was_up = before is not None and before.up
+        self.ports[port.ofport] = port
+        uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
+        if uplink is None:
+            return
+        self._note(uplink.name, port.up)
+        if uplink.watched_by and before and before.silent and not (port.up or port.silent):
+            # The answer stayed away because of the link.
+            self._changed.append((uplink.name, False))
+        if port.speed_bps:
+            self._speeds_bps[uplink.name] = port.speed_bps
+        if port.up and not was_up:
+            self._lacp_known_s[uplink.name] = now_s + LACP_KNOWN_AFTER_S
+        if not port.up:
+            self._usable_from_s[uplink.name] = NEVER_S
+        elif self._usable_from_s.get(uplink.name) == NEVER_S:
+            self._usable_from_s[uplink.name] = now_s + delay_s
+
+    def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
+        """A port that is gone is a link that is down."""
+        if port := self.ports.get(ofport):
+            self.see(replace(port, up=False), uplinks, 0.0, now_s)
+            del self.ports[ofport]
+
+    def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
+        """What hears no answer by an uplink whose link is there; nothing where all is well."""
+        port = self.ports.get(uplink.ofport)
+        return uplink.watched_by if port and port.silent else ()
+
+    def take_changes(self) -> list[tuple[str, bool]]:
+        """The uplinks whose link, or what is heard by it, came (True) or went since the last call."""
+        changed, self._changed = self._changed, []
+        return changed
+
+    def _note(self, uplink: str, up: bool) -> None:
+        if self._last_up.get(uplink, up) != up:
+            self.changes[uplink] += 1
+            self._changed.append((uplink, up))
+        self._last_up[uplink] = up
+
+    def follow_team(self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig]) -> None:
+        """Forget the delays of uplinks that left; one that joins without a link has to wait."""
+        stayed = {uplink.name for uplink in old}
+        kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
+        self._usable_from_s = {}
+        for uplink in new:
+            if uplink.name in kept:
+                self._usable_from_s[uplink.name] = kept[uplink.name]
+            elif uplink.name not in stayed and not self.up(uplink):
+                self._usable_from_s[uplink.name] = NEVER_S
+
+    def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
+        """Whether a delay is over since the last call.
+
+        Uplinks that are in use while they wait, for want of others, are not left when one of
+        them has waited long enough.
+        """
+        waiting = {name: at_s for name, at_s in self._usable_from_s.items() if at_s != NEVER_S}
+        due = [name for name, at_s in waiting.items() if at_s <= now_s]
+        if due and not self._suffice(self._settled(uplinks)):
+            due = list(waiting)
+        for name in due:
+            del self._usable_from_s[name]
+        known = [name for name, at_s in self._lacp_known_s.items() if at_s <= now_s]
+        for name in known:
+            del self._lacp_known_s[name]
+        return bool(due or known)
+
+    def deadline_s(self) -> float:
+        """When the next delay ends; infinity when none runs."""
+        times = (*self._usable_from_s.values(), *self._lacp_known_s.values())
+        return min(times, default=NEVER_S)
+
+    def up(self, uplink: UplinkConfig) -> bool:
+        port = self.ports.get(uplink.ofport)
+        return port.up if port else not self.connected
+
+    def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
+        """The uplinks that are up, and of whose LACP the database says how it is."""
+        up = (uplink.name for uplink in uplinks if self.up(uplink))
+        return frozenset(name for name in up if name not in self._lacp_known_s)
+
+    def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
+        """The uplinks that carry traffic now.
+
+        One that waits out its failback delay is still better than none, and than one that
+        is being drained.
+        """
+        settled = self._settled(uplinks)
+        up = [uplink for uplink in uplinks if self.up(uplink)]
+        return {uplink.name for uplink in (settled if self._suffice(settled) else up)}
+
+    def _settled(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
+        """The uplinks that are up and wait for nothing."""
+        return [u for u in uplinks if self.up(u) and u.name not in self._usable_from_s]
+
+    def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
+        """Whether one of them serves."""
+        return any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in uplinks)
+
+    def waits_s(self, uplink: str, now_s: float) -> float:
+        """How much is left of an uplink's failback delay; zero where none runs."""
+        until_s = self._usable_from_s.get(uplink, now_s)
+        return 0.0 if until_s == NEVER_S else until_s - now_s
+
+    def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
+        """Why nothing can be moved to an uplink now, where nothing can."""
+        if uplink.role in (Role.UNUSED, Role.DRAINED):
+            return uplink.role.value
+        if watchers := self.silent(uplink):
+            return f"no answer ({', '.join(watchers)})"
+        if not self.up(uplink):
+            return "link down"
+        if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):
+            return f"its link returned, and its failback delay has {wait_s} s to go"
+        return f"{uplink.role.value}, and an active one carries traffic"
+
+    def names_another(self, names: Mapping[int, str]) -> bool:
+        """Whether the switch has a port of another name under one of these numbers."""
+        return any(
+            number in self.ports and not _is_named(self.ports[number], name)
+            for number, name in names.items()
+        )
+
+    def speed_bps(self, uplink: UplinkConfig) -> float:
+        """The speed that the switch reports, or reported last; zero where it never knew one.
+
+        Most interfaces have none while their link is down. Shares of capacity that changed
+        with that would move what has nothing to do with a failure.
+        """
+        return self._speeds_bps.get(uplink.name, 0.0)
+
+
+def _is_named(port: PortState, name: str) -> bool:
+    """Whether a port is that interface: OpenFlow tells 15 characters of its name."""
+    return port.name == name[:PORT_NAME_CHARACTERS]

@@ -1,0 +1,211 @@
+"""Shares, reservations and limits of VM ports: how uplinks' devices shall queue, and do.
+
+Every uplink has a class for every VM port, under the same number, so that a move changes none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from controller.api.events import Device, Shape, Shaped
+from controller.config.keys import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.dataplane import htb
+from controller.dataplane.htb import Leaf, Shaper
+from policies.classifiers import Classifier
+from policies.model import can_promise, room_bps
+from policies.presets import PRESETS
+
+DEFAULT_SHARES = 50
+# How often devices are looked at, to repair what somebody else removed, and for drops.
+AUDIT_INTERVAL_S = 10.0
+
+
+def is_asked_for(port: VmPortConfig) -> bool:
+    """Whether anybody said what part of an uplink a VM port has."""
+    return not (port.shares is None and port.reserve_bps is None and port.limit_bps is None)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedTeam:
+    """What shapers are made of.
+
+    `capacities_bps`: of the uplinks whose speed is known. `bound`: the uplink of each VM port.
+    `macs`: the addresses behind each VM port, as far as they are known.
+    """
+
+    config: BridgeConfig
+    capacities_bps: Mapping[str, float]
+    bound: Mapping[str, str]
+    macs: Mapping[str, Iterable[str]]
+
+    def shapers(self) -> dict[str, Shaper]:
+        """How each uplink shall queue; nothing where no VM port asks for it."""
+        if not any(map(is_asked_for, self.config.vm_ports)):
+            return {}
+        sources, queues = self._sources(), self._queues()
+        return {
+            uplink.name: Shaper(
+                capacity_bps=round(self.capacities_bps[uplink.name]),
+                on_wire=uplink.capacity_bps is None,
+                leaves=tuple(self._leaves(uplink)),
+                sources=sources,
+                queues=queues,
+            )
+            for uplink in self.config.uplinks
+            if uplink.name in self.capacities_bps
+        }
+
+    def not_done(self) -> Iterator[str]:
+        """What cannot be done, each as what was found and what is expected."""
+        if not any(map(is_asked_for, self.config.vm_ports)):
+            return
+        for uplink in self.config.uplinks:
+            name, reserved_bps = uplink.name, self._reserved_bps(uplink)
+            if name not in self.capacities_bps:
+                expected = "capacity-mbps, without which nothing can be shared out"
+                yield f"capacity of {name}: unknown -> {expected}"
+            elif not can_promise(reserved_bps, 0.0, self.capacities_bps[name]):
+                found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(self.capacities_bps[name])
+                yield f"reservations on {name}: {found} Mbit/s -> at most {most_bps / 1e6:g}"
+
+        for port in self.config.vm_ports:
+            rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
+            if is_asked_for(port) and rewritten and not (self.config.on_a_lag or port.whole):
+                found = (
+                    f"{port.policy}, under which other uplinks than its home see another address"
+                )
+                yield f"shares of {port.name}: {found} -> a pin, or another policy"
+
+    def _leaves(self, uplink: UplinkConfig) -> Iterator[Leaf]:
+        capacity_bps, reserved_bps = self.capacities_bps[uplink.name], self._reserved_bps(uplink)
+        most_bps = room_bps(capacity_bps)
+        kept_ratio = min(1.0, most_bps / max(reserved_bps, 1.0))
+        for port in self.config.vm_ports:
+            reserve_bps = min(port.reserve_bps or 0.0, most_bps)
+            limit_bps = min(port.limit_bps or capacity_bps, capacity_bps)
+            if self.bound.get(port.name) == uplink.name:
+                reserve_bps = (port.reserve_bps or 0.0) * kept_ratio
+            yield Leaf(
+                minor=htb.class_minor(port.ofport),
+                shares=port.shares or DEFAULT_SHARES,
+                rate_bps=max(round(reserve_bps), min(htb.LEAST_RATE_BPS, round(limit_bps))),
+                ceil_bps=round(limit_bps),
+            )
+        rate_bps, ceil_bps = htb.LEAST_RATE_BPS, round(capacity_bps)
+        yield Leaf(htb.DEFAULT_CLASS, DEFAULT_SHARES, min(rate_bps, ceil_bps), ceil_bps)
+
+    def _reserved_bps(self, uplink: UplinkConfig) -> float:
+        """What is promised on an uplink, as VM ports are bound."""
+        ports = self.config.vm_ports
+        return sum(p.reserve_bps or 0.0 for p in ports if self.bound.get(p.name) == uplink.name)
+
+    def _sources(self) -> tuple[tuple[str, int], ...]:
+        """The class of each address; those of VM ports that ask for something come first.
+
+        Of two VM ports with one address the first by name has it.
+        """
+        found: dict[str, int] = {}
+        ports = sorted(self.config.vm_ports, key=lambda p: (not is_asked_for(p), p.name))
+        for port in ports:
+            for mac in sorted({*port.attached_macs, *self.macs.get(port.name, ())}):
+                if len(found) < htb.MAX_ADDRESSES:
+                    found.setdefault(mac, htb.class_minor(port.ofport))
+        return tuple(sorted(found.items()))
+
+    def _queues(self) -> int | None:
+        """How many queues may be full at once, where they share one buffer."""
+        if not self.config.in_userspace:
+            return None
+        uplinks = len(self.config.uplinks)
+        ways = (uplinks if _uses_several(port) else 1 for port in self.config.vm_ports)
+        return sum(ways) + uplinks
+
+
+def _uses_several(port: VmPortConfig) -> bool:
+    """Whether a VM port may send by more than one uplink at a time."""
+    preset = PRESETS[port.policy]
+    spread = preset.classifier.hashed or preset.splits_by is not None
+    return port.parted or (spread and not port.whole)
+
+
+@dataclass(slots=True)
+class Shaping:
+    """The devices of one bridge's uplinks: what was asked of them, and what came of it."""
+
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    _asked: Mapping[str, Shaper | None] | None = None
+    _replaces: frozenset[str] = frozenset()
+    _under_way: bool = False
+    _due_s: float = 0.0
+
+    def ask(self, config: BridgeConfig, wanted: Mapping[str, Shaper], now_s: float) -> list[Shape]:
+        """Have devices follow, where they do not yet or it is time to look again.
+
+        The first time, what an earlier service left on an uplink goes too.
+        """
+        ours = (name for name, device in self.devices.items() if device.found.is_ours)
+        names = sorted({*(uplink.name for uplink in config.uplinks), *ours})
+        goals = {name: wanted.get(name) for name in names}
+        replaces = frozenset(u.name for u in config.uplinks if u.replaces_qdisc)
+        new = (goals, replaces) != (self._asked, self._replaces)
+        if self._under_way or not (new or now_s >= self.deadline_s()):
+            return []
+        self._asked, self._replaces, self._under_way = goals, replaces, True
+        return [Shape(config.name, tuple(goals.items()), replaces)]
+
+    def take(self, event: Shaped, now_s: float) -> list[str]:
+        """What came of it; what is to be said of it, but not again and again."""
+        before = set(self.not_done())
+        self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
+        self.devices = {device.name: device for device in event.devices}
+        replaced = [
+            f"qdisc of {device.name}: replaced, it was {device.replaced}"
+            for device in event.devices
+            if device.replaced
+        ]
+        return [*replaced, *(f"not done: {text}" for text in self.not_done() if text not in before)]
+
+    def look_again(self) -> None:
+        """Devices may have lost what they had: ovs-vswitchd removes it as it takes an uplink."""
+        self._due_s = 0.0
+
+    def deadline_s(self) -> float:
+        """When devices are looked at again; infinity while there is nothing to look for."""
+        wanted = any(self._asked.values()) if self._asked else False
+        return self._due_s if wanted and not self._under_way else float("inf")
+
+    @property
+    def cleared(self) -> bool:
+        """Whether no device has anything of ours, nor will have."""
+        if self._asked is None or self._under_way or any(self._asked.values()):
+            return False
+        return not any(device.found.is_ours for device in self.devices.values())
+
+    def not_done(self) -> list[str]:
+        """What could not be done to devices."""
+        return [
+            text
+            for name, device in sorted(self.devices.items())
+            if self._asked and self._asked.get(name)
+            for text in _not_done(device)
+        ]
+
+    def on(self) -> list[str]:
+        """The devices that queue as asked for."""
+        return sorted(name for name, device in self.devices.items() if device.found.is_ours)
+
+    def drops(self, port: VmPortConfig) -> int | None:
+        """The frames of a VM port that found its queue full; None where it has none."""
+        found: Counter[int] = Counter()
+        for device in self.devices.values():
+            found.update(device.found.drops)
+        return found.get(htb.class_minor(port.ofport))
+
+
+def _not_done(device: Device) -> Iterator[str]:
+    if device.found.is_foreign:
+        yield f"qdisc of {device.name}: {device.found} -> none, or ovs-lbt-qdisc=replace"
+    elif device.error is not None:
+        yield f"shares on {device.name}: {device.error}"

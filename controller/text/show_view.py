@@ -1,0 +1,312 @@
+"""Bridges as tables for people, made of what `show --json` answers."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from controller.text.drawing import (
+    GAP,
+    Column,
+    Line,
+    Look,
+    Span,
+    Style,
+    bar,
+    clean,
+    line,
+    mbps,
+    row,
+    severity,
+    width_of,
+    widths,
+)
+from controller.text.wording import OUR_LOG
+
+# What is documented of a bridge, an uplink or a port.
+Told = Mapping[str, Any]
+
+NONE_ATTACHED = "no bridge is attached; try: ovs-lbt attach BRIDGE"
+OBSERVING_BOND = "observing: the bond forwards as without us; ports are shown where they would be"
+OBSERVING_UPLINKS = "observing: nothing is moved; (in parentheses) where a port would be"
+FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
+
+INDENT = "  "
+# How wide tables with bars are where nobody says so.
+USUAL_WIDTH = 80
+FEWEST_CELLS, MOST_CELLS = 3, 24
+# Its two ends and the mark.
+BAR_ENDS = 3
+PERCENT_WIDTH = 4
+# A service before 0.2 did not tell it.
+USUAL_THRESHOLD_RATIO = 0.75
+
+BRIDGE = Column("BRIDGE", least=6, gives=5)
+CAPACITY = Column("Mbit/s", right=True)
+UPLINKS = (
+    Column("UPLINK"),
+    Column("STATE"),
+    CAPACITY,
+    Column("MbTX/s", right=True),
+    Column("MbRX/s", right=True),
+)
+PORTS = (
+    Column("PORT", least=8, gives=3),
+    Column("USED-BY", least=8, gives=2),
+    Column("UPLINK", least=8, gives=4),
+    Column("MbTX/s", right=True),
+    Column("MbRX/s", right=True),
+    Column("WHY", least=10, gives=1),
+)
+
+
+def standing_by(leader: str) -> str:
+    """What a service says that has no bridges, as another one leads."""
+    return f"standing by: {leader} leads"
+
+
+def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
+    """A block for each bridge: uplinks, ports, and what else there is to say."""
+    if not bridges:
+        return [line(NONE_ATTACHED)]
+    drawn: list[Line] = []
+    for bridge in bridges:
+        drawn += [(), *_block(bridge, look)] if drawn else _block(bridge, look)
+    return drawn
+
+
+def faults(told: Told, look: Look) -> list[Line]:
+    """What has failed of the service itself; nothing of one that does not tell."""
+    said = [
+        f"fault of ovs-lbt  {fault['found']} (of {fault['part']}: {fault['count']} in all)"
+        for fault in told.get("faults", ())
+    ]
+    return [(), *_wrapped([*said, OUR_LOG], look, Style.BAD)] if said else []
+
+
+def _block(bridge: Told, look: Look) -> list[Line]:
+    drawn = [_headline(bridge), *_wrapped(states(bridge), look)]
+    drawn += [(), *(_indented(one) for one in uplink_rows([bridge], look, len(INDENT)))]
+    drawn += [(), *(_indented(one) for one in _port_rows(bridge, look))]
+    if said := _wrapped(_shared(bridge), look):
+        drawn += [(), *said]
+    if wrong := _wrapped(notes(bridge), look, Style.WARN):
+        drawn += [(), *wrong]
+    return drawn
+
+
+def _headline(bridge: Told) -> Line:
+    words = GAP.join([bridge["name"], bridge["policy"], bridge["teaming"], bridge["mode"]])
+    connected = bridge["connected"]
+    state = Span("connected") if connected else Span("NOT CONNECTED", Style.BAD)
+    return (*line(words, Style.HEAD), Span(GAP), state)
+
+
+def states(bridge: Told) -> list[str]:
+    """In what state a bridge is that is not the usual one."""
+    said = []
+    if bridge["mode"] == "observe":
+        said.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)
+    if bridge.get("fallen_back"):
+        said.append(FALLEN_BACK)
+    said += [
+        f"{uplink['name']} has its link, but no answer by it: {', '.join(uplink['silent'])}"
+        for uplink in bridge["uplinks"]
+        if uplink.get("silent")
+    ]
+    return said
+
+
+def notes(bridge: Told) -> list[str]:
+    """What is not as somebody wants it."""
+    return [
+        *(f"rule broken  {r['port']} {r['rule']}: {r['how']}" for r in bridge["rules_broken"]),
+        *(f"bad value  {error}" for error in bridge["config_errors"]),
+        *(f"not done   {text}" for text in bridge["not_done"]),
+    ]
+
+
+def _shared(bridge: Told) -> list[str]:
+    """What is spread over uplinks, and what part of one is whose."""
+    parted = [
+        f"{port['name']}: {_counts(port['units'], 'addresses')}"
+        for port in bridge["ports"]
+        if "units" in port
+    ]
+    buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
+    return [*parted, *buckets, *(f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p)))]
+
+
+def _counts(counts: Mapping[str, int], what: str) -> str:
+    """So many of something in all, and on each uplink."""
+    shares = ", ".join(f"{uplink} {count}" for uplink, count in counts.items())
+    return f"{sum(counts.values())} {what}, {shares}"
+
+
+def part(port: Told) -> str:
+    """What part of an uplink a VM port has, in words; empty where nobody said so."""
+    said = [f"shares {port['shares']}"] if "shares" in port else []
+    if "reserve_bps" in port:
+        said.append(f"{port['reserve_bps'] / 1e6:g} Mbit/s reserved")
+    if "limit_bps" in port:
+        said.append(f"at most {port['limit_bps'] / 1e6:g} Mbit/s")
+    return ", ".join(said)
+
+
+# ---- uplinks ---------------------------------------------------------------------------
+
+
+def uplink_rows(bridges: Sequence[Told], look: Look, indent: int = 0) -> list[Line]:
+    """A head, and a row for each uplink with a bar for each direction as wide as fits."""
+    several = len(bridges) > 1
+    columns = [BRIDGE, *UPLINKS] if several else list(UPLINKS)
+    of = [(bridge, uplink) for bridge in bridges for uplink in bridge["uplinks"]]
+    rows = [_uplink(bridge, uplink, several) for bridge, uplink in of]
+    given = widths(columns, rows, look, indent)
+    cells = _cells(given, look, indent)
+    if cells < FEWEST_CELLS and look.width is not None:
+        # A bar says more than the capacity that it is a share of.
+        at = columns.index(CAPACITY)
+        columns, given = columns[:at] + columns[at + 1 :], given[:at] + given[at + 1 :]
+        rows = [one[:at] + one[at + 1 :] for one in rows]
+        cells = _cells(given, look, indent)
+    heads = tuple(Span(column.head, Style.HEAD) for column in columns)
+    load = f"{'LOAD':<{cells + BAR_ENDS + PERCENT_WIDTH}}" if cells >= FEWEST_CELLS else "LOAD"
+    over = (Span(load, Style.HEAD),)
+    drawn = [_with_bars(columns, heads, given, (over, over), look)]
+    for spans, (bridge, uplink) in zip(rows, of, strict=True):
+        bars = _bars(bridge, uplink, cells, look)
+        drawn.append(_with_bars(columns, spans, given, bars, look))
+    return drawn
+
+
+def _cells(given: Sequence[int], look: Look, indent: int) -> int:
+    """How many cells each of two bars has, beside columns as wide as `given`."""
+    gaps, bars = len(GAP) * (len(given) + 1), 2 * (BAR_ENDS + PERCENT_WIDTH)
+    room = (look.width or USUAL_WIDTH) - indent - sum(given) - gaps - bars
+    return min(max(room // 2, 0 if look.width else 2 * FEWEST_CELLS), MOST_CELLS)
+
+
+def _uplink(bridge: Told, uplink: Told, several: bool) -> Line:
+    state = Span(uplink["role"], Style.PLAIN if uplink["role"] == "active" else Style.DIM)
+    if not uplink["up"]:
+        state = Span("no answer" if uplink.get("silent") else "down", Style.BAD)
+    elif uplink["role"] == "drained":
+        state = Span("drained", Style.WARN)
+    return (
+        *([Span(clean(bridge["name"]))] if several else []),
+        Span(clean(uplink["name"])),
+        state,
+        Span(f"{uplink['capacity_bps'] / 1e6:.0f}"),
+        Span(mbps(uplink["tx_bps"])),
+        Span(mbps(uplink["rx_bps"])),
+    )
+
+
+def _bars(bridge: Told, uplink: Told, cells: int, look: Look) -> tuple[Line, Line]:
+    limit_ratio = bridge.get("threshold_ratio", USUAL_THRESHOLD_RATIO)
+    capacity_bps = uplink["capacity_bps"]
+    drawn: list[Line] = []
+    for rate_bps in (uplink["tx_bps"], uplink["rx_bps"]):
+        ratio = rate_bps / capacity_bps if capacity_bps else 0.0
+        percent = Span(f"{min(ratio, 9.99):>{PERCENT_WIDTH}.0%}", severity(ratio, limit_ratio))
+        drawn.append(
+            (*bar(ratio, limit_ratio, cells, look), percent)
+            if cells >= FEWEST_CELLS
+            else (percent,)
+        )
+    return drawn[0], drawn[1]
+
+
+def _with_bars(
+    columns: Sequence[Column],
+    spans: Line,
+    given: Sequence[int],
+    bars: tuple[Line, Line],
+    look: Look,
+) -> Line:
+    """The last two columns each with what belongs behind it."""
+    last = len(columns) - 1
+    sent = row(columns[:last], spans[:last], given[:last], look)
+    received = row(columns[last:], spans[last:], given[last:], look)
+    return (*sent, Span(GAP), *bars[0], Span(GAP), *received, Span(GAP), *bars[1])
+
+
+# ---- ports -----------------------------------------------------------------------------
+
+
+def _port_rows(bridge: Told, look: Look) -> list[Line]:
+    ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
+    named = any(used_by(port) != "-" for port in ports)
+    rows = [_port(port, bridge["policy"]) for port in ports]
+    shown = [at for at in range(len(PORTS)) if at != 1 or named]
+    columns = [PORTS[at] for at in shown]
+    rows = [tuple(one[at] for at in shown) for one in rows]
+    given = widths(columns, rows, look, len(INDENT))
+    heads = tuple(Span(column.head, Style.HEAD) for column in columns)
+    return [row(columns, one, given, look) for one in (heads, *rows)]
+
+
+def _port(port: Told, policy: str) -> Line:
+    return (
+        Span(clean(port["name"])),
+        Span(used_by(port)),
+        where(port),
+        Span(mbps(port["tx_bps"])),
+        Span(mbps(port["rx_bps"])),
+        Span(why(port, policy)),
+    )
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """Names in the order that people expect: vnet2 before vnet10."""
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold())
+        for part in re.split(r"(\d+)", text)
+        if part
+    ]
+
+
+def used_by(port: Told) -> str:
+    """The VM behind a port, where it has a name of its own."""
+    return "-" if port["vm"] == port["name"] else clean(port["vm"])
+
+
+def where(port: Told) -> Span:
+    """The uplink in use, and the planned one where that is another."""
+    uplink, planned = port["uplink"], port.get("planned_uplink")
+    style = Style.PLAIN if uplink else Style.BAD
+    if planned in (None, uplink):
+        return Span(clean(uplink or "-"), style)
+    return Span(clean(f"{uplink or '-'} ({planned})"), style)
+
+
+def why(port: Told, policy: str) -> str:
+    """Why a port is where it is, and its own policy where it has one."""
+    own = "" if port["policy"] in (policy, port["reason"]) else f" ({port['policy']})"
+    return f"{port['reason'] or '-'}{own}"
+
+
+# ---- lines -----------------------------------------------------------------------------
+
+
+def _indented(drawn: Line) -> Line:
+    return (Span(INDENT), *drawn)
+
+
+def _wrapped(texts: Sequence[str], look: Look, style: Style = Style.PLAIN) -> list[Line]:
+    return [one for text in texts for one in _folded(clean(text), look, style)]
+
+
+def _folded(text: str, look: Look, style: Style) -> Iterator[Line]:
+    """A sentence on as many lines as it needs; nothing is broken where programs read."""
+    if look.width is None or width_of(text) + len(INDENT) <= look.width:
+        yield line(INDENT + text, style)
+        return
+    width = max(look.width, 20)
+    for part_of_it in textwrap.wrap(
+        text, width, initial_indent=INDENT, subsequent_indent=2 * INDENT, break_on_hyphens=False
+    ):
+        yield line(part_of_it, style)
