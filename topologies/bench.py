@@ -196,7 +196,7 @@ def _wrong_jumps(options: argparse.Namespace) -> str:
 
 
 def _benches(options: argparse.Namespace) -> int:
-    from topologies.contenders import chosen
+    from topologies.compare.contenders import chosen
 
     try:
         chosen([], options.policy, options.against)
@@ -221,7 +221,7 @@ def _benches(options: argparse.Namespace) -> int:
 
 def _jumps(options: argparse.Namespace) -> int:
     """Jumps of load by number or from a file."""
-    from topologies import contenders, pace
+    from topologies.compare import contenders, pace
     from topologies.seeds import campaign, generator, instance, outcome, report
 
     kinds = [one for one in (outcome.JUMP, outcome.CONTROL) if (options.scenario or "") in one]
@@ -254,10 +254,9 @@ def _jumps(options: argparse.Namespace) -> int:
 
 def _bench(name: str, options: argparse.Namespace) -> int:
     # Late, so that a wrong word on the command line is answered at once, and without Mininet.
-    from topologies import contenders, pace
     from topologies.benches import vmware_lbt
     from topologies.benches.plans import PLANS
-    from topologies.compare import running
+    from topologies.compare import contenders, pace, running
     from topologies.compare.expectation import Expectation
     from topologies.compare.plan import Options
     from topologies.loads.web_load import Direction
@@ -322,9 +321,9 @@ def _pictures(draw: Callable[[], list[Path]]) -> list[Path]:
 def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path) -> list[Path]:
     """The pictures of a ramping load."""
     from topologies.compare import figures
-    from topologies.contenders import THRESHOLD_PERCENT
+    from topologies.compare.contenders import THRESHOLD_PERCENT
+    from topologies.compare.samples import move_times_s
     from topologies.reports.picture import draw
-    from topologies.samples import move_times_s
 
     layout = result.scenario.layout
     first = {name: runs[0] for name, runs in result.observed.items()}

@@ -14,7 +14,7 @@ from topologies import (
     two_switches,
     vmware_lbt,
 )
-from topologies.graph import Layout
+from topologies.graph.layout import Layout
 
 LAYOUTS: dict[str, Callable[..., Layout]] = {
     module.NAME: module.layout

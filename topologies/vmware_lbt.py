@@ -34,10 +34,10 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
 
-from topologies import parts as layout_parts  # noqa: E402
-from topologies.graph import Layout as LayoutGraph  # noqa: E402
-from topologies.graph import Role as LayoutRole  # noqa: E402
-from topologies.mininet_topo import LayoutTopo  # noqa: E402
+from topologies.graph import parts as layout_parts  # noqa: E402
+from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
+from topologies.graph.layout import Role as LayoutRole  # noqa: E402
+from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "vmware_lbt"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.mininet.bench import benching, interrupt, report_of
-from topologies.pace import QUICK
+from topologies.compare.pace import QUICK
 from topologies.seeds import generator
 
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.switch.bench import judges_time, quick_enough
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 from topologies.layouts import LAYOUTS
-from topologies.private_network import private_network
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_network import private_network
+from topologies.network.private_ovs import PrivateOvs
 
 TOPOLOGIES = Path(__file__).resolve().parents[2] / "topologies"
 MARK = "LAYOUT_TEST_MARK"

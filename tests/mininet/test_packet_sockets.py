@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from topologies import packet_sockets
+from topologies.network import packet_sockets
 
 pytestmark = pytest.mark.mininet
 

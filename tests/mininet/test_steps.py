@@ -17,7 +17,8 @@ CHECKOUT = Path(__file__).parents[2]
 # `ovs-lbt bench` with less patience.
 IMPATIENT = """
 import sys
-from topologies import bench, run
+from topologies import bench
+from topologies.compare import run
 run.BUILD_LIMIT_S = 2.0
 sys.exit(bench.main(sys.argv[1:]))
 """

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.mininet.bench import benching, interrupt, report_of
-from topologies.private_network import private_network
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_network import private_network
+from topologies.network.private_ovs import PrivateOvs
 
 LAYOUT_FILE = Path(__file__).resolve().parents[2] / "topologies" / "vmware_lbt.py"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 ANSWERS_WITHIN_S = 20.0
 

@@ -33,7 +33,7 @@ import pytest
 from tests.switch import frames
 from tests.switch.appctl import Appctl
 from tests.switch.wire import STREAM_SHIFT, Ears, Heard, Point, inside, sending_socket
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.switch.bench import Bed, BedSpec, Service, Upstream, upstream_ovs
 from tests.switch.wire import OwnNetwork
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 SWITCH_NICE = -10
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.switch.bench import wait_until
-from topologies import processes
-from topologies.private_ovs import PrivateOvs
+from topologies.network import processes
+from topologies.network.private_ovs import PrivateOvs
 
 CHECKOUT = Path(__file__).parents[2]
 INSTALL_TIMEOUT_S = 60

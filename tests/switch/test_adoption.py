@@ -30,7 +30,7 @@ from tests.switch.bench import (
     wait_until,
 )
 from tests.switch.wire import Ears, Point, Stream
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 BONDS = [BedSpec(team, 2, (None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP, LACP)]
 ON_PLAIN = BedSpec(PLAIN, 2, (None, None))

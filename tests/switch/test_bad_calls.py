@@ -18,7 +18,7 @@ import pytest
 from tests.switch import bad_calls
 from tests.switch.bad_calls import DONE, REFUSED
 from tests.switch.bench import Service, run, wait_until
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 DEVICES = [f"eth{number}" for number in range(11)] + ["vnet0", "vnet1", "vnet2", "web0", "web1"]
 DEVICES += ["vnet5", "db0"]

@@ -23,7 +23,7 @@ from tests.switch.bench import (
 )
 from tests.switch.following import bridges, follow
 from tests.switch.test_delivery import check_everything, settled_homes
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 on_bond = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB)], ids=str, indirect=True)
 on_plain_uplinks = pytest.mark.parametrize("bed", [BedSpec(PLAIN)], ids=str, indirect=True)

@@ -17,7 +17,7 @@ from tests.switch.bench import (
     wait_until,
 )
 from tests.switch.wire import Stream
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None,) * 2)
 FLOW_PPS = 500

@@ -16,7 +16,7 @@ from tests.switch.bench import (
     quick_enough,
     wait_until,
 )
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None,), addresses=True)
 UPLINK_BPS = 100e6

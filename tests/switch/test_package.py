@@ -23,7 +23,7 @@ from tests.switch.bench import (
 )
 from tests.switch.packaged import Machine
 from tests.switch.wire import Ears, Stream
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 pytestmark = pytest.mark.slow
 

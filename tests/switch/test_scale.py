@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch.bench import Service, judges_time, quick_enough, wait_until
-from topologies.private_network import private_network
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_network import private_network
+from topologies.network.private_ovs import PrivateOvs
 from topologies.scale import figures
 from topologies.scale.bed import Bed
 from topologies.scale.switch_view import SwitchView

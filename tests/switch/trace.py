@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from tests.switch.appctl import Appctl
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 _PORT_LINE = re.compile(r"^\s+(\S+) \d+/(\d+): ")
 _PRESENT = 0x1000

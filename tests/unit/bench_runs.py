@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from topologies.compare.contenders import MANUAL
 from topologies.compare.figures import Figures, figures, with_cpu_ratio
 from topologies.compare.result import Result
+from topologies.compare.run import Observed
+from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario
-from topologies.contenders import MANUAL
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Outcome
-from topologies.run import Observed
-from topologies.samples import Sample
 
 LOAD_S = 20
 MEASURED_S = (5.0, 15.0)

@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 
 from tests.unit import bench_reports, bench_runs
-from topologies import bench, processes, run
+from topologies import bench
+from topologies.compare import run
+from topologies.compare.contenders import Contender, Teams, by_name
+from topologies.compare.pace import QUICK, Pace
+from topologies.compare.run import Observed, Progress
 from topologies.compare.scenario import Scenario
-from topologies.contenders import Contender, Teams, by_name
-from topologies.graph import Role
+from topologies.graph.layout import Role
 from topologies.loads.load import Outcome
 from topologies.loads.seeded_load import layout_of
 from topologies.loads.settling import Reading
-from topologies.pace import QUICK, Pace
+from topologies.network import processes
 from topologies.reports import benchmarks
-from topologies.run import Observed, Progress
 from topologies.seeds import campaign, generator, judging, report
 from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
 from topologies.seeds.outcome import CONTROL, JUMP, resumable

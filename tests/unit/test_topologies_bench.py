@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit import bench_runs
-from topologies import bench, run
+from topologies import bench
+from topologies.compare import run
+from topologies.compare.contenders import Contender
+from topologies.compare.pace import Pace
+from topologies.compare.run import Observed, Progress
 from topologies.compare.scenario import Scenario
-from topologies.contenders import Contender
-from topologies.pace import Pace
-from topologies.run import Observed, Progress
 
 
 @pytest.fixture

@@ -11,17 +11,18 @@ from typing import cast
 import pytest
 
 from tests.unit import bench_runs
-from topologies import bench, contenders, layouts
+from topologies import bench, layouts
 from topologies.benches import converged, mixed_speed, quad_gbe_team
 from topologies.benches.plans import PLANS
+from topologies.compare import contenders
 from topologies.compare.expectation import Expectation, is_ours, is_peer
 from topologies.compare.figures import Figures
+from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.loads.load import Stage
-from topologies.pace import ACCELERATED, FAITHFUL, QUICK, Pace
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 OPTIONS = Options(ACCELERATED)
 every_bench = pytest.mark.parametrize("name", PLANS)

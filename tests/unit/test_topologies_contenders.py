@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import contenders, pace, two_switches
+from topologies import two_switches
+from topologies.compare import contenders, pace
 from topologies.layouts import LAYOUTS
-from topologies.switches import (
+from topologies.network.switches import (
     BalanceSlbServer,
     BondedServer,
     LacpServer,

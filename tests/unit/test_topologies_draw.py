@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies import draw
-from topologies.graph import SWITCHES, Layout, Role
+from topologies.graph import draw
+from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.layouts import LAYOUTS
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -67,7 +67,7 @@ def test_a_drawing_names_everything_in_the_graph(
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_documentation_has_the_layout_as_it_stands(name: str, tmp_path: Path) -> None:
-    """If not: `python -m topologies.draw`."""
+    """If not: `python -m topologies.graph.draw`."""
     assert draw.main([name, "--out", str(tmp_path)]) == 0
     file = f"layout_{name}.svg"
     assert _words(tmp_path / file) == _words(IMAGES / file)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topologies.compare.contenders import BONDS, MANUAL
 from topologies.compare.expectation import (
     LEAST_THROUGHPUT_RATIO,
     MOST_CPU_RATIO,
@@ -19,7 +20,6 @@ from topologies.compare.expectation import (
     within,
 )
 from topologies.compare.figures import Figures
-from topologies.contenders import BONDS, MANUAL
 
 OURS = ("dynamic", "dynamic/lacp", "load-based", "set")
 

@@ -15,8 +15,8 @@ from topologies import (
     two_switches,
     vmware_lbt,
 )
-from topologies.graph import Layout, Role, maximum_flow_bps
-from topologies.ports import LONGEST_INTERFACE_NAME
+from topologies.graph.layout import Layout, Role, maximum_flow_bps
+from topologies.graph.ports import LONGEST_INTERFACE_NAME
 
 
 def test_the_layout_is_what_the_document_describes() -> None:

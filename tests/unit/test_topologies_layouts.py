@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies import converged, live_migration, parts, quad_gbe_team, set_vs_lbfo, switches
-from topologies.graph import SWITCHES, Layout, Role
+from topologies import converged, live_migration, quad_gbe_team, set_vs_lbfo
+from topologies.graph import parts
+from topologies.graph.layout import SWITCHES, Layout, Role
+from topologies.graph.ports import LONGEST_INTERFACE_NAME, ports_of
 from topologies.layouts import LAYOUTS
-from topologies.mininet_topo import LayoutTopo
-from topologies.ports import LONGEST_INTERFACE_NAME, ports_of
+from topologies.network import switches
+from topologies.network.mininet_topo import LayoutTopo
 
 MN = Path("/usr/bin/mn")
 MODULES: dict[str, ModuleType] = {

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from topologies import live_migration as layouts
-from topologies import pace
 from topologies.benches import live_migration
+from topologies.compare import pace
+from topologies.compare.contenders import by_name, unfit
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
-from topologies.contenders import by_name, unfit
-from topologies.graph import Role
+from topologies.graph.layout import Role
 from topologies.loads import migration_load
 from topologies.loads.handover import Moved, announcement, counterparts
 from topologies.loads.probing import Flow, Heard

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit import bench_reports as bench
+from topologies.compare.samples import Utilization
 from topologies.layouts import LAYOUTS
 from topologies.reports import chart as page_chart
 from topologies.reports import known_figures as page_figures
@@ -22,7 +23,6 @@ from topologies.reports import page
 from topologies.reports.layout_texts import described
 from topologies.reports.markup import Markup, tag
 from topologies.reports.settings import setting, setting_name
-from topologies.samples import Utilization
 
 VOID = ("meta", "br")
 

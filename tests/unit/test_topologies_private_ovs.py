@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.private_ovs import LONGEST_RUNDIR, PrivateOvs
+from topologies.network.private_ovs import LONGEST_RUNDIR, PrivateOvs
 
 
 @pytest.mark.parametrize("length", [10, 60, 90])

@@ -15,17 +15,17 @@ from tests.unit import bench_runs
 from topologies import converged, live_migration, mixed_speed
 from topologies.benches import set_vs_lbfo, vmware_lbt
 from topologies.compare import figures, phases
+from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
-from topologies.graph import Role
+from topologies.compare.run import Observed
+from topologies.compare.samples import Sample, mean_utilization, move_times_s, utilizations
+from topologies.graph.layout import Role
 from topologies.loads import web_figures
 from topologies.loads.load import Outcome
-from topologies.pace import ACCELERATED
+from topologies.network.service import parse_metrics
 from topologies.reports import report
 from topologies.reports.console import contender_table, phase_table, verdicts
-from topologies.run import Observed
-from topologies.samples import Sample, mean_utilization, move_times_s, utilizations
-from topologies.service import parse_metrics
 
 CAPACITY_BPS = 100_000_000
 RAMP_S, LOAD_S = 40, 60

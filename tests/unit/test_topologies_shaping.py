@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from topologies import shaping
+from topologies.network import shaping
 
 # What kernels have by default.
 USUAL_BYTES = 212_992

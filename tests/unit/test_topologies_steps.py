@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from topologies import steps
-from topologies.compare import running
+from topologies.compare import running, steps
+from topologies.compare.pace import QUICK
+from topologies.compare.run import Observed
 from topologies.compare.scenario import Scenario
-from topologies.pace import QUICK
-from topologies.run import Observed
-from topologies.steps import Overdue, step
+from topologies.compare.steps import Overdue, step
 
 SHORT_S = 0.02
 
@@ -123,7 +122,7 @@ def test_the_other_contenders_run_when_one_does_not_come_to_its_end(
                 threading.Event().wait()
         return bench_runs.observed(scenario.layout, name, {})
 
-    monkeypatch.setattr("topologies.run.run", run)
+    monkeypatch.setattr("topologies.compare.run.run", run)
     result = running.compare(scenario, ["manual", "load-based"], QUICK, repeat=1)
     assert list(result.figures) == ["load-based"]
     (failure,) = result.failures

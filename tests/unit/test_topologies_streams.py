@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from topologies import set_vs_lbfo
 from topologies.benches.set_vs_lbfo import STREAMS
+from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
 from topologies.loads.streams import (
     INTERVAL_S,
@@ -19,7 +20,6 @@ from topologies.loads.streams import (
     spread,
     stream_rates_bps,
 )
-from topologies.pace import ACCELERATED
 
 # NTttcp's eight threads in KB/s, and what the document's own table says of them.
 THREADS_KB_PER_S = {

@@ -11,10 +11,10 @@ from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
+from topologies.graph.parts import STANDARD_MTU
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
-from topologies.parts import STANDARD_MTU
 
 CONTENDERS = (
     "manual",

@@ -8,15 +8,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from topologies import live_migration
+from topologies.compare.contenders import MANUAL
 from topologies.compare.expectation import Expectation, against_peers, at_least, is_ours, within
 from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.contenders import MANUAL
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
+from topologies.graph.parts import STANDARD_MTU
 from topologies.loads.migration_load import MigrationLoad, Migrations
-from topologies.parts import STANDARD_MTU
 
 # Who reproduces the document's teams.
 LACP = ("dynamic/lacp", "address-hash", "balance-tcp")

@@ -10,12 +10,12 @@ from topologies.compare.expectation import Expectation, against_peers
 from topologies.compare.figures import intervals, uplink_difference
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
+from topologies.compare.samples import mean_utilization
 from topologies.compare.scenario import Scenario
-from topologies.graph import Layout
+from topologies.graph.layout import Layout
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import equal_flows
-from topologies.samples import mean_utilization
 
 CONTENDERS = (
     "manual",

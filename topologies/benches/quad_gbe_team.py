@@ -10,12 +10,12 @@ from topologies.compare.expectation import Expectation, against_peers, at_least,
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
+from topologies.graph.ports import joining_interface, own_interface
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import Report, StreamLoad
 from topologies.loads.streams import INTERVAL_S, Flow, ports, stream_rates_bps
-from topologies.ports import joining_interface, own_interface
-from topologies.trace import datapath_actions
+from topologies.network.trace import datapath_actions
 
 CONTENDERS = (
     "manual",

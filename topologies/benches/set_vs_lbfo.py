@@ -9,7 +9,7 @@ from topologies.compare.expectation import Expectation, against_peers, within
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow

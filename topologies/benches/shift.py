@@ -12,7 +12,7 @@ from topologies.compare.figures import Figures
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 from topologies.loads.failure_load import NEAR_RATIO, FailureLoad
 from topologies.loads.load import Load, Stage
 from topologies.loads.move_load import MoveLoad

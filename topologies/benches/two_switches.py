@@ -9,7 +9,7 @@ from topologies.compare.expectation import Expectation, against_peers, is_ours
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.graph import Role
+from topologies.graph.layout import Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.outage_load import OutageLoad
 from topologies.loads.streams import equal_flows

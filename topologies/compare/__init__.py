@@ -1,1 +1,1 @@
-"""How contenders are compared: scenarios, results, figures, expectations."""
+"""How contenders are compared: who they are, scenarios, runs step by step, figures, expectations."""

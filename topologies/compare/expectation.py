@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from topologies.compare.contenders import BONDS, MANUAL
 from topologies.compare.figures import Figures
-from topologies.contenders import BONDS, MANUAL
 
 # The best of ours against the best bond of Open vSwitch.
 LEAST_THROUGHPUT_RATIO = 0.98

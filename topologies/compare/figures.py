@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from topologies.compare import phases
-from topologies.graph import Layout, Role
-from topologies.run import Observed
-from topologies.samples import Utilization, mean_utilization, move_times_s, utilizations
+from topologies.compare.run import Observed
+from topologies.compare.samples import Utilization, mean_utilization, move_times_s, utilizations
+from topologies.graph.layout import Layout, Role
 
 Figures = dict[str, float]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.samples import Utilization, mean_utilization
+from topologies.compare.samples import Utilization, mean_utilization
 
 
 @dataclass(frozen=True, slots=True)

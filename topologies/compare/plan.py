@@ -8,10 +8,10 @@ from pathlib import Path
 
 from topologies.compare.expectation import Expectation
 from topologies.compare.figures import Figures
+from topologies.compare.pace import Pace
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.loads.web_load import Direction
-from topologies.pace import Pace
 
 # Draws what a bench has found into a directory; the files.
 Draw = Callable[[Sequence[Result], Path], list[Path]]

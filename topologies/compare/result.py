@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topologies.compare.figures import Figures, medians
+from topologies.compare.run import Observed
 from topologies.compare.scenario import Scenario
-from topologies.run import Observed
 
 
 @dataclass(frozen=True, slots=True)

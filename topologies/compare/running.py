@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from topologies import contenders, run
-from topologies.compare import figures
+from topologies.compare import contenders, figures, run
+from topologies.compare.pace import Pace
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.pace import Pace
 from topologies.reports import console
 
 

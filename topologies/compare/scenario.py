@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from topologies.graph import Layout
+from topologies.graph.layout import Layout
 from topologies.loads.load import Load, Stage
 
 

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from topologies.graph.ports import upstream_interface
 from topologies.loads.load import Stage
 from topologies.loads.probing import Heard
 from topologies.loads.settling import Reading, shares
 from topologies.loads.shift_load import LEAD_S, Rates, ShiftLoad
-from topologies.ports import upstream_interface
 
 # Above what the best placement on the rest would have: nearer than this is as good.
 NEAR_RATIO = 1.1

@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from topologies.private_network import network_of
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_network import network_of
+from topologies.network.private_ovs import PrivateOvs
 
 # As QEMU does it (announce-initial, announce-step, announce-rounds): the waits before each.
 ANNOUNCED_AFTER_S = (0.0, 0.05, 0.15, 0.25, 0.35)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from topologies.graph import Layout
-from topologies.private_ovs import PrivateOvs
+from topologies.graph.layout import Layout
+from topologies.network.private_ovs import PrivateOvs
 
 
 def cannot_move(vm: str, uplink: str) -> None:

@@ -21,13 +21,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies import processes
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
+from topologies.graph.ports import own_interface
 from topologies.loads import memory_copy, probing
 from topologies.loads.handover import Guest, Moved, counterparts
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.probing import Flow, Heard, Probing
-from topologies.ports import own_interface
+from topologies.network import processes
 
 PORT = 6600
 ALLOWED_BLACKOUT_S = 0.3

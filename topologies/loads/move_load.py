@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import processes
-from topologies.graph import Role
+from topologies.graph.layout import Role
 from topologies.loads import paced, probing
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.probing import Heard
 from topologies.loads.shift_load import PAYLOAD_BYTES, Place
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
+from topologies.network import processes
 
 # Far from what an uplink carries: what is lost or sent again is the move's doing.
 STREAMS, STREAM_BPS = 2, 15_000_000

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from subprocess import Popen
 
-from topologies import processes
-from topologies.graph import Role
+from topologies.graph.layout import Role
+from topologies.graph.ports import joining_interface, upstream_interface
 from topologies.loads import probing
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
-from topologies.ports import joining_interface, upstream_interface
+from topologies.network import processes
 
 PROBES_AHEAD_S = 1.0
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from topologies import processes
 from topologies.loads import probe
+from topologies.network import processes
 
 PORT = 7007
 RATE_PPS = 100.0

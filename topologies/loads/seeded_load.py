@@ -15,12 +15,13 @@ from typing import Any
 
 import networkx
 
-from topologies import parts, processes
-from topologies.graph import Layout, Role
+from topologies.graph import parts
+from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Stage
 from topologies.loads.probing import Heard
 from topologies.loads.settling import settle_s
 from topologies.loads.shift_load import FRAME_BITS, Place, Rates, ShiftLoad
+from topologies.network import processes
 from topologies.seeds.figures import SPAN_S, gaps, highest_ratio, relieved_s, series, stalls
 from topologies.seeds.instance import Instance
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies import processes
-from topologies.graph import Layout, Role
+from topologies.compare.samples import interface_counters
+from topologies.graph.layout import Layout, Role
+from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads import paced
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.probing import Heard
 from topologies.loads.settling import Reading, settle_s
-from topologies.ports import own_interface, upstream_interface
-from topologies.samples import interface_counters
+from topologies.network import processes
 
 PORT = 7100
 PAYLOAD_BYTES = 1400

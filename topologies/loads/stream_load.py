@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies import processes
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.streams import (
     Flow,
@@ -17,6 +16,7 @@ from topologies.loads.streams import (
     spread,
     stream_rates_bps,
 )
+from topologies.network import processes
 
 FIRST_PORT = 5201
 LISTEN_TIMEOUT_S = 10.0

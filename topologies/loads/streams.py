@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 
 # Reports are cut into intervals of this length.
 INTERVAL_S = 0.5

@@ -10,11 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from topologies import processes
-from topologies.graph import Role
+from topologies.compare.pace import Pace
+from topologies.graph.layout import Role
 from topologies.loads import web_figures, web_server, web_sessions, workload
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.pace import Pace
+from topologies.network import processes
 
 SEED = 1
 # What the uplinks carry in the steady state, as a share of one uplink's speed: the

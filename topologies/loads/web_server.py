@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from topologies import processes
+from topologies.network import processes
 
 PORT = 80
 

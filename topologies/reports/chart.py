@@ -6,8 +6,8 @@ import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from topologies.compare.samples import Utilization, mean_utilization
 from topologies.reports.markup import Markup, tag
-from topologies.samples import Utilization, mean_utilization
 
 WIDTH, HEIGHT = 340, 172
 LEFT, RIGHT, TOP, BOTTOM = 34, 332, 10, 148

@@ -10,7 +10,7 @@ from typing import Any
 from topologies.compare.expectation import Expectation
 from topologies.compare.figures import Figures
 from topologies.compare.phases import Phase
-from topologies.samples import Sample, mean_utilization, utilizations
+from topologies.compare.samples import Sample, mean_utilization, utilizations
 
 # Of the bar of an uplink, where there are few uplinks or many.
 BAR_CELLS, NARROW_BAR_CELLS = 20, 8

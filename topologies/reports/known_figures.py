@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.contenders import OURS
+from topologies.compare.contenders import OURS
 
 MORE, LESS = 1, -1
 THOUSANDS, BEFORE_UNIT = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"

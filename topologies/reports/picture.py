@@ -13,7 +13,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from topologies.compare.phases import Phase
-from topologies.samples import Utilization, mean_utilization
+from topologies.compare.samples import Utilization, mean_utilization
 
 COLOURS = ("#1f5fa8", "#d9730d", "#3a8f4d", "#8a4fb0")
 PHASE_SHADES = ("#f3f5f8", "#e3e9f1")

@@ -13,10 +13,10 @@ from matplotlib import pyplot
 
 from topologies.compare.figures import capacities_bps
 from topologies.compare.result import Result
+from topologies.compare.run import Observed
+from topologies.compare.samples import move_times_s
 from topologies.loads.settling import Reading, rates
 from topologies.reports.picture import COLOURS, MOVE_COLOUR
-from topologies.run import Observed
-from topologies.samples import move_times_s
 
 JUMP_COLOUR = "#444444"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from topologies.compare.samples import Sample, move_times_s, utilizations
 from topologies.reports import chart as page_chart
 from topologies.reports.comparison import by_kind
 from topologies.reports.known_figures import figure, is_ours
 from topologies.reports.markup import Markup, tag
-from topologies.samples import Sample, move_times_s, utilizations
 
 
 def over_time(

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.private_network import private_network
-from topologies.private_ovs import PrivateOvs
+from topologies.compare.steps import in_silence, step
+from topologies.network.private_network import private_network
+from topologies.network.private_ovs import PrivateOvs
 from topologies.reports.report import machine
 from topologies.scale.bed import Bed
 from topologies.scale.figures import exponent, figure
 from topologies.scale.measuring import Pace, measure
-from topologies.steps import in_silence, step
 
 BRIDGES = (1, 10, 100, 300)
 PORTS = 50

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies.service import Metric
+from topologies.network.service import Metric
 
 BYTES_PER_KB = 1024
 

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies import processes
+from topologies.network import processes
+from topologies.network.service import Metric, Service
 from topologies.scale import figures
 from topologies.scale.bed import Bed
 from topologies.scale.figures import Histogram
 from topologies.scale.switch_view import SwitchView
-from topologies.service import Metric, Service
 
 LAST = "ovslbt_last_decision_timestamp_seconds"
 DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_duration_seconds"

@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies import contenders, run
-from topologies.compare import figures
+from topologies.compare import contenders, figures, run
+from topologies.compare.pace import Pace
 from topologies.compare.scenario import Scenario
 from topologies.loads.seeded_load import SeededLoad, layout_of
-from topologies.pace import Pace
 from topologies.reports import console
 from topologies.reports import report as reports
 from topologies.seeds import generator, judging, report

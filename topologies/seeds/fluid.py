@@ -17,7 +17,7 @@ from topologies.seeds.placing import Placement, best
 POLL_S = 0.1
 # When the first poll comes after the jump begins is chance: the mean over so many moments.
 PHASES = 10
-# As `topologies.shaping` makes them.
+# As `topologies.network.shaping` makes them.
 QUEUE_BYTES = 300_000
 
 

@@ -32,7 +32,7 @@ from tests.switch.chaos import model
 from tests.switch.chaos.model import Event, State
 from tests.switch.test_liveness import heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 VM_VLANS = (None, None, 10, 10, 20)
 # By the seed, one after another.

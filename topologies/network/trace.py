@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from topologies.private_ovs import PrivateOvs
+from topologies.network.private_ovs import PrivateOvs
 
 _ACTIONS = re.compile(r"^Datapath actions: (?P<actions>.*)$", re.MULTILINE)
 

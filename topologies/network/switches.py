@@ -15,9 +15,9 @@ from typing import Any
 from mininet.moduledeps import pathCheck
 from mininet.node import Switch
 
-from topologies.parts import LAG_HASHES
-from topologies.ports import Port
-from topologies.shaping import is_shaped, queue_bytes, shape
+from topologies.graph.parts import LAG_HASHES
+from topologies.graph.ports import Port
+from topologies.network.shaping import is_shaped, queue_bytes, shape
 
 # What a layout's parameter `datapath` may be, and Open vSwitch's own words for them.
 DATAPATHS = {"userspace": "netdev", "kernel": "system"}

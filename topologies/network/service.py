@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import processes
-from topologies.private_ovs import PrivateOvs
+from topologies.network import processes
+from topologies.network.private_ovs import PrivateOvs
 
 START_TIMEOUT_S = 20.0
 # Of 300 bridges a scrape takes seconds.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from mininet.node import Host
 from mininet.topo import Topo
 
-from topologies.graph import SWITCHES, Layout, Role
-from topologies.ports import (
+from topologies.graph.layout import SWITCHES, Layout, Role
+from topologies.graph.ports import (
     fitting,
     joining_interface,
     own_interface,
     ports_of,
     upstream_interface,
 )
-from topologies.switches import AUTO, TEAMS, LearningSwitch, ServerBridge, usable_datapath
+from topologies.network.switches import AUTO, TEAMS, LearningSwitch, ServerBridge, usable_datapath
 
 # Of the first switch of each role; the next has the next one.
 FIRST_DPID = {Role.SERVER_BRIDGE: 0x1, Role.UPSTREAM_SWITCH: 0x101, Role.VIRTUAL_SWITCH: 0x201}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 
 # The kernel's limit (IFNAMSIZ without its terminator).
 LONGEST_INTERFACE_NAME = 15

@@ -13,19 +13,19 @@ from pathlib import Path
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
-from topologies import packet_sockets, processes, shaping
+from topologies.compare.contenders import Contender, Observation, Teams
+from topologies.compare.pace import Pace
+from topologies.compare.samples import Counters, Sample, interface_counters
 from topologies.compare.scenario import Scenario
-from topologies.contenders import Contender, Observation, Teams
-from topologies.graph import SWITCHES, Layout, Role
+from topologies.compare.steps import in_silence, step
+from topologies.graph.layout import SWITCHES, Layout, Role
+from topologies.graph.ports import own_interface, ports_of, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.mininet_topo import LayoutTopo
-from topologies.pace import Pace
-from topologies.ports import own_interface, ports_of, upstream_interface
-from topologies.private_network import private_network
-from topologies.private_ovs import PrivateOvs
-from topologies.samples import Counters, Sample, interface_counters
-from topologies.steps import in_silence, step
-from topologies.switches import ServerBridge
+from topologies.network import packet_sockets, processes, shaping
+from topologies.network.mininet_topo import LayoutTopo
+from topologies.network.private_network import private_network
+from topologies.network.private_ovs import PrivateOvs
+from topologies.network.switches import ServerBridge
 
 # Everything of a run has its own network namespace, so names are short and fixed.
 PREFIX = "lbt-"

@@ -24,7 +24,7 @@ from typing import ParamSpec
 
 import networkx as nx
 
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
 
 STANDARD_MTU = 1500
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.graph import Layout, Role
-from topologies.pace import Pace
-from topologies.private_ovs import PrivateOvs
-from topologies.service import Service
-from topologies.switches import TEAMS, ServerBridge, SplitServer
+from topologies.compare.pace import Pace
+from topologies.graph.layout import Layout, Role
+from topologies.network.private_ovs import PrivateOvs
+from topologies.network.service import Service
+from topologies.network.switches import TEAMS, ServerBridge, SplitServer
 
 THRESHOLD_PERCENT = 75
 MANUAL = "manual"

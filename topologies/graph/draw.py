@@ -1,6 +1,6 @@
 """Drawings of the layouts for the documentation, from the same graphs as their networks.
 
-    python -m topologies.draw [LAYOUT…] [--out docs/images] [--format svg|png]
+    python -m topologies.graph.draw [LAYOUT…] [--out docs/images] [--format svg|png]
 
 Servers are at the left (a second one at the right), the network between them; end systems
 are beside the switch that has their vNICs.
@@ -22,10 +22,10 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from topologies.graph import Layout, Role
+from topologies.graph.layout import Layout, Role
+from topologies.graph.parts import STANDARD_MTU
 from topologies.layouts import LAYOUTS
-from topologies.parts import STANDARD_MTU
-from topologies.shaping import is_shaped
+from topologies.network.shaping import is_shaped
 
 # Everything is in inches on paper.
 LINE_PITCH = 0.42
@@ -138,7 +138,8 @@ def draw(layout: Layout, path: Path) -> None:
 def main(argv: Sequence[str]) -> int:
     """Draw the layouts that the arguments name, or all of them."""
     parser = argparse.ArgumentParser(
-        prog="python -m topologies.draw", description="Draw the layouts for the documentation."
+        prog="python -m topologies.graph.draw",
+        description="Draw the layouts for the documentation.",
     )
     parser.add_argument("layouts", nargs="*", metavar="LAYOUT", help=" | ".join(LAYOUTS))
     parser.add_argument("--out", type=Path, default=Path("docs/images"), metavar="DIR")

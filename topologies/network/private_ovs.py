@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from topologies import processes
+from topologies.network import processes
 
 START_TIMEOUT_S = 10.0
 # What ovs-ctl gives the daemons of a host.

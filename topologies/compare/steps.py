@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 import topologies
-from topologies import processes
+from topologies.network import processes
 
 PACKAGE = Path(topologies.__file__).parent
 # So often a step that is not done says that it goes on.

@@ -1,0 +1,4 @@
+"""A layout as a network that runs: Mininet, switches, links of a speed, an Open vSwitch and a service.
+
+It imports `graph`.
+"""
