@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.switch.prometheus import INTERVAL_MS, Prometheus
 from tests.switch.wire import inside
-from tests.unit.dashboards import Dashboard, Query
+from tests.unit.dashboards.dashboards import Dashboard, Query
 
 # Where this module is imported; the tests themselves run in a network of their own.
 MACHINES_NETWORK = f"/proc/self/fd/{os.open('/proc/thread-self/ns/net', os.O_RDONLY)}"

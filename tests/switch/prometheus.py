@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.switch.bench import free_tcp_port, wait_until
-from tests.unit import dashboards
+from tests.unit.dashboards import dashboards
 
 CONFIGURATION = dashboards.DIRECTORY / "provisioning" / "prometheus.yml"
 RULES = dashboards.DIRECTORY / "rules"

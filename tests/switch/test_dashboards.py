@@ -37,7 +37,7 @@ from tests.switch.prometheus import (
     scraping,
 )
 from tests.switch.wire import Stream
-from tests.unit.dashboards import (
+from tests.unit.dashboards.dashboards import (
     ALL,
     LABEL_VALUES,
     QUERIES,

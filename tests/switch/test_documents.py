@@ -1,7 +1,7 @@
 """What the documents tell operators to type, typed: word for word, on a real switch.
 
 A block is followed if a label is before it. Of what labels there are, and that every other
-block is checked in another way, tests/unit/test_documents.py sees to.
+block is checked in another way, tests/unit/docs/test_documents.py sees to.
 """
 
 from __future__ import annotations

@@ -1,0 +1,473 @@
+"""Operators' rules for VM ports, from the key in the database to the group on the switch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.api.events import Write
+from controller.config.rows import BridgeRow, PortRow
+from controller.dataplane import tables
+from tests.unit.controller.engine.test_history import entries, sending
+from tests.unit.fake_switch import World, done, moves, refusal, reports, world
+from tests.unit.rows import VMS, host, with_interface
+
+OFPORTS = {"eth1": 1, "eth2": 2, "eth3": 3}
+
+
+def with_rules(row: BridgeRow, rules: dict[str, dict[str, str]]) -> BridgeRow:
+    for name, keys in rules.items():
+        row = with_interface(row, name, **keys)
+    return row
+
+
+def team(
+    rules: dict[str, dict[str, str]], *, policy: str = "load-based", uplinks: int = 3
+) -> World:
+    row = host(policy=policy, uplinks=uplinks, failback_delay_s="5")
+    return world(with_rules(row, rules)).start().run_for(1)
+
+
+def shown(here: World) -> dict[str, Any]:
+    (bridge,) = json.loads(done(here.ask("show", "--json")))["bridges"]
+    assert isinstance(bridge, dict)
+    return bridge
+
+
+def broken(here: World) -> set[tuple[str, str]]:
+    return {(one["port"], one["rule"]) for one in shown(here)["rules_broken"]}
+
+
+def order_of(here: World, name: str) -> list[int]:
+    """The uplinks of a VM port's binding group, as the switch fails over by itself."""
+    group = here.switches["br0"].groups[tables.binding_group_id(10 + int(name[-1]))]
+    return [bucket.watch_port or 0 for bucket in group.buckets]
+
+
+def carried(here: World) -> dict[str, str | None]:
+    """The uplink by which each VM port leaves, as the switch has it."""
+    names = {ofport: name for name, ofport in OFPORTS.items()}
+    switch = here.switches["br0"]
+    return {
+        name: names.get(switch.uplink_of(10 + int(name[-1])) or 0)
+        for name in VMS
+        if tables.binding_group_id(10 + int(name[-1])) in switch.groups
+    }
+
+
+# ---- allow -----------------------------------------------------------------------------
+
+
+def test_rather_no_traffic_than_by_another_uplink() -> None:
+    here = team({"vnet0": {"allow": "eth1"}})
+    assert here.bindings()["vnet0"] == "eth1" and order_of(here, "vnet0") == [1]
+    assert broken(here) == set()
+    since_s = here.now_s
+    here.set_link(1, up=False).run_for(1)
+    assert "vnet0" not in here.bindings() and carried(here)["vnet0"] is None
+    assert set(here.bindings()) == set(VMS[1:]), "all others have failed over"
+    assert broken(here) == {("vnet0", "allow")}
+    text = "vnet0 allow: on no uplink -> eth1, carrying traffic"
+    assert f"  rule broken  {text}" in done(here.ask("show")).splitlines()
+    assert f"br0: rule broken: {text}" in reports(here, "warning")
+    (entry,) = entries(here, "rule-broken")
+    assert (entry["port"], entry["why"]) == ("vnet0", text)
+    told = json.loads(done(here.ask("explain", "vnet0", "--json")))
+    assert told["said"]["why there"] == "none of the uplinks that it is allowed carries traffic"
+    assert told["said"]["to change"] == "eth1 has to carry traffic; then it returns by itself"
+    assert told["rules_broken"] == {"allow": "on no uplink -> eth1, carrying traffic"}
+
+    here.switches["br0"].learned = [(10, "02:00:00:00:00:10", 0)]
+    back_s = here.now_s
+    here.set_link(1, up=True).run_for(1)
+    assert here.bindings()["vnet0"] == "eth1", "as the switch has it: no other could take it"
+    assert list(here.bindings().values()).count("eth1") == 1, "others wait for the delay"
+    assert [ofport for at_s, ofport in here.frames() if at_s < back_s + 0.5], "and is announced"
+    here.run_for(9)
+    assert here.bindings()["vnet0"] == "eth1" and carried(here)["vnet0"] == "eth1"
+    assert broken(here) == set()
+    assert [e["port"] for e in entries(here, "rule-kept")] == ["vnet0"]
+    returned = [m for e in entries(here, "moved") for m in e["moves"] if m["port"] == "vnet0"]
+    assert [(m.get("source"), m["target"], m["reason"]) for m in returned] == [
+        (None, "eth1", "failback")
+    ]
+    assert [ofport for at_s, ofport in here.frames() if at_s > since_s + 1], "it is announced"
+
+
+@pytest.mark.parametrize(
+    ("allow", "left"),
+    [
+        ("eth1,eth3", {"eth1", "eth3"}),
+        ("!eth1", {"eth2", "eth3"}),
+        ("!eth1,!eth2", {"eth3"}),
+        ("eth1, eth3,!eth2", {"eth1", "eth3"}),
+        ("eth1,eth2,eth3", {"eth1", "eth2", "eth3"}),
+    ],
+)
+def test_what_is_named_is_allowed_less_what_is_ruled_out(allow: str, left: set[str]) -> None:
+    here = team({"vnet0": {"allow": allow}})
+    assert {f"eth{n}" for n in order_of(here, "vnet0")} == left
+    assert shown(here)["config_errors"] == []
+
+
+def test_nothing_moves_a_vm_port_where_it_may_not_be() -> None:
+    here = team({"vnet0": {"allow": "eth1"}}, uplinks=2)
+    for name in VMS[1:]:
+        done(here.ask("move", name, "eth2"))
+    expected = "uplink eth2: not allowed for vnet0 -> one of eth1"
+    for command in ("move vnet0 eth2", "pin vnet0 eth2", "set interface vnet0 pin=eth2"):
+        assert refusal(here.ask(*command.split())) == expected
+    here.switches["br0"].offered_bps = {10: sending(9)}
+    here.run_for(100)
+    assert here.bindings()["vnet0"] == "eth1"
+    assert json.loads(done(here.ask("plan", "br0", "--json")))["bridges"][0]["moves"] == []
+
+
+def test_a_drain_of_the_only_uplink_allowed_says_who_still_uses_it() -> None:
+    here = team({"vnet0": {"allow": "eth1"}})
+    assert here.ask("drain", "eth1") is None
+    here.run_for(11)
+    (answer,) = (reply for reply in here.replies.values() if reply.text.startswith("uplink eth1"))
+    assert "drained, but still used by vnet0" in refusal(answer)
+    assert here.bindings()["vnet0"] == "eth1", "the last resort, as for everybody"
+    assert broken(here) == set()
+
+
+def test_a_pin_yields_to_a_must_and_that_is_told() -> None:
+    here = team({"vnet0": {"allow": "!eth2", "pin": "eth2"}})
+    assert here.bindings()["vnet0"] in ("eth1", "eth3")
+    assert broken(here) == {("vnet0", "pin")}
+    assert "eth2, which it may not use" in shown(here)["rules_broken"][0]["how"]
+
+
+def test_a_pin_is_broken_while_its_uplink_is_down() -> None:
+    here = team({"vnet0": {"pin": "eth2"}})
+    assert broken(here) == set()
+    here.set_link(2, up=False).run_for(1)
+    assert broken(here) == {("vnet0", "pin")}
+    here.set_link(2, up=True).run_for(7)
+    assert broken(here) == set() and here.bindings()["vnet0"] == "eth2"
+
+
+# ---- prefer ----------------------------------------------------------------------------
+
+
+def test_preferences_are_followed_in_their_order_and_back() -> None:
+    here = team({"vnet0": {"prefer": "eth3,eth1"}})
+    assert here.bindings()["vnet0"] == "eth3" and order_of(here, "vnet0") == [3, 1, 2]
+    seen = []
+    for ofport, up in ((3, False), (1, False), (1, True), (3, True)):
+        here.set_link(ofport, up=up).run_for(10)
+        seen.append(here.bindings()["vnet0"])
+    assert seen == ["eth1", "eth2", "eth1", "eth3"]
+    assert broken(here) == set()
+    assert [e["event"] for e in entries(here, "rule-broken", "rule-kept")] == [
+        "rule-broken",
+        "rule-kept",
+    ]
+
+
+def test_what_should_not_be_used_is_the_last_resort() -> None:
+    here = team({"vnet0": {"prefer": "!eth1"}}, uplinks=2)
+    assert here.bindings()["vnet0"] == "eth2" and order_of(here, "vnet0") == [2, 1]
+    here.set_link(2, up=False).run_for(1)
+    assert here.bindings()["vnet0"] == "eth1" and broken(here) == {("vnet0", "prefer")}
+
+
+@pytest.mark.parametrize("policy", ["originating-port", "explicit", "set-port"])
+def test_rules_hold_under_every_policy(policy: str) -> None:
+    rules = {name: {"anti_affinity": "web", "prefer": "!eth3"} for name in VMS[:2]}
+    here = team({**rules, "vnet2": {"prefer": "eth2"}, "vnet3": {"allow": "eth3"}}, policy=policy)
+    bound = here.bindings()
+    assert {bound["vnet0"], bound["vnet1"]} == {"eth1", "eth2"}
+    assert (bound["vnet2"], bound["vnet3"]) == ("eth2", "eth3")
+
+
+@pytest.mark.parametrize("policy", ["source-mac", "address-hash", "slb", "dynamic"])
+def test_a_vm_port_with_rules_is_not_spread_by_a_hash(policy: str) -> None:
+    here = team({"vnet0": {"allow": "eth1"}, "vnet1": {"prefer": "eth2"}}, policy=policy)
+    bridge = here.engine.fleet.bridges["br0"]
+    groups = here.switches["br0"].groups
+    ways = {n: groups[tables.binding_group_id(10 + n)].buckets[0].actions for n in range(4)}
+    assert len(ways[0]) == len(ways[1]) == 1, "straight out"
+    assert len(ways[2]) > 1 < len(ways[3]), "by a hash"
+    assert (carried(here)["vnet0"], carried(here)["vnet1"]) == ("eth1", "eth2")
+    assert bridge.rules.keys() == {"vnet0", "vnet1"}
+
+
+# ---- sets ------------------------------------------------------------------------------
+
+
+def test_members_of_an_anti_affinity_set_are_apart_and_stay_so_whatever_the_load() -> None:
+    web = {name: {"anti_affinity": "web"} for name in VMS[:2]}
+    here = team({**web, "vnet2": {"pin": "eth2"}}, uplinks=2, policy="load-based")
+    before = here.bindings()
+    assert before["vnet0"] != before["vnet1"]
+    alone = next(name for name in VMS[:2] if before[name] == "eth2")
+    # eth2 is over the threshold, eth1 empty, and only the member could go.
+    here.switches["br0"].offered_bps = {10 + int(alone[-1]): sending(5), 12: sending(4)}
+    here.run_for(100)
+    assert {n: here.bindings()[n] for n in VMS[:2]} == {n: before[n] for n in VMS[:2]}
+    assert broken(here) == set()
+
+
+def test_members_of_an_affinity_set_share_an_uplink_and_fail_over_together() -> None:
+    db = {name: {"affinity": "db"} for name in VMS[:3]}
+    here = team(db, policy="originating-port")
+    (home,) = {here.bindings()[name] for name in VMS[:3]}
+    assert len({tuple(order_of(here, name)) for name in VMS[:3]}) == 1, "also without the service"
+    here.set_link(OFPORTS[home], up=False).run_for(1)
+    assert len({here.bindings()[name] for name in VMS[:3]}) == 1
+    assert {here.bindings()[name] for name in VMS[:3]} != {home}
+    here.set_link(OFPORTS[home], up=True).run_for(10)
+    assert {here.bindings()[name] for name in VMS[:3]} == {home}
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_members_of_an_affinity_set_move_by_load_together_or_not_at_all(held: bool) -> None:
+    db = {name: {"affinity": "db"} for name in VMS[:2]}
+    apart = {"vnet2": {"pin": "eth1"}, "vnet3": {"policy": "explicit", "pin": "eth1"}}
+    here = team(db | apart, uplinks=2)
+    for name in VMS[:2]:
+        done(here.ask("move", name, "eth1"))
+    if held:
+        done(here.ask("set", "interface", "vnet1", "exclude=true"))
+    rates = {10: sending(2), 11: sending(1), 12: sending(4), 13: sending(2)}
+    here.switches["br0"].offered_bps = rates
+    here.run_for(100)
+    bound = here.bindings()
+    assert {bound["vnet0"], bound["vnet1"]} == ({"eth1"} if held else {"eth2"})
+    assert moves(here).get("threshold", 0) == (0 if held else 2)
+    assert broken(here) == set()
+
+
+def test_members_of_an_affinity_set_that_fit_nowhere_together_stay() -> None:
+    here = team({name: {"affinity": "db"} for name in VMS[:2]}, uplinks=2)
+    for name in VMS:
+        done(here.ask("move", name, "eth1"))
+    here.switches["br0"].offered_bps = {10: sending(4), 11: sending(4)}
+    here.run_for(100)
+    assert {here.bindings()[name] for name in VMS[:2]} == {"eth1"}
+    told = json.loads(done(here.ask("explain", "vnet0", "--json")))
+    assert (told["against"], told["expected_ratio"]) == ("no-room", {"eth2": 0.8})
+
+
+def test_one_makes_room_for_another_and_both_return() -> None:
+    """vnet0 may use eth1 and eth2; where eth1 fails, vnet1 has to leave eth2 for it."""
+    rules = {
+        "vnet0": {"anti_affinity": "web", "allow": "eth1,eth2", "prefer": "eth1"},
+        "vnet1": {"anti_affinity": "web", "prefer": "eth2"},
+    }
+    here = team(rules)
+    before = here.bindings()
+    assert (before["vnet0"], before["vnet1"]) == ("eth1", "eth2")
+    here.set_link(1, up=False).run_for(1)
+    assert (here.bindings()["vnet0"], here.bindings()["vnet1"]) == ("eth2", "eth3")
+    assert moves(here)["rule"] == 1
+    here.set_link(1, up=True).run_for(10)
+    assert here.bindings() == before
+
+
+def test_explain_lists_what_is_asked_for_and_what_is_not_so() -> None:
+    asked = {"anti_affinity": "web", "allow": "!eth3", "prefer": "eth2,!eth3"}
+    here = team({"vnet0": asked, "vnet1": {"anti_affinity": "web", "pin": "eth2"}})
+    said = json.loads(done(here.ask("explain", "vnet0", "--json")))["said"]
+    assert said["rules"] == (
+        "allowed eth1, eth2 only, rather than any other none; "
+        "is kept apart from all of anti-affinity set web; prefers eth2; should not use eth3; "
+        "broken: prefer, on eth1 -> eth2"
+    )
+    assert "where its rules and its policy place it" in said["why there"]
+
+
+def test_a_set_that_is_too_large_is_spread_evenly_and_shown_as_broken() -> None:
+    here = team({name: {"anti_affinity": "web"} for name in VMS}, uplinks=2)
+    assert sorted(here.bindings()[name] for name in VMS) == ["eth1", "eth1", "eth2", "eth2"]
+    assert broken(here) == {(name, "anti-affinity") for name in VMS}
+    assert "of web -> uplinks of their own" in shown(here)["rules_broken"][0]["how"]
+
+
+def test_rules_that_contradict_each_other_are_shown_and_all_else_is_met() -> None:
+    both = {"anti_affinity": "web", "affinity": "db"}
+    apart = {
+        "vnet2": {"affinity": "x", "allow": "eth1"},
+        "vnet3": {"affinity": "x", "allow": "eth2"},
+    }
+    here = team({"vnet0": both, "vnet1": both, **apart})
+    assert here.bindings()["vnet0"] == here.bindings()["vnet1"]
+    assert broken(here) == {
+        ("vnet0", "anti-affinity"),
+        ("vnet1", "anti-affinity"),
+        ("vnet2", "affinity"),
+        ("vnet3", "affinity"),
+    }
+
+
+def test_by_itself_the_switch_fails_over_to_where_no_other_member_is() -> None:
+    here = team({name: {"anti_affinity": "web"} for name in VMS[:2]})
+    first, second = (OFPORTS[here.bindings()[name]] for name in VMS[:2])
+    assert order_of(here, "vnet0")[-1] == second and order_of(here, "vnet1")[-1] == first
+
+
+def test_a_rule_that_comes_moves_what_it_must_and_nothing_more() -> None:
+    here = team({}, uplinks=2, policy="load-based")
+    for name in VMS:
+        done(here.ask("move", name, "eth1"))
+    for name in VMS[:2]:
+        done(here.ask("set", "interface", name, "anti-affinity=web"))
+    bound = here.bindings()
+    assert sorted(bound[name] for name in VMS[:2]) == ["eth1", "eth2"]
+    assert (bound["vnet2"], bound["vnet3"]) == ("eth1", "eth1")
+    assert moves(here)["rule"] == 1
+
+
+# ---- operators -------------------------------------------------------------------------
+
+
+def test_an_operators_move_may_break_what_should_be_and_holds() -> None:
+    here = team({name: {"anti_affinity": "web"} for name in VMS[:2]}, uplinks=2)
+    other = here.bindings()["vnet1"]
+    told = done(here.ask("move", "vnet0", other))
+    assert told == f"vnet0 anti-affinity: on {other} with vnet1 of web -> uplinks of their own"
+    here.run_for(60)
+    assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
+    assert broken(here) == {("vnet0", "anti-affinity"), ("vnet1", "anti-affinity")}
+    # Another rule, and all of them are looked at anew.
+    done(here.ask("set", "interface", "vnet1", f"prefer={other}"))
+    assert here.bindings()["vnet0"] != here.bindings()["vnet1"] == other
+
+
+def test_rules_end_as_they_begin_by_set() -> None:
+    here = team({})
+    done(here.ask("set", "interface", "vnet0", "allow=eth1", "prefer=eth1", "affinity=db"))
+    assert here.bindings()["vnet0"] == "eth1"
+    done(here.ask("set", "interface", "vnet0", "allow=", "prefer=", "affinity="))
+    here.run_for(2)
+    port = here.engine.fleet.bridges["br0"].config.vm_ports[0]
+    assert not port.whole and len(order_of(here, "vnet0")) == 3
+
+
+def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
+    row = host(uplinks=3)
+    ports = tuple(p if p.name != "vnet0" else _with_id(p, "web-1") for p in row.ports)
+    here = world(BridgeRow(row.name, ports, row.fail_mode, row.external_ids)).start()
+    done(here.ask("set", "interface", "vnet0", "allow=eth3", "anti-affinity=web"))
+    writes = [w for w in here.commands(Write) if isinstance(w, Write)]
+    written = {(s.table, s.key): s.value for w in writes for s in w.settings}
+    assert written["Bridge", "ovs-lbt-vm-web-1-allow"] == "eth3"
+    assert written["Bridge", "ovs-lbt-vm-web-1-anti-affinity"] == "web"
+    assert here.bindings()["vnet0"] == "eth3"
+    done(here.ask("set", "interface", "vnet0", "allow="))
+    assert "ovs-lbt-vm-web-1-allow" not in here.rows["br0"].external_ids
+
+
+def _with_id(port: PortRow, vm: str) -> PortRow:
+    one = replace(port.interfaces[0], external_ids={"iface-id": vm})
+    return replace(port, interfaces=(one,))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("allow=eth9", "some of eth1, eth2, eth3, comma-separated"),
+        ("allow=!eth1,!eth2,!eth3", "some of eth1, eth2, eth3, comma-separated"),
+        ("prefer=eth1,!eth1", "names of uplinks, comma-separated"),
+        ("prefer=,", "names of uplinks, comma-separated"),
+        ("affinity=a b", "the name of a set, without commas and spaces"),
+        ("anti-affinity=a,b", "the name of a set, without commas and spaces"),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(assignment: str, expected: str) -> None:
+    here = team({})
+    found = refusal(here.ask("set", "interface", "vnet0", assignment))
+    assert assignment.partition("=")[2] in found and expected in found
+    assert not here.engine.fleet.bridges["br0"].config.vm_ports[0].whole
+
+
+def test_of_a_bad_rule_the_last_good_one_stays_in_force() -> None:
+    here = team({"vnet0": {"allow": "eth2"}})
+    here.write(with_interface(here.rows["br0"], "vnet0", allow="eth9"))
+    assert order_of(here, "vnet0") == [2]
+    (error,) = shown(here)["config_errors"]
+    assert error.startswith("Interface vnet0 ovs-lbt-allow: eth9 -> some of eth1, eth2, eth3")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_uplink_that_leaves_the_team_takes_no_vm_with_it(restarts: bool) -> None:
+    here = team({"vnet0": {"allow": "eth1,eth3"}, "vnet1": {"allow": "eth3", "prefer": "eth3"}})
+    row = here.rows["br0"]
+    *rest, members = sorted(row.ports, key=lambda port: len(port.interfaces))
+    members = replace(members, interfaces=members.interfaces[:2])
+    here.write(replace(row, ports=(*rest, members))).run_for(1)
+    if restarts:
+        here.restart_service().run_for(1)
+    assert order_of(here, "vnet0") == [1], "what is left of the must holds"
+    assert here.bindings()["vnet1"] in ("eth1", "eth2"), "of this, nothing is left"
+    assert len(shown(here)["config_errors"]) == 3
+
+
+def test_a_service_without_sets_does_without_the_graph_library() -> None:
+    """It is loaded when the first set of a bridge needs it: 7 MB."""
+    script = """
+import sys
+from controller import service
+from policies.homes import homes
+from policies.model import OfPort, Unit, Uplink
+team = tuple(Uplink(f"eth{i}", OfPort(i), 1e9) for i in (1, 2))
+assert homes([Unit("a", 1, prefer=("eth2",))], team).by_name == {"a": "eth2"}
+assert homes([Unit("a", 1, affinity="x")], team).by_name == {"a": "eth2"}
+assert "networkx" not in sys.modules
+homes([Unit(name, 1, anti_affinity="x") for name in "ab"], team)
+assert "networkx" in sys.modules and "numpy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+# ---- whatever happens ------------------------------------------------------------------
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from([1, 2, 3]), st.booleans(), st.sampled_from([0.0, 0.3, 7.0])),
+    max_size=8,
+)
+ALLOW = st.sampled_from([None, "eth1", "!eth1", "eth2,eth3"])
+PREFER = st.sampled_from([None, "eth2", "eth3,eth1", "!eth2"])
+SET = st.sampled_from([None, "a", "b"])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(ALLOW, PREFER, SET, SET), min_size=4, max_size=4), EVENTS)
+def test_links_come_and_go_and_in_the_end_all_is_as_it_was(
+    rules: list[tuple[str | None, str | None, str | None, str | None]],
+    events: list[tuple[int, bool, float]],
+) -> None:
+    keys = ("allow", "prefer", "affinity", "anti_affinity")
+    given_rules = {
+        name: {key: value for key, value in zip(keys, values, strict=True) if value}
+        for name, values in zip(VMS, rules, strict=True)
+    }
+    here = team(given_rules)
+    before, broken_before = here.bindings(), broken(here)
+    switch = here.switches["br0"]
+    for ofport, up, seconds in events:
+        here.set_link(ofport, up=up)
+        here.run_for(seconds)
+        for name, values in given_rules.items():
+            allow = values.get("allow", "eth1,eth2,eth3")
+            may = {"eth2", "eth3"} if allow == "!eth1" else set(allow.split(","))
+            assert {f"eth{n}" for n in order_of(here, name)} == may
+            live = {u for u in may if switch.ports[OFPORTS[u]].up}
+            assert (carried(here)[name] in live) if live else carried(here)[name] is None
+    for ofport in (1, 2, 3):
+        here.set_link(ofport, up=True)
+    here.run_for(20)
+    assert here.bindings() == before and broken(here) == broken_before
+    assert carried(here) == before
+    here.restart_service().run_for(10)
+    assert here.bindings() == before, "a restart moves nothing"

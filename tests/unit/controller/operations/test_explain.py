@@ -1,0 +1,298 @@
+"""Why a VM port is where it is, and what would have to change: what an operator reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.config.rows import BridgeRow
+from tests.unit.controller.decisions.test_planning import (
+    CROWDED_BPS,
+    KNOWN_AT_S,
+    crowded,
+    loaded,
+    plan,
+)
+from tests.unit.fake_switch import World, done, refusal, world
+from tests.unit.rows import host, interface, port, with_ids, with_interface, with_lacp
+
+
+def explained(here: World, name: str = "vnet0") -> dict[str, Any]:
+    found = json.loads(done(here.ask("explain", name, "--json")))
+    assert isinstance(found, dict)
+    return found
+
+
+def said(here: World, name: str = "vnet0") -> dict[str, str]:
+    found = explained(here, name)["said"]
+    assert isinstance(found, dict)
+    return found
+
+
+def explained_after(row: BridgeRow, bps: Sequence[float], name: str = "vnet0") -> dict[str, Any]:
+    return explained(loaded(row, bps).run_until(40), name)
+
+
+def test_a_port_about_to_move_says_where_and_when() -> None:
+    here = crowded()
+    found = explained(here)
+    assert (found["against"], found["target"]) == ("moves", "eth2")
+    assert found["said"]["now"] == (
+        "it is moved to eth2 in 19 s, when a full window is known, if loads stay as they are."
+        " Judged by the mean load of the last 11 s; its window is 30 s, but no more is known yet"
+    )
+    assert "ovs-lbt plan br0, then apply" in found["said"]["to change"]
+    here.run_for(found["decided_in_s"] + 1)
+    assert here.bindings()["vnet0"] == "eth2", "as it was said"
+
+
+def test_a_port_that_was_moved_says_why_with_the_loads_at_that_moment() -> None:
+    here = crowded().run_until(60)
+    found = explained(here)
+    assert (found["uplink"], found["reason"], found["bound_at"]) == ("eth2", "threshold", 28.0)
+    assert found["last_move"]["why"] == "eth1 at 85% over 30 s, above 75%"
+    assert found["said"]["where"] == "on eth2 since 00:00:28 UTC, 32 s ago"
+    assert found["said"]["why there"] == (
+        "threshold: eth1 was above the threshold, and it was the busiest port that another uplink"
+        " could take. Expected of it: eth1 85% -> 55%, eth2 0% -> 30%"
+    )
+    assert found["said"]["carries"] == (
+        "sends 3000.00, receives 0.00 Mbit/s (mean of 30 s): 30% of eth2, which is at 30% of"
+        " 10000 Mbit/s"
+    )
+    assert found["against"] == "below-threshold"
+    assert "eth2 is at 30.0%, not above the threshold of 75%" in found["said"]["now"]
+
+
+def test_another_port_goes_first() -> None:
+    here = crowded()
+    assert said(here, "vnet1")["now"].startswith(
+        "it stays for now: vnet0 is moved first, eth1 -> eth2."
+    )
+
+
+@pytest.mark.parametrize(
+    ("bps", "name", "against", "now", "to_change"),
+    [
+        (
+            (9e9, 0.05e9),
+            "vnet0",
+            "no-room",
+            "eth1 is at 90.5%, above 75%, but with it eth2 would be at 90.0%",
+            "by itself it is 90% of the fastest of them",
+        ),
+        (
+            (9e9, 0.05e9),
+            "vnet1",
+            "too-small",
+            "eth1 is at 90.5%, above 75%, but in that direction this port has less than 1%",
+            "it has to carry more",
+        ),
+        ((1e9,), "vnet0", "below-threshold", "eth1 is at 10.0%, not above", "has to pass 75%"),
+    ],
+)
+def test_the_policy_says_what_is_against_a_move(
+    bps: Sequence[float], name: str, against: str, now: str, to_change: str
+) -> None:
+    found = explained_after(host(binding="eth1"), bps, name)
+    assert found["against"] == against
+    assert now in found["said"]["now"] and to_change in found["said"]["to change"]
+
+
+def test_how_much_room_is_missing_elsewhere() -> None:
+    row = with_interface(host(binding="eth1"), "vnet3", pin="eth2")
+    found = explained_after(row, (4e9, 4e9, 0.0, 5e9))
+    assert found["against"] == "no-room" and found["expected_ratio"] == {"eth2": 0.9}
+    assert found["said"]["to change"] == "eth2 has to carry less, by 15% of its capacity"
+
+
+def test_what_a_verdict_says_is_what_the_plan_does() -> None:
+    """Both are of the same policy and the same loads."""
+    for bps in (CROWDED_BPS, (6e9, 3e9, 0.0, 0.0), (1e9, 1e9, 1e9, 1e9), (9e9, 0.0, 0.0, 0.0)):
+        here = loaded(host(binding="eth1"), bps).run_until(KNOWN_AT_S)
+        first = [(m["port"], m["target"]) for m in plan(here)["moves"]][:1]
+        said_to_move = [
+            (name, found["target"])
+            for name in ("vnet0", "vnet1", "vnet2", "vnet3")
+            if (found := explained(here, name))["against"] == "moves"
+        ]
+        assert said_to_move == first
+
+
+@pytest.mark.parametrize(
+    ("keys", "against", "rules", "now", "to_change"),
+    [
+        (
+            {"pin": "eth1"},
+            "pinned",
+            "pinned to eth1",
+            "it stays: its pin holds it, whatever the loads are",
+            "ovs-lbt unpin vnet0",
+        ),
+        (
+            {"exclude": "true"},
+            "excluded",
+            "excluded: no policy moves it",
+            "it stays: no policy moves it, whatever the loads are",
+            "ovs-lbt set interface vnet0 exclude=false",
+        ),
+        (
+            {"policy": "explicit"},
+            "never-by-load",
+            "a policy of its own, where the bridge has load-based",
+            "it stays: explicit moves nothing because of load",
+            "another policy, or: ovs-lbt move vnet0 UPLINK",
+        ),
+    ],
+)
+def test_rules_that_hold_a_port(
+    keys: dict[str, str], against: str, rules: str, now: str, to_change: str
+) -> None:
+    row = with_interface(host(binding="eth1"), "vnet0", binding="eth1", **keys)
+    found = explained_after(row, CROWDED_BPS)
+    told = found["said"]
+    assert found["against"] == against
+    assert (told["rules"], told["now"], told["to change"]) == (rules, now, to_change)
+
+
+def test_where_it_goes_when_its_uplink_fails() -> None:
+    here = loaded(host(binding="eth1", uplinks=4)).run_until(KNOWN_AT_S)
+    done(here.ask("set", "interface", "eth2", "role=standby"))
+    done(here.ask("set", "interface", "eth3", "role=unused"))
+    here.set_link(4, up=False).run_for(1)
+    found = explained(here)
+    assert found["said"]["if it fails"] == "eth2 (standby), then eth4 (link down)"
+    here.set_link(1, up=False).run_for(1)
+    assert here.bindings()["vnet0"] == found["fails_over_to"][0] == "eth2"
+
+
+def test_away_from_home_and_what_it_waits_for() -> None:
+    here = loaded(host(binding="eth1")).run_until(20)
+    here.set_link(1, up=False).run_for(1)
+    found = explained(here)
+    assert (found["against"], found["home"], found["uplink"]) == ("away-from-home", "eth1", "eth2")
+    assert found["said"]["why there"].startswith("failover: eth1 carried nothing any more")
+    assert found["said"]["now"] == "it belongs on eth1, and waits: link down"
+    here.set_link(1, up=True).run_for(5)
+    waits = (
+        "it belongs on eth1, and waits: its link returned, and its failback delay has 40 s to go"
+    )
+    assert said(here)["now"] == waits
+    here.run_for(41)
+    assert said(here)["why there"].startswith("failback: eth1 is its home")
+
+
+def test_until_loads_are_known() -> None:
+    here = loaded(host(binding="eth1")).run_until(2.5)
+    found = explained(here)
+    assert found["against"] == "loads-unknown"
+    assert "are needed: ask again in" in found["said"]["now"]
+    here.run_until(20).add_port(port("vnet7", 17)).run_for(4)
+    found = explained(here, "vnet7")
+    assert found["against"] == "load-unknown"
+    assert "its own load is known for" in found["said"]["now"]
+
+
+def test_observed_it_is_said_where_it_would_be() -> None:
+    here = crowded(mode="observe")
+    found = explained(here)
+    assert found["said"]["where"].startswith("would be on eth1, since")
+    assert found["said"]["now"].startswith("it would be moved to eth2 in 19 s")
+    assert found["said"]["to change"] == "ovs-lbt set bridge br0 mode=enforce"
+    here.run_until(60)
+    assert said(here)["why there"].startswith("threshold: eth1 was above the threshold")
+
+
+def test_a_hashed_port_has_a_home_and_sends_by_buckets() -> None:
+    found = explained_after(host("dynamic", binding="eth1"), (1e9,))
+    assert found["buckets"] == {"eth1": 128, "eth2": 128}
+    assert "spread over 256 buckets: 128 by eth1, 128 by eth2" in found["said"]["carries"]
+    told = "it stays: dynamic moves buckets of what it sends, never its home"
+    assert found["said"]["now"] == told
+
+
+def test_a_bridge_that_is_away() -> None:
+    here = crowded()
+    here.disconnect()
+    found = explained(here)
+    assert found["against"] == "not-connected"
+    assert found["said"]["carries"] == "unknown, as the switch is not connected"
+
+
+def test_without_lacp_one_uplink_serves_all() -> None:
+    row = with_lacp(host(binding="eth1"), falls_back=True)
+    here = loaded(with_ids(row, teaming="lacp")).run_until(20)
+    found = explained(here)
+    assert (found["against"], found["policy"]) == ("lacp-fallback", "load-based")
+
+
+def test_a_port_without_an_uplink() -> None:
+    row = host(binding="eth1")
+    ports = tuple(
+        replace(p, trunks=(7,)) if p.name == "bond0" else replace(p, tag=5) for p in row.ports
+    )
+    found = explained_after(replace(row, ports=ports), CROWDED_BPS)
+    assert found["against"] == "no-uplink" and found["uplink"] is None
+    assert found["said"]["why there"] == "no uplink carries its VLANs"
+
+
+def test_it_may_be_asked_for_by_the_name_of_its_vm() -> None:
+    def of_vm(row: BridgeRow, name: str, vm: str) -> BridgeRow:
+        ports = tuple(
+            replace(p, interfaces=(interface(name, p.interfaces[0].ofport, {"vm-id": vm}),))
+            if p.name == name
+            else p
+            for p in row.ports
+        )
+        return replace(row, ports=ports)
+
+    row = of_vm(of_vm(of_vm(host(), "vnet0", "web"), "vnet1", "db"), "vnet2", "db")
+    here = world(row).start().run_until(20)
+    assert explained(here, "web")["port"] == "vnet0"
+    assert done(here.ask("explain", "web")).startswith("vnet0 (web) on br0, load-based\n")
+    found = refusal(here.ask("explain", "db"))
+    assert found == "port: db, a VM with 2 ports -> one of vnet1, vnet2"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("eth1", "port: eth1, an uplink -> one of vnet0, vnet1, vnet2, vnet3"),
+        ("nobody", "interface: nobody -> an interface of an attached bridge"),
+    ],
+)
+def test_what_is_no_vm_port_is_refused(name: str, found: str) -> None:
+    assert refusal(crowded().ask("explain", name)) == found
+
+
+def test_every_explanation_fits_eighty_columns() -> None:
+    here = crowded()
+    for until_s in (KNOWN_AT_S, 30, 60):
+        here.run_until(until_s)
+        for name in ("vnet0", "vnet1"):
+            text = done(here.ask("explain", name))
+            assert max(map(len, text.splitlines())) <= 80, text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("explain", "--json"), "explain: no port -> PORT [--json]"),
+        (("explain", "vnet0", "vnet1"), "vnet0 vnet1 -> one name [--json]"),
+        (("show", "br0", "br1"), "br0 br1 -> one name [--json]"),
+        (("plan", "br0", "br1"), "br0 br1 -> one name [--json]"),
+    ],
+)
+def test_too_few_and_too_many_names_are_refused(words: tuple[str, ...], expected: str) -> None:
+    here = world(host()).start()
+    assert refusal(here.ask(*words)) == expected
+
+
+def test_a_refusal_is_one_line_whatever_was_asked() -> None:
+    here = world(host()).start()
+    text = refusal(here.ask("explain", "a\nb\x1b[2J\ud800"))
+    assert text.startswith(r"interface: a\nb\x1b[2J\ud800 -> ")

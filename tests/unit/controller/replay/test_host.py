@@ -1,0 +1,301 @@
+"""The engine over traces of which the outcome is known by arithmetic."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from controller import cli
+from controller.replay.figures import MacMoves
+from controller.replay.flows import Mix
+from controller.replay.host import Host, Options, Refused
+from controller.replay.run import replay
+from controller.replay.trace import HostTrace
+from policies.presets import PRESETS
+
+EXAMPLE = Path(__file__).parents[4] / "docs/examples/replay-trace.csv.gz"
+MBPS = 1e6
+
+
+Sample = Mapping[str, tuple[float, float]]
+
+
+def trace(*samples: Sample, sample_s: float = 300) -> HostTrace:
+    """A host with uplinks of 100 Mbit/s, and loads in Mbit/s."""
+    return HostTrace(
+        "host",
+        100 * MBPS,
+        {
+            number * sample_s: {p: (tx * MBPS, rx * MBPS) for p, (tx, rx) in loads.items()}
+            for number, loads in enumerate(samples)
+        },
+    )
+
+
+# Ports are numbered by name behind two uplinks: a and c are on one, b is on the other.
+BUSY = {"a": (80, 0), "b": (10, 130), "c": (60, 0)}
+QUIET = {"a": (10, 0), "b": (10, 70), "c": (10, 0)}
+
+
+def figures(of: HostTrace, policy: str, **options: Any) -> dict[str, Any]:
+    return Host(of, policy, Options(**options)).replay().as_json()
+
+
+def test_static_placement_leaves_what_arithmetic_says() -> None:
+    found = figures(trace(BUSY, QUIET), "originating-port")
+    assert found["excess_ratio"]["transmit"] == pytest.approx(40 / 180)
+    assert found["excess_ratio"]["receive"] == pytest.approx(30 / 200)
+    assert found["above_threshold_s"] == pytest.approx(300)
+    assert found["duration_s"] == pytest.approx(600)
+    assert (found["moves"], found["most_moves_per_mac_180s"]) == (0, 0)
+    # What is received is 130 % wherever b is, and 70 %.
+    assert found["optimality"] == {
+        "mean": pytest.approx((140 / 130 + 1) / 2),
+        "worst": pytest.approx(140 / 130),
+    }
+
+
+def test_load_based_relieves_after_its_window_and_the_reaction_is_charged() -> None:
+    loads = {"a": (40, 0), "b": (5, 0), "c": (65, 0)}
+    found = figures(trace(QUIET, loads, QUIET), "load-based")
+    assert found["moves"] == found["most_moves_per_mac_180s"] == 1
+    excess_s = found["excess_ratio"]["transmit"] * (30 + 110 + 30) / 5 * 300
+    assert 10 < excess_s < 35 and excess_s % 1 == pytest.approx(0.25, abs=0.01)
+
+
+def test_splitting_helps_what_is_sent_and_not_what_is_received() -> None:
+    loads = {"a": (150, 130)}
+    static = figures(trace(loads), "originating-port")
+    split = figures(trace(loads), "dynamic", mix=Mix(flows=256))
+    assert static["excess_ratio"]["transmit"] == pytest.approx(50 / 150)
+    assert split["excess_ratio"]["transmit"] < 0.05
+    assert split["excess_ratio"]["receive"] == static["excess_ratio"]["receive"]
+    assert split["most_moves_per_mac_180s"] == 0, "the address stays at its home"
+
+
+def test_a_vm_port_of_a_trace_may_have_any_name() -> None:
+    assert Mix().by_address("\ud800", "vnet0", 64).keys() <= set(range(64))
+
+
+def random_trace(
+    seed: int, samples: int, sample_s: float, ports: int, steady: bool = False
+) -> HostTrace:
+    """`steady`: loads are nearly those of the sample before."""
+    chance = random.Random(seed)
+
+    def load() -> float:
+        return min(120.0, 6 * chance.paretovariate(1.0))
+
+    loads = [{f"vm{p}": (load(), load()) for p in range(ports)} for _ in range(samples)]
+    for number in range(1, samples if steady else 0):
+        loads[number] = {
+            port: (tx * chance.uniform(0.98, 1.02), rx * chance.uniform(0.98, 1.02))
+            for port, (tx, rx) in loads[number - 1].items()
+        }
+    return trace(*loads, sample_s=sample_s)
+
+
+@pytest.mark.parametrize(
+    ("policy", "samples", "sample_s", "moves"),
+    [
+        ("originating-port", 4, 60, 0),
+        ("load-based", 24, 90, 3),
+        ("slb", 5, 45, 1),
+        ("dynamic", 4, 30, 1),
+        ("adaptive", 8, 40, 5),
+    ],
+)
+def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, moves: int) -> None:
+    made = random_trace(3, samples, sample_s, 6)
+    assert alike_with_and_without_skipping(made, policy)["moves"] >= moves
+
+
+@pytest.mark.parametrize("policy", [name for name, preset in PRESETS.items() if preset.rebalances])
+@pytest.mark.slow
+# An example is long; a smaller one tells no more.
+@settings(max_examples=4, phases=[Phase.generate])
+@given(
+    seed=st.integers(0, 999),
+    samples=st.integers(2, 5),
+    sample_s=st.sampled_from([7.3, 19, 30]),
+    uplinks=st.integers(2, 3),
+    poll_ms=st.sampled_from([100, 200, 250, 300, 500, 700, 1000, 1300, 2000, 2500]),
+    steady=st.booleans(),
+)
+def test_nor_does_it_on_any_trace(
+    policy: str,
+    seed: int,
+    samples: int,
+    sample_s: float,
+    uplinks: int,
+    poll_ms: int,
+    steady: bool,
+) -> None:
+    made = random_trace(seed, samples, sample_s, 6, steady=steady)
+    how = {"poll-interval-ms": str(poll_ms), "window-s": "5"}
+    alike_with_and_without_skipping(made, policy, uplinks=uplinks, settings=how)
+
+
+@pytest.mark.parametrize(
+    ("policy", "poll_ms", "seed", "samples", "sample_s", "uplinks", "steady"),
+    [
+        # Two placements were as good as each other, and a byte in a reading chose.
+        ("adaptive", 2500, 98, 5, 30, 3, False),
+        pytest.param("adaptive", 2000, 274, 4, 30, 3, False, marks=pytest.mark.slow),
+        pytest.param("adaptive", 700, 704, 5, 30, 3, True, marks=pytest.mark.slow),
+        pytest.param("adaptive", 300, 1424, 5, 7.3, 3, False, marks=pytest.mark.slow),
+        # A reading lay at the edge of a window.
+        ("dynamic", 200, 82, 4, 30, 3, False),
+        ("dynamic", 250, 1057, 4, 19, 2, False),
+        # Flows were not read as long after the last time as ever.
+        ("load-based", 300, 160, 4, 30, 2, False),
+        ("load-based", 200, 440, 5, 7.3, 2, False),
+        # Ports had not been read where a window began.
+        ("load-based", 100, 590, 4, 30, 3, True),
+        ("set", 700, 3, 4, 30, 2, False),
+        pytest.param("set", 100, 1018, 5, 30, 3, False, marks=pytest.mark.slow),
+    ],
+)
+def test_nor_does_it_on_traces_on_which_it_did(
+    policy: str,
+    poll_ms: int,
+    seed: int,
+    samples: int,
+    sample_s: float,
+    uplinks: int,
+    steady: bool,
+) -> None:
+    made = random_trace(seed, samples, sample_s, 6, steady=steady)
+    how = {"poll-interval-ms": str(poll_ms), "window-s": "5"}
+    alike_with_and_without_skipping(made, policy, uplinks=uplinks, settings=how)
+
+
+def alike_with_and_without_skipping(made: HostTrace, policy: str, **how: Any) -> dict[str, Any]:
+    skipped, lived = (figures(made, policy, skips=skips, **how) for skips in (True, False))
+    assert skipped["moves"] == lived["moves"]
+    assert skipped["most_moves_per_mac_180s"] == lived["most_moves_per_mac_180s"]
+    for key, value in skipped.items():
+        # Times are sums of intervals.
+        assert value == pytest.approx(lived[key], rel=1e-9)
+    return skipped
+
+
+@pytest.mark.slow
+def test_a_replay_is_the_same_each_time_and_in_as_many_processes_as_there_are() -> None:
+    hosts = [random_trace(1, 3, 60, 4), random_trace(2, 3, 60, 4)]
+    hosts[1].name = "host2"
+    told: list[float] = []
+    once = replay(hosts, ["load-based", "slb"], Options(), told.append, processes=1)
+    again = replay(hosts, ["load-based", "slb"], Options(), processes=2)
+    assert list(once) == ["load-based", "slb"] and once == again
+    assert told == sorted(told) and told[-1] == 1.0
+
+
+@settings(max_examples=25)
+@given(
+    loads=st.lists(
+        st.dictionaries(st.sampled_from("abcdef"), st.tuples(*[st.floats(0, 300)] * 2), min_size=1),
+        min_size=1,
+        max_size=4,
+    ),
+    uplinks=st.integers(2, 4),
+)
+def test_static_excess_is_that_of_each_sample(loads: list[Sample], uplinks: int) -> None:
+    made = trace(*loads)
+    found = figures(made, "originating-port", uplinks=uplinks)
+    number = {port: n + 1 for n, port in enumerate(made.ports)}
+    for direction, name in enumerate(("transmit", "receive")):
+        excess = total = 0.0
+        for sample in loads:
+            carried = [0.0] * uplinks
+            for port, load in sample.items():
+                carried[(number[port] + uplinks) % uplinks] += load[direction]
+            excess += sum(max(0.0, mbps - 100) for mbps in carried)
+            total += sum(carried)
+        ratio = excess / total if total else 0.0
+        assert found["excess_ratio"][name] == pytest.approx(ratio, abs=1e-9)
+
+
+def test_most_moves_of_an_address_are_counted_in_any_180_seconds() -> None:
+    moves = MacMoves()
+    for at_s in (0, 100, 179, 185, 400):
+        moves.moved(3, at_s)
+    moves.moved(4, 186)
+    assert moves.most == 3
+
+
+def test_a_policy_that_the_team_is_none_for_is_refused() -> None:
+    with pytest.raises(Refused, match="ip-hash with teaming switch-independent -> teaming"):
+        figures(trace(QUIET), "ip-hash")
+
+
+# ---- the command -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_command_tells_programs_and_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["replay", str(EXAMPLE), "--policy", "originating-port", "--policy", "load-based"]
+    assert cli.main([*words, "--processes", "1", "--json", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert list(found) == ["originating-port", "load-based"]
+    static, load_based = (found[policy]["excess_ratio"]["transmit"] for policy in found)
+    assert 0.05 < load_based < static
+    assert found["load-based"]["moves"] > 0 == found["originating-port"]["moves"]
+    assert {path.name for path in tmp_path.iterdir()} == {"replay.png", "replay.svg"}
+    assert str(tmp_path / "replay.png") in err
+
+
+def test_the_command_tells_people_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["replay", str(EXAMPLE), "--policy", "originating-port", "--processes", "1"]
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    assert "originating-port        14.82    12.12" in out
+    assert max(map(len, out.splitlines())) <= 80 and err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["nowhere.csv", "--policy", "slb"], 1, "No such file"),
+        ([__file__, "--policy", "slb"], 1, "line 1: "),
+        ([str(EXAMPLE), "--policy", "ip-hash"], 1, "-> teaming lacp or static"),
+        ([str(EXAMPLE)], 2, "--policy"),
+        (["--policy", "slb"], 2, "expected one of TRACE and --prometheus URL"),
+        (["--policy", "slb", "--prometheus", "http://x"], 2, "--prometheus URL and --bridge B"),
+        ([str(EXAMPLE), "--policy", "slb", "--since", "1y"], 2, "1y -> e.g. 90m"),
+        (["--policy", "slb", "--prometheus", "x", "--bridge", "b"], 1, "x -> http://HOST:PORT"),
+        ([str(EXAMPLE), "--policy", "best"], 2, "invalid choice: 'best'"),
+        ([str(EXAMPLE), "--policy", "slb", "--uplinks", "1"], 2, "1 -> a whole number from 2"),
+        ([str(EXAMPLE), "--policy", "slb", "--set", "mode=observe"], 2, "mode -> one of threshold"),
+        ([str(EXAMPLE), "--policy", "slb", "--set", "window-s=0"], 2, "window-s 0 -> seconds"),
+    ],
+)
+def test_the_command_refuses(
+    words: list[str], status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        found = cli.main(["replay", "--processes", "1", *words])
+    except SystemExit as ended:
+        found = int(str(ended.code))
+    out, err = capsys.readouterr()
+    assert (found, out) == (status, "") and told in err
+
+
+def test_the_service_loads_none_of_it() -> None:
+    code = (
+        "import sys, controller.cli, controller.service\n"
+        "assert not [m for m in sys.modules if m.startswith('controller.replay')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

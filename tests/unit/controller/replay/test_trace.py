@@ -1,0 +1,120 @@
+"""Traces as files: what is read, and what a bad line is told."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from controller.replay.flows import Mix
+from controller.replay.host import Options
+from controller.replay.run import replay
+from controller.replay.trace import BadTrace, parse, read
+from tests.unit.controller.replay import synthetic_trace
+
+HEAD = "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps"
+
+
+def test_a_sample_holds_until_the_next_and_the_last_as_long_as_the_one_before() -> None:
+    (host,) = parse([HEAD, "0,h,a,1,2,100", "0,h,b,3,4,100", "60,h,a,5,6,100"])
+    assert host.ports == ["a", "b"] and host.capacity_bps == 100
+    assert host.intervals() == [
+        (0, 60, {"a": (1, 2), "b": (3, 4)}),
+        (60, 120, {"a": (5, 6)}),
+    ]
+
+
+def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
+    hosts = parse([HEAD, "0,h2,a,1,1,100", "60,h2,a,1,1,100", "0,h1,a,1,1,200"])
+    assert [(host.name, host.capacity_bps) for host in hosts] == [("h1", 200), ("h2", 100)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], f"line 1: nothing -> the columns {HEAD}"),
+        (["time,port"], f"line 1: time,port -> the columns {HEAD}"),
+        ([HEAD], "line 2: the end -> a sample"),
+        ([HEAD, "0,h,a,1,2"], "line 2: 5 fields -> 6 fields"),
+        ([HEAD, "0,h,a,many,2,100"], "line 2: tx_bps many -> a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,-2,100"], "line 2: rx_bps -2 -> a number from 0 to 1e+15"),
+        ([HEAD, "0,h,a,1,nan,100"], "line 2: rx_bps nan -> a number from 0 to 1e+15"),
+        ([HEAD, "inf,h,a,1,2,100"], "line 2: time_s inf -> a number from 0 to 2.53402e+11"),
+        ([HEAD, "0,,a,1,2,100"], "line 2: no name -> the names of a host and a port"),
+        ([HEAD, "0,h,a,1,2,0"], "line 2: uplink_capacity_bps 0 of h -> 1 or more"),
+        (
+            [HEAD, "0,h,a,1,2,100", "60,h,a,1,2,99"],
+            "line 3: uplink_capacity_bps 99 of h -> 100, as before",
+        ),
+        (
+            [HEAD, "60,h,a,1,2,100", "0,h,a,1,2,100"],
+            "line 3: time_s 0 -> 60 or later, as h was there",
+        ),
+        ([HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"], "line 3: a of h at 0 again -> one line"),
+    ],
+)
+def test_a_bad_line_is_named(lines: list[str], told: str) -> None:
+    with pytest.raises(BadTrace) as refused:
+        parse(lines)
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"x" * 1000, mtime=0)[:-20]])
+def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(content)
+    with pytest.raises(BadTrace, match=r"trace\.csv\.gz"):
+        read(path)
+
+
+def test_the_example_is_what_its_generator_makes() -> None:
+    path = Path(__file__).parents[4] / "docs/examples/replay-trace.csv.gz"
+    assert gzip.decompress(path.read_bytes()).decode() == synthetic_trace.text()
+    assert [len(host.ports) for host in read(path)] == [8, 8]
+
+
+def test_connections_have_zipf_shares_and_stay_in_their_buckets() -> None:
+    mix = Mix(flows=4)
+    assert mix.shares() == pytest.approx([12 / 25, 6 / 25, 4 / 25, 3 / 25])
+    shares = mix.by_connection("host", "vm", 256)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares == mix.by_connection("host", "vm", 256)
+    assert shares != Mix(flows=4, seed=1).by_connection("host", "vm", 256)
+    assert list(mix.by_address("host", "vm", 256).values()) == [1.0]
+
+
+def test_a_file_whose_packed_data_are_damaged_is_named(tmp_path: Path) -> None:
+    """That is another error than a bad end."""
+    data = bytearray(gzip.compress(synthetic_trace.text().encode(), mtime=0))
+    data[10] = 0xFF
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(data)
+    with pytest.raises(BadTrace, match=r"trace\.csv\.gz"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["1e300,h,a,1,2,100"], "line 2: time_s 1e300 -> a number from 0 to 2.53402e+11"),
+        (["0,h,a,1e300,2,100"], "line 2: tx_bps 1e300 -> a number from 0 to 1e+15"),
+        (["0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h -> 1 or more"),
+        (
+            ["0,h,a,1,2,100", "1e10,h,a,1,2,100"],
+            "line 3: time_s 1e10 -> at most 2.6784e+06 after 0",
+        ),
+        (['0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2 -> a number from 0 to 1e+15"),
+    ],
+)
+def test_what_no_link_and_no_recorder_has_is_refused(lines: list[str], told: str) -> None:
+    text = "\n".join([HEAD, *lines])
+    with pytest.raises(BadTrace) as refusal:
+        parse(text.splitlines(keepends=True))
+    assert str(refusal.value) == told
+
+
+def test_a_vm_port_may_be_called_as_uplinks_are() -> None:
+    hosts = parse([HEAD, "0,h,uplink1,1e3,2,1e6", "60,h,uplink1,1e3,6,1e6"])
+    figures = replay(hosts, ["originating-port"], Options(), processes=1)["originating-port"]
+    assert figures.volume.total[0] == pytest.approx(1e3 * 120 / 8)

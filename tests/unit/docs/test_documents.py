@@ -1,0 +1,246 @@
+"""Every command in the documents is one that there is, and every figure of README was measured.
+
+A block of commands is followed on a real switch (tests/switch/test_documents*.py), or consists of
+commands that are only parsed, or is in `NOT_RUN`, with the reason. A new one that is none of
+these fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from controller import cli
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, parse_value
+from controller.replay import command as replay
+from policies.presets import PRESETS
+from tests import documents
+from tests.documents import Block
+from topologies import bench
+
+SWITCH_TESTS = sorted((documents.ROOT / "tests" / "switch").glob("test_documents*.py"))
+# Blocks that no test follows, by their first line, and why. What in them is a command of ours is
+# parsed all the same.
+PACKAGE = "the package's own tests install, upgrade and remove it"
+SYSTEMD = "where tests run systemd need not be process 1"
+SETUP = "comes before every test; run by hand on a fresh clone"
+HOURS = "takes minutes: run by hand, `make demo` and benches by tests/mininet"
+LIBVIRT = "needs libvirt; the records it makes are made by tests/switch/test_vm_life.py"
+OUTPUT = "an example of what is said; the commands in it are parsed"
+NOT_RUN = {
+    "apt install ./ovs-lbt_*.deb": PACKAGE,
+    "make deb": PACKAGE,
+    "apt remove ovs-lbt": PACKAGE,
+    "make setup": SETUP,
+    "make setup                        # once, as root": SETUP,
+    "git pull": SETUP,
+    "cp controller/systemd/*.service /etc/systemd/system/": SYSTEMD,
+    "systemctl disable --now ovs-lbt": SYSTEMD,
+    "systemctl restart openvswitch-switch": SYSTEMD,
+    "systemctl restart ovs-lbt": SYSTEMD,
+    "systemctl disable --now ovs-lbt-b": SYSTEMD,
+    "ovs-lbt -t ovs-lbt-b show": "tests/switch/test_standby.py",
+    "sed -e 's|ovs-lbt run|& --name ovs-lbt-b --metrics 127.0.0.1:9477|' -e '/^OnFailure=/d' \\": SYSTEMD,
+    "virsh net-define br0.xml": LIBVIRT,
+    "<network>": "read as XML below",
+    "<interface type='network'>": "read as XML below",
+    "auto eno1": "needs Proxmox; what its last line does in a reload is tested on a switch",
+    "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
+    " external_ids:ovs-lbt-threshold=60": "the same",
+    "make demo         # the run in the picture, on a real Open vSwitch: at most 4 minutes": HOURS,
+    "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
+    "docker compose -f dashboards/compose.yml up": "needs Docker; the files by test_provisioning.py",
+    "promtool check config dashboards/provisioning/prometheus.yml": "test_provisioning.py",
+    "install -D -t /var/lib/grafana/dashboards/ovs-lbt dashboards/*.json": "needs Grafana",
+    "sed -i 's|https://ovs-lbt.example/docs|https://wiki.example.org/ovs-lbt|'"
+    " /etc/prometheus/rules/ovs-lbt.*.yml": "test_rules.py",
+    "inhibit_rules:": "for Alertmanager, which is not installed",
+    "ovs-pki init": "makes an authority below /var/lib/openvswitch; over TLS: test_remote.py",
+    "scrape_configs:": "for Prometheus; who may read metrics: tests/wire/test_tls.py",
+    "[Service]": "for systemd",
+    "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps": "the form of a trace: tests/unit/controller/replay/test_trace.py",
+    "$ ovs-lbt replay docs/examples/replay-trace.csv.gz \\": "tests/unit/controller/replay/test_host.py",
+    "for flows in 8 32 256; do": "needs a trace of one's own; parsed",
+    '{"instances": [': "the form of a file: tests/unit/topologies/seeds/test_instance.py",
+    "$ ovs-lbt plan br0": OUTPUT,
+    "$ ovs-lbt explain web-1": OUTPUT,
+}
+INLINE = re.compile(r"`(ovs-lbt [^`]+)`")
+# Parsed by commands of their own.
+OTHERS = {"replay": replay._parser, "bench": bench._parser}
+PLACEHOLDERS = {"KEY=VALUE"}
+
+BLOCKS = documents.blocks()
+
+
+def ours(block: Block) -> list[str]:
+    """Commands of ours, in what is typed."""
+    if block.said and "$ " not in block.text:
+        return []
+    return [command for command in block.commands if command.startswith("ovs-lbt ")]
+
+
+def written() -> list[str]:
+    """All commands of ours, in blocks and in sentences."""
+    found = {command for block in BLOCKS for command in ours(block)}
+    for document in documents.DOCUMENTS:
+        found |= {
+            " ".join(c.split()) for c in INLINE.findall((documents.ROOT / document).read_text())
+        }
+    return sorted(found)
+
+
+@pytest.mark.parametrize("command", written())
+def test_a_command_of_ours_is_one_that_there_is(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = shlex.split(re.sub(r"\$\w+", "1", command), comments=True)[1:]
+    parser = OTHERS[words[0]]() if words[0] in OTHERS else cli._parser()
+    try:
+        options = parser.parse_args(words[words[0] in OTHERS :])
+    except SystemExit:
+        pytest.fail(capsys.readouterr().err)
+    if words[0] == "set":
+        check_settings(options.table, options.settings)
+    if words[0] == "attach" and options.policy:
+        assert options.policy in PRESETS
+
+
+def check_settings(table: str, settings: list[str]) -> None:
+    """That keys and values are some."""
+    keys = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_RULE_KEYS
+    for setting in set(settings) - PLACEHOLDERS:
+        key, _, value = setting.partition("=")
+        if value or key not in VM_RULE_KEYS:
+            parse_value(keys, key, value)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_is_followed_or_parsed_or_it_is_said_why_not(block: Block) -> None:
+    if block.label is not None or block.said:
+        return
+    checked = [c for c in block.commands if c.startswith(("ovs-lbt ", "ovs-vsctl "))]
+    assert block.first_line in NOT_RUN or checked == block.commands, (
+        f"{block}: {block.first_line} -> `<!-- run: NAME -->` before it, or a line in NOT_RUN"
+    )
+
+
+def test_nothing_is_said_of_blocks_that_are_gone() -> None:
+    assert NOT_RUN.keys() - {block.first_line for block in BLOCKS if block.label is None} == set()
+
+
+def test_every_label_is_followed() -> None:
+    tests = "".join(path.read_text() for path in SWITCH_TESTS)
+    followed = set(re.findall(r"\"([a-z]+(?:-[a-z]+)*)\"", tests))
+    labels = {block.label for block in BLOCKS if block.label is not None}
+    assert labels and labels <= followed
+
+
+def test_definitions_for_libvirt_are_xml() -> None:
+    found = [ElementTree.fromstring(b.text) for b in BLOCKS if b.text.startswith("<")]
+    assert [root.tag for root in found] == ["network", "interface"]
+    network = found[0]
+    assert {p.get("name") for p in network.findall("portgroup")} >= {found[1][0].get("portgroup")}
+
+
+def test_links_within_the_documents_lead_somewhere() -> None:
+    for document in (*documents.DOCUMENTS, "docs/architecture.md"):
+        path = documents.ROOT / document
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text()):
+            file, _, anchor = target.partition("#")
+            there = (path.parent / file).resolve() if file else path
+            assert there.exists(), f"{document}: {target}"
+            if anchor:
+                assert anchor in anchors(there), f"{document}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    bare = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in bare}
+
+
+# ---- figures ----------------------------------------------------------------------------
+
+# The columns of README's table: layout, scenario, figure, and what one of its unit is.
+COLUMNS = (
+    ("vmware_lbt", "web users", "qos_ratio"),
+    ("mixed_speed", "equal loads", "uplink_difference"),
+    ("two_switches", "a switch fails", "failover_ms"),
+    ("quad_gbe_team", "from team to team", "ten_streams_share"),
+    ("shift", "load jump", "settle_s"),
+    ("shift", "load jump", "loss_ratio"),
+)
+CONTENDERS = {"by hand": "manual", "every 1 s": "balance-slb/1s"}
+UNITS = {"%": 0.01, "ms": 1.0, "s": 1.0}
+UNIT_S_IN_MS = 1000.0
+
+
+def test_every_figure_of_readme_was_measured_and_none_is_left_out() -> None:
+    checked = 0
+    for first, *cells in rows("| | web users"):
+        assert len(cells) == len(COLUMNS)
+        for (layout, scenario, figure), cell in zip(COLUMNS, cells, strict=True):
+            found = measured(layout, scenario, contender(first), figure)
+            if not cell:
+                assert found is None, f"{first}: {figure} was measured: {found}"
+                continue
+            checked += 1
+            assert found is not None, f"{first}: {figure} of {layout} was not measured"
+            assert_rounded(cell, found, figure)
+    assert checked > 30
+
+
+def rows(beginning: str) -> list[list[str]]:
+    lines = iter((documents.ROOT / "README.md").read_text().splitlines())
+    next(line for line in lines if line.startswith(beginning))
+    next(lines)
+    found = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+def contender(first: str) -> str:
+    for words, name in CONTENDERS.items():
+        if words in first:
+            return name
+    return first.split("`")[1]
+
+
+def measured(layout: str, scenario: str, contender: str, figure: str) -> float | None:
+    path = documents.ROOT / "docs" / "results" / f"{layout}.json"
+    report: dict[str, Any] = json.loads(path.read_text())
+    (found,) = [s["contenders"] for s in report["scenarios"] if s["name"] == scenario]
+    # On a LAG the policy is the same.
+    of = found.get(contender) or found.get(f"{contender}/lacp") or {}
+    value = of.get(figure)
+    return None if value is None else float(value)
+
+
+def assert_rounded(cell: str, found: float, figure: str) -> None:
+    """A cell is a measured figure, as exact as it is written; `over`: a load that never settled."""
+    match = re.fullmatch(r"(over )?([\d.]+) (%|ms|s)", cell)
+    assert match, f"{cell} -> a number and a unit"
+    scale = UNITS[match[3]] * (UNIT_S_IN_MS if figure.endswith("_ms") and match[3] == "s" else 1.0)
+    digits = len(match[2].partition(".")[2])
+    half = 0.5 * 10**-digits * scale
+    assert abs(float(match[2]) * scale - found) <= half * 1.001, f"{figure}: {found}, not {cell}"
+
+
+def test_readme_names_every_package_that_set_up_installs() -> None:
+    script = (documents.ROOT / ".ci/setup").read_text()
+    entries = script.partition("readonly PACKAGES=(")[2].partition(")")[0].split()
+    told = (documents.ROOT / "README.md").read_text().partition("What they do to the machine")[2]
+    words = re.findall(r"[\w.-]+\w", told.partition("## ")[0])
+    packages = [entry.partition(":")[0] for entry in entries]
+    assert len(packages) > 10
+    assert [package for package in packages if package not in words] == []

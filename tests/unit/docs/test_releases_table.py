@@ -1,0 +1,130 @@
+"""README promises what was run, and no more; a run's output is counted as it is meant."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.operations import releases
+from tests.releases import result, running, table
+from tests.releases.root import RELEASES, Root
+from tests.releases.steps import FRESH, TESTS, Step, chosen, counted
+
+CHECKOUT = Path(__file__).parents[3]
+STEP = Step("a step", "what it is", "command", 60)
+
+
+def test_readme_s_table_is_what_was_run() -> None:
+    text = (CHECKOUT / "README.md").read_text()
+    assert table.with_table(text, table.read(CHECKOUT)) == text, (
+        "again: python -m tests.releases publish"
+    )
+
+
+def test_attach_knows_the_releases_of_the_table_and_no_other() -> None:
+    attached = {
+        releases.release_of(one["openvswitch"])
+        for one in table.read(CHECKOUT)
+        if any(s["name"] == "attach" and s["verdict"] == result.PASSED for s in one["steps"])
+    }
+    assert attached == {*releases.RUN_ON}
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "Makefile", "setup.cfg", ".ci/setup", "docs/operations.md"]
+)
+def test_no_distribution_or_python_is_promised_that_is_not_in_the_table(document: str) -> None:
+    found = table.read(CHECKOUT)
+    text = (CHECKOUT / document).read_text()
+    text = text.partition(table.BEGIN)[0] + text.partition(table.END)[2]
+    ran = {(one["distribution"].split()[0], _release(one["distribution"])) for one in found}
+    named = re.findall(r"\b(Debian|Ubuntu) (\d\d(?:\.\d\d)?)(?!\.?\d| itself)", text)
+    assert {*named} <= ran
+    pythons = {".".join(one["python"].split(".")[:2]) for one in found}
+    classified = re.findall(r"Programming Language :: Python :: (3\.\d+)", text)
+    assert {*classified} <= pythons
+
+
+def _release(distribution: str) -> str:
+    number = re.search(r"\d\d(?:\.\d\d)?", distribution)
+    return number[0] if number else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "passed", "failed"),
+    [
+        ("35 passed in 36.43s", 35, 0),
+        ("=== 3 failed, 76 passed, 1 rerun, 2 warnings in 100.01s (0:01:40) ===", 76, 3),
+        ("1 passed in 1.00s\nmore\n2 passed, 1 error in 2.00s\n", 3, 1),
+        ("PASS  four phases: 4\nFAIL  2 moves: 3\n", 1, 1),
+        ("nothing passed in time", 0, 0),
+        ("", 0, 0),
+    ],
+)
+def test_a_log_is_counted_by_its_last_lines_and_verdicts(
+    text: str, passed: int, failed: int
+) -> None:
+    counts = counted(text)
+    assert (counts["passed"], counts["failed"]) == (passed, failed)
+
+
+def test_steps_are_chosen_by_name_in_their_order() -> None:
+    assert [one.name for one in chosen(FRESH, ["attach", "deb"])] == ["deb", "attach"]
+    assert chosen(TESTS, None) == TESTS
+    with pytest.raises(ValueError, match=r"--steps demo -> attach \| delivery"):
+        chosen(TESTS, ["demo"])
+
+
+def test_every_test_file_of_a_step_is_there() -> None:
+    files = re.findall(r"tests/\S+\.(?:py|sh)", " ".join(step.command for step in FRESH))
+    assert len(files) > 7
+    assert [file for file in files if not (CHECKOUT / file).exists()] == []
+
+
+def test_a_step_that_fails_or_is_late_is_no_success(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def run(command: str, limit_s: float = 60) -> dict[str, Any]:
+        step = Step("x", "x", command, limit_s)
+        return running.run(step, ["bash", "-c", command], tmp_path / "x.log", told.append)
+
+    assert run("echo 1 passed in 1.00s")["verdict"] == result.PASSED
+    assert run("echo 1 passed in 1.00s; exit 1")["verdict"] == result.FAILED
+    assert run("echo 1 failed in 1.00s")["verdict"] == result.FAILED
+    late = run("sleep 60", limit_s=0.05)
+    assert late["status"] is None
+    assert late["verdict"] == "not done in time: 0 s -> at most 0.05 s"
+    assert told[-1].startswith("x: not done in time")
+
+
+def test_what_other_steps_found_is_kept_for_the_same_commit_only(tmp_path: Path) -> None:
+    path = tmp_path / result.FILE
+    found = result.with_step(result.begun(path, "abc"), {"name": "attach", "verdict": "failed"})
+    result.write(path, found)
+    again = result.with_step(result.begun(path, "abc"), {"name": "attach", "verdict": "passed"})
+    assert again["steps"] == [{"name": "attach", "verdict": "passed"}]
+    assert result.begun(path, "def") == {"commit": "def", "steps": []}
+
+
+def test_what_is_not_committed_is_not_published(tmp_path: Path) -> None:
+    path = tmp_path / result.FILE
+    path.write_text(json.dumps({"commit": "abc+changes"}))
+    assert table.publish([path], tmp_path) == 1
+    assert [one.name for one in tmp_path.iterdir()] == [result.FILE]
+
+
+def test_scripts_are_sound() -> None:
+    script = CHECKOUT / "tests/releases/package.sh"
+    done = subprocess.run(["shellcheck", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_root_has_mounts_and_processes_of_its_own(tmp_path: Path) -> None:
+    command = Root(RELEASES[0], tmp_path).entering("true")
+    assert command[:2] == ["env", "-i"], "nothing of this machine's environment gets in"
+    assert {"--mount", "--pid", "--fork", "--kill-child"} <= {*command}

@@ -1,0 +1,60 @@
+"""The package's scripts and lists, as files; what they do is tests/switch/test_package.py."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+from controller.cli import DEFAULT_METRICS
+
+CHECKOUT = Path(__file__).parents[3]
+DEBIAN = CHECKOUT / "controller/debian"
+SCRIPTS = [DEBIAN / name for name in ("build", "postinst", "prerm", "postrm")]
+
+
+def pinned() -> dict[str, str]:
+    """The versions in the package, by the distribution's name."""
+    lines = (DEBIAN / "requirements.txt").read_text().splitlines()
+    pins = [re.fullmatch(r"(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}", line) for line in lines]
+    return {pin[1]: pin[2] for pin in pins if pin}
+
+
+def test_shellcheck_finds_nothing_wrong() -> None:
+    done = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_the_service_needs_is_in_the_package_as_it_is_tested() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(CHECKOUT / "setup.cfg")
+    needed = set(re.findall(r"^([a-z][\w.-]*)", setup["options"]["install_requires"], re.MULTILINE))
+    # Debian's, which goes with the Open vSwitch beside it.
+    assert needed - {"ovs"} <= pinned().keys()
+    # What is imported from day to day; the system's Python may have brought others.
+    assert pinned()["os-ken"] == version("os-ken")
+
+
+def test_every_option_of_the_service_is_in_its_file() -> None:
+    named = set(re.findall(r"OVS_LBT_[A-Z_]+", (CHECKOUT / "controller/cli.py").read_text()))
+    named |= {
+        f"OVS_LBT_{name}" for name in ("PRIVATE_KEY", "CERTIFICATE", "CA_CERT", "METRICS_CA_CERT")
+    }
+    lines = (DEBIAN / "default").read_text().splitlines()
+    offered = dict(line.removeprefix("#").split("=", 1) for line in lines if "OVS_LBT_" in line)
+    assert offered.keys() == named - {"OVS_LBT_"}
+    assert offered["OVS_LBT_METRICS"] == DEFAULT_METRICS
+
+
+def test_nothing_is_set_unless_the_operator_does() -> None:
+    lines = (DEBIAN / "default").read_text().splitlines()
+    assert all(line.startswith("#") or not line for line in lines)
+
+
+def test_one_package_is_for_every_python_that_setup_cfg_takes() -> None:
+    control = (DEBIAN / "control").read_text()
+    assert re.findall(r"python3 \(.*?\)", control) == ["python3 (>= @PYTHON@~)"]
+    build = (DEBIAN / "build").read_text()
+    assert "packages=$env/lib/python3/dist-packages\n" in build, "no version of Python in its paths"

@@ -1,0 +1,198 @@
+"""Teams with heavy-tailed loads, what a plan makes of them, and the best there is.
+
+    .venv/bin/python -m tests.unit.policies.placements --instances 1000   # against the exact optimum
+    .venv/bin/python -m tests.unit.policies.placements --units 10000      # how long planning takes
+
+Both print JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from policies.model import Load, OfPort, Plan, Snapshot, Unit, Uplink
+from policies.optimum import least_worst_ratio
+from policies.planners import splitting
+
+MBPS = 1e6
+CAPACITIES_MBPS = (1000, 10_000, 25_000)
+# Where a plan is no more than that above the bound, nobody needs to ask the solver.
+NEAR_RATIO = 1.005
+
+
+def instance(seed: int, uplinks: int | None = None, units: int | None = None) -> Snapshot:
+    """A team of 2 to 8 uplinks, every other one of mixed speeds, with 4 to 200 VM ports."""
+    rng = random.Random(seed)
+    count = uplinks or rng.randint(2, 8)
+    mixed = rng.random() < 0.5
+    speeds = [rng.choice(CAPACITIES_MBPS) if mixed else 10_000 for _ in range(count)]
+    size = units or round(4 * 50 ** rng.random())
+    sent = [rng.paretovariate(1.2) * rng.random() for _ in range(size)]
+    received = [rng.paretovariate(1.2) * rng.random() for _ in range(size)]
+    fill = rng.uniform(0.4, 1.0) * sum(speeds) * MBPS / max(sum(sent), sum(received))
+    names = [f"eth{i}" for i in range(count)]
+    ports = tuple(
+        Unit(f"vnet{i}", i, uplink=names[i % count], load=Load(tx * fill, rx * fill))
+        for i, (tx, rx) in enumerate(zip(sent, received, strict=True))
+    )
+    team = tuple(
+        Uplink(name, OfPort(100 + i), speed * MBPS)
+        for i, (name, speed) in enumerate(zip(names, speeds, strict=True))
+    )
+    return loaded(Snapshot(team, ports))
+
+
+def loaded(snapshot: Snapshot) -> Snapshot:
+    """Uplinks with what the units carry that are on them."""
+    loads = {uplink.name: Load() for uplink in snapshot.uplinks}
+    for unit in snapshot.units:
+        loads[str(unit.uplink)] += unit.load
+    return replace(
+        snapshot, uplinks=tuple(replace(u, load=loads[u.name]) for u in snapshot.uplinks)
+    )
+
+
+def after(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """The team once the moves are made."""
+    targets = {move.unit: move.target for move in plan.moves}
+    units = tuple(replace(u, uplink=targets.get(u.name, u.uplink)) for u in snapshot.units)
+    in_sets = tuple(replace(u, uplink=targets.get(u.name, u.uplink)) for u in snapshot.in_sets)
+    return loaded(replace(snapshot, units=units, in_sets=in_sets))
+
+
+def worst_ratio(snapshot: Snapshot) -> float:
+    return max(uplink.utilization_ratio for uplink in snapshot.uplinks)
+
+
+def best_ratio(snapshot: Snapshot, limit_s: float) -> tuple[float, bool]:
+    """The least worst utilization, by HiGHS; where it does not close, its bound or ours.
+
+    And whether it is exact.
+    """
+    uplinks, units = snapshot.uplinks, snapshot.units
+    m, n = len(uplinks), len(units)
+    loads = np.array([[u.load.tx_bps for u in units], [u.load.rx_bps for u in units]])
+    rows: list[int] = []
+    columns: list[int] = []
+    values: list[float] = []
+
+    def put(row: int, column: int, value: float) -> None:
+        rows.append(row)
+        columns.append(column)
+        values.append(value)
+
+    for i in range(n):
+        for j in range(m):
+            put(i, i * m + j, 1.0)
+            for d in (0, 1):
+                put(n + 2 * j + d, i * m + j, loads[d][i] / uplinks[j].capacity_bps)
+    for row in range(n, n + 2 * m):
+        put(row, n * m, -1.0)
+    lower = np.concatenate([np.ones(n), np.full(2 * m, -np.inf)])
+    upper = np.concatenate([np.ones(n), np.zeros(2 * m)])
+    # Any: how exactly it is typed depends on the release of numpy, which Debian may bring.
+    matrix: Any = csr_array((values, (rows, columns)), shape=(n + 2 * m, n * m + 1))
+    bound = least_worst_ratio(uplinks, units)
+    cost = np.zeros(n * m + 1)
+    cost[-1] = 1.0
+    found = milp(
+        cost,
+        integrality=np.concatenate([np.ones(n * m), [0]]),
+        bounds=Bounds(
+            np.concatenate([np.zeros(n * m), [bound]]), np.concatenate([np.ones(n * m), [np.inf]])
+        ),
+        constraints=LinearConstraint(matrix, lower, upper),
+        options={"time_limit": limit_s, "mip_rel_gap": 1e-4},
+    )
+    dual = getattr(found, "mip_dual_bound", None)
+    return max(bound, float(dual) if dual is not None else 0.0), found.status == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a plan reached as a multiple of the optimum, or of a bound of it, and its moves."""
+
+    seed: int
+    ratio: float
+    exact: bool
+    moves: int
+
+
+def outcomes(seeds: Sequence[int], limit_s: float) -> Iterator[Outcome]:
+    for seed in seeds:
+        snapshot = instance(seed)
+        plan = splitting.settle(snapshot)
+        reached = worst_ratio(after(snapshot, plan))
+        bound, exact = least_worst_ratio(snapshot.uplinks, snapshot.units), False
+        if reached > bound * NEAR_RATIO:
+            bound, exact = best_ratio(snapshot, limit_s)
+        yield Outcome(seed, reached / bound, exact, len(plan.moves))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def quality(instances: int, limit_s: float) -> dict[str, float]:
+    found = list(outcomes(range(instances), limit_s))
+    ratios = [outcome.ratio for outcome in found]
+    return {
+        "instances": instances,
+        "exact": sum(outcome.exact for outcome in found),
+        "median_ratio": statistics.median(ratios),
+        "p90_ratio": percentile(ratios, 0.90),
+        "p99_ratio": percentile(ratios, 0.99),
+        "worst_ratio": max(ratios),
+        "least_ratio": min(ratios),
+        "worst_seed": max(found, key=lambda outcome: outcome.ratio).seed,
+        "median_moves": statistics.median(outcome.moves for outcome in found),
+    }
+
+
+def speed(units: int, repetitions: int) -> dict[str, object]:
+    """Milliseconds of this thread's processor to plan so many units on 8 uplinks, and a fourth."""
+    medians_ms = {}
+    for size in (units // 4, units):
+        spent_ms = []
+        for seed in range(repetitions):
+            snapshot = instance(seed, uplinks=8, units=size)
+            began_s = time.thread_time()
+            splitting.settle(snapshot)
+            spent_ms.append(1e3 * (time.thread_time() - began_s))
+        medians_ms[size] = statistics.median(spent_ms)
+    small, large = medians_ms.values()
+    return {
+        "median_ms": {str(k): round(v, 2) for k, v in medians_ms.items()},
+        "growth": large / small,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="hold plans of `adaptive` against the optimum")
+    parser.add_argument("--instances", type=int, default=0)
+    parser.add_argument("--units", type=int, default=0)
+    parser.add_argument("--limit-s", type=float, default=2.0, help="for the solver, each")
+    parser.add_argument("--repetitions", type=int, default=15)
+    args = parser.parse_args()
+    found: dict[str, object] = {}
+    if args.instances:
+        found["quality"] = quality(args.instances, args.limit_s)
+    if args.units:
+        found["speed"] = speed(args.units, args.repetitions)
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""Rules and reservations: the best placement that uplinks have room for, and where it counts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import homes, placement, reservations, rules
+from policies.model import RESERVABLE_RATIO, Load, OfPort, Role, Snapshot, Unit, Uplink
+from policies.placement import Candidate
+from policies.planners import minmax, threshold
+from policies.rules import Rule
+from tests.unit.policies.placement_costs import cost_with_reservations
+
+CAPACITY = 100.0
+
+
+def uplink(name: str, capacity_bps: float = CAPACITY, **more: object) -> Uplink:
+    return Uplink(name, OfPort(1), capacity_bps, **more)  # type: ignore[arg-type]
+
+
+def unit(number: int, reserve_bps: float, uplink: str | None = None, **more: object) -> Unit:
+    return Unit(f"vnet{number}", number, uplink=uplink, reserve_bps=reserve_bps, **more)  # type: ignore[arg-type]
+
+
+A_AND_B = (uplink("a"), uplink("b"))
+
+
+def placed(units: Sequence[Unit], uplinks: Sequence[Uplink] = A_AND_B) -> str:
+    """The homes of the units, in their order."""
+    found = homes.homes(units, uplinks).by_name
+    return "".join(found[unit.name] for unit in units)
+
+
+def excess_bps(homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequence[Uplink]) -> float:
+    promised = {
+        u.name: sum(x.reserve_bps for x in units if homes[x.name] == u.name) for u in uplinks
+    }
+    return sum(max(0.0, promised[u.name] - RESERVABLE_RATIO * u.capacity_bps) for u in uplinks)
+
+
+# ---- by example ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"prefer": ("a",)},
+        {"avoid": frozenset("b")},
+        {"affinity": "db"},
+        {"prefer": ("a",), "affinity": "db"},
+    ],
+    ids=["prefer", "should-not", "affinity", "both"],
+)
+def test_what_is_reserved_comes_before_what_should_be(rule: dict[str, object]) -> None:
+    for here in (None, "a", "b"):
+        both = [unit(0, 60.0, here, **rule), unit(1, 60.0, here, **rule)]
+        assert sorted(placed(both)) == ["a", "b"], here
+
+
+@pytest.mark.parametrize(
+    "must",
+    [{"pin": "a"}, {"allowed": frozenset("a")}, {"uplink": "a", "excluded": True}],
+    ids=["pin", "allow", "exclude"],
+)
+def test_what_must_be_comes_before_what_is_reserved(must: dict[str, object]) -> None:
+    both = [replace(unit(number, 60.0), **must) for number in (0, 1)]  # type: ignore[arg-type]
+    assert placed(both) == "aa"
+
+
+def test_a_standby_uplink_is_no_place_for_what_is_reserved() -> None:
+    uplinks = (uplink("a"), uplink("b", role=Role.STANDBY))
+    assert placed([unit(0, 60.0), unit(1, 60.0)], uplinks) == "aa"
+
+
+def test_room_is_what_shaping_grants() -> None:
+    """60 and 40 on an uplink of 100 would both be cut."""
+    assert sorted(placed([unit(0, 60.0, "a"), unit(1, 40.0, "a")])) == ["a", "b"]
+    assert placed([unit(0, 60.0, "a"), unit(1, 35.0, "a")]) == "aa", "95 of 100 are all kept"
+
+
+def test_of_what_cannot_be_kept_the_least_is_given_up() -> None:
+    three = [unit(0, 60.0), unit(1, 50.0), unit(2, 40.0)]
+    uplinks = (uplink("a", 120.0), uplink("b", 30.0))
+    found = homes.homes(three, uplinks).by_name
+    assert excess_bps(found, three, uplinks) == pytest.approx(11.5), "of 40 on b"
+
+
+def test_those_in_sets_make_room() -> None:
+    """Not only is the one moved that has no rule: here it may use one uplink alone."""
+    bound = unit(2, 50.0, "a", allowed=frozenset("a"))
+    apart = [unit(0, 60.0, "a", anti_affinity="web"), unit(1, 0.0, "b", anti_affinity="web")]
+    assert placed([*apart, bound]) == "baa"
+
+
+def test_an_affinity_set_moves_together_where_there_is_room_for_all_of_it() -> None:
+    pair = [unit(0, 30.0, "a", affinity="db"), unit(1, 30.0, "a", affinity="db")]
+    pinned = unit(2, 50.0, "a", pin="a")
+    assert placed([*pair, pinned]) == "bba"
+
+
+def test_who_is_where_it_may_be_stays() -> None:
+    there = [unit(0, 60.0, "b", prefer=("b",)), unit(1, 30.0, "a"), unit(2, 65.0, "a")]
+    assert placed(there) == "baa"
+
+
+def test_no_more_move_than_must() -> None:
+    """One of three that share an uplink, not two; and sizes are no obstacle."""
+    three = [unit(0, 29.0, "a"), unit(1, 31.0, "a"), unit(2, 37.0, "a")]
+    assert Counter(placed(three)) == {"a": 2, "b": 1}
+
+
+def test_sizes_without_a_common_divisor_fit_exactly() -> None:
+    """Largest first puts 41 beside 37, and then nothing fits."""
+    sizes = [41.0, 37.0, 23.0, 31.0, 29.0, 29.0]
+    uplinks = [uplink("a", 95 / 0.95), uplink("b", 95 / 0.95)]
+    units = [unit(n, size, "a") for n, size in enumerate(sizes)]
+    assert sum(sizes) == 190.0
+    ways = [
+        dict(zip((u.name for u in units), way, strict=True))
+        for way in itertools.product("ab", repeat=len(units))
+    ]
+    assert any(excess_bps(way, units, uplinks) == 0 for way in ways)
+    assert excess_bps(homes.homes(units, uplinks).by_name, units, uplinks) == 0
+
+
+def test_new_ports_go_where_their_reservation_fits() -> None:
+    units = [unit(number, 60.0) for number in (0, 2)]
+    assert sorted(placed(units)) == ["a", "b"]
+
+
+def test_a_vlan_that_only_one_carries_comes_first() -> None:
+    units = [unit(0, 60.0, "a"), unit(1, 60.0, "a", allowed=frozenset({"a"}))]
+    assert placed(units) == "ba"
+
+
+def test_without_a_reservation_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservations, "place", None)
+    assert placed([unit(0, 0.0, "b"), unit(1, 0.0, "a")]) == "ba"
+    assert placed([unit(0, 40.0, "b"), unit(1, 50.0, "b")]) == "bb", "all would fit anywhere"
+
+
+# ---- what was chosen meanwhile ----------------------------------------------------------
+
+
+def test_an_operators_choice_holds_until_something_changes() -> None:
+    two = [unit(0, 60.0, "a", prefer=("a",)), unit(1, 60.0, "b", prefer=("a",))]
+    first = homes.homes(two, A_AND_B)
+    moved = [two[0], replace(two[1], uplink="a")]
+    assert homes.homes(moved, A_AND_B, first.settled).by_name == {"vnet0": "a", "vnet1": "a"}
+    assert len(set(homes.homes(moved, A_AND_B).by_name.values())) == 2, "started anew"
+    for changed in (
+        ([*moved, unit(2, 1.0)], A_AND_B),
+        ([moved[0], replace(moved[1], reserve_bps=61.0)], A_AND_B),
+        (moved, (uplink("a", 101.0), uplink("b"))),
+    ):
+        found = homes.homes(changed[0], changed[1], first.settled).by_name
+        assert found["vnet0"] != found["vnet1"]
+
+
+def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
+    loaded = unit(0, 60e6, "a", load=Load(tx_bps=30e6))
+    full = uplink("a", 100e6, load=Load(tx_bps=90e6), reserved_bps=60e6)
+    for reserved_bps, moves in ((36e6, 0), (35e6, 1)):
+        other = uplink("b", 100e6, reserved_bps=reserved_bps)
+        snapshot = Snapshot((full, other), (loaded,))
+        assert len(threshold.relieve_saturated(snapshot).moves) == moves
+        assert len(minmax.settle(snapshot).moves) == moves
+
+
+# ---- while uplinks are out of service ---------------------------------------------------
+
+
+def test_what_fails_over_goes_where_there_is_room() -> None:
+    team = [uplink("a", usable=False), uplink("b"), uplink("c")]
+    for sets in ({}, {"affinity": "db"}):
+        units = [
+            unit(0, 60.0, "a", **sets),
+            unit(1, 60.0, "a", **sets),
+            unit(2, 30.0, "b"),
+            unit(3, 1.0, "c", **sets),
+        ]
+        units[1] = replace(units[1], reserve_bps=30.0)
+        at_home = {unit.name: str(unit.uplink) for unit in units}
+        found = at_home | homes.targets(units, team, at_home)
+        assert excess_bps(found, units, team) == 0
+        assert "a" not in found.values()
+
+
+def test_others_make_room_for_what_fails_over() -> None:
+    team = [uplink("a", usable=False), uplink("b"), uplink("c")]
+    units = [unit(0, 60.0, "a"), unit(1, 40.0, "b"), unit(2, 40.0, "c")]
+    at_home = {unit.name: str(unit.uplink) for unit in units}
+    found = at_home | homes.targets(units, team, at_home)
+    assert excess_bps(found, units, team) == 0
+    assert homes.targets(units, [uplink("a"), *team[1:]], at_home) == {}
+
+
+# ---- told -------------------------------------------------------------------------------
+
+
+def test_a_reservation_that_is_cut_is_a_rule_that_is_broken() -> None:
+    units = [unit(0, 60e6, "a", pin="a"), unit(1, 60e6, "a", pin="a"), unit(2, 60e6, "b")]
+    found = rules.found(units, [uplink("a", 100e6), uplink("b", 100e6)])
+    said = "on a, where 120 Mbit/s are reserved -> at most 95"
+    assert found["vnet0"] == {Rule.PIN: "", Rule.RESERVE: said}
+    assert found["vnet2"] == {Rule.RESERVE: ""}
+
+
+# ---- whatever there is ------------------------------------------------------------------
+
+
+@st.composite
+def candidates(draw: st.DrawFn) -> tuple[list[Candidate], dict[str, float]]:
+    names = ("a", "b", "c")
+    found = []
+    for number in range(draw(st.integers(1, 8))):
+        able = tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)))
+        found.append(
+            Candidate(
+                f"vm{number}",
+                able,
+                tuple(draw(st.integers(0, 2)) for _ in able),
+                draw(st.sampled_from([None, *names])),
+                draw(st.sampled_from([None, None, "X", "Y"])),
+                draw(st.sampled_from([None, None, "A", "B"])),
+                draw(st.one_of(st.just(0.0), st.integers(1, 70).map(float), st.floats(0.01, 70))),
+            )
+        )
+    return found, {name: float(draw(st.integers(20, 150))) for name in names}
+
+
+@settings(max_examples=300)
+@given(candidates(), st.randoms())
+def test_it_is_at_rest_on_its_own_result_whatever_the_order(
+    tried: tuple[list[Candidate], dict[str, float]], shuffled: random.Random
+) -> None:
+    some, rooms = tried
+    found = reservations.place(some, rooms)
+    assert found.keys() == {c.name for c in some}
+    assert all(found[c.name] in c.able for c in some)
+    without = placement.place(some)
+    assert cost_with_reservations(some, found, rooms) <= cost_with_reservations(
+        some, without, rooms
+    )
+    there = [replace(c, current=found[c.name]) for c in some]
+    assert reservations.place(there, rooms) == found
+    shuffled.shuffle(some)
+    assert reservations.place(some, rooms) == found
+
+
+# ---- hundreds -----------------------------------------------------------------------------
+
+
+def fitting(
+    seed: int, units: int, uplinks: int, slack: float
+) -> tuple[list[Candidate], dict[str, float]]:
+    """Units with rules of which a placement is known that there is room for, but for none more."""
+    draw = random.Random(seed)
+    names = [f"eth{number}" for number in range(uplinks)]
+    found, rooms = [], dict.fromkeys(names, slack)
+    for number in range(units):
+        reserve = float(draw.choice([draw.randint(1, 400), draw.randint(1, 50)]))
+        rooms[draw.choice(names)] += reserve
+        able = tuple(draw.sample(names, uplinks))
+        sets = draw.choice([None, None, f"A{draw.randrange(units // 8)}"])
+        ranks = tuple(draw.choice([0, 0, 0, 1]) for _ in able)
+        found.append(
+            Candidate(f"vm{number:03}", able, ranks, draw.choice(able), None, sets, reserve)
+        )
+    return found, rooms
+
+
+@pytest.mark.parametrize(
+    ("units", "uplinks", "slack"), [(16, 4, 0.0), (40, 6, 5.0), (150, 8, 40.0), (400, 4, 20.0)]
+)
+def test_what_fits_is_found_for_many_in_no_more_steps_than_are_allowed(
+    units: int, uplinks: int, slack: float
+) -> None:
+    for seed in range(3):
+        some, rooms = fitting(seed, units, uplinks, slack)
+        found = reservations.solve(some, rooms)
+        assert cost_with_reservations(some, found.by_name, rooms)[0] == 0
+        assert found.steps <= reservations.STEPS_MAX + units * uplinks
+
+
+def test_four_hundred_on_two_dozen_uplinks_are_placed_in_as_many_steps() -> None:
+    some, rooms = fitting(0, 400, 24, 60.0)
+    found = reservations.solve(some, rooms)
+    assert found.by_name.keys() == {c.name for c in some}
+    assert found.steps <= reservations.STEPS_MAX + 400 * 24
+    without = placement.place(some)
+    worse = cost_with_reservations(some, without, rooms)[0]
+    assert cost_with_reservations(some, found.by_name, rooms)[0] <= worse / 20
+
+
+def test_who_has_room_is_placed_by_rules_alone_without_a_step() -> None:
+    some, rooms = fitting(1, 400, 4, 1e6)
+    assert reservations.solve(some, rooms) == reservations.Found(placement.place(some))

@@ -1,0 +1,359 @@
+"""Every layout's bench: its scenarios, and the conditions on what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.unit.topologies import bench_runs
+from topologies import bench, layouts
+from topologies.benches import converged, mixed_speed, quad_gbe_team
+from topologies.benches.plans import PLANS
+from topologies.compare import contenders
+from topologies.compare.expectation import Expectation, is_ours, is_peer
+from topologies.compare.figures import Figures
+from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
+from topologies.compare.plan import Options
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.loads.load import Stage
+from topologies.network.private_ovs import PrivateOvs
+
+OPTIONS = Options(ACCELERATED)
+every_bench = pytest.mark.parametrize("name", PLANS)
+# How long a load lasts is known from the start, but for one that lasts as long as it takes.
+OPEN_ENDED = ("live_migration",)
+
+# Figures of a load, beside those that every load has; each good in every bench.
+MEASURED: Mapping[str, float] = {
+    "steady_throughput_bps": 130e6,
+    "steady_share_of_limit": 0.65,
+    "downloads": 4000,
+    "qos_ratio": 1.0,
+    "stream_cv": 0.03,
+    "one_stream_share": 0.955,
+    "ten_streams_share": 0.9,
+    "ten_streams_ratio": 0.95,
+    "members_hashed": 4,
+    "predicted_share": 0.91,
+    "probe_duplicated": 0,
+    "failover_ms": 30,
+    "failback_ms": 20,
+    "blackout_ms": 100,
+    "worst_blackout_ms": 200,
+    "settle_s": 0.5,
+    "lossless_s": 0.1,
+    "placed_s": 0.5,
+    "restored_s": 0.5,
+    "loss_ratio": 0.0005,
+    "retransmissions_per_move": 0,
+    "duplicated": 0,
+}
+
+
+def _scenarios(name: str, options: Options = OPTIONS) -> dict[str, Scenario]:
+    return {one.name: one for one in PLANS[name].scenarios(options)}
+
+
+def _result(
+    scenario: Scenario,
+    names: Iterable[str] | None = None,
+    changed: Mapping[str, Mapping[str, float]] | None = None,
+    throughput_bps: Mapping[str, float] | None = None,
+    shares: Mapping[str, Sequence[float]] | None = None,
+) -> Result:
+    """A run of each contender: ours use the sending uplinks evenly, the others do not.
+
+    `changed` replaces figures of the load, `shares` the sending uplinks' utilization.
+    """
+    uplinks = scenario.layout.sending_uplinks()
+    runs = []
+    for name in scenario.contenders if names is None else names:
+        used = (shares or {}).get(name) or (
+            [0.7] * len(uplinks) if is_ours(name) else [0.9, *[0.3] * (len(uplinks) - 1)]
+        )
+        one = bench_runs.observed(
+            scenario.layout,
+            name,
+            dict(zip(uplinks, used, strict=True)),
+            scenario=scenario.name,
+            throughput_bps=(throughput_bps or {}).get(name, 92.5e6),
+            measured={**MEASURED, **(changed or {}).get(name, {})},
+        )
+        runs.append(one)
+    return bench_runs.result(scenario, runs)
+
+
+def _judged(name: str, results: Sequence[Result]) -> tuple[list[Expectation], list[Result]]:
+    """The expectations, and the results with what can be derived from them."""
+    plan = PLANS[name]
+    more = plan.derived(results)
+    complete = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
+    return list(plan.expectations(OPTIONS, complete)), complete
+
+
+def _missed(name: str, *results: Result) -> list[str]:
+    return [one.condition for one in _judged(name, results)[0] if not one.met]
+
+
+def test_every_layout_has_its_bench_in_the_order_of_the_command() -> None:
+    assert tuple(PLANS) == bench.LAYOUTS
+    assert set(bench.LAYOUTS) == set(layouts.LAYOUTS)
+
+
+@every_bench
+@pytest.mark.parametrize("pace", [ACCELERATED, FAITHFUL, QUICK])
+def test_scenarios_have_names_of_their_own_and_are_of_the_layout(name: str, pace: Pace) -> None:
+    scenarios = PLANS[name].scenarios(Options(pace))
+    names = [one.name for one in scenarios]
+    assert names and all(names)
+    assert len(set(names)) == len(names)
+    for one in scenarios:
+        assert one.layout.name == name
+        assert one.what.endswith("."), "a sentence"
+        assert one.layout.limit_bps > 0
+
+
+@every_bench
+def test_every_contender_is_known_and_fits(name: str) -> None:
+    for scenario in PLANS[name].scenarios(OPTIONS):
+        assert len(set(scenario.contenders)) == len(scenario.contenders)
+        for contender in map(contenders.by_name, scenario.contenders):
+            assert contender.name in scenario.contenders, "two names for the same"
+            assert contenders.unfit(scenario.layout, contender) == "", contender.name
+
+
+@every_bench
+def test_the_main_scenario_has_a_baseline_ours_and_peers(name: str) -> None:
+    main = PLANS[name].scenarios(OPTIONS)[0]
+    assert main.contenders[0] == contenders.MANUAL
+    assert any(map(is_ours, main.contenders))
+    assert any(map(is_peer, main.contenders))
+
+
+@every_bench
+def test_what_is_published_is_of_a_contender_and_of_what_is_measured(name: str) -> None:
+    results = [_result(one) for one in PLANS[name].scenarios(OPTIONS)]
+    _, complete = _judged(name, results)
+    for result in complete:
+        medians = result.medians()
+        for contender, published in result.scenario.published.items():
+            assert contender in result.scenario.contenders
+            assert set(published) <= set(medians[contender]), f"{result.scenario.name}, {contender}"
+
+
+@every_bench
+def test_any_part_of_a_bench_can_be_judged(name: str) -> None:
+    """With `--scenario`, `--policy` and `--against` whatever is wished can be left out."""
+    for scenario in PLANS[name].scenarios(OPTIONS):
+        for few in (1, 2):
+            for names in combinations(scenario.contenders, few):
+                checked, (complete,) = _judged(name, [_result(scenario, names)])
+                assert set(complete.medians()) == set(names)
+                assert all(one.condition and one.found for one in checked)
+                compared = any("best peer" in one.condition for one in checked)
+                both = {*map(is_ours, names)} == {*map(is_peer, names)} == {True, False}
+                assert not compared or both
+
+
+@every_bench
+def test_a_load_s_measured_part_lies_within_it_and_a_quick_one_is_quick(
+    name: str, tmp_path: Path
+) -> None:
+    if name in OPEN_ENDED:
+        return
+    for pace in (ACCELERATED, FAITHFUL, QUICK):
+        for scenario in PLANS[name].scenarios(Options(pace)):
+            nothing_is_up = cast(PrivateOvs, None)
+            load = scenario.load(Stage(scenario.layout, "", {}, {}, nothing_is_up, tmp_path))
+            for start_s, end_s in (load.measured_s, load.steady_s):
+                assert 0 <= start_s < end_s <= load.load_s
+            assert pace is not QUICK or load.load_s <= 22
+
+
+def test_set_vs_lbfo_within_5_percent_of_what_was_published() -> None:
+    (scenario,) = _scenarios("set_vs_lbfo").values()
+    assert _missed("set_vs_lbfo", _result(scenario)) == []
+    for name in ("dynamic/lacp", "balance-tcp", "dynamic", "set"):
+        # Below and above, and no peer is faster.
+        for mbps in (86.0, 99.0):
+            (missed,) = _missed("set_vs_lbfo", _result(scenario, [name], None, {name: mbps * 1e6}))
+            assert missed.startswith(f"{name}: total as a share of a link, within 5 %")
+    (checked, (complete,)) = _judged("set_vs_lbfo", [_result(scenario, ["set"])])
+    assert complete.medians()["set"]["share_of_link"] == 0.925
+    assert checked[0].found == "0.925"
+
+
+def test_quad_gbe_team_judges_streams_and_hashes_in_the_main_scenario() -> None:
+    scenarios = _scenarios("quad_gbe_team")
+    main, sender, both = scenarios.values()
+    assert _missed("quad_gbe_team", *map(_result, scenarios.values())) == []
+    where = "from team to team"
+    for changed, names, missed in (
+        ({"one_stream_share": 0.87}, ["manual"], f"{where}: manual: one stream"),
+        ({"one_stream_share": 0.98}, ["ip-hash"], f"{where}: ip-hash: one stream"),
+        ({"ten_streams_share": 0.84}, ["dynamic/lacp"], f"{where}: dynamic/lacp: ten streams"),
+        ({"ten_streams_share": 0.86}, ["address-hash"], f"{where}: address-hash: ten streams"),
+        ({"ten_streams_share": 0.96}, ["address-hash"], f"{where}: address-hash: ten streams"),
+    ):
+        worse = dict.fromkeys(names, changed)
+        (found,) = _missed("quad_gbe_team", _result(main, names, worse))
+        assert found.startswith(missed)
+        for elsewhere in (sender, both):
+            assert _missed("quad_gbe_team", _result(elsewhere, names, worse)) == []
+
+
+def test_a_hash_is_judged_by_the_median_of_runs_of_what_each_run_s_ports_allow() -> None:
+    """Ten streams miss a member in one run of five, and are then not expected on it."""
+    (main, *_) = _scenarios("quad_gbe_team").values()
+    (name,) = quad_gbe_team.PREDICTABLE
+    result = _result(main, [name])
+    (good,) = result.figures[name]
+    missing: Figures = {**good, "ten_streams_share": 0.68, "predicted_share": 0.6825}
+    bad: Figures = {**good, "ten_streams_share": 0.2}
+    runs = [missing, bad, good]
+    assert _missed("quad_gbe_team", replace(result, figures={name: runs})) == []
+    assert len(_missed("quad_gbe_team", replace(result, figures={name: [bad, *runs]}))) == 1
+
+
+def test_converged_compares_jumbo_with_standard_frames() -> None:
+    scenarios = _scenarios("converged")
+    standard = _result(scenarios[converged.STANDARD])
+    names = scenarios[converged.JUMBO].contenders
+    twice = _result(scenarios[converged.JUMBO], throughput_bps=dict.fromkeys(names, 185e6))
+    assert _missed("converged", standard, twice) == []
+    _, complete = _judged("converged", [standard, twice])
+    assert {one["jumbo_ratio"] for one in complete[1].medians().values()} == {2.0}
+    assert "jumbo_ratio" not in complete[0].medians()["manual"]
+    less = _result(scenarios[converged.JUMBO], throughput_bps=dict.fromkeys(names, 184e6))
+    assert _missed("converged", standard, less) == [
+        f"{name}: jumbo over standard frames: at least 2.000" for name in names
+    ]
+
+
+def test_converged_expects_nothing_of_whoever_meets_a_fault() -> None:
+    for name, scenario in _scenarios("converged").items():
+        slow = _result(
+            scenario, throughput_bps=dict.fromkeys(("load-based", "adaptive", "dynamic"), 1e6)
+        )
+        checked, _ = _judged("converged", [slow])
+        assert scenario.reachable == (not name.startswith("fault"))
+        assert bool(checked) == scenario.reachable
+        assert any(not one.met for one in checked) == scenario.reachable
+
+
+def test_two_switches_judges_the_worst_of_all_runs() -> None:
+    (scenario,) = _scenarios("two_switches").values()
+    assert _missed("two_switches", _result(scenario)) == []
+    result = _result(scenario, ["manual", "load-based"])
+    (good,) = result.figures["load-based"]
+    for worse, missed in (
+        ({"probe_duplicated": 1.0}, "load-based: nothing arrives twice"),
+        ({"failover_ms": 1001.0}, "load-based: a failed switch silences nobody for more than"),
+    ):
+        runs = {"manual": [{**good, **worse}], "load-based": [good, good, {**good, **worse}]}
+        (found,) = _missed("two_switches", replace(result, figures=runs))
+        assert found.startswith(missed)
+
+
+def test_mixed_speed_wants_both_uplinks_alike_and_a_bond_s_not() -> None:
+    (scenario,) = _scenarios("mixed_speed").values()
+    assert _missed("mixed_speed", _result(scenario)) == []
+    apart = _result(scenario, ["load-based"], shares={"load-based": (0.7, 0.62)})
+    assert _missed("mixed_speed", apart) == [
+        "load-based: utilizations within 10% of each other",
+    ]
+    other_way = _result(scenario, ["dynamic"], shares={"dynamic": (0.62, 0.7)})
+    assert _missed("mixed_speed", other_way) == ["dynamic: utilizations within 10% of each other"]
+    alike = _result(scenario, ["balance-slb"], shares={"balance-slb": (0.7, 0.65)})
+    assert _missed("mixed_speed", alike) == [
+        "balance-slb: utilizations not within 10% of each other"
+    ]
+
+
+def test_uplinks_are_apart_by_a_share_of_the_busier_one() -> None:
+    (scenario,) = _scenarios("mixed_speed").values()
+    for shares, apart in (((0.8, 0.6), 0.25), ((0.6, 0.8), 0.25), ((0.5, 0), 1), ((0, 0), 1)):
+        result = _result(scenario, ["manual"], shares={"manual": shares})
+        found = mixed_speed.difference(scenario.layout, result, "manual")
+        assert found == pytest.approx(apart, abs=1e-4)
+
+
+def test_shift_wants_a_jump_settled_soon_and_sooner_than_by_the_fastest_bond() -> None:
+    jump = _scenarios("shift")["load jump"]
+    slow: Mapping[str, float] = {"settle_s": 4.0, "loss_ratio": 0.0034, "moves": 3}
+    slower = {"balance-slb/1s": slow}
+    assert _missed("shift", _result(jump, changed=slower)) == []
+    for changed, missed in (
+        ({"settle_s": 1.01}, ["adaptive: settled within 1.0 s"]),
+        ({"loss_ratio": 0.0011}, ["adaptive: at most 0.1% of the packets lost"]),
+        (
+            {"moves": 5},
+            ["adaptive: at most 4 moves", "adaptive: no more moves than balance-slb/1s"],
+        ),
+        (
+            slow,
+            [
+                "adaptive: settled within 1.0 s",
+                "adaptive: at most 0.1% of the packets lost",
+                "adaptive: settled sooner than balance-slb/1s",
+                "adaptive: fewer packets lost than balance-slb/1s",
+            ],
+        ),
+    ):
+        assert _missed("shift", _result(jump, changed={**slower, "adaptive": changed})) == missed
+
+
+def test_shift_wants_a_failure_mended_soon_and_sooner_than_by_any_bond() -> None:
+    failure = _scenarios("shift")["an uplink fails"]
+    assert sorted(failure.layout.capacity_bps(u) for u in failure.layout.sending_uplinks()) == [
+        50e6,
+        50e6,
+        100e6,
+    ]
+    slow = {"balance-slb": {"restored_s": 12.0}, "balance-slb/1s": {"restored_s": 6.0}}
+    assert _missed("shift", _result(failure, changed=slow)) == []
+    for restored_s, missed in (
+        (5.5, ["nothing lost and placed by capacity within 5.0 s"]),
+        (
+            12.0,
+            [
+                "nothing lost and placed by capacity within 5.0 s",
+                "sooner than balance-slb",
+                "sooner than balance-slb/1s",
+            ],
+        ),
+    ):
+        found = _missed(
+            "shift", _result(failure, changed={**slow, "adaptive": {"restored_s": restored_s}})
+        )
+        assert found == [f"an uplink fails, adaptive: {one}" for one in missed]
+
+
+def test_shift_wants_moves_that_cost_tcp_no_more_than_a_bond_s() -> None:
+    moves = _scenarios("shift")["moves"]
+    assert _missed("shift", _result(moves)) == []
+    worse = _result(moves, changed={"originating-port": {"retransmissions_per_move": 0.5}})
+    assert _missed("shift", worse) == [
+        "moves, originating-port: no more sent again for each move than with balance-slb"
+    ]
+    twice = _result(moves, ["originating-port"], {"originating-port": {"duplicated": 1}})
+    assert _missed("shift", twice) == ["moves, originating-port: nothing arrives twice"]
+
+
+@every_bench
+def test_a_peer_that_beats_ours_is_named(name: str) -> None:
+    main = PLANS[name].scenarios(OPTIONS)[0]
+    peers = [one for one in main.contenders if is_peer(one)]
+    faster = _result(main, throughput_bps=dict.fromkeys(peers, 97e6))
+    checked, _ = _judged(name, [faster])
+    missed = [one for one in checked if not one.met and "best peer" in one.condition]
+    assert [one.condition for one in missed] == [
+        f"{main.name}: throughput of the best of ours >= 0.98 x best peer"
+    ]
+    assert any(peer in missed[0].found for peer in peers)

@@ -1,0 +1,130 @@
+"""A step of a bench that does not come to its end is ended, and tells its story."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from topologies.compare import running, steps
+from topologies.compare.pace import QUICK
+from topologies.compare.run import Observed
+from topologies.compare.scenario import Scenario
+from topologies.compare.steps import Overdue, step
+
+SHORT_S = 0.02
+
+
+def test_it_says_what_was_waited_for_how_long_and_what_to_look_at() -> None:
+    with pytest.raises(Overdue) as caught, step("build the network", SHORT_S, "its log"):
+        threading.Event().wait()
+    story = str(caught.value)
+    assert story.startswith("build the network: not done after 0.0 s -> done within 0.02 s; ")
+    assert "it waited in threading.py" in story.replace(
+        f"{Path(threading.__file__).parent.name}/", ""
+    )
+    assert story.endswith("; look at: its log")
+
+
+def test_a_process_that_nobody_reaps_is_named() -> None:
+    child = subprocess.Popen(["true"])
+    # It has ended, and stays until somebody asks.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        with pytest.raises(Overdue) as caught, step("x", 0.1, "y"):
+            threading.Event().wait()
+        assert f"true {child.pid} ended, but not reaped" in str(caught.value)
+    finally:
+        child.wait()
+
+
+def test_one_that_is_done_in_time_leaves_no_timer() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with step("x", 60, "y"):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_one_that_swallows_its_end_is_overdue_all_the_same() -> None:
+    with pytest.raises(Overdue), step("x", SHORT_S, "y"), contextlib.suppress(Exception):
+        threading.Event().wait()
+
+
+def test_what_goes_on_nevertheless_is_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "AGAIN_S", SHORT_S)
+    ended = []
+
+    def go_on() -> None:
+        for _ in range(3):
+            with contextlib.suppress(Exception):
+                threading.Event().wait()
+            ended.append(True)
+
+    with pytest.raises(Overdue), step("x", SHORT_S, "y"):
+        go_on()
+    assert len(ended) == 3
+
+
+def test_a_step_within_a_step_leaves_it_its_time() -> None:
+    def wait() -> None:
+        with step("inner", 60, "y"):
+            pass
+        threading.Event().wait()
+
+    with pytest.raises(Overdue, match="outer"), step("outer", 2 * SHORT_S, "y"):
+        wait()
+
+
+def test_a_long_one_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "TELL_INTERVAL_S", SHORT_S)
+    told: list[str] = []
+    with pytest.raises(Overdue), step("x", 5 * SHORT_S, "y", told.append):
+        threading.Event().wait()
+    assert len(told) >= 2
+    assert told[0] == "x: not done after 0 s of at most 0.1 s"
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout_s", "text"),
+    [
+        (["sleep", "60"], SHORT_S, "x: sleep 60: 0.02 s -> an end; y"),
+        (["false"], None, "x: Command '['false']' returned non-zero exit status 1.; y"),
+        (["no-such-program"], None, "No such file or directory: 'no-such-program'; y"),
+    ],
+)
+def test_a_program_that_fails_fails_its_step(
+    command: list[str], timeout_s: float | None, text: str
+) -> None:
+    with pytest.raises(RuntimeError) as caught, step("x", 60, "y"):
+        subprocess.run(command, check=True, timeout=timeout_s)
+    assert text in str(caught.value)
+
+
+def test_the_other_contenders_run_when_one_does_not_come_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.unit.topologies import bench_runs
+    from topologies.benches.plans import PLANS
+    from topologies.compare.plan import Options
+
+    (scenario,) = PLANS["vmware_lbt"].scenarios(Options(QUICK))
+
+    def run(_scenario: Scenario, contender: object, *_: object) -> Observed:
+        name = str(contender.name)  # type: ignore[attr-defined]
+        if name == "manual":
+            with step("build the network", SHORT_S, "its log"):
+                threading.Event().wait()
+        return bench_runs.observed(scenario.layout, name, {})
+
+    monkeypatch.setattr("topologies.compare.run.run", run)
+    result = running.compare(scenario, ["manual", "load-based"], QUICK, repeat=1)
+    assert list(result.figures) == ["load-based"]
+    (failure,) = result.failures
+    assert failure.startswith("manual: build the network: not done after 0.0 s")
+    assert failure in capsys.readouterr().err

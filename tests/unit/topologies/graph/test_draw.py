@@ -1,0 +1,86 @@
+"""The drawings of the layouts: complete, readable, and those that the documentation has."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from topologies.graph import draw
+from topologies.graph.layout import SWITCHES, Layout, Role
+from topologies.layouts import LAYOUTS
+
+IMAGES = Path(__file__).resolve().parents[4] / "docs" / "images"
+END_SYSTEMS = (Role.VM, Role.HOST, Role.CLIENT)
+VARIANTS = [
+    *((name, {}) for name in LAYOUTS),
+    ("quad_gbe_team", {"virtual_switches": 1, "vms": 3}),
+    ("quad_gbe_team", {"virtual_switches": 2}),
+    ("two_switches", {"uplinks": 5, "switches": 3, "clients": 5}),
+    ("live_migration", {"clients": 3, "uplinks": 4}),
+    ("vmware_lbt", {"uplinks": 4, "vms": 1, "vnics_per_vm": 1}),
+]
+every_variant = pytest.mark.parametrize(
+    ("name", "parameters"), VARIANTS, ids=lambda value: str(value)
+)
+
+
+def _words(path: Path) -> list[str]:
+    return sorted(re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text()))
+
+
+def _drawn(layout: Layout) -> list[str]:
+    return [node for role in (*SWITCHES, *END_SYSTEMS) for node in layout.nodes(role)]
+
+
+@every_variant
+def test_everything_has_a_place_and_nothing_lies_on_something_else(
+    name: str, parameters: dict[str, int]
+) -> None:
+    layout = LAYOUTS[name](**parameters)
+    boxes = draw.place(layout)
+    assert set(boxes) == set(_drawn(layout))
+    for (one, box), (other, at) in combinations(boxes.items(), 2):
+        apart_x = abs(box.x - at.x) >= draw.BOX_WIDTH
+        apart_y = abs(box.y - at.y) >= (box.height + at.height) / 2 - 1e-9
+        assert apart_x or apart_y, f"{one} lies on {other}"
+
+
+@every_variant
+def test_a_drawing_names_everything_in_the_graph(
+    name: str, parameters: dict[str, int], tmp_path: Path
+) -> None:
+    layout = LAYOUTS[name](**parameters)
+    path = tmp_path / "layout.svg"
+    draw.draw(layout, path)
+    words = _words(path)
+    for node in (name, *_drawn(layout)):
+        assert node in words
+    speeds = [draw.speed(layout.capacity_bps(uplink)) for uplink in layout.nodes(Role.UPLINK)]
+    cables = len(speeds) // (2 if not layout.nodes(Role.UPSTREAM_SWITCH) else 1)
+    assert sum("uplink" in word and word.endswith("bit/s") for word in words) == cables
+    assert all(any(word.endswith(f"· {speed}") for word in words) for speed in speeds)
+    assert any(f"limit {draw.speed(layout.limit_bps)}" in word for word in words)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_documentation_has_the_layout_as_it_stands(name: str, tmp_path: Path) -> None:
+    """If not: `python -m topologies.graph.draw`."""
+    assert draw.main([name, "--out", str(tmp_path)]) == 0
+    file = f"layout_{name}.svg"
+    assert _words(tmp_path / file) == _words(IMAGES / file)
+
+
+def test_an_unknown_layout_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert draw.main(["no_such_layout"]) == 2
+    assert "layout: no_such_layout -> vmware_lbt | " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bps", "words"),
+    [(100_000_000, "100 Mbit/s"), (10_000_000, "10 Mbit/s"), (10**10, "10 Gbit/s")],
+)
+def test_speeds_are_written_as_people_do(bps: int, words: str) -> None:
+    assert draw.speed(bps) == words

@@ -1,0 +1,190 @@
+"""The document of all benchmarks: in step with the reports, and honest about who is better."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.topologies import bench_reports as bench
+from topologies.compare import expectation
+from topologies.layouts import LAYOUTS
+from topologies.reports import benchmarks as benchmarks_page
+from topologies.reports.comparison import against_document, duels
+
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+
+
+def test_the_document_is_that_of_the_reports() -> None:
+    again = "python -m topologies.reports.benchmarks docs/results > docs/benchmarks.md"
+    assert (DOCS / "benchmarks.md").read_text() == benchmarks_page.read(DOCS / "results"), again
+
+
+def test_every_drawing_is_there() -> None:
+    every = benchmarks_page.benchmarks([bench.report(layout=name) for name in LAYOUTS], {})
+    images = re.findall(r"!\[[^]]*\]\(([^)]*)\)", every)
+    assert len(images) == len(LAYOUTS)
+    assert all((DOCS / image).is_file() for image in images)
+    assert "Not measured yet" not in every
+
+
+def test_notes_are_of_layouts() -> None:
+    notes = benchmarks_page.read_notes((DOCS / "results" / "notes.md").read_text())
+    assert set(notes) <= {*LAYOUTS, *benchmarks_page.SECTIONS}
+    assert all(notes.values())
+
+
+def test_notes_are_taken_over_as_they_are() -> None:
+    notes = benchmarks_page.read_notes(
+        "About.\n\n## set_vs_lbfo\n\nIt is *so*.\n\n## other\n\nNo.\n"
+    )
+    assert notes == {"set_vs_lbfo": "It is *so*.", "other": "No."}
+    made = benchmarks_page.benchmarks([bench.report()], notes)
+    assert "**Why**\n\nIt is *so*.\n" in made
+    assert "No." not in made
+
+
+def test_layouts_are_in_their_order_whatever_that_of_the_reports() -> None:
+    reports = [bench.report(layout=name) for name in ("theirs", "converged", "vmware_lbt")]
+    made = benchmarks_page.benchmarks(reports, {})
+    assert made == benchmarks_page.benchmarks(reports[::-1], {})
+    assert re.findall(r"^## (\S+)", made, re.MULTILINE) == ["vmware_lbt", "converged", "theirs"]
+
+
+def test_it_says_where_we_match_and_where_not() -> None:
+    made = benchmarks_page.benchmarks([bench.report()], {})
+    matches, differs = made.split("**Where we match the document**")[1].split("**Where we differ")
+    assert "1 of 2 expectations are met." in matches
+    assert "team to team: share of the limit, published 93.8 %: `dynamic` 93.5 %." in matches
+    assert "Not met: no duplicates: 3." in differs
+    assert (
+        "fault: throughput: `manual` (100.0 Mbit/s) beats `dynamic/lacp` (60.0 Mbit/s)." in differs
+    )
+    assert "team to team" not in differs
+    assert "| [`set_vs_lbfo`](#set_vs_lbfo) | 1 of 2 | 1 of 1 | 3 of 4 |" in made
+
+
+def test_far_from_the_document_is_a_difference() -> None:
+    report = bench.report()
+    report["scenarios"][0]["published"]["dynamic"]["share_of_limit"] = 0.7
+    differs = benchmarks_page.benchmarks([report], {}).split("**Where we differ")[1]
+    assert "team to team: share of the limit, published 70.0 %: `dynamic` 93.5 %." in differs
+
+
+def test_nothing_to_complain_of_is_said_so() -> None:
+    even = bench.scenario(
+        {name: bench.contender(bench.figures(0.5)) for name in ("manual", "dynamic")}
+    )
+    report = {**bench.report(even), "expectations": []}
+    assert "- Nowhere in these figures." in benchmarks_page.benchmarks([report], {})
+
+
+def test_tables_have_a_cell_for_every_heading() -> None:
+    report = bench.report()
+    odd = "a|b`<c>*\n"
+    report["scenarios"][0]["contenders"][odd] = bench.contender(bench.figures(0.1))
+    report["scenarios"][0]["name"] = report["expectations"][0]["found"] = odd
+    made = benchmarks_page.benchmarks([report], {})
+    assert "<c>" not in made.replace(r"\<c>", "")
+    tables = re.findall(r"(?:^\|.*\n)+", made, re.MULTILINE)
+    assert len(tables) == 3
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_missing_figures_are_empty_cells() -> None:
+    made = benchmarks_page.benchmarks([bench.report()], {})
+    (row,) = (line for line in made.splitlines() if line.startswith("| `dynamic/lacp` |"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1] == "**60.0**"
+    (heads,) = (line for line in made.splitlines() if "blackout, ms" in line)
+    assert cells[[head.strip() for head in heads.strip("|").split("|")].index("blackout, ms")] == ""
+
+
+def _found(**contenders: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    named = {name.replace("_", "-"): found for name, found in contenders.items()}
+    return [
+        (one.figure.name, one.ours.contender, one.peer.contender, one.holds) for one in duels(named)
+    ]
+
+
+def test_ours_must_carry_as_much_but_two_percent() -> None:
+    peer = bench.figures(0.5)
+    for share, holds in ((0.6, True), (0.491, True), (0.489, False)):
+        (throughput, *_) = _found(manual=peer, dynamic=bench.figures(share))
+        assert throughput == ("throughput_bps", "dynamic", "manual", holds)
+
+
+def test_the_fastest_are_compared_then_the_most_even_of_those_who_carry_as_much() -> None:
+    idle = bench.figures(0.2, spread_cv=0.0)
+    found = _found(
+        active_backup=idle,
+        manual=bench.figures(0.5, spread_cv=0.3),
+        balance_tcp=bench.figures(0.495, spread_cv=0.2),
+        explicit=idle,
+        dynamic=bench.figures(0.5, spread_cv=0.1),
+        load_based=bench.figures(0.499, spread_cv=0.21),
+    )
+    assert [one[:3] for one in found] == [
+        ("throughput_bps", "dynamic", "manual"),
+        ("spread_cv", "dynamic", "balance-tcp"),
+        ("cpu_s_per_gbit", "dynamic", "balance-tcp"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "peer", "holds"), [(0.09, 0.05, None), (0.4, 0.5, True), (0.5, 0.5, False)]
+)
+def test_spread_is_compared_where_the_peer_is_uneven(
+    ours: float, peer: float, holds: bool | None
+) -> None:
+    found = _found(manual=bench.figures(0.5, peer), dynamic=bench.figures(0.5, ours))
+    spread = [one[3] for one in found if one[0] == "spread_cv"]
+    assert spread == ([] if holds is None else [holds])
+
+
+def test_five_percent_more_cpu_time_may_be_used() -> None:
+    for used_s, holds in ((7.5 * 1.04, True), (7.5 * 1.06, False)):
+        ours = {**bench.figures(0.5), "cpu_s_per_gbit": used_s}
+        assert _found(manual=bench.figures(0.5), dynamic=ours)[-1] == (
+            *("cpu_s_per_gbit", "dynamic", "manual", holds),
+        )
+
+
+def test_the_rules_are_those_of_the_expectations() -> None:
+    for share, spread_cv, used_s in ((0.6, 0.4, 9), (0.4, 0.2, 7), (0.499, 0.5, 7.8)):
+        contenders = {
+            "balance-slb": bench.figures(0.5, 0.3),
+            "balance-tcp": bench.figures(0.499, 0.4),
+            "dynamic": {**bench.figures(share, spread_cv), "cpu_s_per_gbit": used_s},
+        }
+        expected = [one.met for one in expectation.against_peers("here", contenders)]
+        assert [one.holds for one in duels(contenders)] == expected
+
+
+def test_without_a_peer_or_a_figure_there_is_no_comparison() -> None:
+    assert _found(dynamic=bench.figures(0.5)) == []
+    no_cpu = {name: one for name, one in bench.figures(0.5).items() if name != "cpu_s_per_gbit"}
+    assert len(_found(manual=no_cpu, dynamic=bench.figures(0.5))) == 1
+
+
+def test_only_what_compares_of_who_ran_is_compared_with_the_document() -> None:
+    published: dict[str, Any] = {
+        "dynamic": {"share_of_limit": 0.5, "cpu_ratio": 0.05, "share_of_link": 0.9},
+        "SET": {"share_of_limit": 0.5},
+    }
+    contenders = {"dynamic": bench.contender(bench.figures(0.52))}
+    (one,) = against_document(bench.scenario(contenders, published=published))
+    assert (one.contender, one.figure.name, one.matches) == ("dynamic", "share_of_limit", True)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmarks_page.main([str(DOCS / "results")]) == 0
+    assert capsys.readouterr().out == (DOCS / "benchmarks.md").read_text()
+    assert benchmarks_page.main([str(tmp_path / "none")]) == 1
+    assert "none -> a directory of reports" in capsys.readouterr().err
+    (tmp_path / "a.json").write_text("not JSON")
+    assert benchmarks_page.main([str(tmp_path)]) == 1
+    assert benchmarks_page.main([]) == 2

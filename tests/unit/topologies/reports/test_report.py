@@ -1,0 +1,439 @@
+"""From recorded samples to phases, figures, expectations and the report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.topologies import bench_runs
+from topologies import converged, live_migration, mixed_speed
+from topologies.benches import set_vs_lbfo, vmware_lbt
+from topologies.compare import figures, phases
+from topologies.compare.pace import ACCELERATED
+from topologies.compare.plan import Options
+from topologies.compare.result import Result
+from topologies.compare.run import Observed
+from topologies.compare.samples import Sample, mean_utilization, move_times_s, utilizations
+from topologies.graph.layout import Role
+from topologies.loads import web_figures
+from topologies.loads.load import Outcome
+from topologies.network.service import parse_metrics
+from topologies.reports import report
+from topologies.reports.console import contender_table, phase_table, verdicts
+
+CAPACITY_BPS = 100_000_000
+RAMP_S, LOAD_S = 40, 60
+NEVER = float("inf")
+OPTIONS = Options(replace(ACCELERATED, ramp_s=RAMP_S, steady_s=LOAD_S - RAMP_S))
+(SCENARIO,) = vmware_lbt.scenarios(OPTIONS)
+LAYOUT = SCENARIO.layout
+
+
+def _shares(at_s: float, moves: tuple[float, float]) -> tuple[float, float]:
+    """The uplinks' shares by the arithmetic of four equal loads."""
+    total = 1.3 * min(1.0, at_s / RAMP_S)
+    if at_s < moves[0]:
+        return total, 0.0
+    if at_s < moves[1]:
+        return total * 3 / 4, total / 4
+    return total / 2, total / 2
+
+
+def _downloads(qos_met: int, size_bytes: int) -> list[dict[str, Any]]:
+    """A thousand, begun evenly over the load."""
+    return [
+        {
+            "server": "10.1.0.1",
+            "size_bytes": size_bytes,
+            "received_bytes": size_bytes,
+            "start_s": number * LOAD_S / 1000,
+            # Just fast enough, or clearly too slow.
+            "end_s": number * LOAD_S / 1000
+            + size_bytes * 8 / 800_000 * (1.05 if number < qos_met else 1.5),
+            "complete": True,
+        }
+        for number in range(1000)
+    ]
+
+
+def _outcome(downloads: list[dict[str, Any]]) -> Outcome:
+    """As the web load has it."""
+    received_bytes = sum(one["received_bytes"] for one in downloads)
+    return Outcome(
+        received_bytes,
+        received_bytes * 8 / LOAD_S,
+        web_figures.figures(downloads, RAMP_S, LOAD_S, LAYOUT.limit_bps),
+        downloads,
+    )
+
+
+def _observed(
+    contender: str = "load-based",
+    moves: tuple[float, float] = (25.0, 33.0),
+    qos_met: int = 1000,
+    received_bytes: int = 600_000,
+    cpu_s: float = 30.0,
+) -> Observed:
+    def used(at_s: float) -> dict[str, float]:
+        return dict(zip(("uplink1", "uplink2"), _shares(at_s - 0.5, moves), strict=True))
+
+    return Observed(
+        scenario=SCENARIO.name,
+        contender=contender,
+        samples=bench_runs.samples(LAYOUT, LOAD_S, used, moves),
+        outcome=_outcome(_downloads(qos_met, received_bytes)),
+        load_s=LOAD_S,
+        measured_s=(0.0, LOAD_S),
+        steady_s=(RAMP_S, LOAD_S),
+        cpu_s={"ovs-vswitchd": cpu_s - 1, "ovs-lbt": 1.0},
+        entered_packets=1000,
+        delivered_packets=990,
+    )
+
+
+def test_utilization_is_the_busier_direction() -> None:
+    samples = [
+        Sample(0.0, {"u": 0}, {"u": 0}),
+        Sample(1.0, {"u": 1_000_000}, {"u": 5_000_000}),
+        Sample(3.0, {"u": 11_000_000}, {"u": 5_000_000}),
+    ]
+    spans = utilizations(samples, {"u": CAPACITY_BPS})
+    assert [span.ratio["u"] for span in spans] == pytest.approx([0.4, 0.4])
+    assert mean_utilization(spans, 0.0, 3.0) == pytest.approx({"u": 0.4})
+    assert mean_utilization(spans, 5.0, 6.0) == {}
+
+
+def test_a_mean_weighs_intervals_by_their_overlap() -> None:
+    samples = [Sample(t, {"u": b}, {"u": 0}) for t, b in ((0.0, 0), (1.0, 12_500_000), (2.0, 0))]
+    samples[2] = Sample(2.0, {"u": 12_500_000}, {"u": 0})
+    spans = utilizations(samples, {"u": CAPACITY_BPS})
+    assert mean_utilization(spans, 0.5, 2.0)["u"] == pytest.approx(1 / 3)
+
+
+def test_two_moves_cut_the_load_into_the_published_phases() -> None:
+    found = figures.phases_of(LAYOUT, _observed(), RAMP_S)
+    assert [phase.name for phase in found] == ["phase 1", "phase 2", "phase 3", "phase 4"]
+    assert [phase.start_s for phase in found] == [0.0, 26.0, 34.0, 40.0]
+    assert found[-1].end_s == LOAD_S
+    assert found[0].uplink_utilization["uplink2"] < 0.05
+    assert found[3].uplink_utilization == pytest.approx(
+        {"uplink1": 0.65, "uplink2": 0.65}, abs=0.001
+    )
+    assert phases.in_order(found)
+
+
+def test_moves_that_did_not_happen_leave_their_phase_out() -> None:
+    found = figures.phases_of(LAYOUT, _observed(moves=(25.0, NEVER)), RAMP_S)
+    assert [phase.name for phase in found] == ["phase 1", "phase 2", "phase 4"]
+    assert not phases.in_order(found)
+    late = figures.phases_of(LAYOUT, _observed(moves=(25.0, 50.0)), RAMP_S)
+    assert not phases.in_order(late)
+
+
+def test_two_moves_between_two_samples_are_two() -> None:
+    samples = [Sample(0.0, {}, {}), Sample(1.0, {}, {}, moves=2), Sample(2.0, {}, {}, moves=2)]
+    assert move_times_s(samples) == [1.0, 1.0]
+
+
+def test_figures_of_a_run() -> None:
+    found = figures.figures(LAYOUT, _observed())
+    assert found["throughput_bps"] == pytest.approx(1000 * 600_000 * 8 / LOAD_S)
+    assert found["share_of_limit"] == pytest.approx(found["throughput_bps"] / LAYOUT.limit_bps)
+    assert found["moves"] == 2
+    assert found["spread_cv"] == pytest.approx(0, abs=0.001)
+    assert found["qos_ratio"] == 1.0
+    assert found["loss_ratio"] == pytest.approx(0.01)
+    assert found["cpu_s"] == 30.0
+    assert (found["cpu_s_ovs-vswitchd"], found["cpu_s_ovs-lbt"]) == (29.0, 1.0)
+    assert found["downloads"] == 1000
+    assert found["steady_throughput_bps"] == pytest.approx(found["throughput_bps"], rel=0.2)
+    assert found["steady_share_of_limit"] * LAYOUT.limit_bps == found["steady_throughput_bps"]
+    colliding = figures.figures(LAYOUT, _observed(moves=(NEVER, NEVER), qos_met=400))
+    assert colliding["spread_cv"] == pytest.approx(1.0)
+    assert colliding["qos_ratio"] == pytest.approx(0.4)
+
+
+def test_what_was_not_measured_is_absent() -> None:
+    nothing = replace(_observed(), outcome=_outcome([]), entered_packets=0, delivered_packets=0)
+    found = figures.figures(LAYOUT, nothing)
+    assert "qos_ratio" not in found
+    assert (found["throughput_bps"], found["downloads"], found["loss_ratio"]) == (0, 0, 0)
+    alone = {"load-based": figures.figures(LAYOUT, _observed())}
+    assert "cpu_ratio" not in figures.with_cpu_ratio(alone, "manual")["load-based"]
+
+
+def test_an_unfinished_download_counts_its_bytes_but_not_as_a_broken_promise() -> None:
+    downloads = _downloads(1000, 600_000)
+    downloads[-1].update(complete=False, received_bytes=1000)
+    found = figures.figures(LAYOUT, replace(_observed(), outcome=_outcome(downloads)))
+    assert found["qos_ratio"] == 1.0
+    assert found["downloads"] == 999
+    assert found["throughput_bps"] == pytest.approx((999 * 600_000 + 1000) * 8 / LOAD_S)
+
+
+def test_a_download_counts_in_a_span_by_its_share() -> None:
+    downloads = [
+        {"start_s": 0.0, "end_s": 4.0, "received_bytes": 400},
+        {"start_s": 3.0, "end_s": 5.0, "received_bytes": 1000},
+        {"start_s": 2.0, "end_s": 2.0, "received_bytes": 10**6},
+    ]
+    assert web_figures.received_bytes(downloads, 3.0, 4.0) == pytest.approx(100 + 500)
+    assert web_figures.received_bytes(downloads, 0.0, 9.0) == pytest.approx(1400)
+    assert web_figures.received_bytes(downloads, 6.0, 9.0) == 0
+
+
+def test_quality_is_the_share_of_complete_downloads_at_nine_tenths_of_the_line() -> None:
+    def download(bps: float, complete: bool = True) -> dict[str, Any]:
+        return {"size_bytes": 1000, "start_s": 1, "end_s": 1 + 8000 / bps, "complete": complete}
+
+    assert web_figures.qos_ratio([]) is None
+    assert web_figures.qos_ratio([download(800_000, complete=False)]) is None
+    assert web_figures.qos_ratio([download(725_000), download(715_000)]) == 0.5
+    assert web_figures.qos_ratio([download(725_000), download(1, complete=False)]) == 1.0
+
+
+def test_a_lost_load_never_makes_more_than_was_sent() -> None:
+    flooded = replace(_observed(), entered_packets=10, delivered_packets=12)
+    assert figures.loss_ratio(flooded) == 0
+
+
+def test_spread_is_that_of_the_sending_servers_uplinks() -> None:
+    layout = converged.layout()
+    shares = {"server1-uplink1": 0.6, "server1-uplink2": 0.2, "server2-uplink1": 0.8}
+    found = figures.spread_cv(layout, bench_runs.observed(layout, "manual", shares))
+    assert found == pytest.approx(0.5), "the receiving server's uplinks are none of its business"
+
+
+def test_spread_is_of_shares_of_unlike_capacities() -> None:
+    layout = mixed_speed.layout()
+    even = bench_runs.observed(layout, "manual", {"uplink1": 0.5, "uplink2": 0.5})
+    sent = even.samples[-1].sent_bytes
+    assert sent["uplink1"] == pytest.approx(10 * sent["uplink2"], rel=1e-4)
+    assert figures.spread_cv(layout, even) == pytest.approx(0, abs=1e-4)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=2), st.floats(0, 1))
+def test_spread_is_0_when_even_and_1_when_one_of_two_idles(
+    shares: list[float], receiving: float
+) -> None:
+    layout = live_migration.layout()
+    senders = layout.sending_uplinks()
+    receivers = [up for up in layout.nodes(Role.UPLINK) if up not in senders]
+    used = dict(zip(senders, shares, strict=True)) | {receivers[0]: receiving}
+    found = figures.spread_cv(layout, bench_runs.observed(layout, "manual", used))
+    assert found == pytest.approx(abs(shares[0] - shares[1]) / sum(shares), abs=1e-4)
+    idle = bench_runs.observed(layout, "manual", {senders[0]: shares[0], receivers[0]: receiving})
+    assert figures.spread_cv(layout, idle) == pytest.approx(1)
+    nothing = bench_runs.observed(layout, "manual", {receivers[0]: receiving})
+    assert figures.spread_cv(layout, nothing) == 0
+
+
+def test_cpu_is_compared_per_bit() -> None:
+    runs = {
+        "manual": figures.figures(LAYOUT, _observed("manual", cpu_s=30.0)),
+        "load-based": figures.figures(LAYOUT, _observed(cpu_s=30.0, received_bytes=300_000)),
+    }
+    compared = figures.with_cpu_ratio(runs, "manual")
+    assert compared["manual"]["cpu_ratio"] == 1.0
+    assert compared["load-based"]["cpu_ratio"] == pytest.approx(2.0)
+
+
+def test_cpu_time_per_bit_is_of_the_bits_that_were_received() -> None:
+    little, nothing = (
+        bench_runs.observed(LAYOUT, name, {}, throughput_bps=bps, cpu_s=3.0)
+        for name, bps in (("manual", 1e6), ("dynamic", 0.0))
+    )
+    runs = {one.contender: figures.figures(LAYOUT, one) for one in (little, nothing)}
+    assert runs["manual"]["cpu_s_per_gbit"] == pytest.approx(3.0 / 0.02)
+    assert "cpu_s_per_gbit" not in runs["dynamic"], "absent where nothing was received"
+    compared = figures.with_cpu_ratio(runs, "manual")
+    assert compared["manual"]["cpu_ratio"] == 1.0
+    assert "cpu_ratio" not in compared["dynamic"]
+    assert figures.with_cpu_ratio(runs, "dynamic") == runs
+
+
+def test_medians_take_each_figure_where_it_was_measured() -> None:
+    assert figures.medians([{"a": 1.0, "b": 5.0}, {"a": 3.0}, {"a": 2.0}]) == {"a": 2.0, "b": 5.0}
+
+
+def _all_observed(**changed: Observed) -> dict[str, Observed]:
+    return {
+        "manual": _observed("manual"),
+        "originating-port": _observed(
+            "originating-port", moves=(NEVER, NEVER), qos_met=400, received_bytes=450_000
+        ),
+        "load-based": _observed(),
+        **{name.replace("_", "-"): one for name, one in changed.items()},
+    }
+
+
+def _runs(**changed: Observed) -> dict[str, figures.Figures]:
+    observed = _all_observed(**changed)
+    return {name: figures.figures(LAYOUT, one) for name, one in observed.items()}
+
+
+def test_the_published_outcome_meets_every_expectation() -> None:
+    found = figures.phases_of(LAYOUT, _observed(), RAMP_S)
+    checked = vmware_lbt.check(_runs(), found, least_downloads=1000)
+    assert [one for one in checked if not one.met] == []
+    assert len(checked) == 7
+
+
+@pytest.mark.parametrize(
+    ("changed", "missed"),
+    [
+        (_observed(moves=(25.0, NEVER)), {"four phases", "exactly 2", "uplinks within"}),
+        (_observed(received_bytes=580_000), {"load-based: at least 0.98"}),
+        (_observed(qos_met=998), {"load-based: quality"}),
+    ],
+)
+def test_each_miss_is_named(changed: Observed, missed: set[str]) -> None:
+    found = figures.phases_of(LAYOUT, changed, RAMP_S)
+    checked = vmware_lbt.check(_runs(load_based=changed), found, least_downloads=0)
+    conditions = [one.condition for one in checked if not one.met]
+    assert len(conditions) == len(missed)
+    assert all(any(c.startswith(start) for c in conditions) for start in missed)
+    assert "FAIL" in verdicts(checked)
+
+
+def test_every_condition_of_the_document_is_judged_of_a_result() -> None:
+    result = bench_runs.result(SCENARIO, _all_observed().values())
+    fewer = replace(OPTIONS, pace=replace(OPTIONS.pace, least_downloads=1000))
+    checked = vmware_lbt.expectations(fewer, [result])
+    assert [one for one in checked if not one.met] == []
+    assert len(checked) == 7, "there is no peer to compare with"
+    checked = vmware_lbt.expectations(OPTIONS, [result])
+    (missed,) = (one for one in checked if not one.met)
+    assert (missed.condition, missed.found) == (
+        "at least 3000 downloads for each contender",
+        "1000",
+    )
+
+
+def test_without_load_based_there_are_no_phases_and_nothing_to_say_of_them() -> None:
+    result = bench_runs.result(SCENARIO, [_observed("manual")])
+    assert vmware_lbt.phases(OPTIONS, result) == []
+    assert vmware_lbt.check(result.medians(), [], least_downloads=0) == []
+
+
+def _report() -> tuple[dict[str, Any], Result]:
+    result = bench_runs.result(SCENARIO, _all_observed().values())
+    checked = vmware_lbt.expectations(OPTIONS, [result])
+    found = vmware_lbt.phases(OPTIONS, result)
+    return report.build(report.environment(OPTIONS), [result], found, checked), result
+
+
+def test_the_report_has_the_contract_s_shape(tmp_path: Path) -> None:
+    made, result = _report()
+    path = report.write(made, [result], tmp_path / LAYOUT.name)
+    read = json.loads(path.read_text())
+    assert path.name == "report.json"
+    assert read["layout"] == "vmware_lbt"
+    assert read["limit_bps"] == 200_000_000
+    keys = ["layout", "limit_bps", "published", "environment"]
+    assert list(read) == [*keys, "contenders", "scenarios", "phases", "expectations"]
+    assert read["environment"]["pace"]["name"] == "accelerated"
+    assert read["environment"]["direction"] == "send"
+    for name in ("manual", "originating-port", "load-based"):
+        one = read["contenders"][name]
+        assert {
+            *("throughput_bps", "share_of_limit", "spread_cv", "loss_ratio"),
+            *("moves", "cpu_s", "cpu_s_per_gbit", "cpu_ratio", "runs"),
+            *("steady_throughput_bps", "steady_share_of_limit", "qos_ratio", "downloads"),
+        } <= set(one)
+        assert "failover_ms" not in one, "not measured here"
+        assert len(one["runs"]) == 1
+    assert read["contenders"]["load-based"]["moves"] == 2
+    for phase in read["phases"]:
+        assert set(phase) == {"name", "start_s", "end_s", "uplink_utilization"}
+        assert set(phase["uplink_utilization"]) == {"uplink1", "uplink2"}
+    for one in read["expectations"]:
+        assert set(one) == {"condition", "found", "met"}
+    found = vmware_lbt.phases(OPTIONS, result)
+    assert "phase 4" in phase_table(found, LAYOUT.published)
+    assert "load-based" in contender_table(result.medians())
+
+
+def test_every_run_has_its_line_beside_the_report(tmp_path: Path) -> None:
+    made, once = _report()
+    twice = replace(once, observed={name: [*ran, *ran] for name, ran in once.observed.items()})
+    path = report.write(made, [twice], tmp_path)
+    lines = [json.loads(line) for line in (path.parent / "samples.jsonl").read_text().splitlines()]
+    assert [(one["scenario"], one["contender"], one["repetition"]) for one in lines] == [
+        ("web users", name, number)
+        for name in ("manual", "originating-port", "load-based")
+        for number in (1, 2)
+    ]
+    for one in lines:
+        assert {
+            *("scenario", "contender", "repetition", "samples", "load_s", "measured_s"),
+            *("cpu_s", "entered_packets", "delivered_packets", "outcome"),
+        } <= set(one)
+        assert set(one["samples"][0]) == {
+            *("at_s", "sent_bytes", "received_bytes", "bindings", "moves")
+        }
+        assert set(one["outcome"]) == {"received_bytes", "throughput_bps", "figures", "details"}
+        assert one["measured_s"] == [0.0, LOAD_S]
+        assert len(one["outcome"]["details"]) == 1000
+
+
+def test_a_report_has_all_scenarios_and_the_contenders_of_the_first() -> None:
+    (first,) = set_vs_lbfo.scenarios(OPTIONS)
+    second = replace(first, name="another", layout=mixed_speed.layout(), published={})
+    sending = {"server1-uplink1": 0.9}
+    results = [
+        bench_runs.result(
+            first,
+            [
+                bench_runs.observed(first.layout, "manual", sending, measured={"stream_cv": 0.5}),
+                bench_runs.observed(first.layout, "dynamic", sending),
+            ],
+        ),
+        bench_runs.result(second, [bench_runs.observed(second.layout, "set", {"uplink1": 0.5})]),
+    ]
+    results[0] = replace(results[0], derived={"dynamic": {"share_of_link": 0.9376543219}})
+    made = report.build({}, results, [], [])
+    assert "phases" not in made
+    assert made["limit_bps"] == 200_000_000
+    assert made["contenders"] == made["scenarios"][0]["contenders"]
+    assert list(made["contenders"]) == ["manual", "dynamic"]
+    assert made["contenders"]["dynamic"]["share_of_link"] == 0.937654, "six digits tell enough"
+    assert "stream_cv" not in made["contenders"]["dynamic"], "absent, and not zero"
+    assert [one["name"] for one in made["scenarios"]] == ["eight streams", "another"]
+    for one in made["scenarios"]:
+        assert list(one) == ["name", "what", "limit_bps", "uplinks", "published", "contenders"]
+    assert made["scenarios"][0]["published"]["dynamic"]["share_of_link"] == 0.938
+    assert made["scenarios"][0]["uplinks"] == dict.fromkeys(
+        first.layout.nodes(Role.UPLINK), 100_000_000
+    )
+    assert made["scenarios"][1]["uplinks"] == {"uplink1": 100_000_000, "uplink2": 10_000_000}
+    assert made["scenarios"][1]["limit_bps"] == 110_000_000
+    assert list(made["scenarios"][1]["contenders"]) == ["set"]
+
+
+def test_columns_are_of_what_was_measured() -> None:
+    streams = {"throughput_bps": 95e6, "share_of_limit": 0.475, "stream_cv": 0.0226, "moves": 0}
+    table = contender_table({"manual": streams, "dynamic": {**streams, "failover_ms": 12.4}})
+    head, manual, dynamic = table.splitlines()
+    assert " ".join(head.split()) == "contender throughput of limit streams CV moves failover"
+    assert manual.split() == ["manual", "95.0", "Mbit/s", "47.5%", "2.26%", "0"]
+    assert dynamic.split()[-2:] == ["12", "ms"]
+
+
+def test_metrics_are_read_from_the_text_format() -> None:
+    page = (
+        "# HELP ovslbt_port_binding which uplink\n# TYPE ovslbt_port_binding gauge\n"
+        'ovslbt_port_binding{bridge="b",port="p",uplink="u"} 1.0\n'
+        'ovslbt_moves_applied_total{bridge="b",reason="threshold"} 2.0\n'
+        "ovslbt_config_errors 0\n"
+    )
+    binding, moves, errors = parse_metrics(page)
+    assert binding.labels == {"bridge": "b", "port": "p", "uplink": "u"}
+    assert (moves.name, moves.value) == ("ovslbt_moves_applied_total", 2.0)
+    assert (errors.labels, errors.value) == ({}, 0.0)

@@ -1,0 +1,231 @@
+"""The bench's command line: exit statuses, and answers that say what was expected."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.topologies import bench_runs
+from topologies import bench
+from topologies.compare import run
+from topologies.compare.contenders import Contender
+from topologies.compare.pace import Pace
+from topologies.compare.run import Observed, Progress
+from topologies.compare.scenario import Scenario
+
+
+@pytest.fixture
+def fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has everything which a bench needs."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+
+
+def test_an_unknown_layout_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["no_such_layout"]) == 2
+    assert "no_such_layout -> vmware_lbt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["vmware_lbt", "--direction", "sideways"],
+        ["vmware_lbt", "--repeat", "0"],
+        ["vmware_lbt", "--quick", "--faithful"],
+        ["vmware_lbt", "--policy"],
+    ],
+)
+def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(words) == 2
+    assert capsys.readouterr().err
+
+
+def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--help"]) == 0
+    assert "--faithful" in capsys.readouterr().out
+
+
+def test_without_root_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert bench.main(["vmware_lbt"]) == 1
+    assert "user id 1000 -> root" in capsys.readouterr().err
+
+
+def test_a_missing_program_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "nginx" else f"/bin/{name}")
+    assert bench.main(["vmware_lbt"]) == 1
+    assert "nginx" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("fit")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["vmware_lbt", "--all"], "layout: vmware_lbt --all -> --all | vmware_lbt | set_vs_lbfo"),
+        ([], "layout: no layout -> --all | vmware_lbt"),
+        (["vmware_lbt", "--policy", "ecmp"], "contender: ecmp -> manual | active-backup"),
+        (["vmware_lbt", "--policy", "dynamic/mlag"], "teaming: mlag -> switch-independent | lacp"),
+        (["vmware_lbt", "--policy", "balance-slb"], "--policy balance-slb -> originating-port"),
+        (["vmware_lbt", "--against", "dynamic"], "--against dynamic -> manual | active-backup"),
+        (["vmware_lbt", "--policy", "set", "--against", "lag"], "--against lag -> manual"),
+        (["set_vs_lbfo", "--direction", "receive"], "--direction receive -> vmware_lbt"),
+        (["--all", "--direction", "receive"], "--direction receive -> vmware_lbt"),
+        (["--all", "--policy", "ecmp"], "contender: ecmp -> manual"),
+    ],
+)
+def test_a_wrong_choice_is_answered_with_what_there_is(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bench.main(words) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+    assert list(tmp_path.iterdir()) == [], "something was begun"
+
+
+def _even(
+    throughput_bps: float = 92.5e6, failing: str = ""
+) -> Callable[[Scenario, Contender, Pace, Progress], Observed]:
+    """In place of a run: all uplinks half used; it fails in one layout, or for one contender."""
+
+    def observe(scenario: Scenario, contender: Contender, _: Pace, progress: Progress) -> Observed:
+        if failing in (scenario.layout.name, contender.name):
+            raise RuntimeError("vm1: no answer")
+        uplinks = scenario.layout.sending_uplinks()
+        seen = bench_runs.observed(
+            scenario.layout,
+            contender.name,
+            dict.fromkeys(uplinks, 0.5),
+            scenario=scenario.name,
+            throughput_bps=throughput_bps,
+            measured={"stream_cv": 0.02, "probe_duplicated": 0, "failover_ms": 12.0},
+        )
+        for sample in seen.samples:
+            progress(sample, seen.load_s)
+        return seen
+
+    return observe
+
+
+@pytest.mark.usefixtures("fit")
+def test_a_bench_runs_everybody_as_often_as_wished_and_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "run", _even())
+    words = ["set_vs_lbfo", "--policy", "dynamic", "--against", "manual", "balance-tcp"]
+    assert bench.main([*words, "--repeat", "2", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "eight streams 3/6 dynamic" not in said.err, "the baseline comes first"
+    for place in ("1/6 manual", "2/6 dynamic", "3/6 balance-tcp", "4/6 manual", "6/6 balance-tcp"):
+        assert f"eight streams {place}" in said.err
+    assert "PASS  dynamic: total as a share of a link" in said.out
+    directory = tmp_path / "set_vs_lbfo"
+    assert said.out.splitlines()[-2:] == [
+        str(directory / "report.json"),
+        str(directory / "report.html"),
+    ]
+    report = json.loads((directory / "report.json").read_text())
+    assert list(report["contenders"]) == ["manual", "dynamic", "balance-tcp"]
+    for one in report["contenders"].values():
+        assert one["share_of_link"] == 0.925
+        assert one["cpu_ratio"] == 1.0
+        assert len(one["runs"]) == 2
+    assert (directory / "samples.jsonl").read_text().count("\n") == 6
+    assert (directory / "report.html").read_text().rstrip().endswith("</html>")
+
+
+@pytest.mark.usefixtures("fit")
+def test_a_missed_expectation_is_a_failure_with_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "run", _even(throughput_bps=50e6))
+    words = ["set_vs_lbfo", "--policy", "set", "--against", "none", "--out", str(tmp_path)]
+    assert bench.main(words) == 1
+    assert "FAIL  set: total as a share of a link" in capsys.readouterr().out
+    report = json.loads((tmp_path / "set_vs_lbfo" / "report.json").read_text())
+    assert [one["met"] for one in report["expectations"]] == [False]
+
+
+@pytest.mark.usefixtures("fit")
+def test_only_the_scenarios_asked_for_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "run", _even())
+    words = ["converged", "--against", "manual", "--policy", "dynamic", "--scenario", "fault: "]
+    assert bench.main([*words, "--out", str(tmp_path)]) == 0
+    report = json.loads((tmp_path / "converged" / "report.json").read_text())
+    names = [one["name"] for one in report["scenarios"]]
+    assert names == ["fault: a member's MTU", "fault: a member's VLAN"]
+
+
+@pytest.mark.usefixtures("fit")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["set_vs_lbfo", "--scenario", "no such thing"], "set_vs_lbfo: nobody left to compare"),
+        (
+            ["two_switches", "--policy", "address-hash", "--against", "none"],
+            "a switch fails: without address-hash: a LAG must end at one switch",
+        ),
+        (["vmware_lbt", "--direction", "receive", "--scenario", "-"], "vmware_lbt: nobody left"),
+    ],
+)
+def test_with_nobody_left_nothing_is_run(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run, "run", _even())
+    assert bench.main([*words, "--out", str(tmp_path)]) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+@pytest.mark.usefixtures("fit")
+def test_a_run_that_fails_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "run", _even(failing="dynamic"))
+    words = ["set_vs_lbfo", "--policy", "dynamic", "set", "--against", "none"]
+    assert bench.main([*words, "--out", str(tmp_path)]) == 1
+    assert "FAIL  every run comes to its end: dynamic: vm1: no answer" in capsys.readouterr().out
+    report = json.loads((tmp_path / "set_vs_lbfo" / "report.json").read_text())
+    assert list(report["contenders"]) == ["set"]
+
+
+@pytest.mark.usefixtures("fit")
+def test_all_goes_on_where_one_layout_fails_or_has_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layouts = ("set_vs_lbfo", "quad_gbe_team", "two_switches")
+    monkeypatch.setattr(bench, "LAYOUTS", layouts)
+    monkeypatch.setattr(run, "run", _even())
+    words = ["--all", "--policy", "dynamic", "--against", "none", "--out", str(tmp_path)]
+    assert bench.main(words) == 0, "a layout that nobody chosen fits is no failure"
+    assert "quad_gbe_team: nobody left" in capsys.readouterr().err
+    monkeypatch.setattr(run, "run", _even(failing="set_vs_lbfo"))
+    shutil.rmtree(tmp_path)
+    assert bench.main(words) == 1
+    said = capsys.readouterr().err
+    assert "eight streams: dynamic: vm1: no answer" in said
+    assert "set_vs_lbfo: every run failed" in said
+    assert [path.parent.name for path in tmp_path.rglob("report.json")] == ["two_switches"]
+    assert bench.main([*words, "--scenario", "no such thing"]) == 2
