@@ -6,7 +6,7 @@ would help at the peaks but not now, may have passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from policies import failover, optimum
@@ -18,6 +18,9 @@ LEAST_GAIN_RATIO = 0.1
 # An uplink that is nearly full is relieved for less.
 NEARLY_FULL_RATIO = 0.75
 LEAST_GAIN_FULL_RATIO = 0.05
+# Of capacity: what each address has to bring that moves while no uplink is nearly full. Switches
+# upstream learn it anew, and it is not moved again for some time, whatever comes then.
+PRICE_RATIO = 0.01
 # Above that uplinks fill up with the next burst, and a VM port may have to be divided.
 HIGH_RATIO = 0.9
 # By so much peaks of loads that are the same differ.
@@ -26,25 +29,36 @@ WANDERS_RATIO = 0.02
 MOST_AT_ONCE = 32
 
 
-def chosen(plan: Plan, snapshot: Snapshot) -> Plan:
+def chosen(plan: Plan, snapshot: Snapshot, price_ratio: float = PRICE_RATIO) -> Plan:
     """A plan with the moves to make now: all, those of the largest units if many, or none.
 
     Those of buckets alone, where the others are not worth it. What is made whole again gains
-    nothing by that, and is made whole.
+    nothing by that, and is made whole. `price_ratio`: what each address has to bring that moves
+    while no uplink is nearly full; where all do not, those of fewer units may.
     """
     if not plan.moves:
         return plan
     merged = tuple(move for move in plan.moves if move.reason is Reason.MERGE)
+    others = [move for move in plan.moves if move.reason is not Reason.MERGE]
     buckets = {unit.name for unit in snapshot.units if unit.is_bucket}
-    made = _largest((m for m in plan.moves if m.reason is not Reason.MERGE), snapshot.units)
-    for moves in (made, tuple(move for move in made if move.unit in buckets)):
-        if _gains(moves, snapshot):
+    made = _largest(others, snapshot.units, MOST_AT_ONCE)
+    in_buckets = tuple(move for move in made if move.unit in buckets)
+    sizes = _halves(len(made) - len(in_buckets)) if price_ratio else ()
+    fewer = (_largest(others, snapshot.units, most) for most in sizes)
+    for moves in (made, *fewer, in_buckets):
+        if _gains(moves, snapshot, price_ratio):
             return replace(plan, moves=(*moves, *merged))
     return replace(plan, moves=merged)
 
 
-def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]:
-    """The moves of the largest units, as many as may be made at once; a set goes as a whole.
+def _halves(number: int) -> Iterator[int]:
+    """Half of it, half of that, and so on down to one."""
+    while number > 1:
+        yield (number := number // 2)
+
+
+def _largest(planned: Iterable[Move], units: Iterable[Unit], most: int) -> tuple[Move, ...]:
+    """The moves of so many of the largest units; a set goes as a whole.
 
     Buckets are no addresses: all of them may.
     """
@@ -63,7 +77,7 @@ def _largest(planned: Iterable[Move], units: Iterable[Unit]) -> tuple[Move, ...]
 
     made: list[Move] = []
     for _, group in sorted(together.items(), key=lambda item: (-size_bps(item[1]), item[0])):
-        if made and len(made) + len(group) > MOST_AT_ONCE:
+        if made and len(made) + len(group) > most:
             break
         made += group
     return (*made, *buckets)
@@ -108,7 +122,7 @@ def may_be(snapshot: Snapshot) -> bool:
     return least_ratio <= _enough_ratio(snapshot)
 
 
-def _gains(made: tuple[Move, ...], snapshot: Snapshot) -> bool:
+def _gains(made: tuple[Move, ...], snapshot: Snapshot, price_ratio: float) -> bool:
     """Of buckets and splits, what is sent decides: they change nothing else."""
     if not made:
         return False
@@ -117,8 +131,13 @@ def _gains(made: tuple[Move, ...], snapshot: Snapshot) -> bool:
     if sending:
         snapshot = replace(snapshot, uplinks=sent(snapshot.uplinks))
     loads = {name: unit.load for name, unit in units.items()}
-    after_ratio = worst_ratio(after(snapshot.uplinks, made, loads))
-    return after_ratio <= _enough_ratio(snapshot)
+    found_ratio, left_ratio = (
+        worst_ratio(uplinks) for uplinks in (snapshot.uplinks, after(snapshot.uplinks, made, loads))
+    )
+    if left_ratio > _enough_ratio(snapshot):
+        return False
+    moved = sum(not (move.is_resplit or units[move.unit].is_bucket) for move in made)
+    return found_ratio >= NEARLY_FULL_RATIO or found_ratio - left_ratio >= price_ratio * moved
 
 
 def _enough_ratio(snapshot: Snapshot) -> float:

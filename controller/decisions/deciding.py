@@ -225,7 +225,8 @@ class Deciding:
             plan = worth.chosen(PRESETS[policy].rebalance(peaks), peaks)
         evidence = Evidence.of(peaks, AT_PEAKS)
         if latest := judged.live(policy):
-            plan = worth.chosen(plan, latest)
+            # What a move is worth, peaks have told.
+            plan = worth.chosen(plan, latest, price_ratio=0.0)
             if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks)):
                 plan = replace(plan, moves=tuple(moves))
                 evidence = Evidence.of(latest, AT_THE_MOMENT)

@@ -47,6 +47,15 @@ def test_loads_that_start_later_are_placed_at_once_too() -> None:
     assert found.loss_ratio - found.perfect_ratio <= WORST_MORE_RATIO
 
 
+def test_what_hardly_carries_anything_stays_where_it_is() -> None:
+    """Else it would rest when its load begins."""
+    capacities = (25e6, 25e6, 100e6, 150e6)
+    here, _ = jumps.team(capacities, [number % 4 for number in range(23)], [2e5] * 23)
+    here.start()
+    here.run_until(60.0)
+    assert jumps.moved(here, 0.0) == []
+
+
 def test_a_correction_is_no_further_step_and_the_last_of_its_kind() -> None:
     damping = Damping()
     damping.note("web", 10.0, provisional=True)
