@@ -233,7 +233,7 @@ def _service(text: str) -> str:
 
 
 def _interval(text: str) -> float:
-    from controller.config.keys import number
+    from controller.config.kinds import number
 
     try:
         interval_s = number(text)
@@ -275,11 +275,11 @@ def _service_asked(parser: argparse.ArgumentParser, said: str | None) -> str:
 
 def _check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
     """What can be known to be wrong without asking what is set."""
-    from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, one_of, without_own
-    from controller.text.wording import shortened
+    from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
+    from controller.text.wording import one_of, shortened
 
     ours = BRIDGE_KEYS if table == "bridge" else UPLINK_KEYS | VM_KEYS
-    keys = sorted(without_own(ours))
+    keys = sorted(settable(ours))
     seen: set[str] = set()
     for word in settings:
         key, equals, _ = word.partition("=")

@@ -25,12 +25,14 @@ import ovs.unixctl.client
 import ovs.util
 
 from controller.api.events import DatabaseRead, Event
-from controller.config.keys import BridgeConfig, UplinkConfig, one_of, read_bridge
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
+from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host.client import NAME
 from controller.ovsdb.database import Database
+from controller.text.wording import one_of
 from policies.model import Role
 
 # After a boot the switch, and then its links, may need some time.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.config.keys import VmPortConfig
+from controller.config.values import VmPortConfig
 from controller.dataplane import specs, tables
 from controller.dataplane.specs import FlowSpec, LoadBits, Pipeline
 from controller.dataplane.tables import Register, Table

@@ -9,7 +9,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from controller.api.events import Command, DeliverFrame, LearnedRead, SendFrame
-from controller.config.keys import BridgeConfig
+from controller.config.values import BridgeConfig
 from controller.dataplane import frames
 from controller.teaming.stations import Located
 

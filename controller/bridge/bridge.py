@@ -45,7 +45,7 @@ from controller.bridge.announcing import Announced, Announcing, beneath
 from controller.bridge.flooding import Flooding
 from controller.bridge.following import Following
 from controller.bridge.installation import Bundle, Installation
-from controller.config.keys import BridgeConfig
+from controller.config.values import BridgeConfig
 from controller.dataplane import pipeline, specs
 from controller.dataplane.team import Team
 from controller.decisions.chronicle import Chronicle, told

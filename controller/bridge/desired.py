@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from controller.config.keys import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.tables import ASSIGNED
 from controller.dataplane.team import Team, VmPort
 from controller.teaming import buckets

@@ -10,8 +10,9 @@ from controller.api.history import Names
 from controller.api.status import BridgeStatus
 from controller.bridge import picture
 from controller.bridge.bridge import Bridge, Commands
-from controller.config.keys import BridgeConfig, read_bridge, vm_identity
+from controller.config.reader import read_bridge, vm_identity
 from controller.config.rows import BridgeRow
+from controller.config.values import BridgeConfig
 
 # How long a fault is told of by `show`.
 TOLD_FOR_S = 86_400.0

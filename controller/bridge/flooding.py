@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.api.events import PortFlagsSet, SetPortFlags
-from controller.config.keys import BridgeConfig
+from controller.config.values import BridgeConfig
 from controller.dataplane import pipeline, specs
 
 RETRY_AFTER_S = 30.0

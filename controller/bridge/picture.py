@@ -9,7 +9,7 @@ from dataclasses import replace
 from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
-from controller.config.keys import UplinkConfig, VmPortConfig
+from controller.config.values import UplinkConfig, VmPortConfig
 from controller.teaming import buckets
 from controller.teaming.bindings import Bound
 from policies import optimum

@@ -1,5 +1,6 @@
 """What the database says of a bridge: its rows, keys, uplinks and VLANs, read into a configuration.
 
-Here are the `ovs-lbt-` keys with their bounds and defaults. Values only: `ovsdb` reads and writes
-the database. It imports `text` and the policies.
+`keys` is the table of our keys, `values` what they make: a `BridgeConfig`. `reader` reads one from
+a bridge's rows. Nothing here does I/O: `ovsdb` reads and writes the database. It imports `text` and
+the policies.
 """

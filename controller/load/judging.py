@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.config.keys import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.load.loads import Loads
 from controller.load.peaks import Peaks
 from controller.load.polling import round_polls

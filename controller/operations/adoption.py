@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from controller.api.events import Reply, Setting, Write, Written
 from controller.bridge.bridge import GATHERED_AFTER_S, Bridge, Commands
 from controller.bridge.fleet import Fleet
-from controller.config.keys import BRIDGE_KEYS, BridgeConfig, parse_value, read_bridge
+from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of
+from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
+from controller.config.values import BridgeConfig
 from controller.operations import inspection, releases
 from controller.text.wording import OUR_LOG, shortened
 
@@ -460,7 +462,7 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
         return (), None
     by_hand = f"ovs-vsctl del-fail-mode {row.name}"
     try:
-        before = parse_value(BRIDGE_KEYS, "before", text)["fail_mode"]
+        before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
     except ValueError:
         expected = f"what attach noted, if it was not that: {by_hand}"
         found = f"{shortened(text)}, so that fail_mode is left at {row.fail_mode or 'standalone'}"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from controller.api.events import Faulted, Reply, Setting
 from controller.bridge.bridge import Bridge, Commands
-from controller.config.keys import UplinkConfig
 from controller.config.rows import PREFIX
+from controller.config.values import UplinkConfig
 from controller.text.wording import OUR_LOG
 from policies.model import Role
 

@@ -12,25 +12,15 @@ from controller.api.events import Reply, Request, Setting, Write, Written
 from controller.api.history import Moved
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
-from controller.config.keys import (
-    BRIDGE_KEYS,
-    UPLINK_KEYS,
-    VM_KEYS,
-    VM_RULE_KEYS,
-    Key,
-    UplinkConfig,
-    VmPortConfig,
-    one_of,
-    parse_value,
-    read_bridge,
-    without_own,
-)
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, Key, settable
+from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
+from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import explain, show, standing
 from controller.operations.adoption import Adoption, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
-from controller.text.wording import one_line, shortened
+from controller.text.wording import one_line, one_of, shortened
 from policies import failover, rules
 from policies.model import Reason, Role
 
@@ -118,7 +108,7 @@ def _attach(operator: Operator, request_id: int, words: list[str], now_s: float)
     """`BRIDGE KEY=VALUE…`."""
     name, *assignments = words
     row = _row(operator, name)
-    values = _assignments(assignments, without_own(BRIDGE_KEYS))
+    values = _assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     return operator.adoption.attach(request_id, row, values, now_s)
 
@@ -143,13 +133,13 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         raise Refused(f"table: {table} -> bridge or interface")
     if table == "bridge":
         row = _attached_row(operator, name)
-        values = _assignments(assignments, without_own(BRIDGE_KEYS))
+        values = _assignments(assignments, settable(BRIDGE_KEYS))
         attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         return [Write(tuple(settings), request_id)]
     bridge, port = _interface(operator, name)
     if port is None:
-        values = _assignments(assignments, without_own(UPLINK_KEYS))
+        values = _assignments(assignments, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             found = f"role: {values['role']}"
             raise Refused(f"{found} -> active or standby, as no other uplink of the bridge is")
@@ -161,7 +151,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
     _refuse_repeated(assignments)
-    values = _assignments(others, without_own(VM_KEYS))
+    values = _assignments(others, settable(VM_KEYS))
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
@@ -457,7 +447,7 @@ def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
             expected = f"KEY=VALUE with KEY {one_of(sorted(keys))}"
             raise Refused(f"{shortened(word) or 'nothing'} -> {expected}")
         try:
-            parse_value(keys, key, text)
+            keys[key].parse(text)
         except ValueError:
             found = shortened(text) or "nothing"
             raise Refused(f"{key}: {found} -> {keys[key].expects(text)}") from None

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from controller.api.events import Reply
 from controller.bridge.bridge import Bridge, Commands
-from controller.config.keys import one_of
 from controller.decisions import planning
 from controller.decisions.planning import Basis, Proposal
 from controller.operations import plan_view
 from controller.operations.adoption import Refused
+from controller.text.wording import one_of
 
 PLAN_FIRST = "ovs-lbt plan first"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
-from controller.config.keys import VmPortConfig
+from controller.config.values import VmPortConfig
 from controller.text import drawing, show_view
 
 BAR_CELLS = 20

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from controller.api.history import Entry, Happened, Moved
 from controller.bridge.bridge import Bridge
-from controller.config.keys import VmPortConfig
+from controller.config.values import VmPortConfig
 from controller.decisions import planning
 from controller.decisions.planning import Basis
 from controller.load.rates import COVERAGE_RATIO

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller.config.keys import BRIDGE_KEYS, parse_value
+from controller.config.keys import BRIDGE_KEYS
 from controller.replay.figures import Figures
 from controller.replay.flows import Mix
 from controller.replay.host import Options, Refused
@@ -144,7 +144,7 @@ def _setting(text: str) -> tuple[str, str]:
     if key not in SETTINGS:
         raise argparse.ArgumentTypeError(f"{key} -> one of {', '.join(SETTINGS)}")
     try:
-        parse_value(BRIDGE_KEYS, key, value)
+        BRIDGE_KEYS[key].parse(value)
     except ValueError as error:
         expected = BRIDGE_KEYS[key].expected
         raise argparse.ArgumentTypeError(f"{key} {value or 'empty'} -> {expected}") from error
@@ -152,9 +152,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> list[str]:
-    percent = how.settings.get("threshold")
-    threshold_ratio = (float(percent) if percent else BRIDGE_KEYS["threshold"].default) / 100
-    return table(found, hosts, how, threshold_ratio)
+    key, percent = BRIDGE_KEYS["threshold"], how.settings.get("threshold")
+    return table(found, hosts, how, key.without if percent is None else key.parse(percent))
 
 
 def _over_time(figures: Figures) -> list[tuple[float, float, float]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from controller.config.keys import LAST_S
+from controller.config.kinds import LAST_S
 from controller.replay.trace import LEAST_CAPACITY_BPS, MOST_BPS, BadTrace, HostTrace
 from controller.text.wording import because
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from controller.config.keys import LAST_S
+from controller.config.kinds import LAST_S
 from controller.text.wording import one_line, shortened
 
 COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import Setting
-from controller.config.keys import BridgeConfig, moves_text
+from controller.config.kinds import moves_text
 from controller.config.rows import PREFIX
+from controller.config.values import BridgeConfig
 from policies import failover, homes
 from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink

@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from controller.config.keys import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
 from controller.dataplane.tables import bucket_group_id
 from controller.dataplane.team import Hash

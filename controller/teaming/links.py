@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import PortState
-from controller.config.keys import UplinkConfig
+from controller.config.values import UplinkConfig
 from policies.model import Role
 
 NEVER_S = float("inf")

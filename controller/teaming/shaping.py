@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import Device, Shape, Shaped
-from controller.config.keys import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.dataplane import htb
 from controller.dataplane.htb import Leaf, Shaper
 from policies.classifiers import Classifier

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from controller.config.keys import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import Pipeline, SetField
 from controller.dataplane.tables import Register, binding_group_id
 from controller.teaming.buckets import hashed_by, number_of

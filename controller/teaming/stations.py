@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import LearnedRead
-from controller.config.keys import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane import team
 from controller.dataplane.specs import Pipeline
 from controller.dataplane.tables import (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # As much of one as tells what it is.
 MOST_CHARACTERS = 200
 # Where the reason is, of all that is a fault of ours.
@@ -22,6 +24,12 @@ def shortened(text: str) -> str:
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
+
+
+def one_of(words: Iterable[str]) -> str:
+    """What is expected, in the order given."""
+    listed = ", ".join(words)
+    return f"one of {listed}" if listed else "nothing there is"
 
 
 def because(error: Exception) -> str:

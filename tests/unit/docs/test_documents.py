@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from controller import cli
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, parse_value
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS
 from controller.replay import command as replay
 from policies.presets import PRESETS
 from tests import documents
@@ -118,7 +118,7 @@ def check_settings(table: str, settings: list[str]) -> None:
     for setting in set(settings) - PLACEHOLDERS:
         key, _, value = setting.partition("=")
         if value or key not in VM_RULE_KEYS:
-            parse_value(keys, key, value)
+            keys[key].parse(value)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

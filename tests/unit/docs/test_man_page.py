@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from controller import cli
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, without_own
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, settable
 from controller.replay import command as replay
 from policies.presets import PRESETS
 from tests import documents
@@ -63,7 +63,7 @@ def test_every_setting_is_on_the_page_and_no_other() -> None:
     keys = {**BRIDGE_KEYS, **UPLINK_KEYS, **VM_RULE_KEYS}
     tags = re.findall(r"^\.TP\n\.BR? (.+)$", parts()["SETTINGS"], re.MULTILINE)
     listed = {word.strip('," ') for tag in tags for word in shlex.split(tag)} - {","}
-    assert {word for word in listed if word} == without_own(keys).keys()
+    assert {word for word in listed if word} == settable(keys).keys()
 
 
 def test_every_policy_is_on_the_page() -> None:

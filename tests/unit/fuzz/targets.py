@@ -42,7 +42,8 @@ from controller.api.events import (
     UnitCountersRead,
 )
 from controller.api.history import Names
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, read_bridge
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
+from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.host import control, journal
 from controller.ovsdb import database

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.keys import BridgeConfig, read_bridge
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
+from controller.config.values import BridgeConfig
 from controller.rescue import flows
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from controller.api.events import SendFrame
-from controller.config.keys import BridgeConfig, read_bridge
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
+from controller.config.values import BridgeConfig
 from controller.dataplane.frames import rarp
 from controller.dataplane.tables import delivery_group_id
 from tests.unit.fake_switch import World, moves, refusal, reports, world

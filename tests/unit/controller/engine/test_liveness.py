@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.keys import read_bridge
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from tests.unit.controller.engine.test_history import entries
 from tests.unit.fake_switch import World, done, world

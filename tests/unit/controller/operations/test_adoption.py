@@ -24,7 +24,7 @@ from controller.api.events import (
     Write,
 )
 from controller.config import normal
-from controller.config.keys import read_bridge
+from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, PortRow
 from controller.dataplane import pipeline, tables
 from controller.dataplane.specs import EMPTY, GroupSpec

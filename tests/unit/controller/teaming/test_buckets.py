@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from controller.api.events import Apply, Sample, UnitCountersRead
-from controller.config.keys import read_bridge
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.teaming import buckets
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world

@@ -1,0 +1,254 @@
+"""The kinds of values that keys take: how a text is read, and what is expected of one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from controller.text.wording import one_of
+from policies.damping import Moved
+from policies.model import MAX_UPLINKS, Role
+
+# Python's own reading of numbers takes digits of other scripts, spaces and underscores.
+NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
+WHOLE_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+MOST_DIGITS = 40
+# The end of the year 9999, as times are written; and many more moves in a row than ever were.
+LAST_S = 253_402_300_799.0
+MOST_STEPS = 100
+# The longest window and delay that a timer sensibly has: a day.
+DAY_S = 86400.0
+MAX_MBPS = 10_000_000.0
+MOST_NAME_CHARACTERS = 64
+MOST_NOTE_CHARACTERS = 100
+FAIL_MODES = ("standalone", "secure")
+WRITTEN_BY_US = "written by the service"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value.
+
+    `parse` makes a value of a text, or raises ValueError. `expected`: what an error says, and the
+    documents. `salvage`: what is taken of a bad value where there was no good one before.
+    `by_service`: the service writes it, and nobody else.
+    """
+
+    parse: Callable[[str], Any]
+    expected: str
+    salvage: Callable[[str], Any] | None = None
+    by_service: bool = False
+
+
+def word(*words: str) -> Kind:
+    """One of these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return Kind(parse, one_of(words))
+
+
+def flag() -> Kind:
+    return Kind(lambda text: bool(word("true", "false").parse(text) == "true"), "true or false")
+
+
+def role() -> Kind:
+    return Kind(Role, one_of(Role))
+
+
+def percent(lowest: float, highest: float) -> Kind:
+    """Its values are ratios."""
+    return _amount("a percentage", lowest, highest, lambda value: value / 100)
+
+
+def seconds(lowest: float, highest: float) -> Kind:
+    return _amount("seconds", lowest, highest)
+
+
+def milliseconds(lowest: float, highest: float) -> Kind:
+    """Its values are seconds."""
+    return _amount("milliseconds", lowest, highest, lambda value: value / 1000)
+
+
+def mbps() -> Kind:
+    """Its values are bits per second."""
+    return _amount("Mbit/s", 0.001, MAX_MBPS, lambda value: value * 1e6)
+
+
+def integer(lowest: int, highest: int) -> Kind:
+    def parse(text: str) -> int:
+        value = whole_number(text)
+        if not lowest <= value <= highest:
+            raise ValueError(text)
+        return value
+
+    return Kind(parse, f"an integer from {lowest} to {highest}")
+
+
+def interface_names() -> Kind:
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(part.strip() for part in text.split(","))
+        if not 2 <= len(names) <= MAX_UPLINKS or not all(names) or len(set(names)) != len(names):
+            raise ValueError(text)
+        return names
+
+    return Kind(parse, f"2 to {MAX_UPLINKS} interface names, comma-separated")
+
+
+def uplink() -> Kind:
+    """The name of an uplink, before it is known which there are."""
+    return Kind(str, "the name of an uplink")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Uplinks that are named, in order, and those that are named with a "!"."""
+
+    named: tuple[str, ...]
+    ruled_out: tuple[str, ...]
+
+    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated, each with ! before it to rule out"
+
+    @classmethod
+    def of(cls, text: str) -> Choice:
+        """Raises ValueError where a name is missing, or is there twice."""
+        words = [word.strip() for word in text.split(",")]
+        named = tuple(word for word in words if not word.startswith("!"))
+        ruled_out = tuple(word[1:].strip() for word in words if word.startswith("!"))
+        if not all((*named, *ruled_out)) or len({*named, *ruled_out}) != len(words):
+            raise ValueError(text)
+        return cls(named, ruled_out)
+
+    def within(self, team: Collection[str]) -> Choice | None:
+        """The same without uplinks that are not of the team; None where nothing is left.
+
+        A VM is not cut off because an uplink has left the team.
+        """
+        named, ruled_out = (
+            tuple(name for name in names if name in team) for names in (self.named, self.ruled_out)
+        )
+        known = Choice(named, ruled_out)
+        if (self.named and not named) or not known.allowed(team):
+            return None
+        return known if named or ruled_out else None
+
+    def allowed(self, uplinks: Iterable[str]) -> frozenset[str]:
+        """The uplinks that are left: of those named, if any are, else of all."""
+        return frozenset(self.named or uplinks) - frozenset(self.ruled_out)
+
+
+def uplinks() -> Kind:
+    """A choice of uplinks, before it is known which there are."""
+    return Kind(Choice.of, Choice.EXPECTED)
+
+
+def uplinks_of(team: Collection[str]) -> Kind:
+    """A choice of a team's uplinks that leaves at least one."""
+
+    def parse(text: str) -> Choice:
+        choice = Choice.of(text)
+        if choice.within(team) != choice:
+            raise ValueError(text)
+        return choice
+
+    def salvage(text: str) -> Choice | None:
+        try:
+            return Choice.of(text).within(team)
+        except ValueError:
+            return None
+
+    expected = f"some of {', '.join(team)}, comma-separated, or with ! before it all but that"
+    return Kind(parse, expected, salvage)
+
+
+def set_name() -> Kind:
+    """The name of a set: no list, and nothing that a table of them could not show."""
+
+    def parse(text: str) -> str:
+        if not text or len(text) > MOST_NAME_CHARACTERS or not text.isprintable():
+            raise ValueError(text)
+        if re.search(r"[\s,]", text):
+            raise ValueError(text)
+        return text
+
+    most = f"{MOST_NAME_CHARACTERS} characters at most"
+    return Kind(parse, f"the name of a set, without commas and spaces, {most}")
+
+
+def written(parse: Callable[[str], Any] = str) -> Kind:
+    """What only the service writes."""
+    return Kind(parse, WRITTEN_BY_US, by_service=True)
+
+
+def port_names(text: str) -> frozenset[str]:
+    return frozenset(text.split(","))
+
+
+def moves(text: str) -> tuple[Moved, ...]:
+    """Moves, as `moves_text` writes them; raises ValueError where nobody can have made them."""
+    pairs = [word.split(":") for word in text.split(",")]
+    at, steps = seconds(0, LAST_S), integer(0, MOST_STEPS)
+    return tuple(Moved(at.parse(at_s), steps.parse(step)) for at_s, step in pairs)
+
+
+def moves_text(moves: Iterable[Moved]) -> str:
+    """The value of `moved`: of each move the time, and how many by load in a row it was."""
+    return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
+
+
+def note() -> Kind:
+    """What attach noted of the bridge as it was."""
+
+    def parse(text: str) -> dict[str, str | None]:
+        if len(text) > MOST_NOTE_CHARACTERS:
+            raise ValueError(text)
+        found = json.loads(text)
+        if not isinstance(found, dict) or found.keys() != {"fail_mode"}:
+            raise ValueError(text)
+        if found["fail_mode"] not in (None, *FAIL_MODES):
+            raise ValueError(text)
+        return found
+
+    return Kind(parse, f'{WRITTEN_BY_US}, as JSON: {{"fail_mode": ...}}', by_service=True)
+
+
+def number(text: str) -> float:
+    """A number that is not negative.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    if len(text) > MOST_DIGITS or not NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
+
+
+def whole_number(text: str) -> int:
+    """The same, without a fraction.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    if len(text) > MOST_DIGITS or not WHOLE_NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _amount(
+    unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
+) -> Kind:
+    """A number of this unit, within these bounds; its value is what `convert` makes of it."""
+
+    def parse(text: str) -> float:
+        value = number(text)
+        if not lowest <= value <= highest:
+            raise ValueError(text)
+        return convert(value)
+
+    return Kind(parse, f"{unit} from {lowest:.10g} to {highest:.10g}")

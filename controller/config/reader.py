@@ -1,0 +1,345 @@
+"""From database records to a bridge's configuration; bad values keep the last good one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from controller.config import kinds, membership, normal
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
+from controller.config.kinds import Choice
+from controller.config.membership import Known, bond_of, members_of_bonds
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.settings import Settings
+from controller.config.values import BadValue, BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.vlans import PortVlans, carriers, port_vlans
+from controller.text.wording import one_of
+from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Uplink
+from policies.presets import DEFAULT_PRESET, PRESETS
+
+VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
+MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+# Without `forged-transmits`: of a port with many VMs behind it, the addresses are not known
+# beforehand.
+FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
+
+
+def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfig:
+    """The configuration of an attached bridge.
+
+    `last` is the configuration in force: where a value is bad, its value stays, and the
+    default holds where there is none. Every such value is named in `errors`.
+    """
+    return _Reader(row, last).read()
+
+
+def vm_identity(external_ids: Mapping[str, str]) -> str | None:
+    """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
+    return next((external_ids[key] for key in VM_ID_KEYS if external_ids.get(key)), None)
+
+
+class _Reader:
+    """Reads one bridge, collecting bad values and the good ones that replace them later."""
+
+    def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
+        self.row = row
+        last = last.asked if last else None
+        self.last_policy = last.policy if last else DEFAULT_PRESET
+        self.last_vm_ports = frozenset(port.name for port in last.vm_ports) if last else frozenset()
+        self.last_missing = frozenset(last.missing) if last else frozenset[str]()
+        self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
+        self.settings = Settings(last.settings if last else {})
+
+    def read(self) -> BridgeConfig:
+        ids, name = self.row.external_ids, self.row.name
+        bridge = self.settings.section(f"Bridge {name}", ids, BRIDGE_KEYS)
+        team = self._team(bridge["uplinks"])
+        members = self._members(team.uplinks)
+        neither = {*team.uplinks, *team.missing, *members_of_bonds(self.row)}
+        uplinks = tuple(self._uplink(port, interface) for port, interface in members)
+        uplink_names = {uplink.name for uplink in uplinks}
+        bond = bond_of(self.row)
+        on_bond = bond is not None and uplink_names <= {i.name for i in bond.interfaces}
+        bond = bond if on_bond else None
+        teaming = self._teaming(bridge["teaming"], bond)
+        policy = self._policy(
+            f"Bridge {name}", bridge["policy"], self.last_policy, teaming, uplinks
+        )
+        vm_ports = tuple(
+            self._vm_port(port, interface, uplinks, policy, teaming)
+            for port, interface in self._interfaces()
+            if interface.name not in neither and _has_ofport(interface)
+        )
+        return BridgeConfig(
+            name=name,
+            policy=policy,
+            teaming=teaming,
+            mode=bridge["mode"],
+            threshold_ratio=bridge["threshold"],
+            window_s=bridge["window-s"],
+            poll_interval_s=_poll_interval_s(bridge["poll-interval-ms"], vm_ports, policy),
+            failback_delay_s=bridge["failback-delay-s"],
+            on_bond=on_bond,
+            bond_mode=bond.bond_mode if bond else None,
+            uplinks=uplinks,
+            missing=tuple(sorted(team.missing)),
+            vm_ports=vm_ports,
+            active_member=_active_member(bond),
+            lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
+            falls_back=bool(bond and bond.lacp_fallback)
+            and (teaming, bridge["mode"]) == ("lacp", "enforce"),
+            no_flood_before=bridge["no-flood-before"] or frozenset(),
+            in_userspace=self.row.in_userspace,
+            not_done=normal.not_done(self.row),
+            errors=tuple(self.settings.errors),
+            settings=self.settings.in_force,
+        )
+
+    def _teaming(self, wanted: str | None, bond: PortRow | None) -> str:
+        """The teaming that is wanted, unless it is none for these uplinks.
+
+        Then the last one stays, if it is one for them; else the default.
+        """
+        default = "lacp" if _negotiates(bond) else "switch-independent"
+        if wanted is None:
+            return default
+        record, key = f"Bridge {self.row.name}", PREFIX + "teaming"
+        violations = list(teaming_violations(wanted, bond))
+        for found, expected in violations:
+            self.settings.report(BadValue(record, key, found, expected))
+        last = self.settings.last.get((record, key), default)
+        fitting = [t for t in (wanted, last, default) if not any(teaming_violations(t, bond))]
+        self.settings.in_force[record, key] = fitting[0]
+        return fitting[0]
+
+    def _interfaces(self) -> Iterator[tuple[PortRow, InterfaceRow]]:
+        for port in self.row.ports:
+            for interface in port.interfaces:
+                yield port, interface
+
+    def _team(self, named: tuple[str, ...] | None) -> membership.Team:
+        """The uplinks in force; what is wrong with those that are asked for is reported."""
+        record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
+        known = Known(
+            self.settings.last.get((record, key), ()), self.last_vm_ports, self.last_missing
+        )
+        found = membership.team(self.row, named, known, WORDS)
+        for what, expected in found.wrong:
+            self.settings.report(BadValue(record, key, what, expected))
+        self.settings.in_force[record, key] = found.uplinks
+        return found
+
+    def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
+        """The records of those uplinks that the switch has."""
+        present = {interface.name: (port, interface) for port, interface in self._interfaces()}
+        return [present[n] for n in names if n in present and _has_ofport(present[n][1])]
+
+    def _uplink(self, port: PortRow, interface: InterfaceRow) -> UplinkConfig:
+        values = self.settings.section(
+            f"Interface {interface.name}", interface.external_ids, UPLINK_KEYS
+        )
+        return UplinkConfig(
+            name=interface.name,
+            ofport=OfPort(interface.ofport or 0),
+            capacity_bps=values["capacity-mbps"] or port.qos_max_rate_bps,
+            link_speed_bps=interface.link_speed_bps,
+            role=values["role"],
+            role_before=values["role-before"] or Role.ACTIVE,
+            vlans=port_vlans(port.vlan_mode, port.tag, port.trunks),
+            mac=interface.mac,
+            replaces_qdisc=values["qdisc"] == "replace",
+            watched_by=tuple(_watchers(port, interface)),
+        )
+
+    def _policy(
+        self, record: str, wanted: str, last: str, teaming: str, uplinks: tuple[UplinkConfig, ...]
+    ) -> str:
+        """The policy that is wanted, unless the team is none for it; then the last one stays."""
+        team = [
+            Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role)
+            for u in uplinks
+        ]
+        violations = list(PRESETS[wanted].limits.violations(teaming, team))
+        for found, expected in violations:
+            self.settings.report(
+                BadValue(record, PREFIX + "policy", f"{wanted} with {found}", expected)
+            )
+        return last if violations else wanted
+
+    def _vm_port(
+        self,
+        port: PortRow,
+        interface: InterfaceRow,
+        uplinks: tuple[UplinkConfig, ...],
+        policy: str,
+        teaming: str,
+    ) -> VmPortConfig:
+        ids = interface.external_ids
+        vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
+        vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
+        carriers = self._carriers(port, vlans, uplinks)
+        team = [uplink.name for uplink in uplinks]
+        keys = {**VM_KEYS, **_of_team(carriers, team)}
+        # The Interface's own rules win over those that the Bridge keeps for its VM.
+        rules = self._vm_rules(ids, keys) | self.settings.given(
+            f"Interface {interface.name}", ids, keys
+        )
+        self.settings.report_unknown(f"Interface {interface.name}", ids, keys)
+        record, last = f"Interface {interface.name}", self.last_policies.get(interface.name, policy)
+        if own := rules.get("policy"):
+            policy = self._policy(record, own, last, teaming, uplinks)
+        allow, prefer = (_within(rules.get(key), team) for key in ("allow", "prefer"))
+        may_use = allow.allowed(team) if allow else frozenset(team)
+        wishes = prefer or Choice((), ())
+        limit_bps = rules.get("limit-mbps")
+        unit, attached = rules.get("unit", "port"), self._attached_macs(record, ids)
+        return VmPortConfig(
+            name=interface.name,
+            ofport=OfPort(interface.ofport or 0),
+            vm=vm_identity(ids) or interface.name,
+            policy=policy,
+            vlans=vlans,
+            allowed=_unless_all(carriers & may_use, team),
+            carriers=_unless_all(carriers, team),
+            allow=_unless_all(may_use, team),
+            attached_macs=attached or _own_macs(interface),
+            forges=self._forges(record, rules.get("forged-transmits"), unit, attached),
+            pin=rules.get("pin"),
+            prefer=wishes.named,
+            avoid=frozenset(wishes.ruled_out),
+            affinity=rules.get("affinity"),
+            anti_affinity=rules.get("anti-affinity"),
+            excluded=rules.get("exclude", False),
+            binding=rules.get("binding"),
+            moved=rules.get("moved") or (),
+            unit=unit,
+            vm_id=vm_id,
+            shares=rules.get("shares"),
+            reserve_bps=self._reserve(record, rules.get("reserve-mbps"), limit_bps),
+            limit_bps=limit_bps,
+        )
+
+    def _attached_macs(self, record: str, ids: Mapping[str, str]) -> tuple[str, ...]:
+        """The addresses that libvirt or OpenStack say the VM has."""
+        text = ids.get("attached-mac", "")
+        macs = [mac.lower() for mac in re.split(r"[\s,]+", text) if mac]
+        if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
+            return tuple(sorted(set(macs)))
+        self.settings.report(BadValue(record, "attached-mac", text, "MAC addresses of six bytes"))
+        return ()
+
+    def _forges(
+        self, record: str, wanted: str | None, unit: str, attached: tuple[str, ...]
+    ) -> bool:
+        """Whether a VM's frames from addresses that are not its own are taken."""
+        if wanted == "reject" and not attached:
+            expected = "attached-mac in external_ids, too: the addresses that it may send from"
+            self.settings.report(BadValue(record, PREFIX + "forged-transmits", wanted, expected))
+            return True
+        return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
+
+    def _reserve(
+        self, record: str, reserve_bps: float | None, limit_bps: float | None
+    ) -> float | None:
+        """What a VM port is promised, which is at most what it may use."""
+        if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
+            return reserve_bps
+        found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
+        self.settings.report(BadValue(record, PREFIX + "reserve-mbps", found, expected))
+        return limit_bps
+
+    def _carriers(
+        self, port: PortRow, vlans: PortVlans, uplinks: tuple[UplinkConfig, ...]
+    ) -> frozenset[str]:
+        """The uplinks a VM port may use; where there is none, that is reported."""
+        allowed = carriers(vlans, {uplink.name: uplink.vlans for uplink in uplinks})
+        if uplinks and not allowed:
+            key = "trunks" if port.tag is None else "tag"
+            found = ",".join(map(str, port.trunks if port.tag is None else (port.tag,))) or "none"
+            self.settings.report(
+                BadValue(f"Port {port.name}", key, found, "a VLAN that an uplink carries")
+            )
+        return allowed
+
+    def _vm_rules(self, ids: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, Any]:
+        """What the Bridge says of this VM, under any of its names."""
+        record, rules = f"Bridge {self.row.name}", {key: keys[key] for key in VM_RULE_KEYS}
+        found: dict[str, Any] = {}
+        for identity in (ids[key] for key in VM_ID_KEYS if ids.get(key)):
+            prefix = f"{PREFIX}vm-{identity}-"
+            found |= self.settings.given(record, self.row.external_ids, rules, prefix)
+        return found
+
+
+def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
+    """Why uplinks cannot be teamed like this, each as what was found and what is expected.
+
+    `bond`: the one that the uplinks are members of; None on plain uplinks.
+    """
+    where = "plain uplinks" if bond is None else f"bond {bond.name} with lacp {bond.lacp or 'off'}"
+    if teaming == "lacp" and not _negotiates(bond):
+        expected = "a bond with lacp active or passive; without LACP switch-independent or static"
+        yield f"lacp on {where}", expected
+    if teaming != "lacp" and _negotiates(bond):
+        expected = "lacp, as the switch upstream takes the members for one link"
+        yield f"{teaming} on {where}", expected
+
+
+def _watchers(port: PortRow, interface: InterfaceRow) -> Iterator[str]:
+    """What takes an uplink out of use when it hears no answer, though its link is there."""
+    if _negotiates(port):
+        yield "LACP"
+    if interface.bfd:
+        yield "BFD"
+    if interface.cfm:
+        yield "CFM"
+
+
+def _negotiates(bond: PortRow | None) -> bool:
+    return bond is not None and bond.lacp in ("active", "passive")
+
+
+def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
+    """The host's own address, where an interface is the bridge's."""
+    if interface.ofport != OFPORT_LOCAL or interface.mac is None:
+        return ()
+    return (interface.mac.lower(),)
+
+
+def _of_team(carriers: frozenset[str], team: list[str]) -> dict[str, Key]:
+    """The keys of a VM port that name uplinks, now that these are known."""
+    takes = {
+        "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),
+        "allow": kinds.uplinks_of(team),
+        "prefer": kinds.uplinks_of(team),
+    }
+    return {name: replace(VM_KEYS[name], takes=kind) for name, kind in takes.items()}
+
+
+def _within(choice: Choice | None, team: Collection[str]) -> Choice | None:
+    return choice and choice.within(team)
+
+
+def _unless_all(names: frozenset[str], team: Collection[str]) -> frozenset[str] | None:
+    return names if len(names) < len(team) else None
+
+
+def _active_member(bond: PortRow | None) -> str | None:
+    macs = {i.mac: i.name for i in bond.interfaces} if bond else {}
+    return macs.get(bond.active_mac) if bond and bond.active_mac else None
+
+
+def _has_ofport(interface: InterfaceRow) -> bool:
+    """Whether the switch has given the interface a port number we can match on."""
+    return interface.ofport is not None and (
+        0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
+    )
+
+
+def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], policy: str) -> float:
+    """As an operator says; else as the policy in use that looks most often."""
+    if asked_s is not None:
+        return asked_s
+    return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))

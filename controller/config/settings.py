@@ -1,0 +1,76 @@
+"""The values of our keys in records: a bad one is reported, and the last good one stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WORDS, Key, settable
+from controller.config.rows import PREFIX
+from controller.config.values import BadValue
+from controller.text.wording import one_of
+
+
+class Settings:
+    """Values of one bridge's records, as they are read.
+
+    `last`: those that were in force before, by record and key. `in_force`: those that are now,
+    in the same way. `errors`: the bad ones, each once.
+    """
+
+    def __init__(self, last: Mapping[tuple[str, str], Any]) -> None:
+        self.last = last
+        self.in_force: dict[tuple[str, str], Any] = {}
+        self.errors: list[BadValue] = []
+
+    def section(
+        self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]
+    ) -> dict[str, Any]:
+        """Every key's value, the default where there is none."""
+        self.report_unknown(record, ids, keys)
+        defaults = {name: key.without for name, key in keys.items()}
+        return defaults | self.given(record, ids, keys)
+
+    def given(
+        self,
+        record: str,
+        ids: Mapping[str, str],
+        keys: Mapping[str, Key],
+        prefix: str = PREFIX,
+    ) -> dict[str, Any]:
+        """The values of the keys that are there; the last good one in place of a bad one."""
+        values: dict[str, Any] = {}
+        for name, key in keys.items():
+            if (text := ids.get(prefix + name)) is None:
+                continue
+            slot = (record, prefix + name)
+            try:
+                values[name] = key.parse(text)
+            except ValueError:
+                self.report(BadValue(record, prefix + name, text, key.expects(text)))
+                salvage = key.takes.salvage
+                otherwise = salvage(text) if salvage else key.without
+                values[name] = self.last.get(slot, otherwise)
+            self.in_force[slot] = values[name]
+        return values
+
+    def report_unknown(self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]) -> None:
+        """Report keys with our prefix that do not exist."""
+        for key in sorted(key for key in ids if key.startswith(PREFIX)):
+            name = key.removeprefix(PREFIX)
+            left = name in WORDS.written or name == "role-before"
+            if name not in keys and not (keys is BRIDGE_KEYS and _is_vm_rule(name)):
+                if left and keys is not BRIDGE_KEYS:
+                    # Of what the interface was before.
+                    continue
+                expected = one_of(PREFIX + known for known in settable(keys))
+                self.report(BadValue(record, key, ids[key], expected))
+
+    def report(self, error: BadValue) -> None:
+        """Once, also where one value speaks for several ports of a VM."""
+        if error not in self.errors:
+            self.errors.append(error)
+
+
+def _is_vm_rule(name: str) -> bool:
+    return name.startswith("vm-") and any(name.endswith("-" + rule) for rule in VM_RULE_KEYS)

@@ -1,0 +1,46 @@
+"""What texts are read as, in the units that the rest of the program has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from controller.config import kinds
+from controller.config.kinds import Choice, Kind
+from policies.damping import Moved
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value", "expected"),
+    [
+        (kinds.percent(10, 100), "75", 0.75, "a percentage from 10 to 100"),
+        (kinds.seconds(1, 86400), "7.5", 7.5, "seconds from 1 to 86400"),
+        (kinds.milliseconds(100, 60000), "250", 0.25, "milliseconds from 100 to 60000"),
+        (kinds.mbps(), "2500", 2.5e9, "Mbit/s from 0.001 to 10000000"),
+        (kinds.integer(1, 100), "50", 50, "an integer from 1 to 100"),
+        (kinds.flag(), "true", True, "true or false"),
+        (kinds.word("a", "b"), "b", "b", "one of a, b"),
+    ],
+)
+def test_a_text_is_read_as_a_value(kind: Kind, text: str, value: object, expected: str) -> None:
+    assert kind.parse(text) == value
+    assert kind.expected == expected
+
+
+@pytest.mark.parametrize("text", ["٧٥", "1_0", " 75", "7,5", "9" * 41])
+def test_a_number_is_written_as_people_write_them(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        kinds.number(text)
+
+
+def test_moves_are_read_as_they_are_written() -> None:
+    moves = (Moved(1.5, 0), Moved(1_700_000_000.25, 3))
+    assert kinds.moves(kinds.moves_text(moves)) == moves
+
+
+def test_a_choice_is_what_is_left_of_it_in_a_team() -> None:
+    assert Choice.of("a, !b").within(["a", "b"]) == Choice(("a",), ("b",))
+    assert Choice.of("a,c").within(["a", "b"]) == Choice(("a",), ())
+    assert Choice.of("c").within(["a", "b"]) is None
+    assert Choice.of("!a,!b").within(["a", "b"]) is None

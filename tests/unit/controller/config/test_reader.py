@@ -1,0 +1,512 @@
+"""Every key of ours in the database: what it means, and what a bad value does (nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
+from controller.config.reader import read_bridge
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.vlans import TRUNK, access, port_vlans
+from policies.model import OFPORT_LOCAL, Role
+from tests.unit.rows import bond, bridge, interface, ours, port
+
+ETH1, ETH2 = interface("eth1", 1), interface("eth2", 2)
+
+
+def on_a_bond(ids: Mapping[str, str] | None = None, *vm_ports: PortRow) -> BridgeRow:
+    """Bridge br0 with a bond of eth1 and eth2."""
+    return bridge(bond(ETH1, ETH2), *vm_ports, ids={**ours(policy="load-based"), **(ids or {})})
+
+
+def keyed(key: str, value: str) -> dict[str, str]:
+    return {PREFIX + key: value}
+
+
+def the_port(config: BridgeConfig) -> VmPortConfig:
+    (vm_port,) = config.vm_ports
+    return vm_port
+
+
+def messages(config: BridgeConfig) -> list[str]:
+    return [str(error) for error in config.errors]
+
+
+# ---- the bridge's keys -----------------------------------------------------------------
+
+# key: the field it sets, its default, a good value and what that means
+GOOD: dict[str, tuple[str, object, str, object]] = {
+    "policy": ("policy", "load-based", "explicit", "explicit"),
+    "teaming": ("teaming", "switch-independent", "static", "static"),
+    "mode": ("mode", "enforce", "observe", "observe"),
+    "threshold": ("threshold_ratio", 0.75, "60", 0.6),
+    "window-s": ("window_s", 30.0, "5", 5.0),
+    "poll-interval-ms": ("poll_interval_s", 1.0, "250", 0.25),
+    "failback-delay-s": ("failback_delay_s", 45.0, "0", 0.0),
+}
+NOT_NUMBERS = ("", " ", "nan", "inf", "-inf", "-1", "fast", "7e400", "0x10")
+BAD: dict[str, tuple[str, ...]] = {
+    "policy": ("", "Load-Based", "round-robin"),
+    "teaming": ("", "LACP", "bond"),
+    "mode": ("", "dry-run", "Enforce"),
+    "threshold": ("9.9", "100.1", "75%", *NOT_NUMBERS),
+    "window-s": ("0", "0.9", "86401", *NOT_NUMBERS),
+    "poll-interval-ms": ("99", "60001", "1s", *NOT_NUMBERS),
+    "failback-delay-s": ("86401", *NOT_NUMBERS),
+    "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
+}
+
+
+def test_these_tables_name_every_key_of_a_bridge() -> None:
+    written_by_us = {"no-flood-before", "before"}
+    assert BAD.keys() | written_by_us == BRIDGE_KEYS.keys()
+    assert GOOD.keys() | written_by_us | {"uplinks"} == BRIDGE_KEYS.keys()
+
+
+@pytest.mark.parametrize(("field", "default"), [(f, d) for f, d, _, _ in GOOD.values()])
+def test_a_key_that_is_absent_means_its_default(field: str, default: object) -> None:
+    assert getattr(read_bridge(on_a_bond()), field) == default
+
+
+@pytest.mark.parametrize("key", GOOD)
+def test_a_good_value_is_taken(key: str) -> None:
+    field, _, text, meaning = GOOD[key]
+    config = read_bridge(on_a_bond(keyed(key, text)))
+    assert getattr(config, field) == meaning
+    assert config.errors == ()
+
+
+@pytest.mark.parametrize(("key", "text"), [(k, v) for k in GOOD for v in BAD[k]])
+def test_a_bad_value_is_named_and_the_last_good_one_stays(key: str, text: str) -> None:
+    field, default, good, meaning = GOOD[key]
+    bad = on_a_bond(keyed(key, text))
+    expected = BRIDGE_KEYS[key].expected
+
+    never_good = read_bridge(bad)
+    assert getattr(never_good, field) == default
+    assert messages(never_good) == [f"Bridge br0 ovs-lbt-{key}: {text} -> {expected}"]
+
+    once_good = read_bridge(on_a_bond(keyed(key, good)))
+    still = read_bridge(bad, once_good)
+    and_still = read_bridge(bad, still)
+    assert getattr(still, field) == getattr(and_still, field) == meaning
+    assert messages(and_still) == messages(never_good)
+
+
+def test_a_bad_value_spoils_no_other() -> None:
+    config = read_bridge(on_a_bond(ours(threshold="lots", window_s="7", mode="observe")))
+    assert (config.threshold_ratio, config.window_s, config.mode) == (0.75, 7, "observe")
+
+
+def test_a_key_taken_away_means_its_default_again() -> None:
+    assert read_bridge(on_a_bond(), read_bridge(on_a_bond(ours(window_s="7")))).window_s == 30
+
+
+def test_a_corrected_value_is_no_error_any_more() -> None:
+    wrong = read_bridge(on_a_bond(ours(threshold="7500")))
+    assert read_bridge(on_a_bond(ours(threshold="70")), wrong).errors == ()
+
+
+def test_a_key_that_does_not_exist_is_named_with_those_that_do() -> None:
+    (error,) = read_bridge(on_a_bond(ours(treshold="80"))).errors
+    assert (error.record, error.key, error.found) == ("Bridge br0", "ovs-lbt-treshold", "80")
+    assert "ovs-lbt-threshold" in error.expected
+
+
+def test_keys_of_others_are_none_of_our_business() -> None:
+    assert read_bridge(on_a_bond({"threshold": "x", "lbt-mode": "y"})).errors == ()
+
+
+def test_what_attach_notes_for_detach_is_no_error() -> None:
+    assert read_bridge(on_a_bond(ours(before='{"fail_mode": null}'))).errors == ()
+
+
+# ---- uplinks ---------------------------------------------------------------------------
+
+
+def uplink_names(config: BridgeConfig) -> list[str]:
+    return [uplink.name for uplink in config.uplinks]
+
+
+def test_the_uplinks_of_a_bridge_with_a_bond_are_its_members() -> None:
+    config = read_bridge(on_a_bond())
+    assert uplink_names(config) == ["eth1", "eth2"]
+    assert config.on_bond
+
+
+@pytest.mark.parametrize(
+    ("lacp", "teaming"),
+    [("active", "lacp"), ("passive", "lacp"), ("off", "switch-independent")],
+)
+def test_a_bond_with_lacp_is_teamed_by_lacp(lacp: str, teaming: str) -> None:
+    assert read_bridge(bridge(bond(ETH1, ETH2, lacp=lacp))).teaming == teaming
+
+
+def test_plain_uplinks_are_named_in_failover_order() -> None:
+    row = bridge(
+        port("eth1", 1), port("eth2", 2), ids=ours(policy="explicit", uplinks="eth2, eth1")
+    )
+    config = read_bridge(row)
+    assert uplink_names(config) == ["eth2", "eth1"]
+    assert not config.on_bond
+
+
+def test_without_a_bond_and_without_uplinks_there_is_nothing_to_team() -> None:
+    config = read_bridge(bridge(port("eth1", 1), port("eth2", 2)))
+    assert config.uplinks == ()
+    assert messages(config) == [
+        "Bridge br0 ovs-lbt-uplinks: nothing -> "
+        "two or more interface names, as the bridge has no single bond"
+    ]
+
+
+def test_two_bonds_leave_the_choice_to_the_operator() -> None:
+    other = PortRow("bond1", (interface("eth3", 3), interface("eth4", 4)))
+    row = bridge(bond(ETH1, ETH2), other)
+    assert read_bridge(row).uplinks == ()
+    chosen = replace(row, external_ids=ours(policy="explicit", uplinks="eth3,eth4"))
+    assert uplink_names(read_bridge(chosen)) == ["eth3", "eth4"]
+
+
+def test_an_uplink_that_is_not_on_the_bridge_is_named() -> None:
+    config = read_bridge(on_a_bond(ours(uplinks="eth1,eth2,eth7")))
+    assert uplink_names(config) == ["eth1", "eth2"]
+    assert messages(config) == ["Bridge br0 ovs-lbt-uplinks: eth7 -> an interface of br0"]
+
+
+@pytest.mark.parametrize("text", BAD["uplinks"])
+def test_a_bad_list_of_uplinks_keeps_the_last_good_one(text: str) -> None:
+    good = read_bridge(on_a_bond(ours(uplinks="eth2,eth1")))
+    config = read_bridge(on_a_bond(ours(uplinks=text)), good)
+    assert uplink_names(config) == ["eth2", "eth1"]
+    expected = "2 to 64 interface names, comma-separated"
+    assert messages(config) == [f"Bridge br0 ovs-lbt-uplinks: {text} -> {expected}"]
+
+
+@pytest.mark.parametrize("ofport", [None, -1, 0, 0xFF00])
+def test_an_interface_the_switch_gave_no_number_is_left_out(ofport: int | None) -> None:
+    row = bridge(bond(ETH1, ETH2, interface("eth3", ofport)), port("vnet0", ofport))
+    assert uplink_names(read_bridge(row)) == ["eth1", "eth2"]
+    assert read_bridge(row).vm_ports == ()
+
+
+def uplink(
+    ids: Mapping[str, str], last: BridgeConfig | None = None, **columns: float
+) -> tuple[UplinkConfig, BridgeConfig]:
+    config = read_bridge(bridge(bond(interface("eth1", 1, ids, **columns), ETH2)), last)
+    return config.uplinks[0], config
+
+
+def test_capacity_and_role_of_an_uplink() -> None:
+    plain, _ = uplink({}, link_speed_bps=25e9)
+    assert (plain.capacity_bps, plain.link_speed_bps, plain.role) == (None, 25e9, Role.ACTIVE)
+    told, _ = uplink(ours(capacity_mbps="2500", role="standby"), link_speed_bps=25e9)
+    assert (told.capacity_bps, told.link_speed_bps, told.role) == (2.5e9, 25e9, Role.STANDBY)
+
+
+def test_an_explicit_capacity_is_stronger_than_the_ports_qos() -> None:
+    limited = PortRow("eth1", (interface("eth1", 1),), qos_max_rate_bps=4e9)
+    ids = ours(policy="explicit", uplinks="eth1,eth2")
+    assert read_bridge(bridge(limited, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 4e9
+    told = replace(limited, interfaces=(interface("eth1", 1, ours(capacity_mbps="1000")),))
+    assert read_bridge(bridge(told, port("eth2", 2), ids=ids)).uplinks[0].capacity_bps == 1e9
+
+
+@pytest.mark.parametrize("text", ["0", "1e9", *NOT_NUMBERS])
+def test_a_bad_capacity_keeps_the_last_good_one(text: str) -> None:
+    _, good = uplink(ours(capacity_mbps="1000"))
+    kept, config = uplink(ours(capacity_mbps=text), good)
+    assert kept.capacity_bps == 1e9
+    expected = UPLINK_KEYS["capacity-mbps"].expected
+    assert messages(config) == [f"Interface eth1 ovs-lbt-capacity-mbps: {text} -> {expected}"]
+
+
+def test_a_bad_role_keeps_the_last_good_one() -> None:
+    _, good = uplink(ours(role="standby"))
+    kept, config = uplink(ours(role="backup"), good)
+    assert kept.role is Role.STANDBY
+    assert messages(config) == [
+        "Interface eth1 ovs-lbt-role: backup -> one of active, standby, unused, drained"
+    ]
+
+
+# ---- VM ports --------------------------------------------------------------------------
+
+
+def vm_port(
+    ids: Mapping[str, str], on_bridge: Mapping[str, str] | None = None
+) -> tuple[VmPortConfig, BridgeConfig]:
+    config = read_bridge(on_a_bond(on_bridge, port("vnet0", 10, ids)))
+    return the_port(config), config
+
+
+def test_every_port_that_is_no_uplink_is_a_vm_port_local_included() -> None:
+    config = read_bridge(on_a_bond({}, port("vnet0", 10, tag=7), port("br0", OFPORT_LOCAL)))
+    assert [(p.name, p.ofport, p.vlans) for p in config.vm_ports] == [
+        ("br0", OFPORT_LOCAL, TRUNK),
+        ("vnet0", 10, access(7)),
+    ]
+
+
+WORDS = st.sampled_from(
+    (None, "access", "trunk", "native-tagged", "native-untagged", "dot1q-tunnel", "new")
+)
+
+
+@given(
+    st.lists(
+        st.tuples(WORDS, st.none() | st.integers(0, 4095), st.lists(st.integers(0, 4095))),
+        min_size=3,
+        max_size=3,
+    )
+)
+def test_whatever_vlans_the_database_names_there_is_a_configuration(
+    records: list[tuple[str | None, int | None, list[int]]],
+) -> None:
+    """Trunks may overlap, repeat, and stand beside a tag that makes them void."""
+    names = (("eth1", 1), ("eth2", 2), ("vnet0", 10))
+    ports = [
+        port(name, number, tag=tag, vlan_mode=mode, trunks=tuple(trunks))
+        for (name, number), (mode, tag, trunks) in zip(names, records, strict=True)
+    ]
+    config = read_bridge(bridge(*ports, ids=ours(policy="explicit", uplinks="eth1,eth2")))
+    told = the_port(config)
+    assert told.allowed is None or told.allowed < {"eth1", "eth2"}
+    assert bool(config.errors) is (told.allowed == frozenset())
+
+
+def restricted(*vm_ports: PortRow) -> BridgeConfig:
+    """VLAN 10 is carried by both uplinks, VLAN 20 by eth2 only."""
+    eth1, eth2 = port("eth1", 1, trunks=(10,)), port("eth2", 2, trunks=(10, 20))
+    ids = ours(policy="explicit", uplinks="eth1,eth2")
+    return read_bridge(bridge(eth1, eth2, *vm_ports, ids=ids))
+
+
+def test_a_vm_port_is_told_the_uplinks_that_carry_its_vlan() -> None:
+    assert the_port(restricted(port("vnet0", 10, tag=10))).allowed is None
+    assert the_port(restricted(port("vnet0", 10, tag=20))).allowed == frozenset({"eth2"})
+
+
+def test_a_vm_port_whose_vlan_no_uplink_carries_is_named() -> None:
+    config = restricted(port("vnet0", 10, tag=30))
+    assert the_port(config).allowed == frozenset()
+    assert messages(config) == ["Port vnet0 tag: 30 -> a VLAN that an uplink carries"]
+    config = restricted(port("vnet0", 10, trunks=(30, 40)))
+    assert messages(config) == ["Port vnet0 trunks: 30,40 -> a VLAN that an uplink carries"]
+
+
+def test_a_pin_to_an_uplink_without_the_ports_vlan_is_not_taken() -> None:
+    config = restricted(port("vnet0", 10, ours(pin="eth1"), tag=20))
+    assert the_port(config).pin is None
+    assert messages(config) == ["Interface vnet0 ovs-lbt-pin: eth1 -> one of eth2"]
+
+
+def test_the_members_of_a_bond_carry_what_the_bond_does() -> None:
+    members = (interface("eth1", 1), interface("eth2", 2))
+    config = read_bridge(bridge(PortRow("bond0", members, trunks=(10,))))
+    assert [uplink.vlans for uplink in config.uplinks] == [port_vlans(None, None, (10,))] * 2
+
+
+def test_a_vm_port_without_keys() -> None:
+    plain, config = vm_port({})
+    assert plain == VmPortConfig("vnet0", plain.ofport, vm="vnet0")
+    assert config.errors == ()
+
+
+def test_a_vm_port_with_every_key() -> None:
+    ids = ours(pin="eth2", exclude="true", binding="eth1") | {"attached-mac": "52:54:00:00:00:01"}
+    told, config = vm_port(ids)
+    assert (told.pin, told.excluded, told.binding) == ("eth2", True, "eth1")
+    assert (told.attached_macs, told.forges) == (("52:54:00:00:00:01",), False)
+    assert config.errors == ()
+
+
+@pytest.mark.parametrize(
+    ("ids", "name"),
+    [
+        ({"vm-id": "web", "vm-uuid": "u", "iface-id": "i"}, "web"),
+        ({"vm-uuid": "u", "iface-id": "i"}, "u"),
+        ({"iface-id": "i"}, "i"),
+        ({"iface-id": ""}, "vnet0"),
+    ],
+)
+def test_people_see_the_vms_name_where_there_is_one(ids: dict[str, str], name: str) -> None:
+    assert vm_port(ids)[0].vm == name
+
+
+@pytest.mark.parametrize("text", ["", "yes", "1", "True"])
+def test_exclude_is_true_or_false(text: str) -> None:
+    port_config, config = vm_port(ours(exclude=text))
+    assert not port_config.excluded
+    assert messages(config) == [f"Interface vnet0 ovs-lbt-exclude: {text} -> true or false"]
+
+
+@pytest.mark.parametrize("text", ["eth7", "vnet0", "eth1,eth2", ""])
+def test_a_pin_to_what_is_no_uplink_is_not_taken(text: str) -> None:
+    port_config, config = vm_port(ours(pin=text))
+    assert port_config.pin is None
+    assert messages(config) == [f"Interface vnet0 ovs-lbt-pin: {text} -> one of eth1, eth2"]
+
+
+def test_a_bad_pin_keeps_the_last_good_one() -> None:
+    _, good = vm_port(ours(pin="eth2"))
+    row = on_a_bond({}, port("vnet0", 10, ours(pin="eth7")))
+    config = read_bridge(row, good)
+    assert the_port(config).pin == "eth2"
+    assert the_port(read_bridge(row, config)).pin == "eth2"
+
+
+@pytest.mark.parametrize("identity", ["vm-id", "vm-uuid", "iface-id"])
+def test_a_rule_for_a_vm_may_be_kept_on_the_bridge(identity: str) -> None:
+    rules = keyed("vm-web-1-pin", "eth2") | keyed("vm-web-1-exclude", "true")
+    told, config = vm_port({identity: "web-1"}, rules)
+    assert (told.pin, told.excluded) == ("eth2", True)
+    assert config.errors == ()
+
+
+def test_an_interfaces_own_pin_wins() -> None:
+    told, _ = vm_port({"vm-id": "web", **ours(pin="eth1")}, keyed("vm-web-pin", "eth2"))
+    assert told.pin == "eth1"
+
+
+def test_an_interfaces_own_exclude_wins_also_when_it_says_false() -> None:
+    told, _ = vm_port({"vm-id": "web", **ours(exclude="false")}, keyed("vm-web-exclude", "true"))
+    assert not told.excluded
+
+
+def test_a_rule_for_a_vm_that_is_away_is_no_error() -> None:
+    assert vm_port({}, keyed("vm-db-pin", "eth1"))[1].errors == ()
+
+
+def test_a_bad_rule_on_the_bridge_is_named_where_it_stands() -> None:
+    _, bad_exclude = vm_port({"vm-id": "web"}, keyed("vm-web-exclude", "sure"))
+    assert messages(bad_exclude) == ["Bridge br0 ovs-lbt-vm-web-exclude: sure -> true or false"]
+    _, bad_pin = vm_port({"vm-id": "web"}, keyed("vm-web-pin", "eth7"))
+    assert messages(bad_pin) == ["Bridge br0 ovs-lbt-vm-web-pin: eth7 -> one of eth1, eth2"]
+
+
+def test_a_bad_rule_of_a_vm_with_two_ports_is_one_error() -> None:
+    ports = (port("vnet0", 10, {"vm-id": "web"}), port("vnet1", 11, {"vm-id": "web"}))
+    config = read_bridge(on_a_bond(keyed("vm-web-exclude", "sure"), *ports))
+    assert messages(config) == ["Bridge br0 ovs-lbt-vm-web-exclude: sure -> true or false"]
+
+
+def test_an_unknown_rule_for_a_vm_is_named() -> None:
+    (error,) = vm_port({"vm-id": "web"}, keyed("vm-web-pni", "eth1"))[1].errors
+    assert (error.record, error.key) == ("Bridge br0", "ovs-lbt-vm-web-pni")
+
+
+def test_a_key_in_the_wrong_place_is_named() -> None:
+    (error,) = vm_port(ours(capacity_mbps="100"))[1].errors
+    assert (error.record, error.key) == ("Interface vnet0", "ovs-lbt-capacity-mbps")
+
+
+# ---- whatever stands there -------------------------------------------------------------
+
+
+def settings(*keys: str) -> st.SearchStrategy[dict[str, str]]:
+    known = st.sampled_from([PREFIX + key for key in keys] + ["vm-id", "iface-id", "attached-mac"])
+    values = st.text() | st.floats().map(str) | st.sampled_from(("eth1", "eth1,eth2", "true"))
+    return st.dictionaries(known | st.text().map(PREFIX.__add__), values)
+
+
+ROWS = st.builds(
+    lambda ids, uplink_ids, vm_ids: bridge(
+        bond(interface("eth1", 1, uplink_ids), ETH2), port("vnet0", 10, vm_ids), ids=ids
+    ),
+    settings(*BRIDGE_KEYS, "vm-web-pin", "vm-eth1-pin"),
+    settings(*UPLINK_KEYS),
+    settings(*VM_KEYS),
+)
+
+
+@given(before=ROWS, after=ROWS)
+def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
+    config = read_bridge(after, read_bridge(before))
+    assert 0.1 <= config.threshold_ratio <= 1
+    assert 1 <= config.window_s <= 86400
+    assert 0.1 <= config.poll_interval_s <= 60
+    assert 0 <= config.failback_delay_s <= 86400
+    assert all(u.capacity_bps is None or u.capacity_bps > 0 for u in config.uplinks)
+    assert all(p.pin in (None, "eth1", "eth2") for p in config.vm_ports)
+    assert all(" -> " in line for line in messages(config))
+
+
+@pytest.mark.parametrize("moved", ["1:9999", "nan:1", "inf:1", "-1:1", "1:-1"])
+def test_moves_that_nobody_can_have_made_are_none(moved: str) -> None:
+    config = read_bridge(on_a_bond({}, port("vnet0", 10, ours(moved=moved))))
+    assert messages(config) == [f"Interface vnet0 ovs-lbt-moved: {moved} -> written by the service"]
+    assert config.vm_ports[0].moved == ()
+
+
+@pytest.mark.parametrize(
+    ("attached", "keys", "macs", "forges"),
+    [
+        ("", {}, (), True),
+        ("52:54:00:00:00:0A", {}, ("52:54:00:00:00:0a",), False),
+        (
+            "52:54:00:00:00:02, 52:54:00:00:00:01",
+            {},
+            ("52:54:00:00:00:01", "52:54:00:00:00:02"),
+            False,
+        ),
+        ("52:54:00:00:00:02 52:54:00:00:00:02", {}, ("52:54:00:00:00:02",), False),
+        ("52:54:00:00:00:01", {"unit": "source-mac"}, ("52:54:00:00:00:01",), True),
+        ("52:54:00:00:00:01", {"forged_transmits": "accept"}, ("52:54:00:00:00:01",), True),
+        (
+            "52:54:00:00:00:01",
+            {"unit": "source-mac", "forged_transmits": "reject"},
+            ("52:54:00:00:00:01",),
+            False,
+        ),
+    ],
+)
+def test_whose_addresses_a_vm_may_send_from(
+    attached: str, keys: dict[str, str], macs: tuple[str, ...], forges: bool
+) -> None:
+    told, config = vm_port(ours(**keys) | {"attached-mac": attached})
+    assert (told.attached_macs, told.forges, config.errors) == (macs, forges, ())
+
+
+def test_to_reject_what_cannot_be_told_is_named() -> None:
+    told, config = vm_port(ours(forged_transmits="reject"))
+    assert told.forges
+    assert messages(config) == [
+        "Interface vnet0 ovs-lbt-forged-transmits: reject -> "
+        "attached-mac in external_ids, too: the addresses that it may send from"
+    ]
+
+
+def test_the_hosts_own_address_is_its_own() -> None:
+    local = InterfaceRow("br0", 0xFFFE, mac="02:00:00:00:00:AB")
+    config = read_bridge(on_a_bond({}, PortRow("br0", (local,))))
+    assert config.vm_ports[0].attached_macs == ("02:00:00:00:00:ab",)
+    assert config.vm_ports[0].forges
+
+
+@pytest.mark.parametrize("group", ["01:00:5e:00:00:01", "52:54:00:00:00:01,ff:ff:ff:ff:ff:ff"])
+def test_the_address_of_a_group_is_no_vms(group: str) -> None:
+    told, config = vm_port({"attached-mac": group})
+    assert told.attached_macs == ()
+    assert messages(config) == [
+        f"Interface vnet0 attached-mac: {group} -> MAC addresses of six bytes"
+    ]
+
+
+def test_an_address_that_is_none_is_named_and_not_used() -> None:
+    config = read_bridge(on_a_bond({}, port("vnet0", 10, {"attached-mac": "52:54"})))
+    assert messages(config) == ["Interface vnet0 attached-mac: 52:54 -> MAC addresses of six bytes"]
+    assert (config.vm_ports[0].attached_macs, config.vm_ports[0].forges) == ((), True)
+
+
+def test_what_is_wrong_is_told_in_one_short_line() -> None:
+    config = read_bridge(on_a_bond(keyed("window-s", "1\n\x1b[2J" + "9" * 5000)))
+    (told,) = messages(config)
+    assert told.startswith(r"Bridge br0 ovs-lbt-window-s: 1\n\x1b[2J999")
+    assert told.endswith("… (5006 characters) -> seconds from 1 to 86400; 4096 characters at most")
