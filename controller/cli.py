@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,17 @@ RUN_VARIABLES = {
     "--metrics-ca-cert": "OVS_LBT_METRICS_CA_CERT",
     "--history": "OVS_LBT_HISTORY",
 }
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose epilog is made when somebody asks for help, as it takes a while."""
+
+    epilog_of: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        if self.epilog_of is not None:
+            self.epilog = self.epilog_of()
+        return super().format_help()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,9 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ovs-lbt", description="Load-Based Teaming for Open vSwitch."
-    )
+    parser = _Parser(prog="ovs-lbt", description="Load-Based Teaming for Open vSwitch.")
     parser.add_argument(
         *("-t", "--target"),
         dest="service",
@@ -150,7 +159,12 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_top(commands)
 
-    setting = commands.add_parser("set", help="change settings, checked first")
+    setting = commands.add_parser(
+        "set",
+        help="change settings, checked first",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    setting.epilog_of = _keys
     setting.add_argument("table", choices=["bridge", "interface"], metavar="bridge|interface")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("settings", metavar="KEY=VALUE", nargs="+")
@@ -224,6 +238,12 @@ def _add_top(commands: Any) -> None:
     top.add_argument(
         "--once", action="store_true", help="one screen as plain text, for scripts and pipes"
     )
+
+
+def _keys() -> str:
+    from controller.config import manual as keys
+
+    return keys.text()
 
 
 def _service(text: str) -> str:

@@ -116,7 +116,8 @@ KEYS = (
         "uplinks",
         interface_names(),
         None,
-        "The uplinks, in failover order. On a bond they are all of its members.",
+        "The uplinks, in failover order. On a bond they are all of its members. An interface that"
+        " looks like a VM's is no uplink, unless it has `role=active`.",
         otherwise="the members of the bridge's bond",
     ),
     Key(
@@ -124,8 +125,8 @@ KEYS = (
         "teaming",
         word(*Teaming),
         None,
-        "Whether the switch upstream takes the uplinks for separate links, or for one: a static"
-        " link aggregation, or one that is negotiated.",
+        "How the uplinks look to the switch upstream: as separate links, as one static link"
+        " aggregation, or as one that LACP negotiates.",
         otherwise="`lacp` on a bond that negotiates LACP, else `switch-independent`",
     ),
     Key(
@@ -169,7 +170,7 @@ KEYS = (
         "no-flood-before",
         written(port_names),
         None,
-        "The VM ports that had the flag `no-flood` before attach. Detach leaves them the flag.",
+        "The VM ports that had the flag `no-flood` before attach. Detach does not clear it.",
     ),
     Key(
         BRIDGE,
@@ -184,23 +185,24 @@ KEYS = (
         mbps(),
         None,
         "The capacity of the link.",
-        otherwise="`max-rate` of its QoS, else the speed that the switch reports",
+        otherwise="the `max-rate` of its QoS, else the speed that OpenFlow reports, else that in the"
+        " database",
     ),
     Key(
         UPLINK,
         "qdisc",
         word("keep", "replace"),
         "keep",
-        "What the service does where it needs queues on the uplink, and somebody else has set a"
-        " qdisc there.",
+        "Whether the service replaces a qdisc that somebody else has set on the uplink, where it"
+        " needs queues.",
     ),
     Key(
         UPLINK,
         "role",
         role(),
         Role.ACTIVE.value,
-        "When the uplink carries traffic: always, while no active uplink does, while no other"
-        " uplink has a link, or never.",
+        "An `active` uplink always carries traffic, a `standby` one while no active one does, a"
+        " `drained` one while no other has a link, and an `unused` one never.",
     ),
     Key(
         UPLINK,
@@ -245,7 +247,7 @@ KEYS = (
         "anti-affinity",
         set_name(),
         None,
-        "The set of VM ports that should use an uplink each.",
+        "The set of VM ports that should each use a different uplink.",
     ),
     Key(
         VM_PORT,
@@ -259,7 +261,7 @@ KEYS = (
         "policy",
         word(*PRESETS),
         None,
-        "The teaming policy of this VM port.",
+        "The teaming policy for this VM port.",
         otherwise="the bridge's",
     ),
     Key(
@@ -267,7 +269,7 @@ KEYS = (
         "shares",
         integer(1, 100),
         None,
-        "How much a VM port may send by an uplink that is full, relative to the shares of others.",
+        "The weight of the VM port among those on a full uplink, for what they send.",
         otherwise="50",
     ),
     Key(
@@ -275,16 +277,16 @@ KEYS = (
         "reserve-mbps",
         mbps(),
         None,
-        "What the VM port is promised of its uplink, for what it sends. Of an uplink, 95 % of the"
-        " capacity can be promised. A promise comes before `affinity`, `anti-affinity` and"
-        " `prefer`.",
+        "The rate that is reserved for the VM port on its uplink, for what it sends. At most 95 % of"
+        " an uplink's capacity can be reserved. A reservation comes before `affinity`,"
+        " `anti-affinity` and `prefer`.",
     ),
     Key(
         VM_PORT,
         "limit-mbps",
         mbps(),
         None,
-        "The most that the VM port may send by its uplink.",
+        "The highest rate at which the VM port may send.",
     ),
     Key(
         VM_PORT,
@@ -298,8 +300,9 @@ KEYS = (
         "forged-transmits",
         word("accept", "reject"),
         None,
-        "What becomes of frames that the VM sends from addresses other than `attached-mac`.",
-        otherwise="`reject` with `attached-mac` and without `unit=source-mac`, else `accept`",
+        "Whether the service accepts frames that the VM sends from addresses other than its"
+        " `attached-mac`.",
+        otherwise="`reject` if the VM has an `attached-mac` and `unit` is `port`, else `accept`",
     ),
     Key(
         VM_PORT,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import ovs.dirs
 import pytest
 
 from controller import cli
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
 from controller.host import client
 
 
@@ -117,6 +119,14 @@ def test_help_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert ended.value.code == 0
     assert "attach" in capsys.readouterr().out
+
+
+def test_help_on_set_lists_every_key_that_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["set", "--help"])
+    bridges, uplinks, vm_ports = capsys.readouterr().out.split("\nkeys of ")[1:]
+    for told, keys in ((bridges, BRIDGE_KEYS), (uplinks, UPLINK_KEYS), (vm_ports, VM_KEYS)):
+        assert re.findall(r"^  ([a-z-]+)", told, re.MULTILINE) == list(settable(keys))
 
 
 def test_of_two_services_the_one_that_was_named_is_asked(
