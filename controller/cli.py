@@ -134,7 +134,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--verbose", action="store_true", help="log every detail")
 
-    attach = commands.add_parser("attach", help="take a bridge over")
+    attach = commands.add_parser(
+        "attach",
+        help="take a bridge over",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    attach.epilog_of = _keys_of_attach
     attach.add_argument("bridge", metavar="BRIDGE")
     attach.add_argument(
         "--uplink",
@@ -244,6 +249,12 @@ def _keys() -> str:
     from controller.config import manual as keys
 
     return keys.text()
+
+
+def _keys_of_attach() -> str:
+    from controller.config import manual as keys
+
+    return keys.of_attach()
 
 
 def _service(text: str) -> str:

@@ -1,10 +1,10 @@
-"""The table of keys for people: what `set --help` says of each."""
+"""The table of keys for people: what `set --help` and `attach --help` say of them."""
 
 from __future__ import annotations
 
 import textwrap
 
-from controller.config.keys import KEYS, Key, Record
+from controller.config.keys import BRIDGE_KEYS, KEYS, Key, Record
 
 TITLES = {
     Record.BRIDGE: "keys of a bridge",
@@ -22,6 +22,11 @@ def text() -> str:
         keys = (key for key in KEYS if key.record is record and key.settable)
         parts.append("\n".join([f"{title}:", *map(_entry, keys)]))
     return "\n\n".join(parts)
+
+
+def of_attach() -> str:
+    """The keys that options of `attach` set."""
+    return "\n".join(["values:", *(_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming"))])
 
 
 def value(key: Key) -> str:

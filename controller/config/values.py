@@ -12,15 +12,17 @@ from policies.damping import Moved
 from policies.model import OfPort, Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
-# While LACP is not negotiated.
+# The policy in force while a bond with LACP fallback negotiates no LACP.
 FALLBACK_POLICY = "explicit"
 
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """A value that was not taken: where it stands, what it is, what was expected."""
+    """A value in the database that is not in force, and what is expected instead."""
 
+    # The table and the name, such as "Bridge br0".
     record: str
+    # The key with its prefix, or a column.
     key: str
     found: str
     expected: str
@@ -32,60 +34,68 @@ class BadValue:
 
 @dataclass(frozen=True, slots=True)
 class UplinkConfig:
-    """A member of the team. `capacity_bps` is None where only the switch knows the speed."""
+    """What the database says of an uplink."""
 
     name: str
     ofport: OfPort
+    # As an operator says, or the port's QoS; None where neither does.
     capacity_bps: float | None
+    # As the database says; None where it does not.
     link_speed_bps: float | None
     role: Role
-    # What it was before a drain.
+    # The role that `undrain` restores.
     role_before: Role = Role.ACTIVE
     vlans: PortVlans = TRUNK
     mac: str | None = None
-    # Whether a qdisc that somebody else chose for it may be replaced.
+    # Whether the service may replace a qdisc that somebody else has set on it.
     replaces_qdisc: bool = False
-    # What watches its link beyond carrier.
+    # The protocols that watch its link besides carrier: LACP, BFD, CFM.
     watched_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
-    """A port that is not an uplink, LOCAL included.
-
-    `policy`: its own, else the bridge's. `carriers`: the uplinks that carry its VLANs, and
-    `allow` those that an operator says it may use, where those are not all of the team;
-    `allowed`: both. `prefer`, `avoid`, `affinity` and `anti_affinity` as in `Unit`.
-    """
+    """What the database says of a port that is not an uplink; the port LOCAL is one, too."""
 
     name: str
     ofport: OfPort
+    # The VM's name where it has one, else the interface's.
     vm: str
+    # Its own policy if it has one, else the bridge's.
     policy: str = DEFAULT_PRESET
     vlans: PortVlans = TRUNK
+    # The uplinks in both `carriers` and `allow`. None, here and in these: all of the team.
     allowed: frozenset[str] | None = None
+    # The uplinks that carry its VLANs.
     carriers: frozenset[str] | None = None
+    # The uplinks that an operator allows.
     allow: frozenset[str] | None = None
-    # Its own addresses, in lower case, and whether frames from others are taken from it.
+    # The VM's own addresses, in lower case, where they are known.
     attached_macs: tuple[str, ...] = ()
+    # Whether frames from other addresses are accepted.
     forges: bool = True
     pin: str | None = None
+    # The uplinks that it should use, the best first; and those that it should not.
     prefer: tuple[str, ...] = ()
     avoid: frozenset[str] = frozenset()
+    # The sets whose members should share an uplink, and should not.
     affinity: str | None = None
     anti_affinity: str | None = None
+    # Whether no policy moves it because of load.
     excluded: bool = False
+    # The uplink that the service wrote down last.
     binding: str | None = None
     # The moves that count against its budget; times since the epoch.
     moved: tuple[Moved, ...] = ()
+    # "port", or "source-mac": each address behind it is placed by itself.
     unit: str = "port"
-    # Whether rules for it can be kept on the Bridge, where a VM's power cycle spares them.
+    # The identity by which the Bridge keeps its rules; None where the VM has none.
     vm_id: str | None = None
     # Its part of an uplink, for what it sends; None where nobody said so.
     shares: int | None = None
     reserve_bps: float | None = None
     limit_bps: float | None = None
-    # Whether a policy that may split it does so now: the state of its bridge, no configuration.
+    # Whether what it sends is spread over uplinks now. That is state of its bridge.
     split: bool = False
 
     @property
@@ -111,7 +121,7 @@ class VmPortConfig:
 
 @dataclass(frozen=True, slots=True)
 class BridgeConfig:
-    """Everything an attached bridge's records say; times in seconds, shares as ratios."""
+    """What the database says of an attached bridge."""
 
     name: str
     policy: str = DEFAULT_PRESET
@@ -121,24 +131,30 @@ class BridgeConfig:
     window_s: float = 30.0
     poll_interval_s: float = 1.0
     failback_delay_s: float = 45.0
+    # Whether the uplinks are members of the bridge's bond.
     on_bond: bool = False
     bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
-    # Neither uplinks nor VM ports: the network seems to be behind them, and nobody named them.
+    # Interfaces that lead to the network, as it seems, though nobody named them as uplinks.
+    # They are not VM ports either.
     missing: tuple[str, ...] = ()
     vm_ports: tuple[VmPortConfig, ...] = ()
-    # The only member of an active-backup bond from which NORMAL takes anything.
+    # The member of an active-backup bond from which alone NORMAL accepts frames.
     active_member: str | None = None
-    # The members that have heard of their LACP partner, and whether the bond goes on without.
+    # The members that have heard from their LACP partner lately.
     lacp_current: frozenset[str] = frozenset()
+    # Whether the bond carries traffic without LACP, too.
     falls_back: bool = False
-    # What the operator asked for, while LACP is not negotiated and this is in force instead.
+    # What the operator asked for, while this is in force instead, as LACP is not negotiated.
     instead_of: BridgeConfig | None = None
-    # VM ports that NORMAL did not flood to before we came.
+    # The VM ports that had the flag no-flood before attach.
     no_flood_before: frozenset[str] = frozenset()
+    # Whether ovs-vswitchd forwards by itself, rather than the kernel.
     in_userspace: bool = False
+    # What NORMAL does on this bridge and ovs-lbt does not, a line each.
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
+    # The values in force by record and key: they stay while a record has a bad one.
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
 
     @property

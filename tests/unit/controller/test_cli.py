@@ -11,6 +11,7 @@ import pytest
 from controller import cli
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
 from controller.host import client
+from policies.presets import PRESETS
 
 
 @pytest.fixture
@@ -127,6 +128,12 @@ def test_help_on_set_lists_every_key_that_can_be_set(capsys: pytest.CaptureFixtu
     bridges, uplinks, vm_ports = capsys.readouterr().out.split("\nkeys of ")[1:]
     for told, keys in ((bridges, BRIDGE_KEYS), (uplinks, UPLINK_KEYS), (vm_ports, VM_KEYS)):
         assert re.findall(r"^  ([a-z-]+)", told, re.MULTILINE) == list(settable(keys))
+
+
+def test_help_on_attach_lists_every_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["attach", "--help"])
+    assert PRESETS.keys() <= set(re.findall(r"[a-z-]+", capsys.readouterr().out))
 
 
 def test_of_two_services_the_one_that_was_named_is_asked(
