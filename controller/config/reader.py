@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -181,7 +182,7 @@ class _Reader:
         vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
         carriers = self._carriers(port, vlans, uplinks)
         team = [uplink.name for uplink in uplinks]
-        keys = {**VM_KEYS, **_of_team(carriers, team)}
+        keys = _vm_keys(carriers, tuple(team))
         # The Interface's own rules win over those that the Bridge keeps for its VM.
         rules = self._vm_rules(ids, keys) | self.settings.given(
             f"Interface {interface.name}", ids, keys
@@ -308,14 +309,15 @@ def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
     return (interface.mac.lower(),)
 
 
-def _of_team(carriers: frozenset[str], team: list[str]) -> dict[str, Key]:
-    """The keys of a VM port that name uplinks, now that these are known."""
+@functools.lru_cache(maxsize=64)
+def _vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
+    """The keys of a VM port, once it is known which uplinks they may name."""
     takes = {
         "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),
         "prefer": kinds.uplinks_of(team),
     }
-    return {name: replace(VM_KEYS[name], takes=kind) for name, kind in takes.items()}
+    return VM_KEYS | {name: replace(VM_KEYS[name], takes=kind) for name, kind in takes.items()}
 
 
 def _within(choice: Choice | None, team: Collection[str]) -> Choice | None:

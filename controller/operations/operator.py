@@ -12,7 +12,7 @@ from controller.api.events import Reply, Request, Setting, Write, Written
 from controller.api.history import Moved
 from controller.bridge.bridge import Bridge, Commands
 from controller.bridge.fleet import Fleet
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, Key, settable
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
@@ -151,7 +151,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
     _refuse_repeated(assignments)
-    values = _assignments(others, settable(VM_KEYS))
+    values = _assignments(others, VM_RULE_KEYS)
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
