@@ -45,10 +45,10 @@ def homes(
         if not names:
             continue
         asks = reserving.get(unit.name)
-        if unit.ruled or (asks and not contended.isdisjoint(asks.able)):
+        if unit.rules.ruled or (asks and not contended.isdisjoint(asks.able)):
             bound_together.append(unit)
-        elif unit.pin in names:
-            found[unit.name] = str(unit.pin)
+        elif unit.rules.pin in names:
+            found[unit.name] = str(unit.rules.pin)
         elif unit.uplink in names and keeps:
             found[unit.name] = str(unit.uplink)
         else:
@@ -77,7 +77,7 @@ def targets(
     All of them may have to move, to make room. Nothing is said of those all of whose homes serve.
     """
     serves = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
-    together = [u for u in units if (u.in_set or u.reserve_bps) and u.name in homes]
+    together = [u for u in units if (u.rules.in_set or u.rules.reserve_bps) and u.name in homes]
     if all(homes[unit.name] in serves for unit in together):
         return {}
     at_home = [replace(unit, uplink=homes[unit.name]) for unit in together]
@@ -105,9 +105,9 @@ def order(
     set go the same way.
     """
     backup = PRESETS[unit.policy].backup
-    if not unit.ruled:
+    if not unit.rules.ruled:
         return failover.order(unit.name, home, uplinks, backup, unit.allowed)
-    known_by = unit.name if unit.affinity is None else f"affinity {unit.affinity}"
+    known_by = unit.name if unit.rules.affinity is None else f"affinity {unit.rules.affinity}"
 
     def burden(uplink: str) -> tuple[int, int]:
         return rules.rank(unit, uplink), taken.get(uplink, 0) if taken else 0
@@ -130,17 +130,17 @@ def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Ca
     found: dict[str, Candidate] = {}
     reach: dict[tuple[frozenset[str] | None, str | None], tuple[str, ...]] = {}
     for unit in units:
-        if unit.reserve_bps:
-            key = unit.allowed, unit.pin
+        if unit.rules.reserve_bps:
+            key = unit.allowed, unit.rules.pin
             if key not in reach:
                 reach[key] = _may_use(unit, uplinks)
             found[unit.name] = Candidate(
                 unit.name,
                 reach[key],
                 (),
-                affinity=unit.affinity,
-                anti_affinity=unit.anti_affinity,
-                reserve_bps=unit.reserve_bps,
+                affinity=unit.rules.affinity,
+                anti_affinity=unit.rules.anti_affinity,
+                reserve_bps=unit.rules.reserve_bps,
             )
     return found
 
@@ -149,7 +149,7 @@ def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
     """All that a unit may use, or its pin."""
     allowed = failover.only(unit.allowed, uplinks)
     names = tuple(uplink.name for uplink in allowed if uplink.role is not Role.UNUSED)
-    return (unit.pin,) if unit.pin is not None and unit.pin in names else names
+    return (unit.rules.pin,) if unit.rules.pin is not None and unit.rules.pin in names else names
 
 
 def _rooms_bps(uplinks: Iterable[Uplink]) -> dict[str, float]:
@@ -162,7 +162,7 @@ def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
     A drain is none of it: when it ends, units return. Capacities are, where something is reserved.
     """
     drained = Role.DRAINED, Role.ACTIVE
-    reserving = any(unit.reserve_bps for unit in linked)
+    reserving = any(unit.rules.reserve_bps for unit in linked)
     return (
         tuple(replace(unit, uplink=None, policy="", number=0) for unit in linked),
         tuple((u.name, drained[1] if u.role is drained[0] else u.role) for u in uplinks),
@@ -172,16 +172,16 @@ def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
 
 def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
     """A pin, and where it is excluded from policies the home of a unit, are not for moving."""
-    fixed = unit.pin if unit.pin in able else unit.uplink if unit.excluded else None
+    fixed = unit.rules.pin if unit.rules.pin in able else unit.uplink if unit.excluded else None
     able = (fixed,) if fixed in able and fixed is not None else able
     return Candidate(
         unit.name,
         tuple(able),
         tuple(rules.rank(unit, uplink) for uplink in able),
         unit.uplink,
-        unit.affinity,
-        unit.anti_affinity,
-        unit.reserve_bps,
+        unit.rules.affinity,
+        unit.rules.anti_affinity,
+        unit.rules.reserve_bps,
     )
 
 
@@ -194,7 +194,7 @@ def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
     drained = [u for u in allowed if u.name == unit.uplink and u.role is Role.DRAINED]
     active = [u for u in allowed if u.role is Role.ACTIVE]
     able = [*active, *drained] or static.placeable(allowed)
-    names = {uplink.name for uplink in able} | {str(unit.pin)}
+    names = {uplink.name for uplink in able} | {str(unit.rules.pin)}
     own = PRESETS[unit.policy].place([replace(unit, uplink=None)], uplinks)[unit.name]
     return [uplink.name for uplink in order(unit, own, uplinks) if uplink.name in names]
 

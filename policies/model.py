@@ -113,12 +113,50 @@ class Uplink:
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
         """Whether it can promise units of other uplinks what these are promised."""
-        more_bps = sum(unit.reserve_bps for unit in units)
+        more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
     @property
     def utilization_ratio(self) -> float:
         return self.load.utilization_ratio(self.capacity_bps)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an operator asks of where a unit goes."""
+
+    # The uplink that it uses while that can be had.
+    pin: str | None = None
+    # Whether an operator names the only uplinks it may use: rather than by one of these that
+    # carries nothing it is bound to none.
+    confined: bool = False
+    # The uplinks that it should use, the best first; and those that it should not.
+    prefer: tuple[str, ...] = ()
+    avoid: frozenset[str] = frozenset()
+    # The set whose members should share an uplink.
+    affinity: str | None = None
+    # The set whose members should each use a different uplink.
+    anti_affinity: str | None = None
+    # What it is promised of its uplink's capacity; 0: nothing.
+    reserve_bps: float = 0.0
+
+    @property
+    def in_set(self) -> bool:
+        """Whether it matters to the unit where others are."""
+        return self.affinity is not None or self.anti_affinity is not None
+
+    @property
+    def ruled(self) -> bool:
+        """Whether there is an uplink that the unit should use, or should not."""
+        return self.in_set or bool(self.prefer or self.avoid)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a rule says by which uplink the unit goes; none of it is spread then."""
+        return self.pin is not None or self.confined or self.ruled
+
+
+NO_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +166,9 @@ class Unit:
     `is_bucket`: it is the last; `behind`: the VM port whose address it is. `number` is its ofport,
     made of its address, or its bucket, `policy` the preset it is under, `load` the part
     that crosses uplinks. `allowed`: the names of the only uplinks it may use; None: of any.
-    `confined`: an operator says so, and rather than by one that carries nothing it is bound to
-    none. `prefer`: uplinks it should use, the best first; `avoid`: those it should not.
-    `affinity`: the set whose members should share an uplink; `anti_affinity`: be kept apart.
-    `reserve_bps`: what it is promised of its uplink's capacity. `spread`: what it sends goes by
-    buckets, by its uplink what it receives; where a policy may end that, `load` is the latter
-    and `spread_bps` the former. `divisible`: a policy may spread it; `ripe`: and end it now.
+    `excluded`: load does not move it. `spread`: what it sends goes by buckets, by its uplink what
+    it receives; where a policy may end that, `load` is the latter and `spread_bps` the former.
+    `divisible`: a policy may spread it; `ripe`: and end it now.
     """
 
     name: str
@@ -142,35 +177,14 @@ class Unit:
     is_bucket: bool = False
     uplink: str | None = None
     load: Load = Load()
-    pin: str | None = None
+    rules: Rules = NO_RULES
     excluded: bool = False
     allowed: frozenset[str] | None = None
-    confined: bool = False
-    prefer: tuple[str, ...] = ()
-    avoid: frozenset[str] = frozenset()
-    affinity: str | None = None
-    anti_affinity: str | None = None
-    reserve_bps: float = 0.0
     behind: str | None = None
     spread: bool = False
     spread_bps: float = 0.0
     divisible: bool = False
     ripe: bool = False
-
-    @property
-    def in_set(self) -> bool:
-        """Whether it matters to it where others are."""
-        return self.affinity is not None or self.anti_affinity is not None
-
-    @property
-    def ruled(self) -> bool:
-        """Whether there is an uplink that it should use, or should not."""
-        return self.in_set or bool(self.prefer or self.avoid)
-
-    @property
-    def whole(self) -> bool:
-        """Whether a rule says by which uplink it goes; none of it is spread then."""
-        return self.pin is not None or self.confined or self.ruled
 
     @property
     def own_load(self) -> Load:
@@ -186,15 +200,9 @@ class Unit:
             is_bucket=self.is_bucket,
             uplink=self.uplink,
             load=load,
-            pin=self.pin,
+            rules=self.rules,
             excluded=excluded,
             allowed=self.allowed,
-            confined=self.confined,
-            prefer=self.prefer,
-            avoid=self.avoid,
-            affinity=self.affinity,
-            anti_affinity=self.anti_affinity,
-            reserve_bps=self.reserve_bps,
             behind=self.behind,
             spread=self.spread,
             spread_bps=spread_bps,
@@ -205,7 +213,7 @@ class Unit:
     @property
     def movable(self) -> bool:
         """Whether a policy may move it; failover always may."""
-        return self.pin is None and not self.excluded
+        return self.rules.pin is None and not self.excluded
 
 
 @dataclass(frozen=True, slots=True)

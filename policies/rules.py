@@ -29,9 +29,9 @@ def rank(unit: Unit, uplink: str) -> int:
 
     Those that it prefers come first, in their order, and those that it should avoid last.
     """
-    if uplink in unit.prefer:
-        return unit.prefer.index(uplink)
-    return len(unit.prefer) + (uplink in unit.avoid)
+    if uplink in unit.rules.prefer:
+        return unit.rules.prefer.index(uplink)
+    return len(unit.rules.prefer) + (uplink in unit.rules.avoid)
 
 
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
@@ -42,10 +42,10 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False
-    if not unit.ruled or unit.uplink is None:
+    if not unit.rules.ruled or unit.uplink is None:
         return True
     moved = {unit.name, *(other.name for other in along)}
-    others = [other for other in others if other.name not in moved] if unit.in_set else []
+    others = [other for other in others if other.name not in moved] if unit.rules.in_set else []
     now, then = (_breaches(unit, uplink, others) for uplink in (unit.uplink, target))
     return all(after <= before for before, after in zip(now, then, strict=True))
 
@@ -63,18 +63,20 @@ def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, di
     states = {}
     for unit in units:
         state: dict[Rule, str] = {}
-        if unit.confined:
+        if unit.rules.confined:
             state[Rule.ALLOW] = _allow(unit)
-        if unit.pin is not None:
+        if unit.rules.pin is not None:
             state[Rule.PIN] = _pin(unit)
-        if unit.reserve_bps and unit.uplink in capacities_bps:
+        if unit.rules.reserve_bps and unit.uplink in capacities_bps:
             here = str(unit.uplink)
             state[Rule.RESERVE] = _reserve(here, promised_bps[here], capacities_bps[here])
-        if unit.affinity is not None:
-            state[Rule.AFFINITY] = _affinity(unit, together.get(unit.affinity, {}))
-        if unit.anti_affinity is not None:
-            state[Rule.ANTI_AFFINITY] = _anti_affinity(unit, apart.get(unit.anti_affinity, {}))
-        if unit.prefer or unit.avoid:
+        if unit.rules.affinity is not None:
+            state[Rule.AFFINITY] = _affinity(unit, together.get(unit.rules.affinity, {}))
+        if unit.rules.anti_affinity is not None:
+            state[Rule.ANTI_AFFINITY] = _anti_affinity(
+                unit, apart.get(unit.rules.anti_affinity, {})
+            )
+        if unit.rules.prefer or unit.rules.avoid:
             state[Rule.PREFER] = _prefer(unit)
         if state:
             states[unit.name] = state
@@ -95,8 +97,11 @@ def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int
     """How much each should is broken with a unit there: members apart, members beside, rank."""
     members = [u for u in others if u.uplink is not None]
     return (
-        sum(_same(u.affinity, unit.affinity) and u.uplink != uplink for u in members),
-        sum(_same(u.anti_affinity, unit.anti_affinity) and u.uplink == uplink for u in members),
+        sum(_same(u.rules.affinity, unit.rules.affinity) and u.uplink != uplink for u in members),
+        sum(
+            _same(u.rules.anti_affinity, unit.rules.anti_affinity) and u.uplink == uplink
+            for u in members
+        ),
         rank(unit, uplink),
     )
 
@@ -109,7 +114,7 @@ def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
     """The names of each set's members by uplink; those without one are nowhere."""
     sets: dict[str, dict[str, list[str]]] = {}
     for unit in units:
-        if (name := getattr(unit, of)) is not None and unit.uplink is not None:
+        if (name := getattr(unit.rules, of)) is not None and unit.uplink is not None:
             sets.setdefault(name, {}).setdefault(unit.uplink, []).append(unit.name)
     return sets
 
@@ -118,8 +123,8 @@ def _promised_bps(units: Iterable[Unit]) -> dict[str, float]:
     """What units have reserved, by the uplink that they are on."""
     promised_bps: dict[str, float] = {}
     for unit in units:
-        if unit.reserve_bps and unit.uplink is not None:
-            promised_bps[unit.uplink] = promised_bps.get(unit.uplink, 0.0) + unit.reserve_bps
+        if unit.rules.reserve_bps and unit.uplink is not None:
+            promised_bps[unit.uplink] = promised_bps.get(unit.uplink, 0.0) + unit.rules.reserve_bps
     return promised_bps
 
 
@@ -134,11 +139,11 @@ def _allow(unit: Unit) -> str:
 
 
 def _pin(unit: Unit) -> str:
-    if unit.uplink == unit.pin:
+    if unit.uplink == unit.rules.pin:
         return ""
-    ruled_out = unit.allowed is not None and unit.pin not in unit.allowed
+    ruled_out = unit.allowed is not None and unit.rules.pin not in unit.allowed
     but = ", which it may not use" if ruled_out else ""
-    return f"on {unit.uplink or 'no uplink'} -> {unit.pin}{but}"
+    return f"on {unit.uplink or 'no uplink'} -> {unit.rules.pin}{but}"
 
 
 def _reserve(uplink: str, promised_bps: float, capacity_bps: float) -> str:
@@ -151,16 +156,16 @@ def _reserve(uplink: str, promised_bps: float, capacity_bps: float) -> str:
 def _prefer(unit: Unit) -> str:
     if unit.uplink is None or rank(unit, unit.uplink) == 0:
         return ""
-    if unit.prefer:
-        return f"on {unit.uplink} -> {unit.prefer[0]}"
-    return f"on {unit.uplink} -> another than {_or(sorted(unit.avoid))}"
+    if unit.rules.prefer:
+        return f"on {unit.uplink} -> {unit.rules.prefer[0]}"
+    return f"on {unit.uplink} -> another than {_or(sorted(unit.rules.avoid))}"
 
 
 def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if unit.uplink is None or len(members) < 2:
         return ""
     others = _some(n for uplink, names in members.items() if uplink != unit.uplink for n in names)
-    return f"on {unit.uplink} without {others} of {unit.affinity} -> the same uplink"
+    return f"on {unit.uplink} without {others} of {unit.rules.affinity} -> the same uplink"
 
 
 def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
@@ -168,7 +173,7 @@ def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if len(beside) < 2:
         return ""
     others = _some(name for name in beside if name != unit.name)
-    return f"on {unit.uplink} with {others} of {unit.anti_affinity} -> uplinks of their own"
+    return f"on {unit.uplink} with {others} of {unit.rules.anti_affinity} -> uplinks of their own"
 
 
 def _some(names: Iterable[str]) -> str:

@@ -69,7 +69,7 @@ def _largest(planned: Iterable[Move], units: Iterable[Unit], most: int) -> tuple
         if by_name[move.unit].is_bucket:
             buckets.append(move)
         else:
-            together.setdefault(by_name[move.unit].affinity or move.unit, []).append(move)
+            together.setdefault(by_name[move.unit].rules.affinity or move.unit, []).append(move)
 
     def size_bps(group: Iterable[Move]) -> float:
         loads = [by_name[move.unit].load for move in group]

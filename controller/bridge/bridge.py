@@ -699,7 +699,7 @@ class Bridge:
     def rules(self) -> Mapping[str, Mapping[Rule, str]]:
         """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
         bound = self.bound
-        ruled = [unit for unit in self.units() if unit.whole or unit.reserve_bps]
+        ruled = [unit for unit in self.units() if unit.rules.whole or unit.rules.reserve_bps]
         at = {unit.name: bound[unit.name].uplink for unit in ruled if unit.name in bound}
         there = (replace(unit, uplink=at.get(unit.name)) for unit in ruled)
         return rules.found(there, self.uplinks() if ruled else ())
@@ -707,7 +707,9 @@ class Bridge:
     def _judge_rules(self, now_s: float) -> Commands:
         """Tell which rules have come to be broken, and which are kept again."""
         ports = self.config.vm_ports
-        if not self.chronicle.broken and not any(p.whole or p.reserve_bps for p in ports):
+        if not self.chronicle.broken and not any(
+            p.rules.whole or p.rules.reserve_bps for p in ports
+        ):
             return []
         told = [*self.chronicle.rules(self.judged, rules.broken(self.rules), now_s)]
         name = self.config.name

@@ -123,7 +123,7 @@ def _port(
         planned_uplink=planned.uplink if planned else None,
         rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
         shares=port.shares,
-        reserve_bps=port.reserve_bps,
+        reserve_bps=port.rules.reserve_bps or None,
         limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.parted else None,

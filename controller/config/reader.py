@@ -17,7 +17,7 @@ from controller.config.settings import Settings
 from controller.config.values import BadValue, BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import PortVlans, carriers, port_vlans
 from controller.text.wording import one_of
-from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Uplink
+from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
@@ -207,18 +207,21 @@ class _Reader:
             allow=_unless_all(may_use, team),
             attached_macs=attached or _own_macs(interface),
             forges=self._forges(record, rules.get("forged-transmits"), unit, attached),
-            pin=rules.get("pin"),
-            prefer=wishes.named,
-            avoid=frozenset(wishes.ruled_out),
-            affinity=rules.get("affinity"),
-            anti_affinity=rules.get("anti-affinity"),
+            rules=Rules(
+                pin=rules.get("pin"),
+                confined=_unless_all(may_use, team) is not None,
+                prefer=wishes.named,
+                avoid=frozenset(wishes.ruled_out),
+                affinity=rules.get("affinity"),
+                anti_affinity=rules.get("anti-affinity"),
+                reserve_bps=self._reserve(record, rules.get("reserve-mbps"), limit_bps),
+            ),
             excluded=rules.get("exclude", False),
             binding=rules.get("binding"),
             moved=rules.get("moved") or (),
             unit=unit,
             vm_id=vm_id,
             shares=rules.get("shares"),
-            reserve_bps=self._reserve(record, rules.get("reserve-mbps"), limit_bps),
             limit_bps=limit_bps,
         )
 
@@ -241,12 +244,10 @@ class _Reader:
             return True
         return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
 
-    def _reserve(
-        self, record: str, reserve_bps: float | None, limit_bps: float | None
-    ) -> float | None:
-        """What a VM port is promised, which is at most what it may use."""
+    def _reserve(self, record: str, reserve_bps: float | None, limit_bps: float | None) -> float:
+        """What a VM port is promised, which is at most what it may use; 0: nothing."""
         if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
-            return reserve_bps
+            return reserve_bps or 0.0
         found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
         self.settings.report(BadValue(record, PREFIX + "reserve-mbps", found, expected))
         return limit_bps

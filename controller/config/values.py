@@ -9,7 +9,7 @@ from typing import Any
 from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line, shortened
 from policies.damping import Moved
-from policies.model import OfPort, Role, Teaming
+from policies.model import NO_RULES, OfPort, Role, Rules, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
 # The policy in force while a bond with LACP fallback negotiates no LACP.
@@ -74,13 +74,8 @@ class VmPortConfig:
     attached_macs: tuple[str, ...] = ()
     # Whether frames from other addresses are accepted.
     forges: bool = True
-    pin: str | None = None
-    # The uplinks that it should use, the best first; and those that it should not.
-    prefer: tuple[str, ...] = ()
-    avoid: frozenset[str] = frozenset()
-    # The sets whose members should share an uplink, and should not.
-    affinity: str | None = None
-    anti_affinity: str | None = None
+    # What else an operator asks of where it goes; policies get it as it is.
+    rules: Rules = NO_RULES
     # Whether no policy moves it because of load.
     excluded: bool = False
     # The uplink that the service wrote down last.
@@ -91,22 +86,12 @@ class VmPortConfig:
     unit: str = "port"
     # The identity by which the Bridge keeps its rules; None where the VM has none.
     vm_id: str | None = None
-    # Its part of an uplink, for what it sends; None where nobody said so.
+    # Its part of an uplink besides what it is promised, for what it sends; None where nobody
+    # said so.
     shares: int | None = None
-    reserve_bps: float | None = None
     limit_bps: float | None = None
     # Whether what it sends is spread over uplinks now. That is state of its bridge.
     split: bool = False
-
-    @property
-    def ruled(self) -> bool:
-        """Whether there is an uplink that it should use, or should not."""
-        return bool(self.prefer or self.avoid or self.affinity or self.anti_affinity)
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of it leaves by its home, whatever its policy is."""
-        return self.pin is not None or self.allow is not None or self.ruled
 
     @property
     def parted(self) -> bool:
@@ -116,7 +101,7 @@ class VmPortConfig:
         """
         if self.unit != "source-mac":
             return False
-        return not (self.whole or PRESETS[self.policy].classifier.hashed)
+        return not (self.rules.whole or PRESETS[self.policy].classifier.hashed)
 
 
 @dataclass(frozen=True, slots=True)

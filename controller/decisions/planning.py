@@ -142,7 +142,7 @@ def propose(
 
     No unit moves twice, so there is one. `bases`: of all policies in use.
     """
-    promised = {unit.name: unit.reserve_bps for unit in judged.units()}
+    promised = {unit.name: unit.rules.reserve_bps for unit in judged.units()}
     views = {
         policy: _View(snapshot, _loads_in(snapshot, judged, of.covered_s), promised)
         for policy, of in bases.items()
@@ -336,8 +336,8 @@ def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
         unit = now[name]
         if unit.policy != was.policy:
             return _differs(f"policy of {name}", was.policy, unit.policy)
-        if unit.pin != was.pin:
-            return _differs(f"pin of {name}", was.pin or "none", unit.pin or "none")
+        if unit.rules.pin != was.rules.pin:
+            return _differs(f"pin of {name}", was.rules.pin or "none", unit.rules.pin or "none")
         if unit.excluded and not was.excluded:
             return f"{name}: excluded since the plan"
         if unit.allowed is not None and move.target not in unit.allowed:
@@ -362,7 +362,7 @@ def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
 
 
 def _rules_of(unit: Unit) -> tuple[object, ...]:
-    return unit.prefer, unit.avoid, unit.affinity, unit.anti_affinity
+    return unit.rules.prefer, unit.rules.avoid, unit.rules.affinity, unit.rules.anti_affinity
 
 
 def _loads_changed(proposal: Proposal, judged: Judged, bases: Mapping[str, Basis]) -> str | None:

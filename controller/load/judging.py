@@ -177,8 +177,8 @@ class Judged:
         """What VM ports are promised, by the uplink that they are bound to."""
         found: Counter[str] = Counter()
         for port in self.config.vm_ports:
-            if port.reserve_bps and port.name in self.bound:
-                found[self.bound[port.name].uplink] += round(port.reserve_bps)
+            if port.rules.reserve_bps and port.name in self.bound:
+                found[self.bound[port.name].uplink] += round(port.rules.reserve_bps)
         return found
 
     def units(self) -> tuple[Unit, ...]:
@@ -194,15 +194,9 @@ class Judged:
             policy=port.policy,
             uplink=uplink,
             load=load,
-            pin=port.pin,
+            rules=port.rules,
             excluded=port.excluded,
             allowed=port.allowed,
-            confined=port.allow is not None,
-            prefer=port.prefer,
-            avoid=port.avoid,
-            affinity=port.affinity,
-            anti_affinity=port.anti_affinity,
-            reserve_bps=port.reserve_bps or 0.0,
             spread=buckets.hashed_by(port) is not None,
             divisible=not port.split and splits.may_split(port, self.config),
             ripe=port.name in self.ripe,
@@ -372,7 +366,7 @@ class Judged:
             uplinks=uplinks,
             units=tuple(u for u in units if u.policy == policy and (u.is_bucket or not hashed)),
             threshold_ratio=self.config.threshold_ratio,
-            in_sets=tuple(unit for unit in units if not unit.is_bucket and unit.in_set),
+            in_sets=tuple(unit for unit in units if not unit.is_bucket and unit.rules.in_set),
         )
 
     def _as_carried(self, units: list[Unit]) -> list[Unit]:

@@ -71,16 +71,16 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "loads_cover_s": account.covers_s,
         "share_ratio": _share(account),
         "uplink_ratio": account.uplink.utilization_ratio if account.uplink else None,
-        "pin": port.pin,
+        "pin": port.rules.pin,
         "excluded": port.excluded,
         "shares": port.shares,
-        "reserve_bps": port.reserve_bps,
+        "reserve_bps": port.rules.reserve_bps or None,
         "limit_bps": port.limit_bps,
         "allowed": sorted(port.allowed) if port.allowed is not None else None,
-        "prefer": list(port.prefer),
-        "avoid": sorted(port.avoid),
-        "affinity": port.affinity,
-        "anti_affinity": port.anti_affinity,
+        "prefer": list(port.rules.prefer),
+        "avoid": sorted(port.rules.avoid),
+        "affinity": port.rules.affinity,
+        "anti_affinity": port.rules.anti_affinity,
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
@@ -140,11 +140,11 @@ def _why(account: Account) -> str:
             text = f"it is pinned to {bound.uplink}"
         case Reason.RULE:
             text = "its rules want it here"
-            if account.port.reserve_bps:
+            if account.port.rules.reserve_bps:
                 text = "its rules want it here, as far as there is room for what is reserved"
-            if not account.port.ruled:
+            if not account.port.rules.ruled:
                 text = f"{source} may not be used for it, or another uplink serves before it"
-                if account.port.reserve_bps:
+                if account.port.rules.reserve_bps:
                     text += ", or has room for what is reserved"
         case Reason.DRAIN:
             text = f"{source} is drained, unused or a standby again"
@@ -154,7 +154,7 @@ def _why(account: Account) -> str:
             text = f"{source} carried nothing any more"
         case Reason.FAILBACK:
             text = f"{bound.uplink} is its home, and carries traffic again"
-        case _ if account.port.ruled:
+        case _ if account.port.rules.ruled:
             text = "where its rules and its policy place it; nothing has moved it"
         case _:
             text = "where the policy places it, by its number or in order; nothing has moved it"
@@ -229,8 +229,8 @@ def _behind(account: Account) -> list[dict[str, Any]]:
 
 def _rules(account: Account) -> list[str]:
     port, rules = account.port, []
-    if port.pin:
-        rules.append(f"pinned to {port.pin}")
+    if port.rules.pin:
+        rules.append(f"pinned to {port.rules.pin}")
     if port.excluded:
         rules.append("excluded: no policy moves it")
     if port.carriers is not None:
@@ -238,14 +238,14 @@ def _rules(account: Account) -> list[str]:
         rules.append(f"its VLANs are carried by {carriers} only")
     if port.allow is not None:
         rules.append(f"allowed {', '.join(sorted(port.allow))} only, rather than any other none")
-    if port.affinity is not None:
-        rules.append(f"shares an uplink with all of affinity set {port.affinity}")
-    if port.anti_affinity is not None:
-        rules.append(f"is kept apart from all of anti-affinity set {port.anti_affinity}")
-    if port.prefer:
-        rules.append(f"prefers {', then '.join(port.prefer)}")
-    if port.avoid:
-        rules.append(f"should not use {', '.join(sorted(port.avoid))}")
+    if port.rules.affinity is not None:
+        rules.append(f"shares an uplink with all of affinity set {port.rules.affinity}")
+    if port.rules.anti_affinity is not None:
+        rules.append(f"is kept apart from all of anti-affinity set {port.rules.anti_affinity}")
+    if port.rules.prefer:
+        rules.append(f"prefers {', then '.join(port.rules.prefer)}")
+    if port.rules.avoid:
+        rules.append(f"should not use {', '.join(sorted(port.rules.avoid))}")
     if part := part_of(port):
         rules.append(part)
     rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]

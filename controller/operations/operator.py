@@ -196,8 +196,8 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
     bridge, port = _vm_port(operator, name)
     uplink = _carrier(bridge, port, target)
     _enforcing(bridge)
-    if port.pin not in (None, target):
-        raise Refused(f"port {name}: pinned to {port.pin} -> a port that is not pinned")
+    if port.rules.pin not in (None, target):
+        raise Refused(f"port {name}: pinned to {port.rules.pin} -> a port that is not pinned")
     if not bridge.connected:
         raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
     serving = failover.in_service(bridge.uplinks())
@@ -212,7 +212,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
 def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
     """What a move breaks that it may; lines to tell."""
     at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
-    ruled = [unit for unit in bridge.units() if unit.ruled or unit.reserve_bps]
+    ruled = [unit for unit in bridge.units() if unit.rules.ruled or unit.rules.reserve_bps]
     units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
     states = rules.found(units, bridge.uplinks()).get(port.name, {})
     return "\n".join(f"{port.name} {rule}: {how}" for rule, how in states.items() if how)

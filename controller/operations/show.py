@@ -112,9 +112,13 @@ def _port(port: PortStatus) -> dict[str, Any]:
 
 def _parts(port: PortStatus | VmPortConfig) -> Mapping[str, float]:
     """Its part of an uplink, where somebody said so."""
+    if isinstance(port, VmPortConfig):
+        reserve_bps = port.rules.reserve_bps or None
+    else:
+        reserve_bps = port.reserve_bps
     parts = {
         "shares": port.shares,
-        "reserve_bps": port.reserve_bps,
+        "reserve_bps": reserve_bps,
         "limit_bps": port.limit_bps,
     }
     return {key: value for key, value in parts.items() if value is not None}

@@ -206,7 +206,7 @@ def _against(
     if bridge.bindings.homes.get(name, bound.uplink) != bound.uplink:
         return Held.AWAY, None
     if not unit.movable:
-        return Held.PINNED if unit.pin else Held.EXCLUDED, None
+        return Held.PINNED if unit.rules.pin else Held.EXCLUDED, None
     if not preset.rebalances or preset.classifier.hashed:
         return Standing.NEVER, None
     if resting is not None:

@@ -122,7 +122,7 @@ class Bindings:
             if waiting and not by_name[target].usable:
                 # Better than none that it may use, and not left for one that waits as well.
                 target = bound.uplink if bound and bound.uplink in waiting else waiting[0]
-            elif unit.confined and not by_name[target].usable:
+            elif unit.rules.confined and not by_name[target].usable:
                 cut_off.add(name)
                 self.bound.pop(name, None)
                 continue
@@ -209,16 +209,16 @@ class Bindings:
     def _count(self, units: Iterable[Unit]) -> dict[str, Counter[str]]:
         taken: dict[str, Counter[str]] = {}
         for unit in units:
-            if unit.anti_affinity is not None and unit.name in self.bound:
-                there = taken.setdefault(unit.anti_affinity, Counter())
+            if unit.rules.anti_affinity is not None and unit.name in self.bound:
+                there = taken.setdefault(unit.rules.anti_affinity, Counter())
                 there[self.bound[unit.name].uplink] += 1
         return taken
 
     def _beside(self, unit: Unit) -> Mapping[str, int]:
         """How many other members of its anti-affinity set each uplink has."""
-        if unit.anti_affinity is None:
+        if unit.rules.anti_affinity is None:
             return {}
-        beside = Counter(self._taken.get(unit.anti_affinity, ()))
+        beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))
         if unit.name in self.bound:
             beside[self.bound[unit.name].uplink] -= 1
         return beside
@@ -268,10 +268,12 @@ def _order(
 
 def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
     """Why a unit has another home, which nobody asked for."""
-    if home == unit.pin:
+    if home == unit.rules.pin:
         return Reason.PIN
     outlawed = unit.allowed is not None and known not in unit.allowed
-    return Reason.RULE if outlawed or unit.ruled or unit.reserve_bps else Reason.REBALANCE
+    return (
+        Reason.RULE if outlawed or unit.rules.ruled or unit.rules.reserve_bps else Reason.REBALANCE
+    )
 
 
 def _why(left: Uplink | None, home: str, asked: Reason | None) -> Reason:

@@ -32,7 +32,7 @@ def number_of(policy: str) -> int:
 
 def hashed_by(port: VmPortConfig) -> str | None:
     """The policy by whose buckets a VM port sends; one with rules leaves by its home."""
-    if not (port.split or port.policy in ALWAYS_HASHED) or port.whole:
+    if not (port.split or port.policy in ALWAYS_HASHED) or port.rules.whole:
         return None
     return port.policy if port.policy in HASHED else None
 

@@ -24,7 +24,8 @@ AUDIT_INTERVAL_S = 10.0
 
 def is_asked_for(port: VmPortConfig) -> bool:
     """Whether anybody said what part of an uplink a VM port has."""
-    return not (port.shares is None and port.reserve_bps is None and port.limit_bps is None)
+    asked = port.shares is not None or port.limit_bps is not None
+    return asked or bool(port.rules.reserve_bps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class ShapedTeam:
 
         for port in self.config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
-            if is_asked_for(port) and rewritten and not (self.config.on_a_lag or port.whole):
+            if is_asked_for(port) and rewritten and not (self.config.on_a_lag or port.rules.whole):
                 found = (
                     f"{port.policy}, under which other uplinks than its home see another address"
                 )
@@ -83,10 +84,10 @@ class ShapedTeam:
         most_bps = room_bps(capacity_bps)
         kept_ratio = min(1.0, most_bps / max(reserved_bps, 1.0))
         for port in self.config.vm_ports:
-            reserve_bps = min(port.reserve_bps or 0.0, most_bps)
+            reserve_bps = min(port.rules.reserve_bps, most_bps)
             limit_bps = min(port.limit_bps or capacity_bps, capacity_bps)
             if self.bound.get(port.name) == uplink.name:
-                reserve_bps = (port.reserve_bps or 0.0) * kept_ratio
+                reserve_bps = port.rules.reserve_bps * kept_ratio
             yield Leaf(
                 minor=htb.class_minor(port.ofport),
                 shares=port.shares or DEFAULT_SHARES,
@@ -99,7 +100,7 @@ class ShapedTeam:
     def _reserved_bps(self, uplink: UplinkConfig) -> float:
         """What is promised on an uplink, as VM ports are bound."""
         ports = self.config.vm_ports
-        return sum(p.reserve_bps or 0.0 for p in ports if self.bound.get(p.name) == uplink.name)
+        return sum(p.rules.reserve_bps for p in ports if self.bound.get(p.name) == uplink.name)
 
     def _sources(self) -> tuple[tuple[str, int], ...]:
         """The class of each address; those of VM ports that ask for something come first.
@@ -127,7 +128,7 @@ def _uses_several(port: VmPortConfig) -> bool:
     """Whether a VM port may send by more than one uplink at a time."""
     preset = PRESETS[port.policy]
     spread = preset.classifier.hashed or preset.splits_by is not None
-    return port.parted or (spread and not port.whole)
+    return port.parted or (spread and not port.rules.whole)
 
 
 @dataclass(slots=True)

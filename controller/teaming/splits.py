@@ -91,7 +91,7 @@ def may_split(port: VmPortConfig, config: BridgeConfig) -> bool:
 
     Queues know it by an address that other uplinks than its home do not see.
     """
-    if PRESETS[port.policy].splits_by is None or port.excluded or port.whole or port.parted:
+    if PRESETS[port.policy].splits_by is None or port.excluded or port.rules.whole or port.parted:
         return False
     return port.allowed is None and (config.on_a_lag or not is_asked_for(port))
 

@@ -213,8 +213,8 @@ def units(
             number=station.number,
             uplink=found.get(station.name),
             allowed=frozenset(allowed) if len(allowed) < len(config.uplinks) else None,
-            # That is the port's, and counted there.
-            reserve_bps=0.0,
+            # What is promised is the port's, and counted there.
+            rules=replace(port.rules, reserve_bps=0.0) if port.rules.reserve_bps else port.rules,
             behind=station.port,
         )
 

@@ -163,18 +163,18 @@ class _Team:
         movable.sort(key=lambda u: u.name)
         together: dict[tuple[str, str | None], set[str]] = {}
         for unit in snapshot.in_sets:
-            if unit.affinity is not None:
-                together.setdefault((unit.affinity, unit.uplink), set()).add(unit.name)
+            if unit.rules.affinity is not None:
+                together.setdefault((unit.rules.affinity, unit.uplink), set()).add(unit.name)
         groups: dict[tuple[str, str | None], list[Unit]] = {}
         for unit in movable:
-            if unit.affinity is not None:
-                groups.setdefault((unit.affinity, unit.uplink), []).append(unit)
+            if unit.rules.affinity is not None:
+                groups.setdefault((unit.rules.affinity, unit.uplink), []).append(unit)
         whole = [
             tuple(units)
             for key, units in groups.items()
             if together.get(key, set()) <= {unit.name for unit in units}
         ]
-        return [(unit,) for unit in movable if unit.affinity is None] + whole
+        return [(unit,) for unit in movable if unit.rules.affinity is None] + whole
 
     def _held(self) -> _Used:
         """What uplinks carry that is not for moving. Counters are not of quite one moment."""
@@ -337,7 +337,7 @@ class _Team:
             return True
         moved = self.items[item]
         back = self.items[along] if along is not None else ()
-        more_bps = sum(u.reserve_bps for u in moved) - sum(u.reserve_bps for u in back)
+        more_bps = sum(u.rules.reserve_bps for u in moved) - sum(u.rules.reserve_bps for u in back)
         if not can_promise(more_bps, self._reserved_bps[target], self._caps[target]):
             return False
         name, others = self.uplinks[target].name, self._members.values()
@@ -366,8 +366,8 @@ class _Team:
         if self._ruled[item]:
             name = self.uplinks[target].name
             for unit in self.items[item]:
-                self._reserved_bps[source] -= unit.reserve_bps
-                self._reserved_bps[target] += unit.reserve_bps
+                self._reserved_bps[source] -= unit.rules.reserve_bps
+                self._reserved_bps[target] += unit.rules.reserve_bps
                 if unit.name in self._members:
                     self._members[unit.name] = replace(self._members[unit.name], uplink=name)
 
@@ -521,10 +521,10 @@ class _Team:
 
 def _is_ruled(unit: Unit) -> bool:
     """Whether it matters where it is, or it has been promised something there."""
-    return unit.allowed is not None or unit.ruled or unit.reserve_bps > 0.0
+    return unit.allowed is not None or unit.rules.ruled or unit.rules.reserve_bps > 0.0
 
 
 def _may_move(unit: Unit) -> bool:
     """What carries nothing relieves nothing, but goes with its set."""
     carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
-    return (carries or unit.affinity is not None) and unit.movable
+    return (carries or unit.rules.affinity is not None) and unit.movable

@@ -110,7 +110,7 @@ def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
             snapshot.uplinks,
             moves,
             {unit.name: unit.load for unit in moving},
-            {unit.name: unit.reserve_bps for unit in moving},
+            {unit.name: unit.rules.reserve_bps for unit in moving},
         ),
         units=tuple(map(moved, snapshot.units)),
         in_sets=tuple(map(moved, snapshot.in_sets)),

@@ -146,11 +146,13 @@ def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
 
 def _together(unit: Unit, snapshot: Snapshot) -> Group:
     """All of its affinity set that are on its uplink, by name; itself where one is held there."""
-    if unit.affinity is None:
+    if unit.rules.affinity is None:
         return (unit,)
     movable = {u.name: u for u in snapshot.units if u.movable}
     names = [
-        u.name for u in snapshot.in_sets if (u.affinity, u.uplink) == (unit.affinity, unit.uplink)
+        u.name
+        for u in snapshot.in_sets
+        if (u.rules.affinity, u.uplink) == (unit.rules.affinity, unit.uplink)
     ]
     if not all(name in movable for name in names):
         return (unit,)

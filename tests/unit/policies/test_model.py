@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from policies.model import Load, Unit
+from policies.model import Load, Rules, Unit
 
 UNLIKE: dict[str, object] = {
     "name": "vnet0",
@@ -13,15 +13,9 @@ UNLIKE: dict[str, object] = {
     "is_bucket": True,
     "uplink": "eth0",
     "load": Load(1.0, 2.0),
-    "pin": "eth1",
+    "rules": Rules(pin="eth0", reserve_bps=3.0),
     "excluded": True,
     "allowed": frozenset({"eth0"}),
-    "confined": True,
-    "prefer": ("eth0",),
-    "avoid": frozenset({"eth1"}),
-    "affinity": "web",
-    "anti_affinity": "db",
-    "reserve_bps": 3.0,
     "behind": "patch",
     "spread": True,
     "spread_bps": 4.0,

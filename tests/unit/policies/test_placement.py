@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import homes, placement, rules
-from policies.model import OfPort, Role, Unit, Uplink
+from policies.model import OfPort, Role, Rules, Unit, Uplink
 from policies.placement import Candidate
 from tests.unit.policies.placement_costs import cost
+from tests.unit.policies.units import changed
 
 NAMES = ("eth0", "eth1", "eth2")
 SETS = st.sampled_from([None, "A", "B", "C"])
@@ -49,12 +50,15 @@ def units(draw: st.DrawFn, most: int = 5) -> list[Unit]:
                 number,
                 draw(st.sampled_from(["load-based", "explicit"])),
                 uplink=draw(st.sampled_from([None, *NAMES])),
-                pin=draw(st.sampled_from([None, None, *NAMES])),
                 allowed=draw(st.none() | some),
-                prefer=tuple(prefer),
-                avoid=frozenset(draw(st.sets(st.sampled_from(NAMES), max_size=1))) - set(prefer),
-                affinity=draw(AFFINE),
-                anti_affinity=draw(SETS),
+                rules=Rules(
+                    pin=draw(st.sampled_from([None, None, *NAMES])),
+                    prefer=tuple(prefer),
+                    avoid=frozenset(draw(st.sets(st.sampled_from(NAMES), max_size=1)))
+                    - set(prefer),
+                    affinity=draw(AFFINE),
+                    anti_affinity=draw(SETS),
+                ),
             )
         )
     return found
@@ -120,13 +124,13 @@ def _keeping_pins(placed: Sequence[Unit], serving: Sequence[str]) -> list[dict[s
     able = []
     for unit in placed:
         may = [name for name in serving if unit.allowed is None or name in unit.allowed]
-        able.append([unit.pin] if unit.pin in may else may)
+        able.append([unit.rules.pin] if unit.rules.pin in may else may)
     ways = itertools.product(*able)
     return [dict(zip((u.name for u in placed), way, strict=True)) for way in ways]
 
 
 def _shoulds_broken(placed: Sequence[Unit], where: Mapping[str, str]) -> int:
-    there = [replace(unit, uplink=where[unit.name], pin=None) for unit in placed]
+    there = [changed(unit, uplink=where[unit.name], pin=None) for unit in placed]
     return len(rules.broken(rules.found(there)))
 
 
@@ -144,8 +148,8 @@ def test_musts_hold_and_whoever_may_use_an_uplink_in_service_does(
     for unit in placed:
         may = set(NAMES) if unit.allowed is None else set(unit.allowed)
         assert at_home[unit.name] in may
-        assert unit.pin not in may or at_home[unit.name] == unit.pin
-        if unit.in_set and may & usable:
+        assert unit.rules.pin not in may or at_home[unit.name] == unit.rules.pin
+        if unit.rules.in_set and may & usable:
             assert targets.get(unit.name, at_home[unit.name]) in may & usable
 
 
@@ -266,7 +270,7 @@ def _fewest_pairs(many: Sequence[Candidate]) -> int:
 
 def test_a_role_comes_before_what_should_be() -> None:
     uplinks = (*team(True), Uplink("eth1", OfPort(2), 1e9, Role.STANDBY))
-    pair = [Unit(f"vm{i}", i, anti_affinity="A") for i in range(2)]
+    pair = [Unit(f"vm{i}", i, rules=Rules(anti_affinity="A")) for i in range(2)]
     assert set(homes.homes(pair, uplinks).by_name.values()) == {"eth0"}
-    prefers = Unit("vm", 1, prefer=("eth1",))
+    prefers = Unit("vm", 1, rules=Rules(prefer=("eth1",)))
     assert homes.homes([prefers], uplinks).by_name == {"vm": "eth0"}

@@ -18,6 +18,7 @@ from policies.placement import Candidate
 from policies.planners import minmax, threshold
 from policies.rules import Rule
 from tests.unit.policies.placement_costs import cost_with_reservations
+from tests.unit.policies.units import changed
 
 CAPACITY = 100.0
 
@@ -27,7 +28,8 @@ def uplink(name: str, capacity_bps: float = CAPACITY, **more: object) -> Uplink:
 
 
 def unit(number: int, reserve_bps: float, uplink: str | None = None, **more: object) -> Unit:
-    return Unit(f"vnet{number}", number, uplink=uplink, reserve_bps=reserve_bps, **more)  # type: ignore[arg-type]
+    made = Unit(f"vnet{number}", number, uplink=uplink)
+    return changed(made, reserve_bps=reserve_bps, **more)
 
 
 A_AND_B = (uplink("a"), uplink("b"))
@@ -41,7 +43,7 @@ def placed(units: Sequence[Unit], uplinks: Sequence[Uplink] = A_AND_B) -> str:
 
 def excess_bps(homes: Mapping[str, str], units: Sequence[Unit], uplinks: Sequence[Uplink]) -> float:
     promised = {
-        u.name: sum(x.reserve_bps for x in units if homes[x.name] == u.name) for u in uplinks
+        u.name: sum(x.rules.reserve_bps for x in units if homes[x.name] == u.name) for u in uplinks
     }
     return sum(max(0.0, promised[u.name] - RESERVABLE_RATIO * u.capacity_bps) for u in uplinks)
 
@@ -71,7 +73,7 @@ def test_what_is_reserved_comes_before_what_should_be(rule: dict[str, object]) -
     ids=["pin", "allow", "exclude"],
 )
 def test_what_must_be_comes_before_what_is_reserved(must: dict[str, object]) -> None:
-    both = [replace(unit(number, 60.0), **must) for number in (0, 1)]  # type: ignore[arg-type]
+    both = [changed(unit(number, 60.0), **must) for number in (0, 1)]
     assert placed(both) == "aa"
 
 
@@ -156,12 +158,12 @@ def test_an_operators_choice_holds_until_something_changes() -> None:
     moved = [two[0], replace(two[1], uplink="a")]
     assert homes.homes(moved, A_AND_B, first.settled).by_name == {"vnet0": "a", "vnet1": "a"}
     assert len(set(homes.homes(moved, A_AND_B).by_name.values())) == 2, "started anew"
-    for changed in (
+    for units, uplinks in (
         ([*moved, unit(2, 1.0)], A_AND_B),
-        ([moved[0], replace(moved[1], reserve_bps=61.0)], A_AND_B),
+        ([moved[0], changed(moved[1], reserve_bps=61.0)], A_AND_B),
         (moved, (uplink("a", 101.0), uplink("b"))),
     ):
-        found = homes.homes(changed[0], changed[1], first.settled).by_name
+        found = homes.homes(units, uplinks, first.settled).by_name
         assert found["vnet0"] != found["vnet1"]
 
 
@@ -187,7 +189,7 @@ def test_what_fails_over_goes_where_there_is_room() -> None:
             unit(2, 30.0, "b"),
             unit(3, 1.0, "c", **sets),
         ]
-        units[1] = replace(units[1], reserve_bps=30.0)
+        units[1] = changed(units[1], reserve_bps=30.0)
         at_home = {unit.name: str(unit.uplink) for unit in units}
         found = at_home | homes.targets(units, team, at_home)
         assert excess_bps(found, units, team) == 0

@@ -16,6 +16,7 @@ import pytest
 
 from policies import failover, homes, rules
 from policies.model import OfPort, Role, Unit, Uplink
+from tests.unit.policies.units import changed
 
 # Each with its own seeds, so that they can be run apart.
 SHARDS = 16
@@ -79,6 +80,9 @@ def _unit(
         draw.randint(1, 40),
         draw.choice(["explicit", "originating-port"]),
         allowed=frozenset(some) if must and draw.random() < 0.6 else None,
+    )
+    unit = changed(
+        unit,
         pin=draw.choice(in_use) if must and draw.random() < 0.4 else None,
         excluded=must and draw.random() < 0.3,
         prefer=tuple(some[:2]) if kind == "prefer" else (),
@@ -90,7 +94,7 @@ def _unit(
     # Nobody belongs to an uplink that is not in service, unless it is drained.
     current = draw.choice([None, *names, *names])
     if current is not None:
-        may = _may_use(replace(unit, uplink=current, pin=None, excluded=False), roles)
+        may = _may_use(changed(unit, uplink=current, pin=None, excluded=False), roles)
         current = current if current in may else None
     return replace(unit, uplink=current)
 
@@ -105,8 +109,8 @@ def _may_use(unit: Unit, roles: Mapping[str, Role]) -> list[str]:
     """
     allowed = [n for n in roles if unit.allowed is None or n in unit.allowed]
     serving = [n for n in allowed if roles[n] is not Role.UNUSED]
-    if unit.pin in serving:
-        return [str(unit.pin)]
+    if unit.rules.pin in serving:
+        return [str(unit.rules.pin)]
     best: list[str] = []
     for role in (Role.ACTIVE, Role.STANDBY, Role.DRAINED):
         best = best or [n for n in serving if roles[n] is role]
@@ -119,9 +123,9 @@ def _may_use(unit: Unit, roles: Mapping[str, Role]) -> list[str]:
 
 
 def _rank(unit: Unit, uplink: str) -> int:
-    if uplink in unit.prefer:
-        return unit.prefer.index(uplink)
-    return len(unit.prefer) + (1 if uplink in unit.avoid else 0)
+    if uplink in unit.rules.prefer:
+        return unit.rules.prefer.index(uplink)
+    return len(unit.rules.prefer) + (1 if uplink in unit.rules.avoid else 0)
 
 
 def _own_order(unit: Unit, able: Sequence[str], team: Team) -> list[str]:
@@ -136,7 +140,7 @@ def _own_order(unit: Unit, able: Sequence[str], team: Team) -> list[str]:
     if unit.policy == "originating-port":
         own = choice[unit.number % len(choice)].name
         # Members of an affinity set go the same way.
-        known_by = f"affinity {unit.affinity}" if unit.affinity else unit.name
+        known_by = f"affinity {unit.rules.affinity}" if unit.rules.affinity else unit.name
         backup = failover.scattered(known_by, team.uplinks)
     drained_last = [Role.ACTIVE, Role.STANDBY, Role.DRAINED]
     places = {uplink.name: number for number, uplink in enumerate(backup)}
@@ -154,10 +158,10 @@ class _Judge:
         self.able = able
         # In hundredths of a bit per second, exactly.
         self._rooms = {u.name: round(u.capacity_bps) * 95 for u in team.uplinks}
-        self._asked = [round(unit.reserve_bps) * 100 for unit in units]
+        self._asked = [round(unit.rules.reserve_bps) * 100 for unit in units]
         self._orders = [_own_order(unit, may, team) for unit, may in zip(units, able, strict=True)]
-        self._together = self._sets([unit.affinity for unit in units])
-        self._apart = self._sets([unit.anti_affinity for unit in units])
+        self._together = self._sets([unit.rules.affinity for unit in units])
+        self._apart = self._sets([unit.rules.anti_affinity for unit in units])
 
     @staticmethod
     def _sets(names: Sequence[str | None]) -> list[list[int]]:
@@ -225,7 +229,7 @@ def test_no_placement_keeps_more_of_rules_and_reservations(shard: int) -> None:
             _rank(u, at) for u, at in zip(placed, where, strict=True)
         ):
             kept_all += 1
-            there = [replace(u, uplink=at, pin=None) for u, at in zip(placed, where, strict=True)]
+            there = [changed(u, uplink=at, pin=None) for u, at in zip(placed, where, strict=True)]
             assert rules.broken(rules.found(there, team.uplinks)) == {}, seed
         there = [replace(u, uplink=made.by_name.get(u.name)) for u in team.units]
         assert homes.homes(there, team.uplinks, made.settled).by_name == made.by_name, seed
@@ -246,7 +250,13 @@ def test_what_is_left_in_service_is_used_as_well_as_it_can_be() -> None:
         for unit in at_home:
             usable = [u for u in homes.order(unit, str(unit.uplink), uplinks) if u.usable]
             serving = [u.name for u in usable if u.role is usable[0].role]
-            held = unit.pin if unit.pin in serving else unit.uplink if unit.excluded else None
+            held = (
+                unit.rules.pin
+                if unit.rules.pin in serving
+                else unit.uplink
+                if unit.excluded
+                else None
+            )
             able.append([str(held)] if held in serving else serving)
             where.append(targets.get(unit.name, usable[0].name if usable else None))
         served = [i for i, may in enumerate(able) if may]

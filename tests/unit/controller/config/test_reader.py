@@ -303,7 +303,7 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_is_named() -> None:
 
 def test_a_pin_to_an_uplink_without_the_ports_vlan_is_not_taken() -> None:
     config = restricted(port("vnet0", 10, ours(pin="eth1"), tag=20))
-    assert the_port(config).pin is None
+    assert the_port(config).rules.pin is None
     assert messages(config) == ["Interface vnet0 ovs-lbt-pin: eth1 -> one of eth2"]
 
 
@@ -322,7 +322,7 @@ def test_a_vm_port_without_keys() -> None:
 def test_a_vm_port_with_every_key() -> None:
     ids = ours(pin="eth2", exclude="true", binding="eth1") | {"attached-mac": "52:54:00:00:00:01"}
     told, config = vm_port(ids)
-    assert (told.pin, told.excluded, told.binding) == ("eth2", True, "eth1")
+    assert (told.rules.pin, told.excluded, told.binding) == ("eth2", True, "eth1")
     assert (told.attached_macs, told.forges) == (("52:54:00:00:00:01",), False)
     assert config.errors == ()
 
@@ -350,7 +350,7 @@ def test_exclude_is_true_or_false(text: str) -> None:
 @pytest.mark.parametrize("text", ["eth7", "vnet0", "eth1,eth2", ""])
 def test_a_pin_to_what_is_no_uplink_is_not_taken(text: str) -> None:
     port_config, config = vm_port(ours(pin=text))
-    assert port_config.pin is None
+    assert port_config.rules.pin is None
     assert messages(config) == [f"Interface vnet0 ovs-lbt-pin: {text} -> one of eth1, eth2"]
 
 
@@ -358,21 +358,21 @@ def test_a_bad_pin_keeps_the_last_good_one() -> None:
     _, good = vm_port(ours(pin="eth2"))
     row = on_a_bond({}, port("vnet0", 10, ours(pin="eth7")))
     config = read_bridge(row, good)
-    assert the_port(config).pin == "eth2"
-    assert the_port(read_bridge(row, config)).pin == "eth2"
+    assert the_port(config).rules.pin == "eth2"
+    assert the_port(read_bridge(row, config)).rules.pin == "eth2"
 
 
 @pytest.mark.parametrize("identity", ["vm-id", "vm-uuid", "iface-id"])
 def test_a_rule_for_a_vm_may_be_kept_on_the_bridge(identity: str) -> None:
     rules = keyed("vm-web-1-pin", "eth2") | keyed("vm-web-1-exclude", "true")
     told, config = vm_port({identity: "web-1"}, rules)
-    assert (told.pin, told.excluded) == ("eth2", True)
+    assert (told.rules.pin, told.excluded) == ("eth2", True)
     assert config.errors == ()
 
 
 def test_an_interfaces_own_pin_wins() -> None:
     told, _ = vm_port({"vm-id": "web", **ours(pin="eth1")}, keyed("vm-web-pin", "eth2"))
-    assert told.pin == "eth1"
+    assert told.rules.pin == "eth1"
 
 
 def test_an_interfaces_own_exclude_wins_also_when_it_says_false() -> None:
@@ -434,7 +434,7 @@ def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
     assert 0.1 <= config.poll_interval_s <= 60
     assert 0 <= config.failback_delay_s <= 86400
     assert all(u.capacity_bps is None or u.capacity_bps > 0 for u in config.uplinks)
-    assert all(p.pin in (None, "eth1", "eth2") for p in config.vm_ports)
+    assert all(p.rules.pin in (None, "eth1", "eth2") for p in config.vm_ports)
     assert all(" -> " in line for line in messages(config))
 
 

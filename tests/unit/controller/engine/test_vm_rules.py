@@ -351,7 +351,7 @@ def test_rules_end_as_they_begin_by_set() -> None:
     done(here.ask("set", "interface", "vnet0", "allow=", "prefer=", "affinity="))
     here.run_for(2)
     port = here.engine.fleet.bridges["br0"].config.vm_ports[0]
-    assert not port.whole and len(order_of(here, "vnet0")) == 3
+    assert not port.rules.whole and len(order_of(here, "vnet0")) == 3
 
 
 def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
@@ -388,7 +388,7 @@ def test_a_rule_that_cannot_be_meant_is_refused(assignment: str, expected: str) 
     here = team({})
     found = refusal(here.ask("set", "interface", "vnet0", assignment))
     assert assignment.partition("=")[2] in found and expected in found
-    assert not here.engine.fleet.bridges["br0"].config.vm_ports[0].whole
+    assert not here.engine.fleet.bridges["br0"].config.vm_ports[0].rules.whole
 
 
 def test_of_a_bad_rule_the_last_good_one_stays_in_force() -> None:
@@ -419,12 +419,12 @@ def test_a_service_without_sets_does_without_the_graph_library() -> None:
 import sys
 from controller import service
 from policies.homes import homes
-from policies.model import OfPort, Unit, Uplink
+from policies.model import OfPort, Rules, Unit, Uplink
 team = tuple(Uplink(f"eth{i}", OfPort(i), 1e9) for i in (1, 2))
-assert homes([Unit("a", 1, prefer=("eth2",))], team).by_name == {"a": "eth2"}
-assert homes([Unit("a", 1, affinity="x")], team).by_name == {"a": "eth2"}
+assert homes([Unit("a", 1, rules=Rules(prefer=("eth2",)))], team).by_name == {"a": "eth2"}
+assert homes([Unit("a", 1, rules=Rules(affinity="x"))], team).by_name == {"a": "eth2"}
 assert "networkx" not in sys.modules
-homes([Unit(name, 1, anti_affinity="x") for name in "ab"], team)
+homes([Unit(name, 1, rules=Rules(anti_affinity="x")) for name in "ab"], team)
 assert "networkx" in sys.modules and "numpy" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import rules
-from policies.model import Load, OfPort, Reason, Snapshot, Unit, Uplink
+from policies.model import Load, OfPort, Reason, Rules, Snapshot, Unit, Uplink
 from policies.optimum import least_worst_ratio
 from policies.planners import minmax
 from policies.verdicts import Resting, Standing
 from tests.unit.policies import placements
 from tests.unit.policies.placements import after, loaded, worst_ratio
+from tests.unit.policies.units import changed
 
 MBPS = 1e6
 
@@ -35,11 +36,8 @@ def team(ports: list[tuple[str, float, float]], *capacities_mbps: float) -> Snap
 
 def with_unit(snapshot: Snapshot, name: str, **fields: object) -> Snapshot:
     """The same, with what rules say of one of the units."""
-    units = tuple(
-        replace(u, **fields) if u.name == name else u  # type: ignore[arg-type]
-        for u in snapshot.units
-    )
-    return replace(snapshot, units=units, in_sets=tuple(u for u in units if u.in_set))
+    units = tuple(changed(u, **fields) if u.name == name else u for u in snapshot.units)
+    return replace(snapshot, units=units, in_sets=tuple(u for u in units if u.rules.in_set))
 
 
 def ways(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
@@ -159,24 +157,26 @@ def teams(draw: st.DrawFn) -> Snapshot:
                 load=Load(draw(rate), draw(rate)),
                 allowed=allowed,
                 excluded=draw(st.integers(0, 9)) == 0,
-                prefer=tuple(draw(st.one_of(st.just(()), st.just(()), some.map(sorted)))),
-                affinity=draw(st.sampled_from([None, None, None, "a", "b"])),
-                anti_affinity=draw(st.sampled_from([None, None, None, "x", "y"])),
-                reserve_bps=draw(st.sampled_from([0.0, 0.0, 40 * MBPS])),
+                rules=Rules(
+                    prefer=tuple(draw(st.one_of(st.just(()), st.just(()), some.map(sorted)))),
+                    affinity=draw(st.sampled_from([None, None, None, "a", "b"])),
+                    anti_affinity=draw(st.sampled_from([None, None, None, "x", "y"])),
+                    reserve_bps=draw(st.sampled_from([0.0, 0.0, 40 * MBPS])),
+                ),
             )
         )
     uplinks = []
     for i, name in enumerate(names):
-        promised = sum(u.reserve_bps for u in units if u.uplink == name)
+        promised = sum(u.rules.reserve_bps for u in units if u.uplink == name)
         capacity = draw(st.sampled_from([100.0, 100.0, 250.0])) * MBPS
         uplinks.append(Uplink(name, OfPort(i), capacity, reserved_bps=promised))
-    in_sets = tuple(unit for unit in units if unit.in_set)
+    in_sets = tuple(unit for unit in units if unit.rules.in_set)
     return loaded(Snapshot(tuple(uplinks), tuple(units), in_sets=in_sets))
 
 
 def together(snapshot: Snapshot) -> int:
     """How many pairs share an uplink that should be kept apart."""
-    where = [(u.anti_affinity, u.uplink) for u in snapshot.in_sets if u.anti_affinity]
+    where = [(u.rules.anti_affinity, u.uplink) for u in snapshot.in_sets if u.rules.anti_affinity]
     return sum(count * (count - 1) // 2 for count in Counter(where).values())
 
 
@@ -194,7 +194,7 @@ def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
         assert unit.movable and move.source != move.target == unit.uplink
         assert unit.allowed is None or unit.uplink in unit.allowed
     for uplink in snapshot.uplinks:
-        promised = sum(u.reserve_bps for u in then.units if u.uplink == uplink.name)
+        promised = sum(u.rules.reserve_bps for u in then.units if u.uplink == uplink.name)
         assert promised <= max(uplink.capacity_bps, uplink.reserved_bps)
     before_ratio, after_ratio = worst_ratio(snapshot), worst_ratio(then)
     if plan.moves:

@@ -13,12 +13,13 @@ from policies import homes
 from policies.model import Load, OfPort, Plan, Role, Snapshot, Unit, Uplink
 from policies.planners import static
 from policies.presets import DEFAULT_PRESET, PRESETS
+from tests.unit.policies.units import changed
 
 UPLINKS = tuple(Uplink(f"eth{i}", OfPort(i), 1e9) for i in (1, 2, 3))
 
 
 def vm_port(ofport: int, **fields: object) -> Unit:
-    return replace(Unit(f"vm{ofport}", ofport), **fields)  # type: ignore[arg-type]
+    return changed(Unit(f"vm{ofport}", ofport), **fields)
 
 
 def by_number(number: int, uplinks: Sequence[Uplink] = UPLINKS) -> str:
@@ -87,7 +88,7 @@ def test_load_based_starts_as_originating_port_and_is_the_default() -> None:
 def test_a_pin_outranks_a_binding_and_that_outranks_the_policy(policy: str) -> None:
     new = vm_port(10, policy=policy)
     bound = replace(new, uplink="eth3")
-    assert home_of(replace(bound, pin="eth2")) == "eth2"
+    assert home_of(changed(bound, pin="eth2")) == "eth2"
     assert home_of(bound) == "eth3"
     assert home_of(new) == PRESETS[policy].place([new], UPLINKS)[new.name]
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import failover
-from policies.model import Load, Move, OfPort, Plan, Reason, Role, Snapshot, Unit, Uplink
+from policies.model import Load, Move, OfPort, Plan, Reason, Role, Rules, Snapshot, Unit, Uplink
 from policies.planners.threshold import relieve_saturated, rest, verdict
 from policies.verdicts import Rest, Resting, Standing, Verdict
+from tests.unit.policies.units import changed
 
 GBPS = 1e9
 
@@ -22,7 +23,7 @@ def uplink(name: str, capacity_gbps: float = 10, **fields: object) -> Uplink:
 
 def sending(name: str, on: str, gbps: float, **fields: object) -> Unit:
     unit = Unit(name, 100, uplink=on, load=Load(tx_bps=gbps * GBPS))
-    return replace(unit, **fields)  # type: ignore[arg-type]
+    return changed(unit, **fields)
 
 
 def receiving(name: str, on: str, gbps: float) -> Unit:
@@ -332,7 +333,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             100 + i,
             uplink=draw(st.sampled_from(names)),
             load=draw(LOADS),
-            pin=draw(st.none() | st.sampled_from(names)),
+            rules=Rules(pin=draw(st.none() | st.sampled_from(names))),
             excluded=draw(st.booleans()),
         )
         for i in range(draw(st.integers(0, 8)))
