@@ -4,7 +4,9 @@
 #   make bench        every benchmark layout, every policy and every peer: hours
 #                     (ARGS=--quick shows in minutes that all of it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
-#   make test         every check and every test
+#   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
+#                     what the documents promise, in out/times.json: let nothing run beside it
+#   make test         every check and every test (WORKERS=1: one switch test after another)
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian 12 and 13: what README says, in each of them, in out/fresh/
@@ -27,14 +29,12 @@ ARGS ?=
 PYTEST_ARGS ?=
 # As the document has it: by hand, by a hash that collides, by load.
 DEMO ?= --policy originating-port load-based --against manual
-# Without a switch or a wait: as many beside each other as there are cores.
-BESIDE := tests/unit tests/wire
-# All others look at the clock, and share one switch: one after another.
-ALONE := tests $(BESIDE:%=--ignore=%)
-# On a busy machine one test in hundreds fails by chance. It is tried once more, six tries in all, and
-# both are told; never where a frame was delivered more often than it may be.
-RECHECK := --reruns 1 --reruns-delay 2 --max-suite-reruns 6 --rerun-show-tracebacks \
-	--rerun-except TooMany
+# These compute: a worker for each core.
+COMPUTE := tests/unit tests/wire
+# These mostly wait, each worker with an Open vSwitch and namespaces of its own. Those that take
+# longest come first.
+SWITCHES := tests/mininet tests/switch
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # What tells most in two minutes: everything without a switch, and every path through a real one.
 QUICK ?= tests/switch/test_trace.py
 
@@ -51,11 +51,11 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench bench-scale test test-quick test-ryu test-fresh test-ovs fuzz soak dashboards deb wheels lint format \
+.PHONY: help setup demo bench bench-scale bench-times test test-quick test-ryu test-fresh test-ovs fuzz soak dashboards deb wheels lint format \
 	clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
 
 setup:
 	@.ci/setup
@@ -67,30 +67,36 @@ bench: setup
 	$(BIN)/ovs-lbt bench --all $(ARGS)
 
 # Both runs are made, whatever comes of the first, unless it was interrupted or could not be begun
-# (2). That -k leaves one without a test (5) is fine.
+# (2). That -k leaves one without a test (5) is fine. Tests that compute share little: a worker that has
+# nothing left takes over some of another's. Tests of a file on a switch share that switch and its beds.
 define pytest
-@beside=0; alone=0; \
-$(BIN)/python -m pytest -n $$(nproc) --dist loadfile $(BESIDE) $(2) $(PYTEST_ARGS) || beside=$$?; \
-[[ $$beside != 2 ]] || exit 2; \
-$(BIN)/python -m pytest $(1) $(2) $(RECHECK) $(PYTEST_ARGS) || alone=$$?; \
-case $$beside$$alone in \
+@compute=0; switches=0; \
+$(BIN)/python -m pytest -n $$(nproc) --dist worksteal $(COMPUTE) $(2) $(PYTEST_ARGS) || compute=$$?; \
+[[ $$compute != 2 ]] || exit 2; \
+$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(1) $(2) $(PYTEST_ARGS) || switches=$$?; \
+case $$compute$$switches in \
 00 | 05 | 50) ;; \
-*) echo "found pytest's status $$beside of $(BESIDE), $$alone of $(1) -> 0" >&2; exit 1 ;; \
+*) echo "found pytest's status $$compute of $(COMPUTE), $$switches of $(1) -> 0" >&2; exit 1 ;; \
 esac
 endef
+
+bench-times: setup
+	$(BIN)/python -m pytest -m times --figures out/times.json $(SWITCHES) $(PYTEST_ARGS)
 
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)
 
 test: setup lint wheels
-	$(call pytest,$(ALONE))
+	$(call pytest,$(SWITCHES))
 
+# One file, which one worker runs.
+test-quick: WORKERS = 1
 test-quick: setup lint
 	$(call pytest,$(QUICK),-m "not slow")
 
 test-ryu:
 	@.ci/setup ryu
-	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire $(PYTEST_ARGS)
+	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest tests/wire tests/unit/controller/openflow $(PYTEST_ARGS)
 	OVS_LBT_FRAMEWORK=ryu .venv-ryu/bin/python -m pytest $(RYU) $(PYTEST_ARGS)
 
 # Nothing of the machine is needed but debootstrap: no set-up.
@@ -120,7 +126,7 @@ dashboards: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(PACKAGES) tests
+	$(BIN)/mypy --num-workers $$(nproc) $(PACKAGES) tests
 	$(BIN)/lint-imports
 
 format: setup

@@ -1,7 +1,7 @@
 """The service: Open vSwitch on one side, teaming policies on the other.
 
 Here are the command (`cli`), the service (`service`), the engine in it (`engine`), and what goes
-without a service (`alone`, `rescue`). Everything else is in a room; `setup.cfg` says which room may
+without a service (`one_shot`, `rescue`). Everything else is in a room; `setup.cfg` says which room may
 import which. The core (`engine`, `operations`, `bridge`, `decisions`, `load`, `teaming`, `api`,
 `dataplane`, `config`, `text`) does no I/O; `openflow`, `ovsdb`, `metrics` and `host` do it.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 _modules: dict[str, Any] = sys.modules
 
-# OVS's own Python library takes eventlet along where it is installed, as os-ken has it: 16 MB,
-# and half of the time that a command takes. Only Ryu runs on it.
+# Open vSwitch's Python library imports eventlet if it is installed, and os-ken installs it. That
+# takes 16 MB and half of the time of a command. Only Ryu needs it.
 if os.environ.get("OVS_LBT_FRAMEWORK") == "ryu":
     warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
 else:

@@ -21,11 +21,8 @@ from controller.text.wording import because
 from controller.top import manual
 
 DEFAULT_METRICS = "127.0.0.1:9476"
-SERVICE_NAME = (
-    f"{client.NAME}, or a name that begins with it and goes on with letters, digits, dots, dashes,"
-    f" 20 at most, such as {client.NAME}-b"
-)
-# What options of `run` are where they are not given.
+SERVICE_NAME = f"{client.NAME}, or {client.NAME} followed by up to 20 letters, digits, dots, dashes or underscores, such as {client.NAME}-b"
+# The environment variables that stand for options of `run` that are not given.
 RUN_VARIABLES = {
     "--ovsdb": "OVS_LBT_OVSDB",
     "--listen": "OVS_LBT_LISTEN",
@@ -39,7 +36,7 @@ RUN_VARIABLES = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose epilog is made when somebody asks for help, as it takes a while."""
+    """A parser that makes its epilog only for `--help`, because that takes a while."""
 
     epilog_of: Callable[[], str] | None = None
 
@@ -90,38 +87,38 @@ def _parser() -> argparse.ArgumentParser:
         dest="service",
         metavar="NAME",
         type=_service,
-        help=f"of two services beside one Open vSwitch, the one to ask (default: {client.NAME})",
+        help=f"the service to ask, if several run on one Open vSwitch (default: {client.NAME})",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="the service")
+    run = commands.add_parser("run", help="run the service")
     run.add_argument(
         "--ovsdb",
         metavar="unix:PATH|tcp:HOST:PORT|ssl:HOST:PORT",
-        help="the database (default: the one in OVS's run directory)",
+        help="Open vSwitch's database (default: db.sock in Open vSwitch's run directory)",
     )
     run.add_argument(
         "--listen",
         metavar="ADDR:PORT",
-        help="where bridges may dial us, over TLS if its files are given (default: nowhere)",
+        help="accept connections from bridges here; with the TLS files, over TLS (default: do not)",
     )
     for name, text in (
-        ("private-key", "our key"),
-        ("certificate", "our certificate"),
-        ("ca-cert", "the authority that signed the switch's certificate"),
-        ("metrics-ca-cert", "the authority that signed those of who may read metrics"),
+        ("private-key", "the private key of this service"),
+        ("certificate", "the certificate of this service"),
+        ("ca-cert", "the CA that signed the certificates of the switch and the database"),
+        ("metrics-ca-cert", "the CA that signed the certificates of clients that may read metrics"),
     ):
         run.add_argument(f"--{name}", metavar="FILE", help=f"TLS: {text}")
     run.add_argument(
         "--metrics",
         metavar="ADDR:PORT",
-        help=f"where metrics are served, or none (default: {DEFAULT_METRICS})",
+        help=f"serve metrics here, or none (default: {DEFAULT_METRICS})",
     )
     run.add_argument(
         "--history",
         metavar="FILE",
-        help="where decisions are written down, or none "
-        "(default: ovs-lbt-history.jsonl beside Open vSwitch's logs)",
+        help="the file that records decisions, or none "
+        "(default: ovs-lbt-history.jsonl in Open vSwitch's log directory)",
     )
     run.add_argument(
         "--name",
@@ -129,14 +126,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         type=_service,
         default=argparse.SUPPRESS,
-        help="of two services beside one Open vSwitch, each has its own: one leads, the other "
-        "stands by (default: ovs-lbt)",
+        help="the name of this service; two services on one Open vSwitch need different names: one "
+        "leads, the other is on standby (default: ovs-lbt)",
     )
-    run.add_argument("--verbose", action="store_true", help="log every detail")
+    run.add_argument("--verbose", action="store_true", help="log debug messages, too")
 
     attach = commands.add_parser(
         "attach",
-        help="take a bridge over",
+        help="start to manage a bridge",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     attach.epilog_of = _keys_of_attach
@@ -152,21 +149,25 @@ def _parser() -> argparse.ArgumentParser:
     attach.add_argument("--teaming", metavar="T", help="switch-independent, static or lacp")
     attach.add_argument("--observe", action="store_true", help="decide and report, move nothing")
 
-    detach = commands.add_parser("detach", help="give a bridge back")
+    detach = commands.add_parser("detach", help="stop managing a bridge, and leave it as it was")
     detach.add_argument("bridge", metavar="BRIDGE")
     detach.add_argument(
-        "--purge", action="store_true", help="and remove all settings, also after a detach"
+        "--purge",
+        action="store_true",
+        help="remove all settings of ovs-lbt, too; also works after a detach",
     )
 
-    show = commands.add_parser("show", help="uplinks, ports and who is bound where")
+    show = commands.add_parser(
+        "show", help="show uplinks, VM ports, and the uplink of each VM port"
+    )
     show.add_argument("bridge", metavar="BRIDGE", nargs="?")
-    show.add_argument("--json", action="store_true", help="for programs")
+    show.add_argument("--json", action="store_true", help="print JSON")
 
     _add_top(commands)
 
     setting = commands.add_parser(
         "set",
-        help="change settings, checked first",
+        help="check settings and change them",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     setting.epilog_of = _keys
@@ -174,74 +175,85 @@ def _parser() -> argparse.ArgumentParser:
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("settings", metavar="KEY=VALUE", nargs="+")
 
-    for name, text in (("move", "bind a VM port to an uplink now"), ("pin", "and keep it there")):
+    for name, text in (
+        ("move", "bind a VM port to an uplink now"),
+        ("pin", "bind a VM port to an uplink and keep it there"),
+    ):
         command = commands.add_parser(name, help=text)
         command.add_argument("port", metavar="PORT")
         command.add_argument("uplink", metavar="UPLINK")
-    unpin = commands.add_parser("unpin", help="let a VM port move again")
+    unpin = commands.add_parser("unpin", help="let the policy move a VM port again")
     unpin.add_argument("port", metavar="PORT")
 
     for name, text in (
-        ("drain", "move VM ports off an uplink, and answer when it is idle"),
+        ("drain", "move all VM ports off an uplink, and wait until it is idle"),
         ("undrain", "use a drained uplink again"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("uplink", metavar="UPLINK")
-    plan = commands.add_parser("plan", help="what the policies would move now")
+    plan = commands.add_parser("plan", help="show what the policies would move now")
     plan.add_argument("bridge", metavar="BRIDGE", nargs="?")
-    plan.add_argument("--json", action="store_true", help="for programs")
-    apply = commands.add_parser("apply", help="move what the last plan showed")
+    plan.add_argument("--json", action="store_true", help="print JSON")
+    apply = commands.add_parser("apply", help="make the moves of the last plan")
     apply.add_argument("bridge", metavar="BRIDGE", nargs="?")
-    explain = commands.add_parser("explain", help="why a VM port is where it is")
-    explain.add_argument("port", metavar="PORT", help="its interface, or its VM")
-    explain.add_argument("--json", action="store_true", help="for programs")
-    history = commands.add_parser("history", help="what was decided, when and why")
+    explain = commands.add_parser("explain", help="explain why a VM port is on its uplink")
+    explain.add_argument("port", metavar="PORT", help="the interface or the VM")
+    explain.add_argument("--json", action="store_true", help="print JSON")
+    history = commands.add_parser(
+        "history", help="show past decisions, with their reasons and results"
+    )
     history.add_argument("bridge", metavar="BRIDGE", nargs="?")
-    history.add_argument("--port", metavar="PORT", help="of this VM port, or VM, only")
-    history.add_argument("--last", metavar="N", type=_last, help="so many entries (default: 20)")
-    history.add_argument("--json", action="store_true", help="as written: a line of JSON each")
+    history.add_argument("--port", metavar="PORT", help="show only this VM port or VM")
+    history.add_argument(
+        "--last", metavar="N", type=_last, help="show the last N entries (default: 20)"
+    )
+    history.add_argument("--json", action="store_true", help="print each entry as a line of JSON")
 
-    rescue = commands.add_parser("rescue", help="without the service: forward by one plain uplink")
+    rescue = commands.add_parser(
+        "rescue", help="without the service: let a bridge of plain uplinks forward by one of them"
+    )
     which = rescue.add_mutually_exclusive_group(required=True)
     which.add_argument("bridge", metavar="BRIDGE", nargs="?")
-    which.add_argument("--all", action="store_true", help="every attached bridge that needs it")
+    which.add_argument(
+        "--all", action="store_true", help="rescue every attached bridge that needs it"
+    )
 
-    commands.add_parser("replay", help="policies over recorded traffic: ovs-lbt replay TRACE")
-    commands.add_parser("bench", help="run a benchmark layout: ovs-lbt bench LAYOUT")
+    commands.add_parser("replay", help="show what policies would do with recorded traffic")
+    commands.add_parser("bench", help="run a benchmark layout")
     return parser
 
 
 def _add_top(commands: Any) -> None:
     top = commands.add_parser(
         "top",
-        help="uplinks, VM ports and decisions, live",
+        help="watch uplinks, VM ports and decisions",
         description=manual.SUMMARY,
         epilog=manual.text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("bridges", metavar="BRIDGE", nargs="*", help="these only (default: all)")
+    top.add_argument("bridges", metavar="BRIDGE", nargs="*", help="show only these (default: all)")
     top.add_argument(
         "--interval",
         metavar="S",
         type=_interval,
         default=manual.INTERVAL_S,
-        help="seconds between two looks, 0.5 to 60 (default: %(default)g)",
+        help="seconds between two updates, 0.5 to 60 (default: %(default)g)",
     )
     top.add_argument(
         "--sort",
         metavar="COLUMN",
         choices=list(manual.SORTS),
         default=manual.SORT,
-        help=f"one of {', '.join(manual.SORTS)} (default: %(default)s)",
+        help=f"sort by one of {', '.join(manual.SORTS)} (default: %(default)s)",
     )
     top.add_argument(
         "--filter",
         metavar="TEXT",
         default="",
-        help="only VM ports with this text in port, VM, uplink or reason",
+        help="show only VM ports with this text in port, VM, uplink or reason",
     )
     top.add_argument(
-        "--once", action="store_true", help="one screen as plain text, for scripts and pipes"
+        "--once", action="store_true", help="print one screen as plain text, for scripts and pipes"
     )
 
 
@@ -286,7 +298,7 @@ def _last(text: str) -> str:
 
 
 def _is_text(word: str) -> bool:
-    """Whether an argument can be sent, and written down: others' bytes come as lone surrogates."""
+    """Whether an argument is valid UTF-8: Python passes other bytes on as lone surrogates."""
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -295,7 +307,7 @@ def _is_text(word: str) -> bool:
 
 
 def _service_asked(parser: argparse.ArgumentParser, said: str | None) -> str:
-    """The name of the service that is meant."""
+    """The name of the service to ask: the option, else the variable, else the default."""
     if said is not None or not (named := os.environ.get("OVS_LBT_NAME")):
         return said or client.NAME
     try:
@@ -305,7 +317,7 @@ def _service_asked(parser: argparse.ArgumentParser, said: str | None) -> str:
 
 
 def _check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[str]) -> None:
-    """What can be known to be wrong without asking what is set."""
+    """Exit with a usage error for keys that do not exist or are given twice."""
     from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
     from controller.text.wording import one_of, shortened
 
@@ -323,7 +335,7 @@ def _check_keys(parser: argparse.ArgumentParser, table: str, settings: Sequence[
 
 
 def _words(options: argparse.Namespace) -> list[str]:
-    """A command's words as the service takes them."""
+    """The arguments of a command in the form that the service expects."""
     match options.command:
         case "attach":
             return _attach_words(options)
@@ -359,7 +371,7 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
 
 
 def _bridge(options: argparse.Namespace) -> list[str]:
-    """The bridge that is named, if one is; an empty name is one that no bridge has."""
+    """The bridge argument, if given. An empty name is kept: the service then reports it."""
     return [] if options.bridge is None else [options.bridge]
 
 
@@ -383,14 +395,14 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         return _failed(_blamed(str(error), blamed), status=2)
     try:
-        # Before all others: it may have to patch the standard library.
+        # This import comes first: the framework may patch the standard library.
         importlib.import_module("controller.openflow.framework")
     except (ValueError, ImportError) as error:
         return _failed(str(error))
     if (obstacle := client.obstacle() or client.read_only() or _running()) is not None:
         return _failed(obstacle)
     from controller.host.journal import default_path
-    from controller.host.wires import TlsFiles
+    from controller.host.sockets import TlsFiles
     from controller.ovsdb.database import DatabaseAway
     from controller.service import Options, Service, exit_now
 
@@ -428,34 +440,34 @@ def _remote(given: str | None) -> str:
 
 
 def _running() -> str | None:
-    """Another service beside this Open vSwitch, as `ovs-lbt run` must not find it."""
+    """Why `ovs-lbt run` must not start, if a service of this name is already running."""
     import ovs.daemon
     import ovs.vlog
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
     pid = ovs.daemon.read_pidfile(str(client.pidfile()))
-    found = f"a service runs already as process {pid}"
-    return f"{found} -> only one, or another --name for a standby" if pid > 0 else None
+    found = f"a service is already running as process {pid}"
+    return f"{found} -> a single service, or another --name for a standby" if pid > 0 else None
 
 
 def _detach(words: list[str]) -> int:
-    """By the service; without one, all the same."""
+    """Detach through the service if it is running, else with a service of our own."""
     if client.obstacle() is not None or client.running():
         return _ask("detach", words)
     if (obstacle := client.read_only()) is not None:
         return _failed(obstacle)
     if (another := client.another()) is not None:
-        expected = f"one that is: ovs-lbt -t {another} detach {' '.join(words)}"
+        expected = f"the service that is: ovs-lbt -t {another} detach {' '.join(words)}"
         return _failed(f"no service {client.pidfile().stem} is running -> {expected}")
     _log(logging.ERROR)
     importlib.import_module("controller.openflow.framework")
-    from controller import alone
+    from controller import one_shot
     from controller.ovsdb.database import DatabaseAway
     from controller.service import exit_now
 
     try:
         remote = _remote(os.environ.get("OVS_LBT_OVSDB"))
-        status = alone.detach(remote, words[0], purge="--purge" in words)
+        status = one_shot.detach(remote, words[0], purge="--purge" in words)
     except (DatabaseAway, ValueError, OSError) as error:
         status = _failed(_blamed(because(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
     sys.stdout.flush()
@@ -464,7 +476,7 @@ def _detach(words: list[str]) -> int:
 
 
 def _history(service: str, words: list[str]) -> int:
-    """Of the service; without one, from the file where it writes unless told otherwise."""
+    """Ask the service for the history. Without a service, read its default file."""
     if client.running():
         return _ask("history", words)
     from controller.host import journal
@@ -494,13 +506,13 @@ def _rescue(options: argparse.Namespace) -> int:
 
 
 def _failed(why: str, status: int = 1) -> int:
-    """Say so; the exit status."""
+    """Print an error. Returns the exit status."""
     print(f"ovs-lbt: {why}", file=sys.stderr)
     return status
 
 
 def _take_variables(options: argparse.Namespace) -> dict[str, str]:
-    """Give the options of `run` that were not given what variables say; those, by the option."""
+    """Fill options of `run` that were not given from variables. Returns the variable by option."""
     taken = {}
     for option, variable in RUN_VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")
@@ -511,27 +523,27 @@ def _take_variables(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _blamed(why: str, taken: dict[str, str]) -> str:
-    """An error, with the variable in place of an option that nobody gave."""
+    """The error text, naming the variable instead of the option that it stood for."""
     for option, variable in taken.items():
         why = re.sub(rf"(?<![\w-]){option}(?![\w-])", variable, why)
     return why
 
 
 def _check_remote(remote: str) -> None:
-    """Whether a database can be dialled there at all.
+    """Check the form of the database's address.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the form is wrong.
     """
     if not re.fullmatch(r"unix:.+|(tcp|ssl):.+:[0-9]{1,5}", remote, re.ASCII):
         raise ValueError(f"--ovsdb: {remote} -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT")
 
 
 def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
-    """ADDR:PORT; the word `none` means nowhere.
+    """The address and port of ADDR:PORT; None for the word `none`.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     if text == "none":
         return None
@@ -542,7 +554,7 @@ def _address(option: str, text: str, expected: str) -> tuple[str, int] | None:
 
 
 def _ask(command: str, words: list[str]) -> int:
-    """Have the running service carry out a command, and print its answer."""
+    """Send a command to the service and print its answer. Returns the exit status."""
     if (answer := _answer(command, words)) is None:
         return 1
     for line in answer.splitlines(keepends=True):
@@ -552,7 +564,7 @@ def _ask(command: str, words: list[str]) -> int:
 
 
 def _answer(command: str, words: list[str]) -> str | None:
-    """The running service's answer; None after a line that says why there is none."""
+    """The service's answer. If there is none, prints the reason and returns None."""
     try:
         if (obstacle := client.obstacle()) is not None:
             raise client.Unanswered(obstacle)
@@ -563,7 +575,7 @@ def _answer(command: str, words: list[str]) -> str | None:
 
 
 def _show(bridge: str | None) -> int:
-    """Drawn here, where the terminal is known."""
+    """Ask for JSON and draw it here, where the width and colours of the terminal are known."""
     words = [] if bridge is None else [bridge]
     if (answer := _answer("show", [*words, "--json"])) is None:
         return 1

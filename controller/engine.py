@@ -38,8 +38,9 @@ from controller.api.events import (
     Written,
 )
 from controller.api.status import BridgeStatus
-from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
+from controller.bridge.state import Commands
 from controller.config.rows import PREFIX
 from controller.operations import show
 from controller.operations.adoption import Adoption
@@ -48,33 +49,38 @@ from controller.text.wording import one_line
 
 
 class Engine:
-    """All bridges. Call `handle` from one thread only.
+    """The engine of all bridges. Call `handle` on one thread only.
 
-    `epoch_s` is the wall-clock time at which `now_s` was zero. `leads` False: until a `Leading`
-    says so, bridges are another service's. `name`: what that knows us by.
+    `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: False until a `Leading` event
+    says otherwise; then another service manages the bridges. `name`: our name for the standby.
     """
 
     def __init__(self, epoch_s: float = 0.0, leads: bool = True, name: str = "") -> None:
         self.fleet = Fleet(epoch_s, leads)
         self.operator = Operator(self.fleet, Adoption(self.fleet))
-        # When each bridge has something to do next, by name: an event concerns few of them.
+        # By bridge: when it has something to do next. An event concerns few bridges.
         self._due_s: dict[str, float] = {}
         self._name = name
-        # What the database says of who leads.
+        # The leader's name in the database.
         self._leader: str | None = None
         self._has_stood_by = False
 
     @property
     def leads(self) -> bool:
-        """Whether we decide, rather than another service."""
+        """Whether this service leads."""
         return self.fleet.leads
 
     def handle(self, event: Event, now_s: float) -> tuple[Command, ...]:
-        """Take one event, at a time that never runs backwards; what to do about it."""
+        """Handle one event and return the commands. `now_s` never decreases."""
         concerned = self._concerned(event, now_s) | self.operator.concerned
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
         bridges = self.fleet.bridges
-        for name in concerned | self.operator.concerned | (bridges.keys() ^ self._due_s.keys()):
+        concerned |= self.operator.concerned | (bridges.keys() ^ self._due_s.keys())
+        for name, bridge in bridges.items():
+            # What has moved just now is announced at once.
+            if name in concerned and bridge.tells_at_s <= now_s:
+                commands += bridge.tick(now_s)
+        for name in concerned:
             if name in bridges:
                 self._due_s[name] = bridges[name].deadline_s()
             else:
@@ -82,19 +88,19 @@ class Engine:
         return tuple(commands)
 
     def deadline_s(self) -> float:
-        """When a `Tick` is next due; infinity when nothing is waiting."""
+        """When a `Tick` is next due; infinity if nothing waits for time to pass."""
         return min([*self._due_s.values(), self.operator.deadline_s()])
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """The next attached bridge by name; None behind the last."""
+        """The status of the next attached bridge by name; None after the last."""
         return self.fleet.status_after(name)
 
     def _due(self, now_s: float) -> list[str]:
-        """The bridges that have something to do now, in the order in which they came."""
+        """The bridges that have something to do now, in the order in which they were attached."""
         return [name for name in self.fleet.bridges if self._due_s[name] <= now_s]
 
     def _concerned(self, event: Event, now_s: float) -> set[str]:
-        """The bridges that an event may change, beside those that a request has in hand."""
+        """The bridges that an event may change, besides those that a request is changing."""
         match event:
             case DatabaseRead() | Leading() | Request() | Written():
                 return set(self.fleet.bridges)
@@ -134,20 +140,20 @@ class Engine:
     # ---- with a standby ----------------------------------------------------------------
 
     def _lead(self, now_s: float) -> Commands:
-        """Nobody else leads, or does any more."""
+        """This service leads from now on."""
         if self.leads:
             return []
-        said = [Report("warning", "taking the lead")] if self._has_stood_by else []
+        said = [Report("warning", "this service leads now")] if self._has_stood_by else []
         return [*said, *self.fleet.lead(now_s)]
 
     def _stand_by(self) -> Commands:
-        """Another service leads, and knows better what is to be done."""
+        """Another service leads from now on, and decides."""
         self._has_stood_by = True
-        said = Report("warning", "another service leads -> standing by")
+        said = Report("warning", "another service leads -> this service is on standby")
         return [said, *self.operator.abandon(), *self.fleet.stand_by()]
 
     def _answer(self) -> Commands:
-        """Somebody stands by, asks whether we live, and wants to know who we are."""
+        """Answer a standby that asks whether this service is alive, and write our name for it."""
         if not self.leads:
             return []
         if self._leader == self._name:
@@ -157,13 +163,13 @@ class Engine:
         return [Answer(), Write((name,))]
 
     def _refer(self, request: Request, now_s: float) -> Reply:
-        """What a service that stands by says to a request."""
+        """The answer of a service on standby to a request."""
         leader = one_line(self._leader or "another service")
         if request.words[0] == "show" and len(request.words) - ("--json" in request.words) == 1:
             as_json = "--json" in request.words
             faults = self.fleet.recent_faults(now_s)
             return Reply(request.request_id, show.standing_by(leader, as_json, faults))
-        text = f"this service stands by -> the one that leads: {leader}"
+        text = f"this service is on standby -> the service that leads: {leader}"
         return Reply(request.request_id, text, refused=True)
 
     # ------------------------------------------------------------------------------------

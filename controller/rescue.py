@@ -1,11 +1,11 @@
-"""`ovs-lbt rescue`: a bridge of plain uplinks forwards by one of them, without the service.
+"""`ovs-lbt rescue`: lets a bridge of plain uplinks forward by one of them, without the service.
 
-A bridge whose uplinks are ports of their own forwards nothing until the service has given
-it its flows. Where it cannot start, NORMAL takes over: every VM port and one uplink, the
-others cut off, so that they cannot make a loop. On a bond NORMAL is underneath anyway.
+A bridge with plain uplinks forwards nothing until the service has installed its flows. If the
+service cannot start, NORMAL takes over for all VM ports and one uplink. The other uplinks are
+disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway.
 
-It is done with Open vSwitch's own tools and knows nothing of the framework, either of
-which may be what keeps the service from starting.
+This module uses Open vSwitch's own tools and not the framework, because the framework may be what
+keeps the service from starting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import ovs.daemon  # which ovs.unixctl uses without importing it
+import ovs.daemon  # ovs.unixctl needs this module and does not import it
 import ovs.dirs
 import ovs.unixctl
 import ovs.unixctl.client
@@ -35,35 +35,37 @@ from controller.ovsdb.database import Database
 from controller.text.wording import one_of
 from policies.model import Role
 
-# After a boot the switch, and then its links, may need some time.
+# After a boot, the switch and its links may need some time.
 PATIENCE_S = 10.0
 CHECK_INTERVAL_S = 0.2
 COMMAND_TIMEOUT_S = 10
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
-# Uplinks are cut off before any flow of others', VM ports are joined after all of them.
+# Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
 PREFERRED = (Role.ACTIVE, Role.STANDBY)
 
 
 class Refused(Exception):
-    """A bridge is not rescued; the text says what was found -> what is expected."""
+    """The bridge is not rescued. The text: what was found -> what is expected."""
 
 
 class NotNeeded(Refused):
-    """It forwards as it is."""
+    """The bridge forwards without a rescue."""
 
 
 def rescue(remote: str, bridge: str | None) -> Iterator[str]:
-    """Rescue one bridge, or with None all that are attached; a line for each one.
+    """Rescue one bridge, or all attached ones if `bridge` is None. Yields a line for each.
 
     Raises:
-        Refused: it is not to be done, or could not be.
+        Refused: a bridge must not be rescued, or could not be.
         DatabaseAway: the database does not answer.
     """
     if not remote.startswith("unix:"):
-        raise Refused(f"database {remote} -> unix:PATH, on the bridges' own host")
+        raise Refused(f"database {remote} -> unix:PATH, on the host of the bridges")
     if _service_runs():
-        raise Refused("the service runs -> rescue is for a host without it")
+        raise Refused(
+            "the service is running -> no running service: rescue is for a host without it"
+        )
     rows = {row.name: row for row in _read(remote)}
     if bridge is not None:
         if bridge not in rows:
@@ -84,34 +86,40 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
 
 
 def _rescue(row: BridgeRow) -> str:
-    """What was done to a bridge."""
+    """Rescue a bridge. Returns what was done."""
     config = read_bridge(row)
     if not row.attached:
-        raise Refused(f"bridge {row.name}: not attached -> a bridge that is attached")
+        raise Refused(f"bridge {row.name}: not attached -> an attached bridge")
     if config.on_bond:
-        raise NotNeeded(f"bridge {row.name}: on a bond, where NORMAL forwards -> plain uplinks")
+        raise NotNeeded(
+            f"bridge {row.name}: the uplinks are a bond, which NORMAL forwards by -> plain uplinks"
+        )
     if not config.uplinks:
-        raise Refused(f"bridge {row.name} uplinks: none -> one or more that the switch has")
+        raise Refused(
+            f"bridge {row.name} uplinks: none -> one or more ports that exist on the switch"
+        )
     _wait_for_switch(row.name)
     if _has_pipeline(row.name):
-        raise NotNeeded(f"bridge {row.name}: forwards by its flows -> a bridge without them")
+        raise NotNeeded(
+            f"bridge {row.name}: the flows of ovs-lbt are installed and forward -> a bridge without them"
+        )
     chosen, is_up = _choose(config)
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
-    # The network may be behind these, too.
+    # These may lead to the network as well.
     others += config.missing
     with _openflow10(row.name):
         _ofctl("mod-port", row.name, chosen.name, "flood", version="OpenFlow10")
         for name in others:
-            # NORMAL floods to all ports but these.
+            # NORMAL floods to all other ports.
             _ofctl("mod-port", row.name, name, "no-flood", version="OpenFlow10")
     _ofctl("add-flows", "--bundle", row.name, "-", stdin="\n".join(flows(others)))
     _run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", row.name)
-    link = "" if is_up else ", which has no link"
-    return f"NORMAL by {chosen.name}{link}; cut off: {', '.join(others)}"
+    link = "" if is_up else ", whose link is down"
+    return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
 
 
 def flows(cut_off: list[str]) -> list[str]:
-    """What one bundle does: replace an earlier rescue's flows by these."""
+    """The changes of one bundle, which replaces the flows of an earlier rescue."""
     mine = f"cookie={RESCUE_COOKIE:#x}"
     return [
         f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",
@@ -124,7 +132,7 @@ def flows(cut_off: list[str]) -> list[str]:
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
-    """The first uplink that may be used and has a link, after some patience; has it one?"""
+    """The best uplink that has a link, after waiting for one. Returns whether it has a link."""
     usable = [uplink for role in PREFERRED for uplink in config.uplinks if uplink.role is role]
     candidates = usable or list(config.uplinks)
     deadline_s = time.monotonic() + PATIENCE_S
@@ -138,20 +146,20 @@ def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
 
 
 def _wait_for_switch(bridge: str) -> None:
-    """Until the bridge answers.
+    """Wait until the bridge answers.
 
     Raises:
-        Refused: it does not.
+        Refused: it does not answer in time.
     """
     deadline_s = time.monotonic() + PATIENCE_S
     while not (Path(ovs.dirs.RUNDIR) / f"{bridge}.mgmt").is_socket():
         if time.monotonic() > deadline_s:
-            raise Refused(f"bridge {bridge}: no answer -> ovs-vswitchd is running")
+            raise Refused(f"bridge {bridge}: no answer -> a running ovs-vswitchd")
         time.sleep(CHECK_INTERVAL_S)
 
 
 def _has_pipeline(bridge: str) -> bool:
-    """Whether the service's flows are there; the switch goes on by them."""
+    """Whether the service's flows are installed; then the switch forwards by them."""
     ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x},table=0"
     dumped = _ofctl("dump-flows", bridge, ours).splitlines()
     return any("actions=" in flow and f"cookie={RESCUE_COOKIE:#x}" not in flow for flow in dumped)
@@ -159,7 +167,7 @@ def _has_pipeline(bridge: str) -> bool:
 
 @contextlib.contextmanager
 def _openflow10(bridge: str) -> Iterator[None]:
-    """Have a bridge speak OpenFlow 1.0 meanwhile: no later version knows `no-flood`."""
+    """Enable OpenFlow 1.0 on a bridge temporarily: later versions do not have `no-flood`."""
     allowed = _run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
     if allowed == "[]" or "OpenFlow10" in allowed:
         yield
@@ -172,7 +180,7 @@ def _openflow10(bridge: str) -> Iterator[None]:
 
 
 def _service_runs() -> bool:
-    """Whether a service answers here, whatever its name."""
+    """Whether a service is running here, under any name."""
     pidfiles = Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")
     return any(_answers(pidfile.stem) for pidfile in pidfiles)
 
@@ -201,14 +209,14 @@ def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: st
 
 
 def _run(*command: str, stdin: str = "") -> str:
-    """What a command of Open vSwitch's says.
+    """Run a tool of Open vSwitch and return its output.
 
     Raises:
-        Refused: it failed.
+        Refused: the tool failed.
     """
     timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
     done = subprocess.run(timed, input=stdin, capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [os.strerror(done.returncode)]
-        raise Refused(f"{' '.join(command)}: {lines[-1]} -> a switch that does it")
+        raise Refused(f"{' '.join(command)}: {lines[-1]} -> a switch that accepts this command")
     return done.stdout

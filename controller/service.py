@@ -53,10 +53,10 @@ from controller.host import client, control, faults, vswitchd
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
-from controller.host.wires import Reach, TlsFiles, Unreachable, Wire
+from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
 from controller.metrics.exporter import Exporter
-from controller.openflow import codec, framework, port_flags
-from controller.openflow.lines import Lines
+from controller.openflow import commands, framework, port_flags
+from controller.openflow.connections import Dialers
 from controller.ovsdb.database import Database
 from controller.text.wording import one_line
 
@@ -64,23 +64,23 @@ LOG = logging.getLogger(__name__)
 
 VERSION = importlib.metadata.version("ovs-lbt")
 STATUS_TIMEOUT_S = 5.0
-# A wall clock that was set by more than this has the times we tell follow it; less is its drift,
-# and would only make one moment look like several.
+# Reported times follow the wall clock only if it is set by more than this. A smaller difference is
+# drift, and following it would make one moment look like several.
 CLOCK_SET_S = 1.0
-# With so many events waiting, switches have to wait, too, with what they say: the framework reads
-# no more of it then. All uplinks of 300 bridges may fail at once before that.
+# With this many events waiting, the framework stops reading from switches. All uplinks of 300
+# bridges can fail at once before that.
 MOST_WAITING = 1000
 FULL_PAUSE_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `ovs-lbt run` is told.
+    """The options of `ovs-lbt run`.
 
-    `metrics` None: no metrics are served. `listen` None: no bridge can dial us. `tls` None:
-    no TLS is spoken. `metrics_tls` None: metrics are not served by it. `history` None: decisions
-    are not written down. `only`: look after this bridge, whatever else is attached. `name`: of
-    several services beside one Open vSwitch, each has its own.
+    `metrics` None: do not serve metrics. `listen` None: do not accept connections from bridges.
+    `tls` None: no TLS. `metrics_tls` None: serve metrics without TLS. `history` None: do not record
+    decisions. `only`: manage this bridge, whatever else is attached. `name`: the name of the
+    service, which differs between services on one Open vSwitch.
     """
 
     ovsdb: str
@@ -94,7 +94,7 @@ class Options:
 
 
 class Answers(Protocol):
-    """Where answers to requests go, and what the main thread does."""
+    """Takes the answers to requests, and runs on the main thread."""
 
     def reply(self, reply: Reply) -> None: ...
     def wake(self) -> None: ...
@@ -103,9 +103,9 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _StatusWanted:
-    """A scrape waits for the engine's picture of the next bridge `after` this one, by name.
+    """A scrape waits for the status of the next bridge `after` this one, by name.
 
-    One after another, as each takes a while and decisions should not wait for all of them.
+    Bridges are read one by one, so that decisions need not wait for all of them.
     """
 
     after: str
@@ -113,9 +113,9 @@ class _StatusWanted:
 
 
 class Service:
-    """Everything that runs. All state is the engine's and changes on one thread only."""
+    """The whole service. All state belongs to the engine and changes on one thread only."""
 
-    _lines: Lines
+    _dialers: Dialers
     _database: Database
 
     def __init__(
@@ -127,7 +127,7 @@ class Service:
         self._engine = Engine(epoch_s=_epoch_s(), leads=False, name=name)
         self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
         self._connections: dict[str, Any] = {}
-        # When the last poll of a bridge began, and whether it asks for the units' counters.
+        # By bridge: when its last poll began, and whether that poll reads the units' counters.
         self._asked: dict[str, tuple[float, bool]] = {}
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
@@ -156,11 +156,11 @@ class Service:
             "controller.openflow.app",
             submit=self._submit_switch,
             connections=self._connections,
-            caller=lambda connection: self._lines.caller(connection),
+            caller=lambda connection: self._dialers.caller(connection),
             confirm=lambda then: self._database.confirm(then),
             crash=self._crash,
         )
-        self._lines = Lines(
+        self._dialers = Dialers(
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
             record=lambda bridge: self._database.row(bridge),
             tried=lambda: self._events.put(Tick()),
@@ -168,10 +168,10 @@ class Service:
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
         self._database.contend()
         if options.listen is not None:
-            self._lines.listen(options.listen, options.tls)
+            self._dialers.listen(options.listen, options.tls)
 
     def request(self, request: Request) -> None:
-        """Have a request carried out, after all that has been submitted."""
+        """Carry out a request, after everything that was submitted before."""
         self._events.put(request)
 
     def _submit_switch(self, event: Event) -> None:
@@ -188,7 +188,7 @@ class Service:
         self._events.put(event)
 
     def run(self) -> int:
-        """Serve until we are told to end, or the engine cannot be trusted; the exit status."""
+        """Serve until the service is told to end or the engine fails. Returns the exit status."""
         self._is_set_up = True
         faults.vital("engine", "engine", self._run_engine)
         LOG.info("ovs-lbt %s is running on %s", VERSION, framework.NAME)
@@ -207,9 +207,9 @@ class Service:
             self._supervisor.feed(time.monotonic())
 
     def _step(self) -> bool:
-        """Wait for an event or the next deadline, and do what the engine says.
+        """Wait for an event or the next deadline, and carry out what the engine asks for.
 
-        Whether there is anything to report: not that counters were read, or asked for.
+        Returns whether the supervisor's status may have changed. Polls never change it.
         """
         due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
         wait_s = max(0.0, min(due_s - time.monotonic(), threading.TIMEOUT_MAX))
@@ -233,7 +233,7 @@ class Service:
         self._follow_clock()
         started_s = time.monotonic()
         commands = self._engine.handle(event, started_s)
-        # A switch may answer what nobody has asked.
+        # A switch may send replies that nobody asked for.
         if isinstance(event, PortStatsRead | UnitCountersRead) and event.bridge in self._asked:
             asked_s, units = self._asked[event.bridge]
             if isinstance(event, UnitCountersRead) is units:
@@ -245,33 +245,33 @@ class Service:
         return worth_it
 
     def _answer_challenge(self) -> None:
-        """Whoever has much to do lives, too: this does not wait for what came before."""
+        """Answer before events that wait: a busy service is alive, too."""
         self._challenged.clear()
         for command in self._engine.handle(Challenged(), time.monotonic()):
             self._carry_out(command)
 
     def _follow_clock(self) -> None:
-        """Hosts boot with a clock that is set later; what we tell is then told in its time."""
+        """Hosts boot with a wrong clock that is set later. Reported times then follow it."""
         epoch_s = _epoch_s()
         if abs(epoch_s - self._engine.fleet.epoch_s) > CLOCK_SET_S:
             self._engine.fleet.set_clock(epoch_s)
 
     def _report(self) -> None:
-        """Tell the supervisor how far we are."""
-        bridges = self._lines.bridges
+        """Report the state of the connections to the supervisor."""
+        bridges = self._dialers.bridges
         away = sorted(bridges - self._connections.keys())
         text = f"{len(bridges) - len(away)} of {len(bridges)} bridges connected"
-        text = f"{text}; not: {', '.join(away)}" if away else text
-        self._supervisor.status(text if self._engine.leads else "standing by")
-        if self._role_known and self._lines.all_tried:
+        text = f"{text}; not connected: {', '.join(away)}" if away else text
+        self._supervisor.status(text if self._engine.leads else "on standby")
+        if self._role_known and self._dialers.all_tried:
             self._supervisor.ready()
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case Connect(bridge=bridge):
-                self._lines.open(bridge)
+                self._dialers.open(bridge)
             case Disconnect(bridge=bridge):
-                self._lines.close(bridge)
+                self._dialers.close(bridge)
             case Prepare(apply=apply):
                 self._prepare(apply)
             case SetPortFlags(bridge=bridge):
@@ -303,21 +303,21 @@ class Service:
                 self._send(command)
 
     def _confirmed(self) -> bool:
-        """Whether we lead, before what no role of a connection fences; it may wait."""
+        """Ask the database whether we lead, before changes that OpenFlow roles do not protect."""
         return self._database.confirmed()
 
-    def _dial_beside(self, bridge: str) -> Wire:
-        """A connection of its own, on which nobody has a role.
+    def _dial_beside(self, bridge: str) -> BridgeSocket:
+        """A separate connection to a bridge, without a role.
 
         Raises:
-            Unreachable: there is none to be had now, or another service leads.
+            Unreachable: the connection failed, or another service leads.
         """
         if not self._confirmed():
-            raise Unreachable(f"{bridge}: another service leads -> that one")
-        return self._lines.dial(bridge)
+            raise Unreachable(f"{bridge}: another service leads -> ask that service")
+        return self._dialers.dial(bridge)
 
     def _send(self, command: Any) -> None:
-        """One write for all messages of a command; a connection just lost takes none."""
+        """Send all messages of a command in one write; drop them if the connection is lost."""
         datapath = self._connections.get(command.bridge)
         if datapath is None:
             return
@@ -333,16 +333,16 @@ class Service:
             self._prepared = command, self._encoded(datapath, command)
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
-        """As it goes over the wire; what is asked with each poll is the same each time."""
+        """The messages as bytes. Those of a poll are the same each time, so they are cached."""
         if not isinstance(command, ReadStats):
-            return framework.serialized(codec.ENCODERS[type(command)](datapath, command))
+            return framework.serialized(commands.ENCODERS[type(command)](datapath, command))
         asked = replace(command, bridge="")
         if asked not in self._polls:
-            self._polls[asked] = framework.serialized(codec.read_stats(datapath, command))
+            self._polls[asked] = framework.serialized(commands.read_stats(datapath, command))
         return self._polls[asked]
 
     def _status(self) -> tuple[BridgeStatus, ...]:
-        """The engine's picture, asked for by another thread."""
+        """The status of all bridges, requested by another thread."""
         found: list[BridgeStatus] = []
         while True:
             wanted = _StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
@@ -350,20 +350,22 @@ class Service:
             try:
                 status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)
             except queue.Empty:
-                late = f"no picture in {STATUS_TIMEOUT_S:g} s -> an engine that has the time"
+                late = (
+                    f"no status within {STATUS_TIMEOUT_S:g} s -> an engine that is not overloaded"
+                )
                 raise TimeoutError(late) from None
             if status is None:
                 return tuple(found)
             found.append(status)
 
     def _crash(self, error: Exception) -> None:
-        """A handler of what a switch says has failed, and the engine may not know of it."""
+        """A handler of switch messages failed, so the engine may have missed an event."""
         faults.report("openflow", error, ends=True)
 
     def _end_after_fault(self) -> None:
-        """Nothing is certain any more: end at once, and let the supervisor start us anew.
+        """End at once after a fault: the state is uncertain. The supervisor starts us again.
 
-        The switch goes on by what is installed.
+        The switch continues with the installed flows.
         """
         self._exit_status = 1
         if self._is_set_up:
@@ -372,18 +374,18 @@ class Service:
             exit_now(1)
 
     def _stop(self, number: int, _frame: object) -> None:
-        """A signal asks us to end: the switch goes on by what is installed."""
+        """Handle a signal to end. The switch continues with the installed flows."""
         if self._exit_status is None:
             self._exit_status = 0
         self._control.wake()
 
 
 def _epoch_s() -> float:
-    """The wall-clock time at which the engine's was zero."""
+    """The wall-clock time at which the engine's clock was zero."""
     return time.time() - time.monotonic()
 
 
 def exit_now(status: int) -> None:
-    """End the process, which the framework's threads would keep; pidfile and socket go."""
+    """Remove pidfile and socket, and end the process despite the framework's threads."""
     atexit._run_exitfuncs()
     os._exit(status)

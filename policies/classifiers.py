@@ -1,4 +1,4 @@
-"""What a unit is: the VM port itself, or what a hash of its frames makes of them."""
+"""What a unit is: a VM port, or a bucket of a hash of frames."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ BUCKETS = 256
 class Classifier(StrEnum):
     """Which frames stay together.
 
-    `VM_PORT`: all of a VM port. `SOURCE_MAC`: those with one source address, and with
-    `SOURCE_MAC_VLAN` in one VLAN, as Open vSwitch's balance-slb has it. `IP_PAIR`:
-    those between two IP addresses, VMware's way. `TRANSPORT`: those of one connection; where
-    there are no ports to look at, between two IP addresses; without those, between two MAC
-    addresses.
+    `VM_PORT`: all frames of a VM port. `SOURCE_MAC`: frames with the same source address.
+    `SOURCE_MAC_VLAN`: frames with the same source address and VLAN, as in Open vSwitch's
+    balance-slb. `IP_PAIR`: frames between two IP addresses, as in VMware's IP hash. `TRANSPORT`:
+    frames of one connection; without ports, frames between two IP addresses; without those, frames
+    between two MAC addresses.
     """
 
     VM_PORT = "vm-port"
@@ -26,16 +26,16 @@ class Classifier(StrEnum):
 
     @property
     def hashed(self) -> bool:
-        """Whether its units are buckets, which the VM ports of a team share."""
+        """Whether its units are buckets, which all VM ports of a team share."""
         return self is not Classifier.VM_PORT
 
     @property
     def by_address(self) -> bool:
-        """Whether switches upstream see all of an address (in a VLAN) by one uplink."""
+        """Whether upstream switches see all frames of an address (in a VLAN) on one uplink."""
         return self in (Classifier.SOURCE_MAC, Classifier.SOURCE_MAC_VLAN)
 
     def buckets(self, uplinks: int) -> int:
-        """How many buckets there are for a team of that many active uplinks."""
+        """The number of buckets for a team with this many active uplinks."""
         if not self.hashed:
             return 0
         return uplinks if self is Classifier.IP_PAIR else BUCKETS

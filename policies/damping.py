@@ -1,15 +1,15 @@
-"""How often a unit may be moved because of load: a budget of moves, and a rest after each.
+"""Limits how often load may move a unit: a budget of moves, and a cooldown after each.
 
-Switches upstream take an address that moves often for a loop: EVPN stops to follow one after five
-moves in 180 s (RFC 7432). So a unit is moved by load only while it has moved less than four times in
-any 180 s, whatever for: failovers and operators' moves count, and are never refused.
+Upstream switches mistake an address that moves often for a loop: EVPN stops following an address
+after five moves in 180 s (RFC 7432). So load moves a unit only if it has moved fewer than four
+times in the last 180 s. Failovers and operators' moves count, but are never refused.
 
-After each move by load a unit rests, four times as long as after the one before, an hour at most; an
-hour without one takes a step of that back. So a load of whatever period moves it some times in all,
-and once an hour from then on.
+After each move by load, a unit is in cooldown. Each cooldown is four times as long as the previous
+one, and at most an hour. Each hour without a move takes back one step. So a load that changes
+periodically, with any period, moves a unit a few times, and from then on once an hour.
 
-A move that was made while loads still changed is provisional: for a moment it may be corrected,
-once, and the correction is no further step.
+A move that was made while loads were still changing is provisional: it may be corrected once within
+a moment, and the correction does not count as a further step.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 
 MOST_MOVES = 4
 PERIOD_S = 180.0
-FIRST_REST_S = 5.0
+FIRST_COOLDOWN_S = 5.0
 GROWTH = 4.0
-LONGEST_REST_S = 3600.0
+LONGEST_COOLDOWN_S = 3600.0
 FORGOTTEN_AFTER_S = 3600.0
 CORRECTED_WITHIN_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """When a unit moved. `step`: how many moves by load in a row it was; 0 for any other.
+    """When a unit moved. `step`: its number in a row of moves by load; 0 for other moves.
 
     `provisional`: it may be corrected.
     """
@@ -44,15 +44,15 @@ class Moved:
 
 @dataclass(slots=True)
 class Damping:
-    """When units have moved, for as long as it counts."""
+    """The recent moves of all units."""
 
-    longest_rest_s: float = LONGEST_REST_S
+    longest_cooldown_s: float = LONGEST_COOLDOWN_S
     _moves: dict[str, tuple[Moved, ...]] = field(default_factory=dict)
 
     def note(
         self, unit: str, now_s: float, by_load: bool = True, provisional: bool = False
     ) -> None:
-        """Count a move, whatever it was for."""
+        """Record a move for any reason."""
         before = self._moves.get(unit, ())
         last = _by_load(before)
         if by_load and last and last.is_open(now_s):
@@ -62,42 +62,42 @@ class Damping:
         self._moves[unit] = _counting((*before, moved), now_s)
 
     def restore(self, unit: str, moves: Iterable[Moved], now_s: float) -> None:
-        """Count moves that were made before anybody knew the unit here."""
+        """Record moves that were made before the unit was known here."""
         if unit not in self._moves:
             past = (move for move in moves if move.at_s <= now_s)
             self._moves[unit] = _counting(tuple(sorted(past, key=lambda m: m.at_s)), now_s)
 
     def remembered(self, unit: str) -> tuple[Moved, ...]:
-        """The moves that count, oldest first."""
+        """The moves that still count, oldest first."""
         return self._moves.get(unit, ())
 
     def keep(self, units: Collection[str]) -> None:
-        """Forget all others."""
+        """Forget all other units."""
         self._moves = {name: moves for name, moves in self._moves.items() if name in units}
 
-    def resting(self, now_s: float) -> frozenset[str]:
-        """The units that are not to be moved because of load now."""
+    def in_cooldown(self, now_s: float) -> frozenset[str]:
+        """The units in cooldown."""
         return frozenset(unit for unit in self._moves if now_s < self.until_s(unit, now_s))
 
     def spent(self, now_s: float) -> frozenset[str]:
-        """The units that have moved as often as an address should."""
+        """The units that have used up their budget of moves."""
         return frozenset(u for u in self._moves if len(self._in_period(u, now_s)) >= MOST_MOVES)
 
     def until_s(self, unit: str, now_s: float) -> float:
-        """When a unit that has moved may be moved because of load again."""
+        """The end of a unit's cooldown."""
         moves = self._moves.get(unit, ())
         last = _by_load(moves)
-        rested_s = now_s
+        cooled_s = now_s
         if last and not last.is_open(now_s):
-            rested_s = last.at_s + self._rest_s(last.step)
+            cooled_s = last.at_s + self._cooldown_s(last.step)
         if len(moves) < MOST_MOVES:
-            return max(now_s, rested_s)
+            return max(now_s, cooled_s)
         in_period = self._in_period(unit, now_s)
         free_s = in_period[-MOST_MOVES] + PERIOD_S if len(in_period) >= MOST_MOVES else now_s
-        return max(now_s, rested_s, free_s)
+        return max(now_s, cooled_s, free_s)
 
-    def _rest_s(self, step: int) -> float:
-        return min(self.longest_rest_s, FIRST_REST_S * GROWTH ** (step - 1))
+    def _cooldown_s(self, step: int) -> float:
+        return min(self.longest_cooldown_s, FIRST_COOLDOWN_S * GROWTH ** (step - 1))
 
     def _in_period(self, unit: str, now_s: float) -> list[float]:
         return [m.at_s for m in self._moves.get(unit, ()) if now_s - m.at_s < PERIOD_S]
@@ -109,12 +109,12 @@ def _by_load(moves: Iterable[Moved]) -> Moved | None:
 
 
 def _step(moves: Iterable[Moved], now_s: float) -> int:
-    """How many moves by load count still: one less for each hour since."""
+    """The steps by load that still count: one less for each hour since the last."""
     last = _by_load(moves)
     return max(0, last.step - int((now_s - last.at_s) // FORGOTTEN_AFTER_S)) if last else 0
 
 
 def _counting(moves: tuple[Moved, ...], now_s: float) -> tuple[Moved, ...]:
-    """Those of the budget's period, and the last by load."""
+    """The moves within the budget's period, and the last move by load."""
     last = _by_load(moves) if _step(moves, now_s) else None
     return tuple(move for move in moves if now_s - move.at_s < PERIOD_S or move is last)

@@ -1,4 +1,4 @@
-"""Where a unit goes when its uplink fails."""
+"""The uplink that a unit uses when its own fails."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def as_configured(_unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
 
 
 def scattered(unit: str, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """An order of a unit's own, so that a dead uplink's units spread by capacity.
+    """An order for each unit, so that the units of a dead uplink spread by capacity.
 
-    Weighted rendezvous hashing (Wang & Ravishankar's logarithmic method): an uplink comes
-    first with a probability equal to its share of capacity, and taking one uplink away
-    leaves the order of the others as it was.
+    Weighted rendezvous hashing (Wang & Ravishankar's logarithmic method): an uplink comes first
+    with a probability equal to its share of capacity, and removing an uplink does not change the
+    order of the others.
     """
     return sorted(uplinks, key=lambda u: (_distance(unit, u.name, u.capacity_bps), u.name))
 
@@ -35,12 +35,11 @@ def order(
     allowed: frozenset[str] | None = None,
     burden: Callable[[str], tuple[int, ...]] | None = None,
 ) -> tuple[Uplink, ...]:
-    """Every uplink a unit may use, best first: active, then standby, then drained ones.
+    """All uplinks that a unit may use, best first: active, then standby, then drained ones.
 
-    Among those of one role its home comes first, then what its rules find least of a `burden`.
-    A role is the uplink's and wins over a
-    unit's pin: `unused` uplinks never appear, and a `drained` one is the last resort.
-    `allowed`: the names of the only ones it may use; None: of any.
+    Among uplinks of one role, the unit's home comes first, then the uplinks with the least `burden`
+    by its rules. The role takes precedence over a unit's pin: `unused` uplinks never appear, and a
+    `drained` one is the last resort. `allowed`: the names of the uplinks it may use; None: all.
     """
     ranks = {Role.ACTIVE: 0, Role.STANDBY: 1, Role.DRAINED: 2}
     candidates = [u for u in only(allowed, backup(unit, uplinks)) if u.role in ranks]
@@ -50,17 +49,17 @@ def order(
 
 
 def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """The uplinks of these names, in the order given; None: all of them."""
+    """The uplinks with these names, in the given order; None: all uplinks."""
     return [u for u in uplinks if allowed is None or u.name in allowed]
 
 
 def usable_first(ordered: Sequence[Uplink]) -> tuple[Uplink, ...]:
-    """The same order with uplinks that carry nothing now put last; the first is in force."""
+    """The same order with unusable uplinks last. The first one is in force."""
     return tuple(sorted(ordered, key=lambda u: not u.usable))
 
 
 def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:
-    """The uplinks units may be moved to: usable active ones, else usable standby ones."""
+    """The uplinks that units may be moved to: usable active ones, else usable standby ones."""
     for role in (Role.ACTIVE, Role.STANDBY):
         if chosen := [u for u in uplinks if u.usable and u.role is role]:
             return chosen

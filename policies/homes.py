@@ -1,4 +1,4 @@
-"""Where units belong: by operators' rules first, then as their policy places them."""
+"""The home of each unit: by operators' rules first, then by its policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.presets import PRESETS
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """Where units belong, by name. `settled`: the rules that were looked at to say so."""
+    """The homes of units, by name. `settled`: the rules from which they were computed."""
 
     by_name: dict[str, str] = field(default_factory=dict)
     settled: frozenset[object] = frozenset()
@@ -23,15 +23,15 @@ class Homes:
 def homes(
     units: Sequence[Unit], uplinks: Sequence[Uplink], settled: frozenset[object] = frozenset()
 ) -> Homes:
-    """Where units belong: their pin, else the uplink they have, else the policy's.
+    """Compute homes: a unit's pin, else its uplink, else the policy's choice.
 
-    That is always an uplink that the unit may use; one that may use none has no home. The
-    policy may take a bucket from the uplink that it has, so that shares are kept.
+    A home is always an uplink that the unit may use. A unit that may use none has no home. The
+    policy may take a bucket from its uplink to keep the shares of uplinks right.
 
-    Units that should use some uplinks rather than others, are in sets, or have something reserved
-    where there may not be room for all, are placed as suits them all best; whether links are up
-    plays no part. Units that have homes keep them while
-    nothing has changed since `settled`: what a policy or an operator chose meanwhile holds.
+    Units that prefer or avoid uplinks, are in sets, or have reservations that may not all fit are
+    placed together, as suits all of them best. Whether links are up does not matter for this. Units
+    keep their homes while nothing has changed since `settled`, so moves by a policy or an operator
+    in the meantime stay.
     """
     found: dict[str, str] = {}
     placed: dict[tuple[str, bool], list[Unit]] = {}
@@ -72,9 +72,9 @@ def homes(
 def targets(
     units: Sequence[Unit], uplinks: Sequence[Uplink], homes: Mapping[str, str]
 ) -> dict[str, str]:
-    """Where units are that are placed together while the home of one of them is out of service.
+    """The places of units that are placed together, while a home of theirs is out of service.
 
-    All of them may have to move, to make room. Nothing is said of those all of whose homes serve.
+    All of them may have to move to make room. Units whose homes are all in service are left out.
     """
     serves = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
     together = [u for u in units if (u.rules.in_set or u.rules.reserve_bps) and u.name in homes]
@@ -98,11 +98,11 @@ def order(
     uplinks: Sequence[Uplink],
     taken: Mapping[str, int] | None = None,
 ) -> tuple[Uplink, ...]:
-    """Every uplink a unit may use, in the order in which it fails over.
+    """All uplinks that a unit may use, in its failover order.
 
-    By role, its home first, by its preferences; then where fewest members of its anti-affinity
-    set are (`taken`: how many each uplink has), then as its policy has it. Members of an affinity
-    set go the same way.
+    They are ordered by role, with the home first, then by the unit's preferences, then by the
+    number of members of its anti-affinity set on them (`taken`), then by its policy. Members of an
+    affinity set have the same order.
     """
     backup = PRESETS[unit.policy].backup
     if not unit.rules.ruled:
@@ -118,7 +118,7 @@ def order(
 def _linked(
     units: Iterable[Unit], reserving: Mapping[str, Candidate], contended: frozenset[str]
 ) -> Iterable[list[Unit]]:
-    """The units in groups that no set links, nor an uplink that may have too little room."""
+    """The units in groups that share no set and no uplink with too little room."""
     by_name = {unit.name: unit for unit in sorted(units, key=lambda unit: unit.name)}
     alone = [reserving.get(unit.name) or _candidate(unit, ()) for unit in by_name.values()]
     for group in placement.components(alone, contended):
@@ -126,7 +126,7 @@ def _linked(
 
 
 def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Candidate]:
-    """Who has something reserved, and where each might ever belong, whoever is where now."""
+    """The units with reservations, and all uplinks where each could belong."""
     found: dict[str, Candidate] = {}
     reach: dict[tuple[frozenset[str] | None, str | None], tuple[str, ...]] = {}
     for unit in units:
@@ -146,7 +146,7 @@ def _reserving(units: Iterable[Unit], uplinks: Sequence[Uplink]) -> dict[str, Ca
 
 
 def _may_use(unit: Unit, uplinks: Sequence[Uplink]) -> tuple[str, ...]:
-    """All that a unit may use, or its pin."""
+    """The uplinks that a unit may use; for a pinned unit its pin."""
     allowed = failover.only(unit.allowed, uplinks)
     names = tuple(uplink.name for uplink in allowed if uplink.role is not Role.UNUSED)
     return (unit.rules.pin,) if unit.rules.pin is not None and unit.rules.pin in names else names
@@ -157,9 +157,10 @@ def _rooms_bps(uplinks: Iterable[Uplink]) -> dict[str, float]:
 
 
 def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
-    """All that says where units should be, loads and links and where they are apart.
+    """Everything that determines homes, except loads, links and the present places.
 
-    A drain is none of it: when it ends, units return. Capacities are, where something is reserved.
+    A drain is not included, so that units return when it ends. Capacities are included if something
+    is reserved.
     """
     drained = Role.DRAINED, Role.ACTIVE
     reserving = any(unit.rules.reserve_bps for unit in linked)
@@ -171,7 +172,7 @@ def _asked(linked: Iterable[Unit], uplinks: Iterable[Uplink]) -> object:
 
 
 def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
-    """A pin, and where it is excluded from policies the home of a unit, are not for moving."""
+    """A candidate for placement. A pinned unit, or an excluded one with a home, cannot move."""
     fixed = unit.rules.pin if unit.rules.pin in able else unit.uplink if unit.excluded else None
     able = (fixed,) if fixed in able and fixed is not None else able
     return Candidate(
@@ -186,9 +187,9 @@ def _candidate(unit: Unit, able: Sequence[str]) -> Candidate:
 
 
 def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
-    """The uplinks that a unit may call home, in the order its policy has for it.
+    """The uplinks that can be a unit's home, in the order of its policy.
 
-    Active ones, and one that is drained if it is its home; a pin in any case.
+    These are active ones, its home if that is drained, and in any case its pin.
     """
     allowed = failover.only(unit.allowed, uplinks)
     drained = [u for u in allowed if u.name == unit.uplink and u.role is Role.DRAINED]
@@ -200,7 +201,7 @@ def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
 
 
 def _serving(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
-    """The uplinks of the best role that a unit may use and that carry traffic."""
+    """The usable uplinks with the best role, among those that a unit may use."""
     able = [u for u in order(unit, str(unit.uplink), uplinks) if u.usable]
     return [uplink.name for uplink in able if uplink.role is able[0].role]
 

@@ -1,4 +1,4 @@
-"""The values that policies are written in."""
+"""The values that policies work with."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from enum import StrEnum
 from typing import NewType
 
 OfPort = NewType("OfPort", int)
-# The bridge's own port, and where reserved numbers begin.
+# The bridge's own port; from this number on, OpenFlow port numbers are reserved.
 OFPORT_LOCAL = 0xFFFE
 OFPORT_MAX = 0xFF00
 
-# Of one team: what the ids of delivery groups have room for.
+# The most uplinks of a team: the ids of delivery groups have room for this many.
 MAX_UPLINKS = 64
 
-# Of a capacity, reservations get so much at most, or the device would send more than it has.
+# The most of a capacity that can be reserved. With more, the device would have to send more than it
+# can.
 RESERVABLE_RATIO = 0.95
-# Sums of reservations are no nearer to what they should be than that.
+# The tolerance for sums of reservations.
 EVEN_BPS = 0.001
 
 
 class Reason(StrEnum):
-    """Why a unit moves; the same words in commands, metrics and logs."""
+    """The reason of a move; the same words appear in commands, metrics and logs."""
 
     THRESHOLD = "threshold"
     REBALANCE = "rebalance"
@@ -37,12 +38,12 @@ class Reason(StrEnum):
 
     @property
     def by_load(self) -> bool:
-        """Whether a policy moves for the sake of load."""
+        """Whether a policy makes such moves because of load."""
         return self in (Reason.THRESHOLD, Reason.REBALANCE, Reason.SPLIT, Reason.MERGE)
 
 
 class Role(StrEnum):
-    """What an uplink is for: failover goes to active uplinks first, then to standby ones."""
+    """The role of an uplink: failover goes to active uplinks first, then to standby ones."""
 
     ACTIVE = "active"
     STANDBY = "standby"
@@ -51,7 +52,7 @@ class Role(StrEnum):
 
 
 class Teaming(StrEnum):
-    """What the switch upstream knows of the team: nothing, a static LAG, or LACP."""
+    """What the upstream switch knows of the team: nothing, a static LAG, or LACP."""
 
     SWITCH_INDEPENDENT = "switch-independent"
     STATIC = "static"
@@ -60,7 +61,7 @@ class Teaming(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Traffic seen from the host: `tx_bps` towards the network, `rx_bps` from it."""
+    """Traffic as the host sees it: `tx_bps` towards the network, `rx_bps` from it."""
 
     tx_bps: float = 0.0
     rx_bps: float = 0.0
@@ -80,12 +81,12 @@ IDLE = Load()
 
 
 def room_bps(capacity_bps: float) -> float:
-    """What an uplink of that capacity can promise, of which nothing has to be cut."""
+    """The rate that an uplink of this capacity can reserve."""
     return RESERVABLE_RATIO * capacity_bps
 
 
 def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bool:
-    """Whether an uplink has room for so much more; what is no more always has."""
+    """Whether an uplink has room for this much more. Reserving nothing more is always possible."""
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
@@ -93,8 +94,8 @@ def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bo
 class Uplink:
     """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
 
-    `waiting`: its link is back, and others carry traffic until its failback delay is over.
-    `reserved_bps`: of its capacity, what is promised to units that are bound to it.
+    `waiting`: its link is back, but it carries nothing until its failback delay is over.
+    `reserved_bps`: the part of its capacity that is reserved for units bound to it.
     """
 
     name: str
@@ -108,11 +109,11 @@ class Uplink:
 
     @property
     def room_bps(self) -> float:
-        """What it can promise in all."""
+        """The rate that it can reserve in total."""
         return room_bps(self.capacity_bps)
 
     def has_room_for(self, units: Iterable[Unit]) -> bool:
-        """Whether it can promise units of other uplinks what these are promised."""
+        """Whether it has room for the reservations of these units of other uplinks."""
         more_bps = sum(unit.rules.reserve_bps for unit in units)
         return can_promise(more_bps, self.reserved_bps, self.capacity_bps)
 
@@ -123,36 +124,36 @@ class Uplink:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an operator asks of where a unit goes."""
+    """An operator's rules for the place of a unit."""
 
-    # The uplink that it uses while that can be had.
+    # The uplink that it uses while that is in service.
     pin: str | None = None
-    # Whether an operator names the only uplinks it may use: rather than by one of these that
-    # carries nothing it is bound to none.
+    # Whether an operator named the only uplinks that it may use. While none of them carries
+    # traffic, it is bound to none.
     confined: bool = False
-    # The uplinks that it should use, the best first; and those that it should not.
+    # The uplinks that it should use, the best first; and those that it should not use.
     prefer: tuple[str, ...] = ()
     avoid: frozenset[str] = frozenset()
     # The set whose members should share an uplink.
     affinity: str | None = None
     # The set whose members should each use a different uplink.
     anti_affinity: str | None = None
-    # What it is promised of its uplink's capacity; 0: nothing.
+    # The rate reserved for it on its uplink; 0: none.
     reserve_bps: float = 0.0
 
     @property
     def in_set(self) -> bool:
-        """Whether it matters to the unit where others are."""
+        """Whether the places of other units matter for it."""
         return self.affinity is not None or self.anti_affinity is not None
 
     @property
     def ruled(self) -> bool:
-        """Whether there is an uplink that the unit should use, or should not."""
+        """Whether there are uplinks that it should use or should not use."""
         return self.in_set or bool(self.prefer or self.avoid)
 
     @property
-    def whole(self) -> bool:
-        """Whether a rule says by which uplink the unit goes; none of it is spread then."""
+    def unsplittable(self) -> bool:
+        """Whether a rule determines its uplink, so that its traffic must not be spread."""
         return self.pin is not None or self.confined or self.ruled
 
 
@@ -163,12 +164,12 @@ NO_RULES = Rules()
 class Unit:
     """What is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
-    `is_bucket`: it is the last; `behind`: the VM port whose address it is. `number` is its ofport,
-    made of its address, or its bucket, `policy` the preset it is under, `load` the part
-    that crosses uplinks. `allowed`: the names of the only uplinks it may use; None: of any.
-    `excluded`: load does not move it. `spread`: what it sends goes by buckets, by its uplink what
-    it receives; where a policy may end that, `load` is the latter and `spread_bps` the former.
-    `divisible`: a policy may spread it; `ripe`: and end it now.
+    `is_bucket`: it is a bucket. `behind`: the VM port of an address. `number`: its ofport, its
+    bucket, or a number made of its address. `policy`: its preset. `load`: its load on uplinks.
+    `allowed`: the names of the uplinks that it may use; None: all. `excluded`: load must not move
+    it. `spread`: its uplink carries only what it receives, and buckets carry what it sends. If a
+    policy may end that, `load` is what it receives and `spread_bps` what it sends. `divisible`: a
+    policy may spread it. `merge_due`: a policy may merge it again now.
     """
 
     name: str
@@ -184,15 +185,15 @@ class Unit:
     spread: bool = False
     spread_bps: float = 0.0
     divisible: bool = False
-    ripe: bool = False
+    merge_due: bool = False
 
     @property
     def own_load(self) -> Load:
-        """What moves with it: what it sends by buckets does not."""
+        """The load that moves with the unit; what it sends by buckets does not."""
         return Load(rx_bps=self.load.rx_bps) if self.spread else self.load
 
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
-        """The same unit with these, made fast: hundreds are, ten times a second."""
+        """A copy with these values, made fast: hundreds are needed ten times a second."""
         return Unit(
             name=self.name,
             number=self.number,
@@ -207,21 +208,21 @@ class Unit:
             spread=self.spread,
             spread_bps=spread_bps,
             divisible=self.divisible,
-            ripe=self.ripe,
+            merge_due=self.merge_due,
         )
 
     @property
     def movable(self) -> bool:
-        """Whether a policy may move it; failover always may."""
+        """Whether a policy may move it. Failover always may."""
         return self.rules.pin is None and not self.excluded
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One team at one moment: uplinks in failover order, loads as means over the window.
+    """One team at one moment: uplinks in failover order, and loads as means over the window.
 
-    `units`: those that the policy may move. `in_sets`: the units under any policy that are in a
-    set of which members share an uplink or are kept apart.
+    `units`: the units that the policy may move. `in_sets`: units of any policy that are in affinity
+    or anti-affinity sets.
     """
 
     uplinks: tuple[Uplink, ...]
@@ -232,10 +233,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One unit's binding changes from `source` to `target`.
+    """The binding of a unit changes from `source` to `target`.
 
-    Of a split or a merge both are its home. `shares`: of a split, the part of what it sends that
-    each uplink is to carry.
+    For a split or a merge, both are its home. `shares`: for a split, the share of its sent traffic
+    that each uplink gets.
     """
 
     unit: str
@@ -246,11 +247,11 @@ class Move:
 
     @property
     def is_resplit(self) -> bool:
-        """Whether it stays at home, and what it sends is spread from now on, or no more."""
+        """Whether it only starts or ends spreading, and the home stays."""
         return self.reason in (Reason.SPLIT, Reason.MERGE)
 
     def shifts(self, load: Load) -> Iterator[tuple[str, Load]]:
-        """What uplinks carry more or less when a unit with this load moves so."""
+        """How the loads of uplinks change when a unit with this load makes this move."""
         if self.shares:
             yield self.source, Load(tx_bps=-load.tx_bps)
             for uplink, share in self.shares:
@@ -262,11 +263,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a planner wants; `unrelieved` names uplinks above threshold that no move helps.
+    """The moves of a planner. `unrelieved`: uplinks above the threshold that no move helps.
 
-    `cool`: the spread units that would do no harm as a whole.
+    `mergeable`: the spread units that could be merged without harm.
     """
 
     moves: tuple[Move, ...] = ()
     unrelieved: tuple[str, ...] = ()
-    cool: tuple[str, ...] = ()
+    mergeable: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How well a team could be used: what no placement of its units can beat."""
+"""A bound of how evenly a team could be used by any placement of its units."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from policies.model import Load, Unit, Uplink
 def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
     """A lower bound of the worst utilization over all placements of the units.
 
-    The largest of three bounds, each for either direction: everything divided as if it were a
-    fluid; the largest unit on the fastest uplink it may use; and, since of k * m + 1 units
-    some k + 1 share one of m uplinks, the smallest k + 1 of the largest k * m + 1 on the
-    fastest uplink. O(n log n). Zero where nothing is in service.
+    It is the largest of three bounds, each computed for both directions: the whole load divided
+    like a fluid; the largest unit on the fastest uplink that it may use; and, because of k * m + 1
+    units some k + 1 share one of m uplinks, the smallest k + 1 of the largest k * m + 1 units on
+    the fastest uplink. O(n log n). Zero if no uplink is in service.
     """
     serving = failover.in_service(uplinks)
     if not serving:
@@ -37,10 +37,10 @@ def least_worst_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float
 
 
 def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
-    """The worst utilization over the least that any placement could reach; 1 is perfect.
+    """The worst utilization, divided by the lowest that any placement could reach; 1 is perfect.
 
-    1 where nothing is carried. Counters of units are never quite of the same moment as those
-    of uplinks, so the bound is held against what the uplinks carry.
+    1 without load. Counters of units and of uplinks are not read at the same moment, so the bound
+    is computed for the load that the uplinks carry.
     """
     worst_ratio = max((uplink.utilization_ratio for uplink in uplinks), default=0.0)
     bound_ratio = min(worst_ratio, least_worst_ratio(uplinks, units))
@@ -60,7 +60,7 @@ def _alone_ratio(unit: Unit, serving: Sequence[Uplink]) -> float:
 
 
 def _shared_bps(loads_bps: Sequence[float], uplinks: int) -> float:
-    """What some uplink carries at least, when units cannot be divided."""
+    """The least load of some uplink if units cannot be divided."""
     largest = sorted(loads_bps, reverse=True)
     summed = [0.0, *accumulate(largest)]
     sharing = range(1, (len(largest) - 1) // uplinks + 1)

@@ -1,4 +1,4 @@
-"""What uplinks would carry after moves."""
+"""The loads of uplinks after moves."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def after(
     promised_bps: Mapping[str, float] = _NOTHING,
     back: bool = False,
 ) -> tuple[Uplink, ...]:
-    """The uplinks with what they would carry, and would have promised, after the moves.
+    """The uplinks with their loads and reservations after the moves.
 
-    `back`: what they had before moves that they have now. `loads` and `promised_bps` are units', by name. Counters of units and of uplinks are not of
-    the same moment, so nothing falls below zero.
+    `back`: the previous uplinks of units that have moved meanwhile. `loads` and `promised_bps` are
+    by unit. Counters of units and of uplinks are not read at the same moment, so values below zero
+    become zero.
     """
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
@@ -42,7 +43,7 @@ def after(
 def with_loads(
     uplinks: Iterable[Uplink], units: Iterable[Unit], loads: Mapping[str, Load]
 ) -> tuple[Uplink, ...]:
-    """The uplinks with what they would carry if units carried these loads, by name, where they are."""
+    """The uplinks with the sum of these loads of units, by name, at their present places."""
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
     for unit in units:

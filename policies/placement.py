@@ -1,16 +1,16 @@
-"""The best placement of units that are bound together by sets, as a minimum-cost flow.
+"""The best placement of units that are linked by sets, as a minimum-cost flow.
 
-What is best is a vector, compared from the left: members away from their affinity set,
-pairs of an anti-affinity set on one uplink, ranks of preferences, units moved, and how far down
-the policy's own order each unit is.
+The quality of a placement is a vector, compared from the left: members away from their affinity
+set, pairs of an anti-affinity set on one uplink, ranks of preferences, units moved, and the rank of
+each unit's uplink in the policy's own order.
 
-A set of which members share an uplink is one node. Members of an anti-affinity set flow to
-uplinks, and the k-th of them on one costs k - 1 pairs, so that a set larger than the team is
-spread as evenly as it can be. That is exact where each node is one member of one such set. A node
-that is more (an affinity set with members in several) is tried on each uplink, the flow without it
-being the bound that cuts such trials short. After `FLOWS_MAX` flows the best placement so far is
-taken; where there is none yet, the nodes that are left go one by one where they cost least beside
-those before them. Nothing here depends on anything but its arguments.
+An affinity set is one node. Members of an anti-affinity set flow to uplinks, and the k-th member on
+an uplink costs k - 1 pairs, so a set larger than the team is spread as evenly as possible. This is
+exact if each node is one member of one anti-affinity set. A node with more memberships (an affinity
+set with members in several such sets) is tried on each uplink. The flow without it is the bound
+that cuts such trials short. After `FLOWS_MAX` flows, the best placement so far is the answer; if
+there is none yet, the remaining nodes are placed one by one where they cost least. The result
+depends only on the arguments.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# A tenth of a second with hundreds of units, so far as was measured.
+# A tenth of a second with hundreds of units, as far as measured.
 FLOWS_MAX = 100
-# Ways to divide affinity sets that cannot be together.
+# The ways to divide affinity sets whose members cannot be together.
 DIVISIONS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A unit and the uplinks it may use, in the policy's order: the best first.
+    """A unit and the uplinks that it may use, in its policy's order: the best first.
 
-    `ranks`: how far down its preferences each of them is. `current`: where it is, or belongs.
-    `reserve_bps`: what it is promised; here nobody asks whether there is room for it
+    `ranks`: the rank of each uplink in its preferences. `current`: its place or home.
+    `reserve_bps`: the rate reserved for it; this module does not check whether it fits
     (`policies.reservations` does).
     """
 
@@ -50,7 +50,7 @@ class Candidate:
 
 
 def place(candidates: Iterable[Candidate]) -> dict[str, str]:
-    """The best uplink of every unit; those that may use none have none."""
+    """The best uplink of every unit. Units that may use none have none."""
     found: dict[str, str] = {}
     able = sorted((c for c in candidates if c.able), key=lambda c: c.name)
     for linked in components(able):
@@ -61,9 +61,9 @@ def place(candidates: Iterable[Candidate]) -> dict[str, str]:
 def components(
     candidates: Sequence[Candidate], contended: Container[str] = ()
 ) -> list[list[Candidate]]:
-    """The units in groups that nothing links.
+    """The units in groups without links between them.
 
-    Sets do, and so do uplinks with less room than units may ask for (`contended`).
+    Sets link units, and so do uplinks with less room than units may ask for (`contended`).
     """
     first: dict[tuple[str, str], int] = {}
     leads = list(range(len(candidates)))
@@ -84,7 +84,7 @@ def components(
 
 
 def _links(candidate: Candidate, contended: Container[str]) -> Iterator[tuple[str, str]]:
-    """What links a unit to others."""
+    """The names of the sets and of the contended uplinks that link a unit to others."""
     if candidate.affinity is not None:
         yield "affinity", candidate.affinity
     if candidate.anti_affinity is not None:
@@ -100,7 +100,7 @@ def _links(candidate: Candidate, contended: Container[str]) -> Iterator[tuple[st
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """Units that go together, and what each uplink costs them; `sets`: their memberships."""
+    """Units that move together, and their cost on each uplink. `sets`: their memberships."""
 
     names: tuple[str, ...]
     costs: Mapping[str, int]
@@ -116,7 +116,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """The vector's parts below affinity as one whole number."""
+    """The vector's parts below affinity, combined into one whole number."""
 
     units: int
     uplinks: int
@@ -149,7 +149,7 @@ def _place(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
 
 
 def _divisions(candidates: Sequence[Candidate], scale: _Scale) -> Iterator[list[_Node]]:
-    """The nodes: whole affinity sets, or what of them can be together, each way there is."""
+    """The nodes, for each way to divide affinity sets whose members cannot all be together."""
     alone = [_node([c], scale, c.able) for c in candidates if c.affinity is None]
     ways = []
     for members in _sets(candidates, "affinity").values():
@@ -188,7 +188,7 @@ def _node(members: Sequence[Candidate], scale: _Scale, uplinks: Iterable[str]) -
 
 @dataclass(slots=True)
 class _Search:
-    """The best placement so far, over several ways to make nodes."""
+    """The best placement so far, over several divisions into nodes."""
 
     scale: _Scale
     best: dict[str, str] = field(default_factory=dict)
@@ -202,10 +202,10 @@ class _Search:
     )
 
     def look(self, nodes: list[_Node]) -> None:
-        """Find the best placement of these nodes, if it is better than what is known."""
+        """Find the best placement of these nodes, if it is better than the best so far."""
         self._nodes, self._flows, self._flowing = nodes, {}, {}
         self._tried = [node for node in nodes if sum(node.sets.values()) > 1]
-        # What touches most sets decides most.
+        # Nodes that are in most sets have the most influence.
         self._tried.sort(key=lambda node: (-sum(node.sets.values()), node.names))
         for node in nodes:
             if sum(node.sets.values()) == 1:
@@ -214,7 +214,7 @@ class _Search:
         self._try([])
 
     def _try(self, placed: list[str]) -> None:
-        """Go on from where the first nodes to be tried are placed, the best way first."""
+        """Continue from a placement of the first nodes, the best alternatives first."""
         if len(placed) == len(self._tried):
             self._keep(placed)
             return
@@ -232,7 +232,7 @@ class _Search:
         return self._flows_made >= FLOWS_MAX
 
     def _bound(self, placed: list[str], exact: bool = False) -> int:
-        """What no placement costs less than that begins like this."""
+        """A lower bound of the cost of all placements that begin like this."""
         used = self._used(placed)
         fixed = sum(
             node.costs[uplink] for node, uplink in zip(self._tried, placed, strict=False)
@@ -257,7 +257,7 @@ class _Search:
         self.best = found
 
     def _used(self, placed: list[str]) -> Counter[tuple[str, str]]:
-        """How many members of each set tried nodes have on each uplink."""
+        """The number of members of each set on each uplink, for placed nodes."""
         used: Counter[tuple[str, str]] = Counter()
         for node, uplink in zip(self._tried, placed, strict=False):
             for name, members in node.sets.items():
@@ -265,13 +265,13 @@ class _Search:
         return used
 
     def _flow_cost(self, name: str, used: Counter[tuple[str, str]], exact: bool) -> int:
-        """What a set's flow costs; when too many were made, what it costs at least."""
+        """The cost of a set's flow; after too many flows, a lower bound of it."""
         if exact or not self._spent:
             return self._flow(name, used)[0]
         return sum(node.least for node in self._flowing[name])
 
     def _flow(self, name: str, used: Counter[tuple[str, str]]) -> tuple[int, dict[str, str]]:
-        """The best placement of a set's nodes beside those of it that are placed."""
+        """The best placement of a set's nodes beside its placed ones."""
         there = {uplink: n for (of, uplink), n in used.items() if of == name}
         key = name, tuple(sorted(there.items()))
         if key not in self._flows:
@@ -283,9 +283,10 @@ class _Search:
 def _flow(
     nodes: Sequence[_Node], there: Mapping[str, int], pair: int
 ) -> tuple[int, dict[str, str]]:
-    """The least cost of nodes that are each one member of a set; `there`: other members.
+    """The least cost of nodes that are each one member of a set. `there`: other members.
 
-    Where the cheapest uplink of each makes no pair, no flow is needed to see that it is best.
+    If the cheapest uplinks of all of them differ enough to make no pair, no flow needs to be
+    computed.
     """
     cheapest = [node.cheapest() for node in nodes]
     if all(n + there.get(uplink, 0) == 1 for uplink, n in Counter(cheapest).items()):
@@ -293,7 +294,7 @@ def _flow(
         return sum(node.least for node in nodes), {
             name: uplink for node, uplink in best for name in node.names
         }
-    # 7 MB and 60 ms, which a service without such rules does not spend.
+    # The import costs 7 MB and 60 ms, which a service without such rules need not spend.
     import networkx as nx
 
     alike: dict[tuple[tuple[str, int], ...], list[_Node]] = {}

@@ -1,4 +1,4 @@
-"""The vendors' policies as data: what a unit is, how units are placed, moved and backed up."""
+"""The policies as data: what a unit is, and how units are placed, moved and failed over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ON_A_LAG = frozenset({Teaming.STATIC, Teaming.LACP})
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The teams that a policy works on."""
+    """The teams that a policy supports."""
 
     teamings: frozenset[Teaming] = ANYWHERE
     uplinks: int | None = None
@@ -30,7 +30,7 @@ class Limits:
     standby: bool = True
 
     def violations(self, teaming: str, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str]]:
-        """Why a team is none of these, each as what was found and what is expected.
+        """Why a team is not supported, each as what was found and what is expected.
 
         A capacity of 0 is not known yet.
         """
@@ -56,22 +56,23 @@ SET = Limits(INDEPENDENT, uplinks=8, equal_speeds=True, standby=False)
 class Preset:
     """A teaming policy.
 
-    `place` finds homes for VM ports and, where the classifier hashes, `spread` for the
-    buckets that they send by. `rebalance` answers a full window of loads with moves of
-    its units; `verdict` says what stands against moving one of them, by name, and `rest` why
-    none is moved. `is_calm` says of uplinks' loads alone that no unit is moved, and of every mean of
-    such loads; None: only the units can tell. `backup` orders the uplinks behind a unit's home.
+    `place` finds homes for VM ports. If the classifier hashes, `spread` finds homes for the buckets
+    by which they send. `rebalance` answers a full window of loads with moves of its units.
+    `verdict` says why one of them, by name, is or is not moved, and `rest` why none is moved.
+    `is_calm` tells from the loads of uplinks alone that no unit is moved, neither for these loads
+    nor for any mean of such loads; None: this depends on the units. `backup` orders the uplinks
+    behind a unit's home.
 
-    `relieve` is what is done at once where an uplink is full and loads still change: as few moves
-    as do it.
+    `relieve` is used at once if an uplink is full while loads are still changing: the fewest moves
+    that relieve it.
 
-    `keeps_bindings`: taking over from another policy, it leaves VM ports where they are.
-    `keeps_buckets`: a bucket stays where a rebalancer has put it. `window_s`: its own
-    averaging window and least time between moves; None: the bridge's. `at_once`: it judges peaks of
-    live counters rather than means, makes moves that are worth it (`policies.worth`), and leaves
-    alone what rests, or has moved as often as an address should (`policies.damping`). `poll_s`: how
-    often counters are read where nobody says so. `splits_by`: how what a VM port sends is spread
-    while no uplink should carry all of it; None: never. `limits`: the teams it works on.
+    `keeps_bindings`: if it replaces another policy, VM ports stay where they are. `keeps_buckets`:
+    a bucket stays where a rebalancer put it. `window_s`: its own averaging window and least time
+    between moves; None: the bridge's. `at_once`: it judges peaks of live counters rather than
+    means, makes moves that are worth it (`policies.gain`), and leaves units alone that are in
+    cooldown or have used up their budget (`policies.damping`). `poll_s`: the default interval
+    between readings of counters. `splits_by`: how a VM port's sent traffic is spread while it is
+    too much for one uplink; None: never. `limits`: the teams that it supports.
     """
 
     classifier: Classifier
@@ -93,7 +94,7 @@ class Preset:
 
     @property
     def spreads_by(self) -> Classifier:
-        """What makes buckets of what VM ports send, always or while they are split."""
+        """The hash by which VM ports send, always or while they are split."""
         return self.splits_by or self.classifier
 
     @property
@@ -102,16 +103,16 @@ class Preset:
         return self.rebalance is not static.stay
 
 
-# OVS's bond-rebalance-interval.
+# Open vSwitch's bond-rebalance-interval.
 SLB_WINDOW_S = 10.0
 # The bursts of one TCP connection even out over some seconds.
 DYNAMIC_WINDOW_S = 3.0
-# For what is told; it decides by peaks.
+# Only for display: it decides by peaks.
 ADAPTIVE_WINDOW_S = 1.0
 
 
 def _dynamic(limits: Limits) -> Preset:
-    """LBFO's and SET's Dynamic: connections are spread, and spread anew as loads change."""
+    """Dynamic of LBFO and SET: spreads connections, and rebalances them as loads change."""
     return Preset(
         Classifier.TRANSPORT,
         rebalance=rebalance.even_out,

@@ -1,17 +1,18 @@
-"""Rules and reservations solved as one problem: the best placement that uplinks have room for.
+"""Solves rules and reservations as one problem: the best placement that uplinks have room for.
 
-What is best is a vector, compared from the left: how much of what is reserved uplinks
-promise beyond their room, and then what `policies.placement` compares: affinity, anti-affinity, preferences,
-units moved, the policy's own order. Musts and pins are in none of it: they say which uplinks a
-unit may use at all.
+The quality of a placement is a vector, compared from the left: the rate that uplinks reserve beyond
+their room, and then what `policies.placement` compares: affinity, anti-affinity, preferences, units
+moved, and the policy's own order. Hard rules and pins are not part of it: they determine which
+uplinks a unit may use at all.
 
-Units are looked at together where a set links them, or where uplinks that they may use could be
-asked for more than their room (`contended`). Where the best placement by rules alone promises no more
-than must be, it is the answer. Else that, and some others that put the largest first, are
-improved step by step, and then branch and bound goes through all placements that could be
-better. It always comes to its end where there are no more than `FEW_WAYS` to place all units, as
-with 6 of them on 4 uplinks, and mostly with many more; after `STEPS_MAX` steps the best so far is
-taken. Nothing here depends on anything but its arguments.
+Units are placed together if a set links them, or if uplinks that they may use could be asked for
+more than their room (`contended`). If the best placement by rules alone exceeds the room by no more
+than is unavoidable, it is the answer. Otherwise, if there are more than `FEW_WAYS` ways to place
+all units, that placement and some others are improved step by step; the others place the largest
+units, or those with the fewest choices, first. Then branch and bound searches all placements that
+could be better, unless more than `WHOLE_UNITS` units have a choice. The search always completes if
+there are at most `FEW_WAYS` ways, as with 6 units on 4 uplinks, and usually with many more. After
+`STEPS_MAX` steps, the best placement so far is the answer. The result depends only on the arguments.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ from policies import placement
 from policies.placement import Candidate
 from policies.seating import Problem, State, exactly
 
-# Placements looked at, in whole or in part. Two tenths of a second, so far as was measured.
+# Placements examined, in whole or in part. This takes two tenths of a second, as far as measured.
 STEPS_MAX = 12_000
-# Of these, how many a placement is improved by at most, before another beginning is tried.
+# At most this many of them improve one placement, before another start is tried.
 ATTEMPT_STEPS = 2000
 ATTEMPTS = 4
-# So few ways to place all units are gone through without improving any first: 6 units, 4 uplinks.
+# Up to this many ways to place all units, the search begins at once: 6 units on 4 uplinks.
 FEW_WAYS = 4**6
-# More are not taken apart all at once, but only those of a few uplinks at a time.
+# With more units than this, there is no search over all units, only over those of a few uplinks.
 WHOLE_UNITS = 40
-# Of such a part: how many units, the smallest, as they fill gaps best; and how many steps.
+# For such a part: the number of units, the smallest, because they fill gaps best; and the number of
+# steps.
 PART_UNITS = 14
 PART_STEPS = 600
-# How many partners of about the right size an exchange is tried with, either way.
+# The number of partners of about the right size that an exchange tries, larger and smaller.
 NEIGHBOURS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A placement; `steps`: how many were looked at for it; `proven`: there is no better one."""
+    """A placement. `steps`: how many were examined for it. `proven`: no placement is better."""
 
     by_name: Mapping[str, str]
     steps: int = 0
@@ -53,9 +55,9 @@ class Found:
 
 
 def place(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> dict[str, str]:
-    """The best uplink of every unit; those that may use none have none.
+    """The best uplink of every unit. Units that may use none have none.
 
-    `rooms_bps`: what each uplink can promise.
+    `rooms_bps`: the rate that each uplink can reserve.
     """
     able = sorted((c for c in candidates if c.able), key=lambda c: c.name)
     found: dict[str, str] = {}
@@ -65,7 +67,7 @@ def place(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> di
 
 
 def solve(linked: Sequence[Candidate], rooms_bps: Mapping[str, float]) -> Found:
-    """The best placement of units that are looked at together, by name."""
+    """The best placement of units that are placed together, by name."""
     if not any(candidate.reserve_bps for candidate in linked):
         return Found(placement.place(linked))
     names = {uplink for candidate in linked for uplink in candidate.able}
@@ -74,7 +76,7 @@ def solve(linked: Sequence[Candidate], rooms_bps: Mapping[str, float]) -> Found:
 
 
 def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -> frozenset[str]:
-    """The uplinks that would promise more than their room if all were there that may be."""
+    """The uplinks that would exceed their room if all units that may use them did."""
     asked = Counter[str]()
     for candidate in candidates:
         if candidate.reserve_bps:
@@ -83,10 +85,10 @@ def contended(candidates: Iterable[Candidate], rooms_bps: Mapping[str, float]) -
     return frozenset(name for name in asked if asked[name] > exactly(rooms_bps[name]))
 
 
-# Each remembers all of its units.
+# Each component keeps all of its units.
 @functools.lru_cache(maxsize=64)
 def _solve(candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]) -> Found:
-    """By rules alone, if that promises as little too much as any placement does; else a search."""
+    """Use the placement by rules alone if no placement exceeds room by less; otherwise search."""
     problem = Problem(candidates, rooms)
     by_rules = placement.place(candidates)
     at = problem.numbers(by_rules)
@@ -99,17 +101,17 @@ def _solve(candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]
         return Found(by_rules)
     search = _Search(problem)
     search.offer(at)
-    # So nothing moves that would bring nothing.
+    # Nothing should move without a benefit.
     search.offer(problem.staying(at))
     return search.run()
 
 
-# Units that move at once, and where to.
+# Units that move at once, and their targets.
 _Way = tuple[tuple[int, int], ...]
 
 
 class _Search:
-    """The best placement so far, and how many were looked at."""
+    """The best placement so far, and the number of placements examined."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -121,7 +123,7 @@ class _Search:
         self._until = 0
 
     def run(self) -> Found:
-        """Improve what was offered, and others; then go through all there are, if that can be done."""
+        """Improve the offered placements and others if there are many ways; then search all ways."""
         if math.prod(len(self.problem.able[unit]) for unit in self._units) > FEW_WAYS:
             for at in itertools.chain(self._offered, self._starts()):
                 self._improve(at)
@@ -152,7 +154,7 @@ class _Search:
     # ---- where to begin ----
 
     def _starts(self) -> Iterator[list[int]]:
-        """All placed anew, one after another: the largest, or who has least choice, first."""
+        """New placements, unit by unit: the largest first, or the fewest choices first."""
         p = self.problem
         by_choice = sorted(self._units, key=lambda i: (len(p.able[i]), -p.reserves[i], i))
         for units in (self._units, by_choice):
@@ -164,7 +166,7 @@ class _Search:
                 yield state.at
 
     def _settle(self, state: State, unit: int, emptiest: bool) -> None:
-        """Where it makes the least too much; then where most is left, or where it costs least."""
+        """Place a unit where it fits best: least excess, most room if `emptiest`, then least cost."""
         p, ways = self.problem, []
         for uplink in p.able[unit]:
             free = p.rooms[uplink] - state.promised[uplink]
@@ -177,7 +179,7 @@ class _Search:
     # ---- step by step ----
 
     def _improve(self, at: Sequence[int]) -> None:
-        """Moves, exchanges and parts placed anew, each the best there is, until none is of use."""
+        """Apply the best move, exchange or rearrangement until none helps or steps run out."""
         state, self._until = State(self.problem), self.steps + ATTEMPT_STEPS
         state.put_all(at)
         while not self._spent and (self._step(state) or self._anew(state)):
@@ -185,7 +187,10 @@ class _Search:
         self._take(state)
 
     def _step(self, state: State) -> bool:
-        """The best move or exchange of units that are not where they should be."""
+        """Make the best move of misplaced units, or if none helps the best exchange.
+
+        Returns whether one lowered the cost.
+        """
         before, units = state.bound, self._misplaced(state)
         best: tuple[int, _Way] = before, ()
         for ways in (self._moves(state, units), self._exchanges(state, units)):
@@ -206,7 +211,11 @@ class _Search:
         return False
 
     def _misplaced(self, state: State) -> list[int]:
-        """Those of uplinks that promise too much; if there are none, those with a wish unmet."""
+        """The units to move: those with reservations on uplinks beyond their room.
+
+        If no uplink is, the units that another uplink would suit better, and if a set is not
+        satisfied, the members of all sets.
+        """
         p = self.problem
         if state.over:
             full = set(state.full())
@@ -218,7 +227,7 @@ class _Search:
         return list(dict.fromkeys(wishing))
 
     def _moves(self, state: State, units: Iterable[int]) -> Iterator[_Way]:
-        """Of single units, and of affinity sets as far as they may go along."""
+        """Moves of single units, and of affinity sets as far as they may move together."""
         p = self.problem
         sets = set[int]()
         for unit in units:
@@ -237,7 +246,10 @@ class _Search:
                     yield way
 
     def _exchanges(self, state: State, units: Sequence[int]) -> Iterator[_Way]:
-        """With units of other uplinks that are about as much smaller as is too much."""
+        """Exchanges with units of other uplinks that are of about the right size.
+
+        That is smaller by the excess of the source, smaller by the free room of the target, or equal.
+        """
         p = self.problem
         there: dict[int, list[int]] = {}
         for unit in self._units:
@@ -273,7 +285,10 @@ class _Search:
     # ---- all there are ----
 
     def _anew(self, state: State) -> bool:
-        """Take two uplinks apart, or three, of which one promises too much."""
+        """Rearrange the smallest units of two or three uplinks, one of which exceeds its room.
+
+        Returns whether that lowered the cost.
+        """
         p = self.problem
         full = state.full()[:2]
         others = sorted(range(len(p.uplinks)), key=lambda u: (state.promised[u] - p.rooms[u], u))[
@@ -296,7 +311,7 @@ class _Search:
         return False
 
     def _through(self, units: Sequence[int], most: int) -> bool:
-        """Go through all placements that could be better; whether that came to its end."""
+        """Search all placements that could be better. Returns whether the search completed."""
         state = State(self.problem)
         state.put_all(self.best)
         search = _Through(self, state, units, most)
@@ -308,7 +323,7 @@ class _Search:
         return search.ended
 
     def _rest_by_rules(self) -> None:
-        """Units with nothing reserved, and best where they are beside those that have."""
+        """Offer the best placement in which units with reservations stay and rules place the rest."""
         p = self.problem
         fixed = []
         if all(p.reserves[unit] for unit in self._units):
@@ -331,9 +346,9 @@ class _Search:
 
 
 class _Through:
-    """Branch and bound: the units one after another, each on its best uplink first.
+    """Branch and bound over the units, each on its best uplink first.
 
-    The others stay. `ended`: nothing better was left out for want of steps.
+    All other units stay. `ended`: the search completed within its steps.
     """
 
     def __init__(self, search: _Search, state: State, units: Sequence[int], most: int) -> None:
@@ -347,7 +362,11 @@ class _Through:
         self.ended = True
 
     def run(self, least: int | None, part: set[int] | None) -> tuple[int, list[int]] | None:
-        """What costs less than that, on these uplinks only; the state is as it was before."""
+        """The cost and the units' uplinks of the best placement that costs less than `least`.
+
+        None if there is none. `least` None: any cost. `part`: the uplinks to use; None: all. Leaves
+        the state unchanged.
+        """
         state, self._least, self._part = self._state, least, part
         before = [state.take(unit) for unit in self._units]
         self._go_on(0)

@@ -1,8 +1,8 @@
-"""Operators' rules: what they ask of a unit, whether it has it, and what a policy may do to it.
+"""Operators' rules: what they demand, whether it is met, and which moves they permit.
 
-Musts (`allow`, VLANs: `Unit.allowed`) hold always. Shoulds hold in this order: what is reserved,
-`affinity`, `anti-affinity`, `prefer`. None is broken, and no broken one is broken more, for load's
-sake; what is reserved, uplinks are asked for (`Uplink.has_room_for`).
+Hard rules (`allow`, VLANs: `Unit.allowed`) always hold. The order of soft rules is: reservations,
+`affinity`, `anti-affinity`, `prefer`. Moves by load must not break a soft rule, nor break a broken
+one further. Reservations are checked on uplinks (`Uplink.has_room_for`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from policies.model import Unit, Uplink, can_promise, room_bps
 
 
 class Rule(StrEnum):
-    """The rules that may be broken; the words are those of the keys."""
+    """The rules that can be broken; the words are those of the keys."""
 
     ALLOW = "allow"
     PIN = "pin"
@@ -25,9 +25,9 @@ class Rule(StrEnum):
 
 
 def rank(unit: Unit, uplink: str) -> int:
-    """How far down a unit's wishes an uplink is; 0: there is no better one.
+    """The rank of an uplink in a unit's preferences; 0: no uplink is better.
 
-    Those that it prefers come first, in their order, and those that it should avoid last.
+    Preferred uplinks come first, in their order, and avoided ones last.
     """
     if uplink in unit.rules.prefer:
         return unit.rules.prefer.index(uplink)
@@ -37,8 +37,8 @@ def rank(unit: Unit, uplink: str) -> int:
 def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[Unit] = ()) -> bool:
     """Whether a policy may move a unit because of load.
 
-    `others`: the members of its sets, where they are; `along`: those of them that move with it.
-    No must may be broken, and no should more than it is.
+    `others`: the places of the other members of its sets. `along`: those members that move with it.
+    Hard rules hold; soft rules must not get worse.
     """
     if unit.allowed is not None and target not in unit.allowed:
         return False
@@ -51,10 +51,10 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
 
 
 def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, dict[Rule, str]]:
-    """What is wrong with each rule of each unit, by name; an empty text where nothing is.
+    """What is wrong with each rule of each unit, by name; an empty text if the rule is met.
 
-    `Unit.uplink` is where each one is. Texts say what was found and what was expected. `uplinks`:
-    the team, of which each has so much room for what is reserved.
+    `Unit.uplink` is a unit's place. Texts say what was found and what is expected. `uplinks`: the
+    team, whose capacities limit reservations.
     """
     units = list(units)
     promised_bps = _promised_bps(units)
@@ -84,7 +84,7 @@ def found(units: Iterable[Unit], uplinks: Iterable[Uplink] = ()) -> dict[str, di
 
 
 def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], str]:
-    """The rules that are broken, with what was found, by unit and rule."""
+    """The broken rules by unit and rule, with what was found."""
     return {
         (name, rule): text
         for name, state in sorted(states.items())
@@ -94,7 +94,7 @@ def broken(states: Mapping[str, Mapping[Rule, str]]) -> dict[tuple[str, Rule], s
 
 
 def _breaches(unit: Unit, uplink: str, others: Iterable[Unit]) -> tuple[int, int, int]:
-    """How much each should is broken with a unit there: members apart, members beside, rank."""
+    """How far each soft rule is broken: members elsewhere, members beside the unit, rank."""
     members = [u for u in others if u.uplink is not None]
     return (
         sum(_same(u.rules.affinity, unit.rules.affinity) and u.uplink != uplink for u in members),
@@ -111,7 +111,7 @@ def _same(one: str | None, other: str | None) -> bool:
 
 
 def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
-    """The names of each set's members by uplink; those without one are nowhere."""
+    """The members of each set by uplink. Members without an uplink are left out."""
     sets: dict[str, dict[str, list[str]]] = {}
     for unit in units:
         if (name := getattr(unit.rules, of)) is not None and unit.uplink is not None:
@@ -120,7 +120,7 @@ def _members(units: Iterable[Unit], of: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _promised_bps(units: Iterable[Unit]) -> dict[str, float]:
-    """What units have reserved, by the uplink that they are on."""
+    """The reserved rates by uplink."""
     promised_bps: dict[str, float] = {}
     for unit in units:
         if unit.rules.reserve_bps and unit.uplink is not None:
@@ -130,7 +130,7 @@ def _promised_bps(units: Iterable[Unit]) -> dict[str, float]:
 
 def _allow(unit: Unit) -> str:
     if unit.uplink is None and not unit.allowed:
-        return "on no uplink -> one that it may use and that carries its VLANs"
+        return "on no uplink -> an allowed uplink that carries its VLANs"
     if unit.uplink is None:
         return f"on no uplink -> {_or(sorted(unit.allowed or ()))}, carrying traffic"
     if unit.allowed is not None and unit.uplink not in unit.allowed:
@@ -158,14 +158,14 @@ def _prefer(unit: Unit) -> str:
         return ""
     if unit.rules.prefer:
         return f"on {unit.uplink} -> {unit.rules.prefer[0]}"
-    return f"on {unit.uplink} -> another than {_or(sorted(unit.rules.avoid))}"
+    return f"on {unit.uplink} -> an uplink other than {_or(sorted(unit.rules.avoid))}"
 
 
 def _affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if unit.uplink is None or len(members) < 2:
         return ""
     others = _some(n for uplink, names in members.items() if uplink != unit.uplink for n in names)
-    return f"on {unit.uplink} without {others} of {unit.rules.affinity} -> the same uplink"
+    return f"on {unit.uplink}, apart from {others} of {unit.rules.affinity} -> the same uplink"
 
 
 def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
@@ -173,11 +173,11 @@ def _anti_affinity(unit: Unit, members: Mapping[str, list[str]]) -> str:
     if len(beside) < 2:
         return ""
     others = _some(name for name in beside if name != unit.name)
-    return f"on {unit.uplink} with {others} of {unit.rules.anti_affinity} -> uplinks of their own"
+    return f"on {unit.uplink}, together with {others} of {unit.rules.anti_affinity} -> different uplinks"
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first three of them, and how many more there are."""
+    """The first three, and the number of the rest."""
     first = sorted(names)
     more = f" and {len(first) - 3} more" if len(first) > 3 else ""
     return ", ".join(first[:3]) + more

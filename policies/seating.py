@@ -1,4 +1,4 @@
-"""Units on uplinks by number: what they cost there, kept up with each that comes or goes."""
+"""Units and uplinks by number, and a placement whose cost is updated as units come and go."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies.placement import Candidate
 
-# Sums of reservations shall be exact: they are counted in thousandths of a bit per second.
+# Sums of reservations must be exact, so they are counted in thousandths of a bit per second.
 PER_BPS = 1000
-# For so many uplinks the bound looks at each subset that units are confined to.
+# Up to this many uplinks, the bound checks every subset that units are confined to.
 SUBSETS_OF = 4
 
 
@@ -18,9 +18,9 @@ def exactly(bps: float) -> int:
 
 
 class Problem:
-    """Units and uplinks by number, in the order of their names, and what is where at what cost.
+    """A problem: units and uplinks by number, in the order of their names, with their costs.
 
-    A cost is one whole number, in which what comes first in the vector outweighs all behind it.
+    A cost is one whole number, in which each component of the vector outweighs all that follow.
     """
 
     def __init__(self, candidates: Sequence[Candidate], rooms: Sequence[tuple[str, int]]) -> None:
@@ -50,7 +50,7 @@ class Problem:
         self.apart = self._sets([c.anti_affinity for c in candidates])
 
     def _sets(self, names: Sequence[str | None]) -> list[int | None]:
-        """The set of each unit, by number."""
+        """The number of each unit's set; None for a unit without a set."""
         numbers: dict[str, int] = {}
         return [None if n is None else numbers.setdefault(n, len(numbers)) for n in names]
 
@@ -62,12 +62,15 @@ class Problem:
         return found
 
     def choosing(self) -> list[int]:
-        """The units that may use several uplinks: those with the least choice, the largest first."""
+        """The units that may use several uplinks, as `in_order`."""
         units = [unit for unit in range(self.count) if len(self.able[unit]) > 1]
         return self.in_order(units)
 
     def in_order(self, units: Iterable[int]) -> list[int]:
-        """What decides most first: who has something reserved, the largest, who has least choice."""
+        """The most decisive units first: the largest reservations, then the fewest choices.
+
+        Otherwise equal members of a set are next to each other.
+        """
         return sorted(
             units,
             key=lambda i: (
@@ -87,7 +90,7 @@ class Problem:
         return [of[found[candidate.name]] for candidate in self.candidates]
 
     def staying(self, at: Sequence[int]) -> list[int]:
-        """The same, but for those that are where they may be."""
+        """The placement `at`, but units that may use their current uplink stay there."""
         of = {name: number for number, name in enumerate(self.uplinks)}
         here = [of.get(c.current or "", -1) for c in self.candidates]
         return [h if h in a else o for h, a, o in zip(here, self.able, at, strict=True)]
@@ -97,9 +100,10 @@ class Problem:
 
 
 class Bounding:
-    """How much more will be promised too much when these units are placed, too, at least.
+    """A lower bound of the excess of reservations that the remaining units will add.
 
-    Divided like a fluid, what is confined to some uplinks needs more room than these have.
+    Even if divided like a fluid, units that are confined to some uplinks need more room than these
+    have.
     """
 
     def __init__(self, problem: Problem, units: Sequence[int]) -> None:
@@ -121,7 +125,7 @@ class Bounding:
                 self._demands.append((subset, left))
 
     def more(self, k: int, state: State) -> int:
-        """When the first `k` of them have their places."""
+        """The bound after the first `k` units have their places."""
         most, rooms, promised = 0, self._rooms, state.promised
         for subset, left in self._demands:
             short = left[k]
@@ -136,10 +140,10 @@ class Bounding:
 
 
 class State:
-    """A placement of some units, or of all, and what it costs at least: `bound`, kept up with each.
+    """A placement of some or all units. `bound`: a lower bound of its cost, updated with each unit.
 
-    `over`: how much more is promised than there is room for. Of sets, members that have no place
-    yet are taken to be where they cost least.
+    `over`: the reservations beyond the uplinks' room. Members of sets without a place yet are
+    assumed where they cost least.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -177,7 +181,7 @@ class State:
             self.pairs += self._apart[number].put(uplink, 1)
 
     def take(self, unit: int) -> int:
-        """Take a unit from its uplink; which that was."""
+        """Remove a unit from its uplink. Returns that uplink."""
         p, uplink = self.problem, self.at[unit]
         self.at[unit] = -1
         self.linear -= p.costs[unit][uplink] - p.least[unit]
@@ -203,23 +207,23 @@ class State:
                 self.put(unit, uplink)
 
     def settle_fixed(self) -> None:
-        """Put those that have no choice where they must be."""
+        """Place units that have no choice."""
         for unit, able in enumerate(self.problem.able):
             if len(able) == 1:
                 self.put(unit, able[0])
 
     def full(self) -> list[int]:
-        """The uplinks that promise more than their room, the worst first."""
+        """The uplinks with reservations beyond their room, the worst first."""
         over = [more - room for more, room in zip(self.promised, self.problem.rooms, strict=True)]
         return sorted((u for u, more in enumerate(over) if more > 0), key=lambda u: (-over[u], u))
 
 
 class _Together:
-    """An affinity set: how many of its members are away from where most are, at least."""
+    """An affinity set: a lower bound of the members that are not where most are."""
 
     def __init__(self, members: Sequence[int], able: Sequence[Sequence[int]], count: int) -> None:
         self._size = len(members)
-        # How many are there, or may come.
+        # By uplink: the number of members that are there, and of those that may come.
         self._reach = [0] * count
         for unit in members:
             for uplink in able[unit]:
@@ -227,7 +231,7 @@ class _Together:
         self.away = self._size - max(self._reach)
 
     def put(self, able: Sequence[int], uplink: int, more: int) -> int:
-        """A member comes (1), or goes (-1) and has all its choice again; the difference it makes."""
+        """A member comes (1), or goes and can choose again (-1). Returns the bound's change."""
         for other in able:
             if other != uplink:
                 self._reach[other] -= more
@@ -236,7 +240,7 @@ class _Together:
 
 
 class _Apart:
-    """An anti-affinity set: how many pairs of it share an uplink, at least."""
+    """An anti-affinity set: a lower bound of the pairs that share an uplink."""
 
     def __init__(self, members: Sequence[int], able: Sequence[Sequence[int]], count: int) -> None:
         self._there = [0] * count
@@ -251,7 +255,7 @@ class _Apart:
         return self.pairs - before
 
     def _least(self) -> int:
-        """With those that have no place yet spread as evenly as can be."""
+        """The bound with the remaining members spread as evenly as possible."""
         there = [self._there[uplink] for uplink in self._useful]
         pairs = sum(n * (n - 1) // 2 for n in there)
         if not self._left:

@@ -1,4 +1,4 @@
-"""What a policy says where it moves nothing, or something else: of one unit, and of a team."""
+"""Why a policy moves a unit or not, and why it moves nothing in a team."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from policies.model import Move
 
 
 class Standing(StrEnum):
-    """What stands against moving a unit now.
+    """Why a unit is moved now, or not.
 
-    `MOVES`: nothing does, it is moved. `NEVER`: the policy moves nothing of its kind by load.
-    `HELD`: a rule. `OUT_OF_SERVICE`: its uplink carries nothing, and failover has the word.
-    `BELOW`: its uplink is not above the threshold. `TOO_SMALL`: it has too little of what
-    saturates its uplink. `NO_ROOM`: no other uplink could take it. `NO_USE`: the team would not
-    gain by it. `LATER`: another is moved first.
+    `MOVES`: it is moved. `NEVER`: the policy moves no units of its kind because of load. `HELD`: a
+    rule holds it. `OUT_OF_SERVICE`: its uplink carries nothing, so failover decides. `BELOW`: its
+    uplink is not above the threshold. `TOO_SMALL`: it has too little of the load that saturates its
+    uplink. `NO_ROOM`: no other uplink can take it. `NO_USE`: moving it does not help the team.
+    `LATER`: another unit is moved first.
     """
 
     MOVES = "moves"
@@ -32,10 +32,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a policy says of a unit.
+    """A policy's verdict on a unit.
 
-    `move`: the one that is made, of the unit itself or, where it is `LATER`, of the other.
-    `expected_ratio`: how full the other uplinks that it may use would be with it, by name.
+    `move`: the move of the unit itself or, for `LATER`, of the other unit. `expected_ratio`: how
+    full each other uplink that it may use would be with it, by name.
     """
 
     standing: Standing
@@ -43,13 +43,13 @@ class Verdict:
     expected_ratio: Mapping[str, float] = field(default_factory=dict)
 
 
-class Resting(StrEnum):
+class WhyAtRest(StrEnum):
     """Why a policy moves nothing.
 
-    `NEVER`: it never does by load. `BELOW`: no uplink is above the threshold. `UNRELIEVED`: one
-    is, and no move helps. `ALONE`: there are not two uplinks to choose from. `EVEN`: they differ
-    by less than is worth a move. `NO_GAIN`: they differ, and no unit is of a size that helps. `NO_BETTER`: no moves would
-    lower the worst utilization by enough.
+    `NEVER`: it never moves because of load. `BELOW`: no uplink is above the threshold.
+    `UNRELIEVED`: an uplink is above it, and no move helps. `ALONE`: fewer than two uplinks are in
+    service. `EVEN`: the uplinks differ too little for a move. `NO_GAIN`: they differ, but no unit
+    has a size that helps. `NO_BETTER`: no moves would lower the worst utilization by enough.
     """
 
     NEVER = "never-by-load"
@@ -63,9 +63,9 @@ class Resting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Why a policy moves nothing, and the uplinks that it looks at, by name."""
+    """Why a policy moves nothing, and the uplinks concerned, by name."""
 
-    resting: Resting
+    why: WhyAtRest
     fullest: str | None = None
     emptiest: str | None = None
     unrelieved: tuple[str, ...] = ()

@@ -1,11 +1,52 @@
-"""For all tests."""
+"""For all tests, and the bench of their figures (`make bench-times`)."""
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.switch import judging
 
 # How long an example takes is the machine's business, and it may be a busy one.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "hold figures against their limits, and write them to FILE: nothing may run beside it"
+    parser.addoption("--figures", type=Path, metavar="FILE", help=told)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--figures") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--figures with -n -> one test after another")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    file = session.config.getoption("--figures")
+    if not file:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"test": f.test, "what": f.what, "found": f.found, "limit": f.limit, "kept": f.kept}
+        for f in judging.figures
+    ]
+    machine = {"cores": os.cpu_count(), "load_average": os.getloadavg()}
+    file.write_text(json.dumps({**machine, "figures": rows}, indent=1) + "\n")
+    if not all(figure.kept for figure in judging.figures):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if file := config.getoption("--figures"):
+        terminalreporter.section(f"figures, also in {file}")
+        for figure in judging.figures:
+            terminalreporter.write_line(str(figure))

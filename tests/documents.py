@@ -23,6 +23,19 @@ FENCE = re.compile(r" *```")
 INDENT = " " * 4
 
 
+def with_made(text: str, begin: str, end: str, made: str) -> str:
+    """A document with what is made between its marks, each a line of its own.
+
+    Raises:
+        ValueError: a mark is missing.
+    """
+    before, began, rest = text.partition(f"{begin}\n")
+    _, ended, after = rest.partition(f"{end}\n")
+    if not began or not ended:
+        raise ValueError(f"marks: none -> {begin} and {end}")
+    return f"{before}{begin}\n{made}\n{end}\n{after}"
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Lines that stand apart, without their indentation; `label` is what follows it, if any.

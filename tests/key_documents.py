@@ -56,8 +56,8 @@ TITLES = {
 def made() -> dict[str, str]:
     """Both documents as the table makes them, by path."""
     return {
-        str(MAN_PAGE): _between(MAN_PAGE.read_text(), *MARKS[MAN_PAGE], roff()),
-        str(ARCHITECTURE): _between(
+        str(MAN_PAGE): documents.with_made(MAN_PAGE.read_text(), *MARKS[MAN_PAGE], roff()),
+        str(ARCHITECTURE): documents.with_made(
             ARCHITECTURE.read_text(), *MARKS[ARCHITECTURE], f"\n{markdown()}\n"
         ),
     }
@@ -78,10 +78,9 @@ def roff() -> str:
 
 
 def _row(key: Key) -> str:
-    default = key.otherwise or (f"`{key.default}`" if key.default else "")
     more = MORE.get((key.record, key.name))
     meaning = key.meaning + (f" [More]({more})" if more else "")
-    return f"| {key.record} | `{key.name}` | {key.expected} | {default} | {meaning} |"
+    return f"| {key.record} | `{key.name}` | {key.expected} | {manual.default(key)} | {meaning} |"
 
 
 def _paragraph(key: Key) -> str:
@@ -98,14 +97,6 @@ def _lines(text: str) -> Iterable[str]:
 
 def _escaped(text: str) -> str:
     return text.replace("-", "\\-")
-
-
-def _between(text: str, begin: str, end: str, between: str) -> str:
-    before, began, rest = text.partition(f"{begin}\n")
-    _, ended, after = rest.partition(f"{end}\n")
-    if not began or not ended:
-        raise ValueError(f"marks: none -> {begin} and {end}")
-    return f"{before}{begin}\n{between}\n{end}\n{after}"
 
 
 def main() -> None:

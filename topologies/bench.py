@@ -1,4 +1,4 @@
-"""`ovs-lbt bench NAME`: run a benchmark layout and compare the contenders."""
+"""`ovs-lbt bench NAME`: runs a benchmark layout and compares the contenders."""
 
 from __future__ import annotations
 
@@ -14,24 +14,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from topologies import LAYOUT_NAMES
+
 if TYPE_CHECKING:
     from topologies.compare.phases import Phase
     from topologies.compare.plan import Options
     from topologies.compare.result import Result
 
-LAYOUTS = (
-    "vmware_lbt",
-    "set_vs_lbfo",
-    "quad_gbe_team",
-    "live_migration",
-    "converged",
-    "two_switches",
-    "mixed_speed",
-    "shift",
-)
-# Each of these options asks for jumps of load that are drawn by number or read from a file.
+# Each of these options asks for jumps of load that are generated or read from a file.
 JUMPS = ("seeds", "seed", "instances")
-# By the package of Debian's and Ubuntu's that has them.
+# The programs that a bench needs, by the Debian or Ubuntu package that has them.
 PROGRAMS = {
     **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
     "nginx": "nginx-light",
@@ -44,7 +36,7 @@ PROGRAMS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the bench that the arguments describe.
+    """Run the bench that the arguments ask for.
 
     Returns:
         0: it ran and every expectation is met; 1: it failed, or one is not met; 2: wrong usage.
@@ -76,25 +68,26 @@ def _parser() -> argparse.ArgumentParser:
         prog="ovs-lbt bench",
         description="Run a benchmark layout on Mininet, on an Open vSwitch of its own.",
     )
-    parser.add_argument("layout", metavar="NAME", nargs="?", help=" | ".join(LAYOUTS))
-    parser.add_argument("--all", action="store_true", help="every layout, one after another")
+    parser.add_argument("layout", metavar="NAME", nargs="?", help=" | ".join(LAYOUT_NAMES))
+    parser.add_argument("--all", action="store_true", help="run every layout, one after another")
     parser.add_argument(
         "--policy",
         metavar="POLICY",
         nargs="+",
         action="extend",
-        help="of ours, only these; POLICY/lacp or POLICY/switch-independent for another teaming"
-        " than a policy's usual one",
+        help="run only these policies of ovs-lbt; POLICY/lacp or POLICY/switch-independent sets a teaming other than the usual one",
     )
     parser.add_argument(
         "--against",
         metavar="PEER",
         nargs="+",
         action="extend",
-        help="only these to compare with: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp;"
+        help="compare only with these: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp;"
         " none",
     )
-    parser.add_argument("--scenario", metavar="TEXT", help="only scenarios whose names have it")
+    parser.add_argument(
+        "--scenario", metavar="TEXT", help="run only scenarios whose names contain this text"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
     )
@@ -105,14 +98,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_const",
         const="faithful",
         default="accelerated",
-        help="the documented window of 30 s (default: 3 s, everything ten times as fast)",
+        help="use the documented window of 30 s (default: 3 s, with everything ten times as fast)",
     )
     pace.add_argument(
         "--quick",
         dest="pace",
         action="store_const",
         const="quick",
-        help="a window of 1 s: whether it works at all, too short for figures",
+        help="use a window of 1 s: checks that the benchmark works, but is too short for figures",
     )
     parser.add_argument(
         "--direction",
@@ -125,14 +118,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         default=1,
         metavar="N",
-        help="run every contender N times; figures are medians (default: %(default)s)",
+        help="run every contender N times and report medians (default: %(default)s)",
     )
     jumps = parser.add_mutually_exclusive_group()
     jumps.add_argument(
         "--seeds",
         type=_positive,
         metavar="N",
-        help="shift only: N jumps of load that are drawn by number, beside a perfect decider",
+        help="shift only: run N generated jumps of load, and compare with a perfect decider",
     )
     jumps.add_argument(
         "--seed",
@@ -140,15 +133,15 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         metavar="NUMBER",
-        help="shift only: these of the jumps",
+        help="shift only: run only these jumps",
     )
     jumps.add_argument(
-        "--instances", type=Path, metavar="FILE", help="shift only: the jumps of a JSON file"
+        "--instances", type=Path, metavar="FILE", help="shift only: read the jumps from a JSON file"
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="of --seeds, --seed and --instances: keep the jumps whose results are there",
+        help="with --seeds, --seed or --instances: keep the results that exist, and run the rest",
     )
     return parser
 
@@ -167,31 +160,31 @@ def _unfit() -> str:
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         packages = " ".join(dict.fromkeys(PROGRAMS[program] for program in missing))
-        return f"not on PATH: {', '.join(missing)} -> apt install {packages}"
+        return f"not on PATH: {', '.join(missing)} -> install with: apt install {packages}"
     return ""
 
 
 def _wrong(options: argparse.Namespace) -> str:
-    """What is wrong with the words given; empty if nothing is."""
+    """What is wrong with the arguments; empty if nothing is."""
     if options.all == bool(options.layout):
         found = options.layout or "no layout"
-        return f"layout: {found}{' --all' * options.all} -> --all | {' | '.join(LAYOUTS)}"
-    if options.layout and options.layout not in LAYOUTS:
-        return f"layout: {options.layout} -> {' | '.join(LAYOUTS)}"
+        return f"layout: {found}{' --all' * options.all} -> --all | {' | '.join(LAYOUT_NAMES)}"
+    if options.layout and options.layout not in LAYOUT_NAMES:
+        return f"layout: {options.layout} -> {' | '.join(LAYOUT_NAMES)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
-        return f"--direction {options.direction} -> vmware_lbt, whose web load has directions"
+        return f"--direction {options.direction} -> vmware_lbt, the layout whose web load has a direction"
     return _wrong_jumps(options)
 
 
 def _wrong_jumps(options: argparse.Namespace) -> str:
-    """What is wrong with the words on jumps of load; empty if nothing is."""
+    """What is wrong with the arguments about jumps of load; empty if nothing is."""
     given = [f"--{name}" for name in JUMPS if getattr(options, name) is not None]
     if not given:
         return "--resume -> with --seeds, --seed or --instances" if options.resume else ""
     if options.layout != "shift":
-        return f"{given[0]} {options.layout or '--all'} -> shift, whose load jumps"
+        return f"{given[0]} {options.layout or '--all'} -> shift, the layout whose load jumps"
     if options.repeat != 1:
-        return f"{given[0]} --repeat {options.repeat} -> more seeds instead"
+        return f"{given[0]} --repeat {options.repeat} -> more seeds instead of repetitions"
     return ""
 
 
@@ -205,29 +198,32 @@ def _benches(options: argparse.Namespace) -> int:
         return 2
     if any(getattr(options, name) is not None for name in JUMPS):
         return _jumps(options)
-    names = LAYOUTS if options.all else (options.layout,)
+    names = LAYOUT_NAMES if options.all else (options.layout,)
     statuses = []
     for name in names:
         print(f"=== {name}", file=sys.stderr)
         try:
             statuses.append(_bench(name, options))
         except RuntimeError as failure:
-            # The others are worth having all the same.
+            # The other layouts are still worth running.
             print(f"\novs-lbt bench: {name}: {failure}", file=sys.stderr)
             statuses.append(1)
-    # Where nobody who was chosen fits one of several layouts, that is no wrong usage.
+    # With several layouts, it is not wrong usage if the chosen contenders fit none of one layout.
     return max((status for status in statuses if status != 2), default=2)
 
 
 def _jumps(options: argparse.Namespace) -> int:
-    """Jumps of load by number or from a file."""
+    """Run generated jumps of load, or those of a file."""
     from topologies.compare import contenders, pace
     from topologies.seeds import campaign, generator, instance, outcome, report
 
     kinds = [one for one in (outcome.JUMP, outcome.CONTROL) if (options.scenario or "") in one]
     names = contenders.chosen(campaign.USUAL, options.policy, options.against)
     if not kinds or not names:
-        print("shift: nobody left to compare -> other contenders or scenario", file=sys.stderr)
+        print(
+            "shift: no contender left to compare -> other contenders or another scenario",
+            file=sys.stderr,
+        )
         return 2
     try:
         if options.instances is not None:
@@ -253,7 +249,7 @@ def _jumps(options: argparse.Namespace) -> int:
 
 
 def _bench(name: str, options: argparse.Namespace) -> int:
-    # Late, so that a wrong word on the command line is answered at once, and without Mininet.
+    # Imported late, so that wrong arguments are reported at once, and without Mininet.
     from topologies.benches import vmware_lbt
     from topologies.benches.plans import PLANS
     from topologies.compare import contenders, pace, running
@@ -278,12 +274,15 @@ def _bench(name: str, options: argparse.Namespace) -> int:
         if fitting := running.fit(scenario, names):
             results.append(running.compare(scenario, fitting, how.pace, options.repeat))
     if not results:
-        print(f"{name}: nobody left to compare -> other contenders or scenario", file=sys.stderr)
+        print(
+            f"{name}: no contender left to compare -> other contenders or another scenario",
+            file=sys.stderr,
+        )
         return 2
     failures = [failure for result in results for failure in result.failures]
     results = [result for result in results if result.figures]
     if not results:
-        raise RuntimeError("every run failed -> at least one that does not")
+        raise RuntimeError("every run failed -> at least one that succeeds")
     more = plan.derived(results)
     results = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
     checked = [
@@ -307,19 +306,19 @@ def _bench(name: str, options: argparse.Namespace) -> int:
 
 
 def _pictures(draw: Callable[[], list[Path]]) -> list[Path]:
-    """The pictures; none, with a word on it, where matplotlib is not installed."""
+    """Draw the pictures; if matplotlib is missing, say so and draw none."""
     try:
         return draw()
     except ImportError as missing:
         print(
-            f"ovs-lbt bench: no picture: {missing} -> apt install python3-matplotlib",
+            f"ovs-lbt bench: no picture, without {missing} -> install with: apt install python3-matplotlib",
             file=sys.stderr,
         )
         return []
 
 
 def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path) -> list[Path]:
-    """The pictures of a ramping load."""
+    """Draw the pictures of a ramping load."""
     from topologies.compare import figures
     from topologies.compare.contenders import THRESHOLD_PERCENT
     from topologies.compare.samples import move_times_s
@@ -340,9 +339,9 @@ def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path
 
 @contextlib.contextmanager
 def _ending_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the bench as Ctrl-C does, and each of them only once.
+    """Let SIGTERM and SIGHUP end the bench as Ctrl-C does, but only once each.
 
-    A second one, while the first is being answered, would leave things behind.
+    A second signal during the clean-up would leave things behind.
     """
 
     def end(_number: int, _frame: FrameType | None) -> None:

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
-from topologies import (
-    converged,
-    live_migration,
-    mixed_speed,
-    quad_gbe_team,
-    set_vs_lbfo,
-    shift,
-    two_switches,
-    vmware_lbt,
-)
+from topologies import LAYOUT_NAMES
 from topologies.graph.layout import Layout
 
 LAYOUTS: dict[str, Callable[..., Layout]] = {
-    module.NAME: module.layout
-    for module in (
-        vmware_lbt,
-        set_vs_lbfo,
-        quad_gbe_team,
-        live_migration,
-        converged,
-        two_switches,
-        mixed_speed,
-        shift,
-    )
+    name: import_module(f"topologies.{name}").layout for name in LAYOUT_NAMES
 }

@@ -1,6 +1,6 @@
-"""The values between the engine and what surrounds it: events in, commands out, and what it tells.
+"""Values that pass between the engine and its surroundings: events, commands, history and status.
 
-`events` is what the engine hears and asks for; `history` and `status` are what it says of
-decisions and of bridges. It imports `dataplane`, `config`, `text` and the policies; every
-room above them, and all that does I/O, speaks by these.
+`events` has what the engine receives and what it asks for. `history` and `status` have what it
+reports about decisions and bridges. This room imports `dataplane`, `config`, `text` and the
+policies. All rooms above it, and all that do I/O, exchange these values.
 """

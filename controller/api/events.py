@@ -1,4 +1,4 @@
-"""What the engine hears and what it asks for; the shell turns both into I/O."""
+"""The events that the engine receives, and the commands that it returns. The shell does the I/O."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from controller.dataplane.specs import Changes, FlowSpec, GroupSpec
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRead:
-    """The database as it stands; sent after every change.
+    """The present content of the database; sent after every change.
 
-    `leader`: the name of the service that leads, if it has ever said so. `ovs_version`: Open vSwitch's own,
-    where whatever starts it has written that down.
+    `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
+    vSwitch's version, if ovs-ctl has written it.
     """
 
     bridges: tuple[BridgeRow, ...]
@@ -28,22 +28,23 @@ class DatabaseRead:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """We lead from here on, or another service does."""
+    """This service leads from now on, or another service does."""
 
     leads: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Challenged:
-    """A service that stands by asks whether we live."""
+    """A service on standby asks whether this one is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """A port as the switch reports it. `speed_bps` is zero where it does not know.
+    """A port as the switch reports it. `speed_bps` is zero if the switch does not know it.
 
-    `up`: it carries traffic. A member of a bond that has lost LACP does not. `silent`: it has a
-    link, and does not: what watches it hears no answer, or it has just come.
+    `up`: it carries traffic; a member of a bond that has lost LACP does not. `silent`: its link is
+    up, but it carries no traffic, because what watches it receives nothing, or because it has just
+    come up.
     """
 
     ofport: int
@@ -68,7 +69,7 @@ class SwitchGone:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFlow:
-    """A flow of somebody else's: where it is, its match in words, the groups it uses."""
+    """A flow of another program: its table and priority, its match in words, the groups it uses."""
 
     table: int
     priority: int
@@ -79,10 +80,10 @@ class ForeignFlow:
 
 @dataclass(frozen=True, slots=True)
 class InstalledRead:
-    """Everything of ours that a bridge has, and what others have there.
+    """Everything of ours on a bridge, and the flows and groups of others.
 
-    `groups` are those with ids in our range. The switch's own default, a NORMAL flow of
-    priority 0, is nobody's: `by_default` says whether it is there.
+    `groups`: all groups with ids in our range. `by_default`: whether the switch's own default flow
+    is there, NORMAL with priority 0; it counts neither as ours nor as another program's.
     """
 
     bridge: str
@@ -107,12 +108,12 @@ class PortRemoved:
 UNSUPPORTED = 2**64 - 1
 
 
-# Tuples, as hundreds are made with each poll.
+# These are tuples, because hundreds are made with each poll.
 class Sample(NamedTuple):
-    """Byte counters at `clock_s`, the age that the switch gives the port or flow.
+    """Byte counters at `clock_s`, which is the age that the switch reports for the port or flow.
 
     `tx_bytes` go towards the network. None: the switch does not count them. A switch counts whole
-    bytes, a simulated one also parts.
+    bytes; a simulated one also counts fractions.
     """
 
     clock_s: float
@@ -120,9 +121,9 @@ class Sample(NamedTuple):
     rx_bytes: float | None
 
 
-# A tuple, as one is made for each port with each poll.
+# A tuple, because one is made for each port with each poll.
 class PortCounters(NamedTuple):
-    """Counters of one port; `tx`/`rx` as the switch says it, out of and into the switch."""
+    """Counters of one port; `tx` is out of the switch and `rx` into it."""
 
     ofport: int
     clock_s: float
@@ -142,21 +143,21 @@ class PortStatsRead:
 
 @dataclass(frozen=True, slots=True)
 class UnitCountersRead:
-    """What each VM port exchanged with uplinks, by ofport, counted by its flows.
+    """What each VM port exchanged with uplinks, by ofport, as counted by its flows.
 
-    `buckets`: what each bucket sent, by the number of its hash and its own, where asked for.
-    `stations`: the same as of VM ports, of addresses behind them, by slot, where asked for.
+    `buckets`: what each bucket sent, by the number of its hash and its own number, if asked for.
+    `address_units`: the same as for VM ports, for addresses behind them, by slot, if asked for.
     """
 
     bridge: str
     units: tuple[tuple[int, Sample], ...]
     buckets: tuple[tuple[tuple[int, int], Sample], ...] = ()
-    stations: tuple[tuple[int, Sample], ...] = ()
+    address_units: tuple[tuple[int, Sample], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class InboundRead:
-    """What uplinks brought for VM ports, as (ofport, the uplink's, bytes), counted by flows."""
+    """What uplinks delivered to VM ports, as (ofport, the uplink's, bytes), as counted by flows."""
 
     bridge: str
     counted: tuple[tuple[int, int, int], ...]
@@ -166,9 +167,9 @@ class InboundRead:
 class LearnedRead:
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
-    `beneath`: those learned from ports while nobody had told us about them; VLAN None where
-    only the port's configuration says it. `elsewhere`: those that have announced themselves from
-    outside, as (MAC, VLAN).
+    `beneath`: addresses learned from ports that the service did not know yet; the VLAN is None if
+    only the port's configuration determines it. `elsewhere`: addresses that have announced
+    themselves from outside, as (MAC, VLAN).
     """
 
     bridge: str
@@ -179,9 +180,9 @@ class LearnedRead:
 
 @dataclass(frozen=True, slots=True)
 class PortFlagsSet:
-    """Ports that NORMAL does not flood to, of those asked for; or why it was not done.
+    """The ports, among those asked for, that NORMAL does not flood to; or why the change failed.
 
-    `before`: all that it did not flood to before.
+    `before`: all ports that it did not flood to before.
     """
 
     bridge: str
@@ -193,7 +194,7 @@ class PortFlagsSet:
 
 @dataclass(frozen=True, slots=True)
 class ForwardingRead:
-    """The addresses that NORMAL has learned, as (ofport, MAC, VLAN); `error`: why none."""
+    """The addresses that NORMAL has learned, as (ofport, MAC, VLAN), or an `error`."""
 
     bridge: str
     addresses: tuple[tuple[int, str, int], ...]
@@ -202,9 +203,9 @@ class ForwardingRead:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An uplink's device and its queueing now.
+    """An uplink's device and its present queues.
 
-    `error`: why what was asked for was not done. `replaced`: what was there and is lost.
+    `error`: why the change failed. `replaced`: the previous configuration, which is lost.
     """
 
     name: str
@@ -215,7 +216,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """What came of a `Shape`, device by device."""
+    """The result of a `Shape`, for each device."""
 
     bridge: str
     devices: tuple[Device, ...]
@@ -237,9 +238,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """A part of this service has failed: for the `count`th time since the host booted.
+    """A part of this service has failed, for the `count`th time since the host booted.
 
-    `text`: what was found. `at_s`: in seconds since the epoch.
+    `text`: the error. `at_s`: in seconds since the epoch.
     """
 
     part: str
@@ -250,7 +251,7 @@ class Faulted:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A command of an operator's, e.g. ("move", "vnet0", "eth1")."""
+    """A command of an operator, for example ("move", "vnet0", "eth1")."""
 
     request_id: int
     words: tuple[str, ...]
@@ -258,7 +259,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a request wrote is in the database, or was refused with `error`."""
+    """The database has stored the settings of a request, or refused them with `error`."""
 
     request_id: int
     error: str | None = None
@@ -292,7 +293,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Dial a bridge's management socket, and again whenever the connection is lost."""
+    """Connect to a bridge's management socket, and reconnect whenever the connection is lost."""
 
     bridge: str
 
@@ -309,20 +310,20 @@ class ReadInstalled:
 
 @dataclass(frozen=True, slots=True)
 class ReadStats:
-    """Ask for the counters of ports and, unless `units` is False, units.
+    """Ask for the counters of ports and, unless `units` is False, of units.
 
-    `buckets`, `stations`: and for those of buckets, and of addresses behind VM ports.
+    `buckets`, `address_units`: also ask for those of buckets, and of addresses behind VM ports.
     """
 
     bridge: str
     buckets: bool = False
-    stations: bool = False
+    address_units: bool = False
     units: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ReadInbound:
-    """Ask by which uplinks comes what is for these VM ports; of others the answer may tell, too."""
+    """Ask which uplinks deliver to these VM ports. The answer may include other VM ports."""
 
     bridge: str
     ofports: tuple[int, ...]
@@ -335,24 +336,24 @@ class ReadLearned:
 
 @dataclass(frozen=True, slots=True)
 class ForgetForwarding:
-    """Have NORMAL forget all addresses it has learned."""
+    """Make NORMAL forget all addresses that it has learned."""
 
     bridge: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadForwarding:
-    """Ask for the addresses that NORMAL has learned; always answered, if only by an error."""
+    """Ask for the addresses that NORMAL has learned. The answer may be an error."""
 
     bridge: str
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Start the timeouts of these learned flows anew, where they still stand as they are.
+    """Restart the timeouts of these learned flows, if they are unchanged.
 
-    One that is gone, or has been learned on another port or marked elsewhere since, keeps
-    out of it: the switch compares the cookie.
+    Flows that are gone, or were learned on another port or marked as elsewhere since, are not
+    affected: the switch compares the cookie.
     """
 
     bridge: str
@@ -370,7 +371,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Encode this ahead, as it will have to go out at once."""
+    """Encode these changes in advance, because they must be sent at once later."""
 
     apply: Apply
 
@@ -386,7 +387,7 @@ class SendFrame:
 
 @dataclass(frozen=True, slots=True)
 class DeliverFrame:
-    """Send a frame to a VM port, as it stands and past the pipeline."""
+    """Send a frame to a VM port unchanged, bypassing the pipeline."""
 
     bridge: str
     ofport: int
@@ -395,9 +396,9 @@ class DeliverFrame:
 
 @dataclass(frozen=True, slots=True)
 class SetPortFlags:
-    """Say which ports the switch's NORMAL does not flood to, and which it does again.
+    """Set the ports that NORMAL does not flood to, and those that it floods to again.
 
-    Other ports stay as they are. Answered by a `PortFlagsSet` with the same number.
+    Other ports are not changed. The answer is a `PortFlagsSet` with the same number.
     """
 
     bridge: str
@@ -408,9 +409,9 @@ class SetPortFlags:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Have devices queue like this; None: as they do without us. Answered by a `Shaped`.
+    """Set the queues of devices; None removes ours. The answer is a `Shaped`.
 
-    `replaces`: the devices of which a qdisc that somebody else chose may be replaced.
+    `replaces`: the devices on which a qdisc that somebody else has set may be replaced.
     """
 
     bridge: str
@@ -420,10 +421,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One external_ids key of a record (`table` is Bridge, Interface or, with the record `.`,
-    Open_vSwitch); None removes it.
+    """An external_ids key of a record; None removes the key.
 
-    `column` other than external_ids sets that column instead.
+    `table` is Bridge, Interface, Port or, with the record `.`, Open_vSwitch. If `column` is not
+    external_ids, that column is set instead.
     """
 
     table: str
@@ -435,9 +436,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write settings in one transaction; `request_id` asks for a `Written` event.
+    """Write settings in one transaction. With a `request_id`, a `Written` event follows.
 
-    `applied`: only once the switch has taken them over, or does not seem to.
+    `applied`: the event follows once ovs-vswitchd has applied the settings, or seems not to.
     """
 
     settings: tuple[Setting, ...]
@@ -447,7 +448,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell who stands by that we live."""
+    """Tell the standby that this service is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,14 +470,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An entry for the history."""
+    """An entry of the history."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """A duration for the histogram of that name in controller/metrics/exporter.py."""
+    """An observation for the histogram of this name in controller/metrics/exporter.py."""
 
     bridge: str
     histogram: str

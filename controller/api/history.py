@@ -1,4 +1,4 @@
-"""What was decided, as values: for people to read, and for nothing that decides."""
+"""Records of decisions, for people and logs. Decisions do not depend on them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any
 from controller.text.wording import shortened
 from policies.model import Reason, Uplink
 
-# How many entries are shown unless told otherwise.
+# The number of entries shown by default.
 LAST = 20
-# How many can be asked for, as all that is kept are fewer.
+# The most entries that can be asked for; the files hold fewer.
 MOST = 1_000_000
-# The end of the year 9999, less a day for whatever zone it is told in.
+# The end of the year 9999, less one day for time zones.
 LAST_S = 253_402_214_400.0
-# Where one that is split sends, for people.
+# The target shown for a VM port that is split.
 BY_CONNECTION = "by connection"
 
 
 class Happened(StrEnum):
-    """What an entry is about.
+    """The kind of an entry.
 
-    `planned`: moves that were not made, as the bridge is only observed. `outcome`: what
-    uplinks carried some time after the decision before. `unrelieved`: an uplink is above the
-    threshold and no move helps; `relieved`: that is over. `rule-broken`: a VM port has not what
-    a rule says; `rule-kept`: that is over.
+    `planned`: moves that were not made, because the bridge is in observe mode. `outcome`: what
+    uplinks carried some time after the previous decision. `unrelieved`: an uplink is above the
+    threshold and no move helps; `relieved`: that is over. `rule-broken`: a rule of a VM port is not
+    met; `rule-kept`: it is met again.
     """
 
     MOVED = "moved"
@@ -45,7 +45,7 @@ class Happened(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One way that a VM port goes, or `buckets` of a policy, which then is `unit`."""
+    """One move: of a VM port, or of `buckets` of a policy, which `unit` then names."""
 
     unit: str
     source: str | None
@@ -61,13 +61,13 @@ class Moved:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """From what to what, in words: one that is split or merged has the same home before."""
+        """Source and target in words. A VM port that is split or merged keeps its home."""
         return ends(self.source, self.target, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """What an uplink carries, as shares of its capacity."""
+    """The load of an uplink, as shares of its capacity."""
 
     transmit_ratio: float
     receive_ratio: float
@@ -86,8 +86,8 @@ class Utilization:
 class Entry:
     """One thing that happened to a bridge, at `at_s`.
 
-    `before` and `after` are the uplinks' utilizations by name. Of moves, `after` is what is
-    expected; of an `outcome`, what was measured.
+    `before` and `after` are the uplinks' utilizations by name. `after` is the expected utilization
+    for moves, and the measured one for an `outcome`.
     """
 
     happened: Happened
@@ -102,7 +102,7 @@ class Entry:
 
 
 def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
-    """From what to what a move is, in words."""
+    """Source and target of a move, in words."""
     match reason:
         case Reason.SPLIT:
             return source or "-", BY_CONNECTION
@@ -112,7 +112,7 @@ def ends(source: str | None, target: str, reason: str) -> tuple[str, str]:
 
 
 def as_line(entry: Entry, epoch_s: float) -> str:
-    """An entry as one line of JSON; `epoch_s` is the wall-clock time at which `at_s` was zero."""
+    """An entry as one line of JSON. `epoch_s` is the wall-clock time at which `at_s` was zero."""
     after = "after" if entry.happened is Happened.OUTCOME else "expected"
     fields: dict[str, Any] = {
         "at": round(epoch_s + entry.at_s, 3),
@@ -130,7 +130,7 @@ def as_line(entry: Entry, epoch_s: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What there is now that may have no history yet: bridges, and their ports and VMs."""
+    """Bridges, VM ports and VMs that exist now; they may have no history yet."""
 
     bridges: frozenset[str] = frozenset()
     ports: frozenset[str] = frozenset()
@@ -138,7 +138,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which entries are asked for: the `last` of a bridge, and of a port or VM, if given."""
+    """A query for the `last` entries, of one bridge, port or VM if given."""
 
     bridge: str | None = None
     port: str | None = None
@@ -168,7 +168,7 @@ class Query:
         return query
 
     def matches(self, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry, as it was written, is among those asked for."""
+        """Whether an entry, in the form in which it was written, matches the query."""
         if self.bridge not in (None, entry["bridge"]):
             return False
         moves = entry.get("moves", [])
@@ -178,13 +178,13 @@ class Query:
 
 
 def _names(move: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """By what a move is asked for: its VM port, that of its address, its VM."""
+    """The names by which a move can be found: its VM port, its VM, the VM port of its address."""
     port = move.get("port", "")
     return port, port.rpartition("/")[0] or None, move.get("vm")
 
 
 def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
-    """The last entries that are asked for, as they were written; one cut off is left out."""
+    """The last matching entries, as written. An incomplete line is skipped."""
     found: deque[dict[str, Any]] = deque(maxlen=query.last)
     for line in lines:
         try:
@@ -197,7 +197,7 @@ def read(lines: Iterable[str], query: Query) -> list[dict[str, Any]]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether a line of a file has what entries are told by; files get damaged."""
+    """Whether a line of a file has the fields of an entry; files can be damaged."""
     if not isinstance(entry, dict):
         return False
     words = [entry.get(key, "") for key in ("bridge", "event", "why", "port")]
@@ -231,19 +231,19 @@ def _is_move(value: Any) -> bool:
 
 
 def told(entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]) -> str:
-    """Entries as they were written, a line of JSON each, or for people."""
+    """Entries as lines of JSON, or as text for people."""
     if as_json:
         return "\n".join(json.dumps(entry) for entry in entries)
     return as_text(entries, clock)
 
 
 def as_text(entries: Sequence[Mapping[str, Any]], clock: Callable[[float], str]) -> str:
-    """Entries as written, for people: a line for what happened, others for moves and loads.
+    """Entries as text: a line for each event, and further lines for its moves and loads.
 
-    `clock` tells a time since the epoch in words.
+    `clock` formats seconds since the epoch.
     """
     if not entries:
-        return "nothing is remembered of that"
+        return "no matching entries"
     return "\n".join(line for entry in entries for line in _told(entry, clock))
 
 
@@ -284,10 +284,10 @@ def _last(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """How many entries are asked for.
+    """Parse a number of entries.
 
     Raises:
-        ValueError: that is no number, or none that makes sense.
+        ValueError: the text is not a number from 1 to the maximum.
     """
     digits = text.isascii() and text.isdigit() and len(text) <= len(str(MOST))
     if not digits or not 1 <= int(text) <= MOST:

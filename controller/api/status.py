@@ -1,4 +1,4 @@
-"""What the service says of itself: one picture for `show`, metrics and dashboards."""
+"""The status of bridges for `show`, metrics and dashboards."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from policies.model import Load
 
 @dataclass(frozen=True, slots=True)
 class UplinkStatus:
-    """An uplink now; byte and drop counters are the switch's own, None where it has none.
+    """An uplink now. Byte and drop counters are the switch's own; None if it does not count them.
 
-    `unrelieved`: it is above the threshold, and its policy has no move that helps.
-    `link_changes`: how often its link came or went since the service started. `units`: how many
-    addresses behind VM ports use it, where there are such that are units of their own.
-    `silent`: what hears no answer by it, though its link is there. `decided`: what it carried, or was
-    offered, as the last moves for the sake of load were chosen; None before there were any.
+    `unrelieved`: it is above the threshold, and its policy has no move that helps. `link_changes`:
+    how often its link went up or down since the service started. `units`: the number of addresses
+    behind VM ports that use it, if such addresses are units of their own. `silent`: the protocols
+    that receive nothing on it although its link is up. `decided`: the load, carried or offered, on
+    which the last moves because of load were based; None before the first.
     """
 
     name: str
@@ -42,16 +42,14 @@ class UplinkStatus:
 class PortStatus:
     """A VM port now. `tx` is what the VM sends, `rx` what it receives.
 
-    `policy`: its own, else the bridge's. `bound_at` is in seconds since the epoch, None while the port is not bound.
-    `planned_uplink`: where it would be if the bridge were not only observed. `rules`: what is
-    wrong with each that an operator has given it; an empty text where nothing is.
-    `shares`, `reserve_bps`, `limit_bps`: its part of an uplink, where somebody said so;
-    `shaped_drops`: its frames that found their queue there full.
-    `units`: how many of
-    the addresses behind it each uplink has, where these are units of their own. `split`: what it
-    sends is spread over its policy's buckets, as no uplink should carry all of it.
-    `tx_packets`, `tx_dropped_packets` and so on: of its port, None where the switch does not count
-    them; what it drops is not among what it passes.
+    `policy`: its own policy, else the bridge's. `bound_at`: seconds since the epoch; None while the
+    port is not bound. `planned_uplink`: the uplink it would use in enforce mode. `rules`: for each
+    of its rules what is wrong, or an empty text. `shares`, `reserve_bps`, `limit_bps`: its part of
+    an uplink, where set. `shaped_drops`: its frames that were dropped because its queue was full.
+    `units`: the number of addresses behind it on each uplink, if they are units of their own.
+    `split`: what it sends is spread over its policy's buckets, because it is too much for one
+    uplink. `tx_packets`, `tx_dropped_packets` and so on: counters of its port, None if the switch
+    does not count them. Dropped packets are not included in the others.
     """
 
     name: str
@@ -82,13 +80,13 @@ class PortStatus:
 class BridgeStatus:
     """A bridge now. Moves are counted by reason since the service started.
 
-    `on_normal`: it is a bond that is only observed, and NORMAL forwards; the uplinks of
-    ports are the planned ones. `fallen_back`: LACP is not negotiated, and until it is, one
-    uplink serves all VM ports. `optimality_ratio`: the worst utilization over the least that
-    any placement could reach. `buckets`: how many of a hashed policy's each uplink has.
-    `budgets_spent`: the units that policies leave alone as they have moved as often as they should.
-    `reannounced`, `not_followed`: how often VM ports were announced again, as inbound did not
-    follow a move, and in vain.
+    `on_normal`: the bridge is a bond in observe mode, and NORMAL forwards; the uplinks of ports are
+    then the planned ones. `fallen_back`: LACP is not negotiated, and until it is, one uplink serves
+    all VM ports. `optimality_ratio`: the highest utilization of an uplink, divided by the lowest
+    that any placement could reach. `buckets`: the number of buckets of a hashed policy on each
+    uplink. `budgets_spent`: the number of units that have used up their budget of moves.
+    `reannounced`: how often a VM port was announced again because inbound traffic did not follow
+    its move. `not_followed`: the moves that it never followed.
     """
 
     name: str
@@ -117,5 +115,5 @@ class BridgeStatus:
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:
-        """The rules that are broken: whose, which, and what was found -> what was expected."""
+        """The broken rules: VM port, rule, and what was found -> what is expected."""
         return tuple((p, rule, how) for p in self.ports for rule, how in p.rules.items() if how)

@@ -1,6 +1,7 @@
-"""An attached bridge, and all of this host's: what happens to it, and what its switch shall have.
+"""Each attached bridge: its events, its state, and the flows that its switch should have.
 
-`bridge.Bridge` takes events and gives commands; beside it are what is installed on the switch,
-announcements and whether inbound follows them, learned addresses, and its status; `fleet` has
-all bridges. It imports `decisions`, `load`, `teaming` and what those import.
+`bridge.Bridge` takes events and returns commands. Other modules keep what is installed on the
+switch, plan announcements, check whether inbound traffic follows them, remember learned addresses,
+and make the status. `fleet` holds all bridges of this host. The package imports `decisions`,
+`load`, `teaming` and what those import.
 """

@@ -1,9 +1,9 @@
-"""The addresses behind VM ports, as the switch has learned them: remembered and renewed.
+"""The addresses that the switch has learned behind VM ports. The service remembers and renews them.
 
-The switch learns by itself (see pipeline.py), but forgets all of it when ovs-vswitchd
-restarts, and a VM that does not speak after 300 s. A neighbour on the same bridge that
-sends to such a VM without hearing from it would lose it: unknown addresses are taken to
-be outside.
+The switch learns by itself (see dataplane/learning.py), but forgets everything when ovs-vswitchd
+restarts, and forgets a VM that sends nothing for 300 s. A neighbour on the same bridge that sends
+to such a VM would not reach it, because the pipeline sends frames for unknown addresses out by an
+uplink.
 """
 
 from __future__ import annotations
@@ -26,19 +26,24 @@ Address = tuple[str, int]
 
 @dataclass(slots=True)
 class Addresses:
-    """What was learned on each VM port of a bridge, by the port's name.
+    """The addresses learned on each VM port of a bridge, by the port's name.
 
-    A reading replaces all that was known, so that an address that was learned on another
-    port since, marked as elsewhere, or forgotten is never brought back.
+    A reading replaces everything that was known. So an address that the switch has since learned
+    on another port, marked as elsewhere, or forgotten is never restored.
     """
 
     by_port: dict[str, tuple[Address, ...]] = field(default_factory=dict)
-    # The number under which a port's addresses are on the switch.
+    # Whether a reading of NORMAL's MAC table (fdb/show) is under way.
+    awaits_normal: bool = False
+    # Whether the addresses have been read at least once.
+    known: bool = False
+    # The ofport under which the switch has each port's addresses, by port name.
     _ofports: dict[str, int] = field(default_factory=dict)
+    # When the flows of each port were last renewed, by port name.
     _renewed_s: dict[str, float] = field(default_factory=dict)
 
     def take(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
-        """Remember what the switch has learned, as (ofport, MAC, VLAN)."""
+        """Remember the addresses that the switch has learned, as (ofport, MAC, VLAN)."""
         names = {int(port.ofport): port.name for port in vm_ports}
         found: dict[str, list[Address]] = {}
         for ofport, mac, vlan in read:
@@ -48,7 +53,7 @@ class Addresses:
         self._ofports = {name: ofport for ofport, name in names.items() if name in found}
 
     def add(self, read: Iterable[tuple[int, str, int]], vm_ports: Iterable[VmPortConfig]) -> None:
-        """The same where it has begun anew: of those that it has not heard, what is known holds."""
+        """Do the same after the table was cleared: keep known addresses that are not in `read`."""
         before, numbers = self.by_port, self._ofports
         self.take(read, vm_ports)
         heard = {address for known in self.by_port.values() for address in known}
@@ -57,8 +62,12 @@ class Addresses:
                 self.by_port[name] = tuple(sorted(silent.union(self.by_port.get(name, ()))))
         self._ofports = {**numbers, **self._ofports}
 
+    def macs(self) -> dict[str, tuple[str, ...]]:
+        """The addresses behind each VM port, in any VLAN."""
+        return {name: tuple(mac for mac, _ in known) for name, known in self.by_port.items()}
+
     def keep(self, vm_ports: Iterable[VmPortConfig]) -> None:
-        """Forget the ports that are gone."""
+        """Forget all other ports."""
         names = {port.name for port in vm_ports}
         self.by_port = {n: known for n, known in self.by_port.items() if n in names}
         self._ofports = {n: ofport for n, ofport in self._ofports.items() if n in names}
@@ -67,36 +76,51 @@ class Addresses:
     def seeds(
         self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
     ) -> tuple[FlowSpec, ...]:
-        """The learned flows to install with `desired`, where what was learned is lost.
+        """The learned flows to install with `desired`, because the switch has lost them.
 
-        That is where the flows that learn from a port are new on the switch, or the port
-        has another number than when its addresses were read.
+        A port's learned flows are lost if the flows that learn from it are new on the switch, or
+        if its ofport has changed since its addresses were read.
         """
+        lost = self._lost(vm_ports, desired, installed)
+        return tuple(flow for port in lost for flow in _flows(port, self.by_port[port.name]))
+
+    def seeded(
+        self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
+    ) -> None:
+        """Note that the bundle with those flows was sent."""
+        for port in self._lost(vm_ports, desired, installed):
+            self._ofports[port.name] = int(port.ofport)
+
+    def _lost(
+        self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
+    ) -> list[VmPortConfig]:
+        """The ports whose learned flows have to be installed."""
         learning = _learning(desired) - _learning(installed)
-        seeds: list[FlowSpec] = []
-        for port in vm_ports:
-            known = self.by_port.get(port.name, ())
-            renumbered = self._ofports.get(port.name, port.ofport) != port.ofport
-            if known and (renumbered or int(port.ofport) in learning):
-                seeds += _flows(port, known)
-                self._ofports[port.name] = int(port.ofport)
-        return tuple(seeds)
+        return [
+            port
+            for port in vm_ports
+            if self.by_port.get(port.name)
+            and (
+                self._ofports.get(port.name, port.ofport) != port.ofport
+                or int(port.ofport) in learning
+            )
+        ]
 
     def renewals(
         self, vm_ports: Iterable[VmPortConfig], up: Mapping[int, bool], now_s: float
     ) -> tuple[FlowSpec, ...]:
-        """The learned flows whose timeouts start anew, at most once in RENEW_INTERVAL_S.
+        """The learned flows whose timeouts to restart, at most once in RENEW_INTERVAL_S.
 
-        Only where one address was learned on a port, and its link is up: a port with many
-        addresses is a switch of its own, whose stations come and go without a word. So is one of
-        which the operator says it.
+        Only flows of a port that is up and has exactly one address. A port with many addresses has
+        a switch behind it, whose hosts come and go without notice; so has a port with
+        `unit=source-mac`.
         """
         due: list[FlowSpec] = []
         for port in vm_ports:
             known = self.by_port.get(port.name, ())
             macs = {mac for mac, _ in known}
             last_s = self._renewed_s.get(port.name)
-            if len(macs) != 1 or port.parted or not up.get(int(port.ofport), False):
+            if len(macs) != 1 or port.per_address or not up.get(int(port.ofport), False):
                 continue
             if last_s is None or now_s - last_s >= RENEW_INTERVAL_S:
                 due += _flows(port, known)
@@ -105,12 +129,12 @@ class Addresses:
 
 
 def learns(installed: Pipeline) -> bool:
-    """Whether the switch learns addresses for us already."""
+    """Whether the installed pipeline already learns addresses."""
     return bool(_learning(installed))
 
 
 def _learning(present: Pipeline) -> set[int]:
-    """The numbers of the VM ports from which a pipeline learns."""
+    """The ofports of the VM ports that a pipeline learns from."""
     ports = (
         dict(match).get(Register.VM_PORT.field)
         for table, _, match in present.flows
@@ -129,7 +153,7 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
 
 
 def learned_flows(port: VmPortConfig, mac: str, vlan: int) -> tuple[FlowSpec, FlowSpec]:
-    """What the switch installs itself when it learns an address; the next learning replaces it."""
+    """The flows that the switch installs when it learns an address."""
 
     def learned(table: Table, field_name: str, load: LoadBits) -> FlowSpec:
         in_vlan = {Register.VLAN.field: (vlan, (1 << tables.VLAN_ID_BITS) - 1)}

@@ -1,4 +1,4 @@
-"""The team that a bridge shall be on its switch, from its configuration and bindings."""
+"""The team that the pipeline and the queues of a bridge are built from, given its bindings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.tables import ASSIGNED
 from controller.dataplane.team import Team, VmPort
+from controller.load.team_view import TeamView
 from controller.teaming import buckets
-from controller.teaming.stations import Station, of_team
+from controller.teaming.address_units import AddressUnit, of_team
+from controller.teaming.bindings import Bound
+from controller.teaming.shaping import ShapedTeam
 from policies.model import Unit, Uplink
 
 
 def team(
     config: BridgeConfig,
+    split: frozenset[str],
     units: Iterable[Unit],
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
     no_flood: frozenset[int],
-    stations: Iterable[Station] = (),
+    address_units: Iterable[AddressUnit] = (),
 ) -> Team:
-    """`order`: the uplinks of a unit, the one in force first. `homes`: where units belong."""
+    """The team that the pipeline is built from.
+
+    `split`: the VM ports whose frames the switch spreads. `order`: the uplinks that a unit may use,
+    the one in force first. `homes`: the home of each unit, by name. `no_flood`: the ofports with the
+    flag `no-flood`.
+    """
     units = list(units)
     orders = {unit.name: tuple(order(unit)) for unit in units if not unit.is_bucket}
     vm_ports = tuple(
@@ -30,7 +39,7 @@ def team(
             vlans=port.vlans,
             attached_macs=port.attached_macs,
             forges=port.forges,
-            hashed=_hashed(port),
+            hashed=_hashed(port, split),
         )
         for port in config.vm_ports
     )
@@ -42,14 +51,27 @@ def team(
         uplink_vlans={uplink.ofport: uplink.vlans for uplink in config.uplinks},
         normal_takes_any=config.bond_mode == "balance-slb" and not config.on_a_lag,
         no_flood=no_flood,
-        hashes=buckets.hashes(config, units, order, homes),
-        off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config),
-        stations=tuple(of_team(stations, config, orders, homes)),
+        hashes=buckets.hashes(config, split, units, order, homes),
+        off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config, split),
+        addresses=tuple(of_team(address_units, config, orders, homes)),
     )
 
 
-def _hashed(port: VmPortConfig) -> int | None:
-    if port.parted:
+def shaped_team(
+    team_view: TeamView, bound: Mapping[str, Bound], macs: Mapping[str, Sequence[str]]
+) -> ShapedTeam:
+    """The team that queues are built from. `bound`: where VM ports are. `macs`: their addresses."""
+    capacities_bps = {u.name: team_view.known_capacity_bps(u) for u in team_view.config.uplinks}
+    return ShapedTeam(
+        team_view.config,
+        {name: bps for name, bps in capacities_bps.items() if bps},
+        {name: at.uplink for name, at in bound.items()},
+        macs,
+    )
+
+
+def _hashed(port: VmPortConfig, split: frozenset[str]) -> int | None:
+    if port.per_address:
         return ASSIGNED
-    policy = buckets.hashed_by(port)
+    policy = buckets.hashed_by(port, split)
     return None if policy is None else buckets.number_of(policy)

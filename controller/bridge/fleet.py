@@ -1,4 +1,4 @@
-"""The bridges of this host, and what the database says of them."""
+"""The bridges of this host, and their records in the database."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from dataclasses import dataclass, field
 from controller.api.events import Connect, Disconnect, Faulted, Report
 from controller.api.history import Names
 from controller.api.status import BridgeStatus
-from controller.bridge import picture
-from controller.bridge.bridge import Bridge, Commands
+from controller.bridge import status
+from controller.bridge.bridge import Bridge
+from controller.bridge.phase import Phase, Turn, after
+from controller.bridge.state import Commands
 from controller.config.reader import read_bridge, vm_identity
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig
 
-# How long a fault is told of by `show`.
+# How long `show` reports a fault.
 TOLD_FOR_S = 86_400.0
-# A part that has failed starts anew at most this much later.
+# A part that failed restarts within this time.
 STILL_FELT_S = 30.0
-# Parts through which nothing goes to a switch, or comes from one.
+# Parts that carry nothing to or from a switch.
 BESIDE = frozenset({"history", "metrics", "commands"})
-# Its flows are the operator's only network, so they are left to forward.
+# The flows may be the operator's only network, so they stay.
 FORGOTTEN = (
-    "Bridge {0} ovs-lbt-policy: none -> a policy: its flows stay, and nobody looks after them"
-    " until ovs-lbt attach {0}"
+    "Bridge {0} ovs-lbt-policy: removed; the flows stay in place, unmanaged -> a policy, set by"
+    " ovs-lbt attach {0}"
 )
 
 
@@ -39,24 +41,24 @@ class Fleet:
     ovs_version: str | None = None
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
-    # What each bridge was configured by last; one in hand is configured by whoever has it.
+    # The row that each bridge was last configured from. A request configures a bridge in its hands.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
-    # What has failed of this service, by part.
+    # The last fault of each part of this service.
     faults: dict[str, Faulted] = field(default_factory=dict)
 
     def faulted(self, fault: Faulted) -> Commands:
-        """A part of this service has failed; whatever waits for it need not blame the switch."""
+        """A part of this service failed. Requests that wait can name it instead of the switch."""
         self.faults[fault.part] = fault
         return []
 
     def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
-        """What is worth telling of now, the last one first."""
+        """The faults to report now, the latest first."""
         since_s = self.epoch_s + now_s - TOLD_FOR_S
         told = [fault for fault in self.faults.values() if fault.at_s >= since_s]
         return tuple(sorted(told, key=lambda fault: fault.at_s, reverse=True))
 
     def blamed(self, since_s: float) -> Faulted | None:
-        """The last fault of ours since then by which a switch could seem not to answer."""
+        """The latest fault of ours since then that can make a switch seem not to answer."""
         at_s = self.epoch_s + since_s - STILL_FELT_S
         found = [f for f in self.faults.values() if f.at_s >= at_s and f.part not in BESIDE]
         return max(found, key=lambda fault: fault.at_s, default=None)
@@ -68,10 +70,10 @@ class Fleet:
             bridge.epoch_s = epoch_s
 
     def follow(self, rows: Iterable[BridgeRow], in_hand: set[str], now_s: float) -> Commands:
-        """Follow the operator: bridges come, go, and change while we run.
+        """Follow the database: bridges come, go, and change.
 
-        Bridges `in_hand` are kept although they may not be attached (yet, or any more), and
-        left to whoever has them in hand.
+        A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
+        not attached, and the request configures them.
         """
         self.rows = {row.name: row for row in rows}
         if not self.leads:
@@ -92,7 +94,7 @@ class Fleet:
         return commands
 
     def lead(self, now_s: float) -> Commands:
-        """Look after every attached bridge from here on, as after a start."""
+        """Manage every attached bridge from now on, as after a start."""
         self.leads = True
         return self.follow(self.rows.values(), set(), now_s)
 
@@ -101,15 +103,18 @@ class Fleet:
         self.leads = False
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
-    def adopt(self, config: BridgeConfig, candidate: bool = False) -> Commands:
-        """Begin to look after a bridge."""
-        self.bridges[config.name] = Bridge(config, candidate=candidate, epoch_s=self.epoch_s)
+    def adopt(self, config: BridgeConfig, looks: bool = False) -> Commands:
+        """Begin to manage a bridge. `looks`: a request only inspects it so far."""
+        phase = after(Phase.LOOKING, Turn.TAKE_OVER, config.observes_bond)
+        if looks:
+            phase = Phase.LOOKING
+        self.bridges[config.name] = Bridge(config, self.epoch_s, phase)
         reports = [Report("warning", str(error)) for error in config.errors]
-        reports += [Report("warning", f"not done: {text}") for text in config.not_done]
+        reports += [Report("warning", f"not carried out: {text}") for text in config.not_done]
         return [*reports, Connect(config.name)]
 
     def let_go(self, in_hand: set[str]) -> Commands:
-        """Forget bridges that are not ours any more."""
+        """Forget bridges that are no longer attached."""
         attached = {name for name, row in self.rows.items() if row.attached}
         wanted = attached | in_hand & self.rows.keys()
         gone = sorted(self.bridges.keys() - wanted)
@@ -117,13 +122,13 @@ class Fleet:
         return [*reports, *(command for name in gone for command in self.drop(name))]
 
     def drop(self, name: str) -> Commands:
-        """Forget a bridge, whatever is on it."""
+        """Forget a bridge and disconnect; its switch keeps what is installed."""
         del self.bridges[name]
         self._followed.pop(name, None)
         return [Disconnect(name)]
 
     def names(self) -> Names:
-        """Every bridge, port and VM that the database tells of."""
+        """The names of every bridge, port and VM in the database."""
         interfaces = [i for row in self.rows.values() for p in row.ports for i in p.interfaces]
         vms = (vm_identity(interface.external_ids) for interface in interfaces)
         ports = {interface.name for interface in interfaces} | {vm for vm in vms if vm}
@@ -131,15 +136,15 @@ class Fleet:
 
     @property
     def serving(self) -> list[Bridge]:
-        """Every attached bridge, by name; not those that come or go at this moment."""
+        """Every attached bridge, by name, except those being attached or detached."""
         bridges = [bridge for _, bridge in sorted(self.bridges.items())]
-        return [bridge for bridge in bridges if bridge.enabled and not bridge.candidate]
+        return [bridge for bridge in bridges if bridge.phase.is_attached]
 
     def status(self) -> tuple[BridgeStatus, ...]:
-        """The picture of each of these."""
-        return tuple(picture.status(bridge, self.epoch_s) for bridge in self.serving)
+        """The status of each attached bridge."""
+        return tuple(status.status(bridge, self.epoch_s) for bridge in self.serving)
 
     def status_after(self, name: str) -> BridgeStatus | None:
-        """That of the next of these by name; None behind the last."""
+        """The status of the next attached bridge by name; None after the last."""
         behind = [bridge for bridge in self.serving if bridge.config.name > name]
-        return picture.status(behind[0], self.epoch_s) if behind else None
+        return status.status(behind[0], self.epoch_s) if behind else None

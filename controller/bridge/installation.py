@@ -1,4 +1,4 @@
-"""What a switch has of ours, and how it becomes what it should have: one bundle at a time."""
+"""Our flows and groups on a switch, and the bundles that bring them to the desired ones."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import BundleDone, InstalledRead, Reply
-from controller.dataplane import reconcile
+from controller.dataplane import diff, pipeline
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec, Pipeline
+from controller.dataplane.team import Team
 from policies.model import Move
 
-# By then the switch has carried a change of groups or links into its flow cache: revalidation
-# starts at once and takes some 20 µs for each cached flow. It may have to finish a round
-# first, and the broadcasts a VM port misses meanwhile are few.
+# How long the switch takes to carry a change of groups or links into its flow cache. Revalidation
+# starts at once and takes some 20 µs for each cached flow. It may have to finish a round first; the
+# broadcasts that a VM port misses meanwhile are few.
 REVALIDATED_AFTER_S = 0.03
+# How often to read back what is installed, to repair what another program removed.
+AUDIT_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle under way: what the switch has once it is committed, and who waits for it.
+    """A bundle under way.
 
-    `final`: that is all that was desired, rather than the first of two steps.
+    `installs`: the pipeline on the switch once the bundle is committed. `final`: whether that is
+    the desired pipeline, rather than the first of two steps. `waiting`: the requests it answers.
     """
 
     bundle_id: int
@@ -31,25 +35,49 @@ class Bundle:
     waiting: tuple[Reply, ...]
 
 
-@dataclass(slots=True)
-class Installation:
-    """Desired against installed, on one switch.
+# Gives the learned flows that go with the step from one pipeline (second) to another (first).
+Seeds = Callable[[Pipeline, Pipeline], tuple[FlowSpec, ...]]
 
-    `installed` None: not known. Moves made and requests waiting go with the next bundle.
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step towards the desired pipeline: the changes, and the pipeline after them.
+
+    `final`: whether that is the desired pipeline, rather than the first of two steps.
     """
 
+    changes: Changes
+    installs: Pipeline
+    final: bool
+
+
+@dataclass(slots=True)
+class Installation:
+    """The installed pipeline of one switch, and the bundle under way."""
+
+    # Our flows and groups on the switch; None: not known.
     installed: Pipeline | None = None
+    # The last reading, with the flows and groups of other programs; None: there was none.
+    read: InstalledRead | None = None
+    # The homes of buckets that the first reading of the switch showed, by unit name.
+    found_homes: dict[str, str] = field(default_factory=dict)
+    # Moves that go with the next bundle, and requests that wait for it.
     _moves: list[Move] = field(default_factory=list)
     _waiting: list[Reply] = field(default_factory=list)
     _bundle: Bundle | None = None
     _bundles: int = 0
+    # Until when no bundle is sent, in seconds of engine time; zero: no pause.
     _pause_until_s: float = 0.0
-    # What `installed` was read as, if it was: the same is read again and again.
+    # When to read what is installed next, in seconds of engine time.
+    _audit_due_s: float = 0.0
+    # The last desired team and its pipeline, to build it only once.
+    _built: tuple[Team, Pipeline] | None = None
+    # The flows and groups that `installed` was made from; readings often repeat them unchanged.
     _taken: tuple[tuple[FlowSpec, ...], tuple[GroupSpec, ...]] | None = None
 
     @property
     def settled(self) -> bool:
-        """Whether the switch is known and nothing is under way."""
+        """Whether the installed pipeline is known and no bundle is under way."""
         return self.installed is not None and self._bundle is None
 
     @property
@@ -57,7 +85,7 @@ class Installation:
         return self.installed is not None and self.installed != EMPTY
 
     def take(self, read: InstalledRead) -> bool:
-        """What the switch has, as it says; not taken while a bundle is changing it."""
+        """Take a reading of the switch. While a bundle is under way, ignore it and return False."""
         if self._bundle is not None:
             return False
         parts = read.flows, read.groups
@@ -66,53 +94,99 @@ class Installation:
                 {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
             )
             self._taken = parts
+        self.read = read
         return True
+
+    # ---- audits ------------------------------------------------------------------------
+
+    def audit_later(self, now_s: float) -> None:
+        """Count the audit interval from now, because what is installed is being read."""
+        self._audit_due_s = now_s + AUDIT_INTERVAL_S
+
+    def audit_at(self, at_s: float) -> None:
+        """Read what is installed at this time."""
+        self._audit_due_s = at_s
+
+    def audit_by(self, at_s: float) -> None:
+        """Read what is installed at this time or earlier."""
+        self._audit_due_s = min(self._audit_due_s, at_s)
+
+    def audit(self, now_s: float) -> bool:
+        """Whether to read what is installed now. If so, the next time is an interval later."""
+        if now_s < self._audit_due_s:
+            return False
+        self.audit_later(now_s)
+        return True
+
+    # ---- what is desired ---------------------------------------------------------------
+
+    def pipeline_of(self, team: Team) -> Pipeline:
+        """The pipeline that a team needs.
+
+        If it equals the installed one, that object is returned: readings share it between bridges,
+        and comparing it with itself is fast.
+        """
+        built = self._built[1] if self._built and self._built[0] == team else pipeline.build(team)
+        return self.installed if self.installed is not None and self.installed == built else built
+
+    def desire(self, team: Team) -> Pipeline:
+        """The pipeline that a team needs; remembered for the next call."""
+        self._built = team, self.pipeline_of(team)
+        return self._built[1]
+
+    # ---- bundles -----------------------------------------------------------------------
 
     def expect(self, moves: Iterable[Move]) -> None:
         """These moves go with the next bundle."""
         self._moves += moves
 
     def wait(self, reply: Reply) -> None:
-        """Answer once the switch has all that is desired."""
+        """Answer once the switch has the desired pipeline."""
         self._waiting.append(reply)
 
     def ready(self, now_s: float) -> bool:
         """Whether a bundle may be sent now."""
         return self.settled and now_s >= self._pause_until_s
 
-    def next_bundle(
-        self,
-        desired: Pipeline,
-        seeds: Callable[[Pipeline, Pipeline], tuple[FlowSpec, ...]],
-    ) -> Bundle | None:
-        """The next bundle, which is under way from here on; None where nothing is left to do.
+    def step(self, desired: Pipeline, seeds: Seeds) -> Step:
+        """The next step to the desired pipeline.
 
-        `seeds` gives what goes with the step from one pipeline to another and is not part
-        of either: flows that the switch would else have to learn.
+        `seeds` gives flows that go with the step and are part of neither pipeline: learned flows
+        that the switch would otherwise have to learn again.
 
-        Ways for broadcasts that open are left to a second bundle, sent when the switch has
-        closed the old ones in its flow cache.
+        If the change opens new paths for broadcasts, a first step only closes the old ones. The
+        second step follows when the switch has carried that into its flow cache.
         """
         assert self.installed is not None
-        step = reconcile.closing(desired, self.installed)
-        if step == self.installed:
-            step = desired
-        final = step == desired
-        changes = reconcile.changes(step, self.installed)
-        if learned := seeds(step, self.installed):
+        installs = diff.closing(desired, self.installed)
+        if installs == self.installed:
+            installs = desired
+        changes = diff.changes(installs, self.installed)
+        if learned := seeds(installs, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))
-        if not changes and not self._moves and not (final and self._waiting):
+        return Step(changes, installs, final=installs == desired)
+
+    def next_bundle(self, step: Step) -> Bundle | None:
+        """The next bundle, under way from now on; None if nothing is left to do."""
+        if not step.changes and not self._moves and not (step.final and self._waiting):
             return None
         moves, self._moves = tuple(self._moves), []
         waiting: tuple[Reply, ...] = ()
-        if final:
+        if step.final:
             waiting, self._waiting = tuple(self._waiting), []
         self._bundles += 1
-        self._bundle = Bundle(self._bundles, changes, step, final, moves, waiting)
+        self._bundle = Bundle(
+            self._bundles, step.changes, step.installs, step.final, moves, waiting
+        )
         return self._bundle
 
+    @property
+    def next_bundle_id(self) -> int:
+        """The number of the next bundle."""
+        return self._bundles + 1
+
     def finish(self, done: BundleDone, now_s: float) -> Bundle | None:
-        """The bundle that is done, committed or refused; None for one of another connection."""
+        """The bundle that is done, committed or refused; None if it is of an earlier connection."""
         bundle = self._bundle
         if bundle is None or done.bundle_id != bundle.bundle_id:
             return None
@@ -123,33 +197,34 @@ class Installation:
         return bundle
 
     def give_up(self) -> tuple[list[Move], list[Reply]]:
-        """The moves that were to go with the next bundle, and those who wait for it."""
+        """Drop, and return, the moves for the next bundle and the requests that wait for it."""
         moves, self._moves = self._moves, []
         waiting, self._waiting = self._waiting, []
         return moves, waiting
 
     def abandon(self) -> list[Reply]:
-        """Another service goes on from here; those who wait."""
+        """Another service takes over: return the requests that wait."""
         self.forget()
         return self.give_up()[1]
 
     def pause(self, now_s: float) -> None:
-        """A switch that fails over by itself is left alone until it has."""
+        """Send nothing until the switch has failed over by itself."""
         self._pause_until_s = now_s + REVALIDATED_AFTER_S
 
     def resume(self, now_s: float) -> bool:
-        """Whether a pause is over since the last call."""
+        """Whether a pause has ended since the last call."""
         over = now_s >= self._pause_until_s > 0.0
         if over:
             self._pause_until_s = 0.0
         return over
 
     def deadline_s(self) -> float:
-        """When a pause ends; infinity when there is none."""
-        return self._pause_until_s if self._pause_until_s > 0.0 else float("inf")
+        """When the pause ends or what is installed has to be read, whichever is first."""
+        pause_s = self._pause_until_s if self._pause_until_s > 0.0 else float("inf")
+        return min(pause_s, self._audit_due_s)
 
     def forget(self) -> None:
-        """The connection is another: what became of a bundle under way is to be read."""
+        """The connection ended: what became of a bundle under way must be read."""
         if self._bundle is not None:
             self._moves = [*self._bundle.moves, *self._moves]
             self._waiting = [*self._bundle.waiting, *self._waiting]

@@ -1,6 +1,6 @@
-"""The table of keys: of each, what it takes, what holds without it, and what it means.
+"""The table of keys: the kind of value of each key, its default, and its meaning.
 
-The reader, `ovs-lbt set` with its errors and help, the man page and the documents are made of it.
+The reader, `ovs-lbt set` with its errors and help, the man page and the documents use this table.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from controller.config.membership import Words
 from policies.model import Role, Teaming
 from policies.presets import DEFAULT_PRESET, PRESETS
 
-# Of any value, as they are kept in the database and told in one line.
+# The most characters of a value: it is kept in the database and reported in one line.
 MOST_VALUE_CHARACTERS = 4096
 
 
 class Record(StrEnum):
-    """The kinds of records that have keys of ours."""
+    """The kinds of records that can have our keys."""
 
     HOST = "Open_vSwitch"
     BRIDGE = "Bridge"
@@ -51,9 +51,9 @@ class Record(StrEnum):
 class Key:
     """One key, without its prefix.
 
-    `default`: the value that holds where the record has no such key, as an operator writes it;
-    None where there is no such value. `otherwise`: what holds then, if anything, for people.
-    `meaning`: sentences for people, in which what is typed stands between backquotes.
+    `default`: the value of a record without this key, as an operator writes it; None if there is
+    none. `otherwise`: words for what applies without the key, if the default does not say it.
+    `meaning`: sentences for people, with literal words between backquotes.
     """
 
     record: Record
@@ -65,7 +65,7 @@ class Key:
 
     @property
     def settable(self) -> bool:
-        """Whether it is an operator's to set."""
+        """Whether operators may set it."""
         return not self.takes.by_service
 
     @property
@@ -74,21 +74,21 @@ class Key:
 
     @property
     def without(self) -> Any:
-        """The value where the record has no such key."""
+        """The value of a record without this key."""
         return None if self.default is None else self.takes.parse(self.default)
 
     def parse(self, text: str) -> Any:
-        """The value that a text stands for.
+        """Parse a value.
 
         Raises:
-            ValueError: it stands for none.
+            ValueError: the text is not a valid value.
         """
         if len(text) > MOST_VALUE_CHARACTERS:
             raise ValueError(text)
         return self.takes.parse(text)
 
     def expects(self, found: str) -> str:
-        """What is expected instead of a bad value."""
+        """What errors expect instead of the invalid value `found`."""
         if len(found) <= MOST_VALUE_CHARACTERS:
             return self.expected
         return f"{self.expected}; {MOST_VALUE_CHARACTERS} characters at most"
@@ -125,7 +125,7 @@ KEYS = (
         "teaming",
         word(*Teaming),
         None,
-        "How the uplinks look to the switch upstream: as separate links, as one static link"
+        "How the uplinks look to the upstream switch: as separate links, as one static link"
         " aggregation, or as one that LACP negotiates.",
         otherwise="`lacp` on a bond that negotiates LACP, else `switch-independent`",
     ),
@@ -293,7 +293,7 @@ KEYS = (
         "unit",
         word("port", "source-mac"),
         "port",
-        "What gets an uplink: the VM port as a whole, or each address behind it.",
+        "What gets an uplink of its own: the whole VM port, or each address behind it.",
     ),
     Key(
         VM_PORT,
@@ -328,16 +328,16 @@ def keys_of(record: Record) -> dict[str, Key]:
 
 
 def settable(keys: Mapping[str, Key]) -> dict[str, Key]:
-    """The keys that are an operator's to set."""
+    """The keys that operators may set."""
     return {name: key for name, key in keys.items() if key.settable}
 
 
 BRIDGE_KEYS = keys_of(BRIDGE)
 UPLINK_KEYS = keys_of(UPLINK)
 VM_KEYS = keys_of(VM_PORT)
-# What a rule for a VM may say, on its Interface or as vm-ID-KEY on the Bridge.
+# The rules that a VM can have, on its Interface or as vm-ID-KEY on the Bridge.
 VM_RULE_KEYS = settable(VM_KEYS)
-# What says of an interface that it is an uplink, or a VM port.
+# The keys that mark an interface as an uplink or as a VM port.
 WORDS = Words(
     of_uplinks=UPLINK_KEYS,
     of_vm_ports=VM_KEYS,

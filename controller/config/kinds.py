@@ -1,4 +1,4 @@
-"""The kinds of values that keys take: how a text is read, and what is expected of one."""
+"""The kinds of values that keys have: how to parse a text, and what errors expect."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from controller.text.wording import one_of
 from policies.damping import Moved
 from policies.model import MAX_UPLINKS, Role
 
-# Python's own reading of numbers takes digits of other scripts, spaces and underscores.
+# Python's own parsing of numbers also accepts digits of other scripts, spaces and underscores.
 NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?", re.ASCII)
 WHOLE_NUMBER = re.compile(r"[0-9]+", re.ASCII)
 MOST_DIGITS = 40
-# The end of the year 9999, as times are written; and many more moves in a row than ever were.
+# The end of the year 9999, and far more moves in a row than are possible.
 LAST_S = 253_402_300_799.0
 MOST_STEPS = 100
-# The longest window and delay that a timer sensibly has: a day.
+# The longest sensible window or delay: a day.
 DAY_S = 86400.0
 MAX_MBPS = 10_000_000.0
 MOST_NAME_CHARACTERS = 64
@@ -32,9 +32,9 @@ WRITTEN_BY_US = "written by the service"
 class Kind:
     """A kind of value.
 
-    `parse` makes a value of a text, or raises ValueError. `expected`: what an error says, and the
-    documents. `salvage`: what is taken of a bad value where there was no good one before.
-    `by_service`: the service writes it, and nobody else.
+    `parse` returns the value of a text or raises ValueError. `expected`: what errors and documents
+    say. `salvage`: the usable part of an invalid value, for use if there is no earlier valid one.
+    `by_service`: only the service writes it.
     """
 
     parse: Callable[[str], Any]
@@ -63,7 +63,7 @@ def role() -> Kind:
 
 
 def percent(lowest: float, highest: float) -> Kind:
-    """Its values are ratios."""
+    """A percentage, as a ratio."""
     return _amount("a percentage", lowest, highest, lambda value: value / 100)
 
 
@@ -72,12 +72,12 @@ def seconds(lowest: float, highest: float) -> Kind:
 
 
 def milliseconds(lowest: float, highest: float) -> Kind:
-    """Its values are seconds."""
+    """Milliseconds, as seconds."""
     return _amount("milliseconds", lowest, highest, lambda value: value / 1000)
 
 
 def mbps() -> Kind:
-    """Its values are bits per second."""
+    """Mbit/s, as bits per second."""
     return _amount("Mbit/s", 0.001, MAX_MBPS, lambda value: value * 1e6)
 
 
@@ -102,22 +102,22 @@ def interface_names() -> Kind:
 
 
 def uplink() -> Kind:
-    """The name of an uplink, before it is known which there are."""
+    """The name of an uplink, before the uplinks are known."""
     return Kind(str, "the name of an uplink")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Uplinks that are named, in order, and those that are named with a "!"."""
+    """Named uplinks, in order, and uplinks that are ruled out by a "!"."""
 
     named: tuple[str, ...]
     ruled_out: tuple[str, ...]
 
-    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated, each with ! before it to rule out"
+    EXPECTED: ClassVar[str] = "names of uplinks, comma-separated; !NAME rules an uplink out"
 
     @classmethod
     def of(cls, text: str) -> Choice:
-        """Raises ValueError where a name is missing, or is there twice."""
+        """Parse names. Raises ValueError if a name is missing or repeated."""
         words = [word.strip() for word in text.split(",")]
         named = tuple(word for word in words if not word.startswith("!"))
         ruled_out = tuple(word[1:].strip() for word in words if word.startswith("!"))
@@ -126,9 +126,9 @@ class Choice:
         return cls(named, ruled_out)
 
     def within(self, team: Collection[str]) -> Choice | None:
-        """The same without uplinks that are not of the team; None where nothing is left.
+        """The same without uplinks that are not in the team; None if nothing is left.
 
-        A VM is not cut off because an uplink has left the team.
+        So a VM is not cut off when an uplink leaves the team.
         """
         named, ruled_out = (
             tuple(name for name in names if name in team) for names in (self.named, self.ruled_out)
@@ -139,12 +139,12 @@ class Choice:
         return known if named or ruled_out else None
 
     def allowed(self, uplinks: Iterable[str]) -> frozenset[str]:
-        """The uplinks that are left: of those named, if any are, else of all."""
+        """The allowed uplinks: the named ones, or all if none is named, without those ruled out."""
         return frozenset(self.named or uplinks) - frozenset(self.ruled_out)
 
 
 def uplinks() -> Kind:
-    """A choice of uplinks, before it is known which there are."""
+    """A choice of uplinks, before the uplinks are known."""
     return Kind(Choice.of, Choice.EXPECTED)
 
 
@@ -163,12 +163,12 @@ def uplinks_of(team: Collection[str]) -> Kind:
         except ValueError:
             return None
 
-    expected = f"some of {', '.join(team)}, comma-separated, or with ! before it all but that"
+    expected = f"some of {', '.join(team)}, comma-separated; !NAME for all uplinks except NAME"
     return Kind(parse, expected, salvage)
 
 
 def set_name() -> Kind:
-    """The name of a set: no list, and nothing that a table of them could not show."""
+    """The name of a set, which is printable and can be told apart from a list."""
 
     def parse(text: str) -> str:
         if not text or len(text) > MOST_NAME_CHARACTERS or not text.isprintable():
@@ -178,11 +178,11 @@ def set_name() -> Kind:
         return text
 
     most = f"{MOST_NAME_CHARACTERS} characters at most"
-    return Kind(parse, f"the name of a set, without commas and spaces, {most}")
+    return Kind(parse, f"the name of a set, without commas or spaces, {most}")
 
 
 def written(parse: Callable[[str], Any] = str) -> Kind:
-    """What only the service writes."""
+    """A value that only the service writes."""
     return Kind(parse, WRITTEN_BY_US, by_service=True)
 
 
@@ -191,19 +191,19 @@ def port_names(text: str) -> frozenset[str]:
 
 
 def moves(text: str) -> tuple[Moved, ...]:
-    """Moves, as `moves_text` writes them; raises ValueError where nobody can have made them."""
+    """Parse moves as written by `moves_text`. Raises ValueError for impossible moves."""
     pairs = [word.split(":") for word in text.split(",")]
     at, steps = seconds(0, LAST_S), integer(0, MOST_STEPS)
     return tuple(Moved(at.parse(at_s), steps.parse(step)) for at_s, step in pairs)
 
 
 def moves_text(moves: Iterable[Moved]) -> str:
-    """The value of `moved`: of each move the time, and how many by load in a row it was."""
+    """The value of the key `moved`: each move's time and number in a row of moves by load."""
     return ",".join(f"{move.at_s:.3f}:{move.step}" for move in moves)
 
 
 def note() -> Kind:
-    """What attach noted of the bridge as it was."""
+    """What attach saved of the bridge's previous state."""
 
     def parse(text: str) -> dict[str, str | None]:
         if len(text) > MOST_NOTE_CHARACTERS:
@@ -219,10 +219,10 @@ def note() -> Kind:
 
 
 def number(text: str) -> float:
-    """A number that is not negative.
+    """Parse a number that is not negative.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not such a number.
     """
     if len(text) > MOST_DIGITS or not NUMBER.fullmatch(text):
         raise ValueError(text)
@@ -230,10 +230,10 @@ def number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """The same, without a fraction.
+    """Parse a whole number that is not negative.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not such a number.
     """
     if len(text) > MOST_DIGITS or not WHOLE_NUMBER.fullmatch(text):
         raise ValueError(text)
@@ -243,7 +243,7 @@ def whole_number(text: str) -> int:
 def _amount(
     unit: str, lowest: float, highest: float, convert: Callable[[float], float] = float
 ) -> Kind:
-    """A number of this unit, within these bounds; its value is what `convert` makes of it."""
+    """A number of this unit within these bounds. `convert` makes the value of it."""
 
     def parse(text: str) -> float:
         value = number(text)

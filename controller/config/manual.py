@@ -1,4 +1,4 @@
-"""The table of keys for people: what `set --help` and `attach --help` say of them."""
+"""The table of keys as text, for `set --help` and `attach --help`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INDENT = 21
 
 
 def text() -> str:
-    """All keys that are an operator's to set."""
+    """All keys that operators may set."""
     parts = []
     for record, title in TITLES.items():
         keys = (key for key in KEYS if key.record is record and key.settable)
@@ -29,11 +29,16 @@ def of_attach() -> str:
     return "\n".join(["values:", *(_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming"))])
 
 
+def default(key: Key) -> str:
+    """What applies without a key, if anything. Literal words are between backquotes."""
+    return key.otherwise or (f"`{key.default}`" if key.default else "")
+
+
 def value(key: Key) -> str:
-    """What a key takes, and what holds without it; what is typed stands between backquotes."""
+    """The values that a key accepts, and what applies without it."""
     told = f"Value: {key.expected}."
-    if default := key.otherwise or (key.default and f"`{key.default}`"):
-        told += f" Default: {default}."
+    if otherwise := default(key):
+        told += f" Default: {otherwise}."
     return told
 
 

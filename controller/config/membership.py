@@ -1,9 +1,9 @@
-"""Which interfaces of a bridge are its uplinks, by what the database tells of them.
+"""Finds out which interfaces of a bridge are its uplinks.
 
-An uplink that is taken for a VM port joins the network to itself, and a VM port that is taken for
-an uplink hears other VMs' traffic. So a list of uplinks that would do either is not taken.
-Where nothing else tells, an operator's word does: an uplink's `role` on an interface, or a rule
-for VM ports.
+An uplink that is treated as a VM port connects the network to itself, and a VM port that is treated
+as an uplink receives other VMs' traffic. So a list of uplinks that would do either is refused.
+Where the database leaves doubt, an operator decides, by setting an uplink's `role` or a VM port's
+rule on the interface.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from dataclasses import dataclass
 
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 
-# What libvirt, OpenStack and others write to the Interface of a VM.
+# Keys that libvirt, OpenStack and others write to the Interface of a VM.
 VM_IDS = ("iface-id", "vm-id", "vm-uuid", "attached-mac")
-# How they name a VM's interface, where nothing else tells.
+# Names that they give to interfaces of VMs.
 VM_NAMES = {
     "libvirt": r"vnet\d+",
     "OpenStack": r"(tap|qvo|qvb)[0-9a-f]{8}-[0-9a-f]{1,2}",
     "Proxmox": r"(tap|veth)\d+i\d+|fw(ln|pr)\d+[op]\d+",
     "Xen": r"vif\d+\.\d+",
 }
-# What ends in a VM, on this host, or at another bridge of it.
+# Types of interfaces that lead to a VM, to this host, or to another bridge on it.
 VM_TYPES = ("internal", "patch", "dpdkvhostuser", "dpdkvhostuserclient")
 TAP_DRIVERS = ("tun", "net_tap", "net_vhost", "net_virtio_user")
-# Drivers of what is no card: it may be an uplink, and may as well lead to a VM or a container.
+# Drivers of devices that are not network cards. They can be uplinks, or lead to a VM or a
+# container.
 VIRTUAL_DRIVERS = (
     *TAP_DRIVERS,
     *("veth", "openvswitch", "dummy", "ifb", "macvlan", "macvtap", "vxlan", "net_null", "net_ring"),
@@ -38,10 +39,11 @@ IS_VM_PORT = "ovs-vsctl set interface {} external_ids:" + PREFIX + "unit=port"
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The uplinks in force, in failover order, and what is wrong with those that were asked for.
+    """The uplinks in force, in failover order, and errors in the list that was asked for.
 
-    `wrong`: each as what was found and what is expected. `missing`: on plain uplinks, interfaces
-    that are neither uplinks nor VM ports, as the network seems to be behind them.
+    `wrong`: each error as what was found and what is expected. `missing`: interfaces of plain
+    uplinks that seem to lead to the network, although they are not in the list. They are neither
+    uplinks nor VM ports.
     """
 
     uplinks: tuple[str, ...]
@@ -51,7 +53,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was in force before: the uplinks, the VM ports, and what was neither; empty at a start."""
+    """The uplinks, VM ports and other interfaces in force before; empty at a start."""
 
     uplinks: tuple[str, ...] = ()
     vm_ports: frozenset[str] = frozenset()
@@ -60,11 +62,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The keys by which an operator says what an interface is."""
+    """The keys by which an operator marks an interface."""
 
     of_uplinks: Collection[str]
     of_vm_ports: Collection[str]
-    # Those of VM ports that the service writes, to any port that it takes for one.
+    # The keys of VM ports that the service itself writes.
     written: Collection[str]
 
 
@@ -75,24 +77,24 @@ def bond_of(row: BridgeRow) -> PortRow | None:
 
 
 def members_of_bonds(row: BridgeRow) -> frozenset[str]:
-    """Interfaces that are never VM ports, as their bond is no port of one."""
+    """The members of bonds. They are never VM ports."""
     return frozenset(interface.name for bond in _bonds(row) for interface in bond.interfaces)
 
 
 def team(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Team:
-    """The uplinks of a bridge, of which `named` were asked for; None: nobody named any."""
+    """The uplinks of a bridge. `named`: the uplinks asked for; None if nobody named any."""
     bond = bond_of(row)
     return _plain(row, named, known, words) if bond is None else _bonded(row, bond, named, known)
 
 
 def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known: Known) -> Team:
-    """All members of the bond, as NORMAL takes them for one port: only their order is free."""
+    """All members of the bond, because NORMAL uses all of them; only their order can be chosen."""
     members = tuple(interface.name for interface in bond.interfaces)
     if named is None:
         return Team(members)
     wrong = list(_absent(row, named))
     if not wrong and {*named} != {*members}:
-        expected = f"the members of {bond.name}, all of them and nothing else: {', '.join(members)}"
+        expected = f"the members of {bond.name}, all of them and no others: {', '.join(members)}"
         wrong.append((",".join(named), expected))
     if wrong:
         named = known.uplinks or named
@@ -102,7 +104,7 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
 
 
 def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Team:
-    """Those that are named, unless a VM seems to be behind one, or one is forgotten."""
+    """The named uplinks, unless one seems to lead to a VM, or one is missing from the list."""
     by_name = {interface.name: interface for interface in _interfaces(row)}
     wrong: list[tuple[str, str]] = []
     in_force = known.uplinks if named is None else named
@@ -124,8 +126,8 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
         ]
         wrong += [
             (
-                f"without {name}, an uplink until now",
-                f"with it, and role=unused; or off the bridge: ovs-vsctl del-port {row.name} {name}",
+                f"{name}, an uplink until now, is missing",
+                f"{name} with role=unused; or remove it: ovs-vsctl del-port {row.name} {name}",
             )
             for name in left
         ]
@@ -134,9 +136,9 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
     missing = dict(_missing(row, in_force, known, words))
     wrong += [
         (
-            f"without {name}, {what}",
-            f"with it; or off the bridge: ovs-vsctl del-port {row.name} {name};"
-            f" or, if a VM is behind it: {IS_VM_PORT.format(name)}",
+            f"{name}, {what}, is missing",
+            f"{name} as well; or remove it: ovs-vsctl del-port {row.name} {name};"
+            f" or, if it leads to a VM: {IS_VM_PORT.format(name)}",
         )
         for name, what in missing.items()
     ]
@@ -153,7 +155,7 @@ def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]
 def _vms(
     row: BridgeRow, interfaces: Iterable[InterfaceRow], words: Words
 ) -> Iterator[tuple[str, str]]:
-    """Those that seem to lead to a VM, and what tells so."""
+    """The interfaces that seem to lead to a VM, each with the evidence for that."""
     for interface in interfaces:
         said = PREFIX + "role" in interface.external_ids
         if not said and (what := _of_a_vm(row, interface, words)) is not None:
@@ -161,37 +163,37 @@ def _vms(
 
 
 def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | None:
-    """What tells that an interface leads to a VM, or to where no network is; None: nothing."""
+    """The evidence that an interface leads to a VM or to no network; None if there is none."""
     if found := [key for key in VM_IDS if interface.external_ids.get(key)]:
-        return f"a VM's by its {found[0]}"
+        return f"an interface of a VM, which has {found[0]}"
     if interface.name == row.name:
         return "the bridge's own port"
     if found := _has(interface, set(words.of_vm_ports) - set(words.written)):
-        return f"a VM port by its {PREFIX}{found[0]}"
+        return f"a VM port, which has {PREFIX}{found[0]}"
     if interface.kind in VM_TYPES:
         return f"of type {interface.kind}"
     if interface.driver in TAP_DRIVERS:
-        return "a tap, as VMs have them"
+        return "a tap device, as VMs use"
     for whose, pattern in VM_NAMES.items():
         if re.fullmatch(pattern, interface.name, re.ASCII):
-            return f"named as {whose} names VMs' interfaces"
-    # A card that was forgotten has been a VM port meanwhile.
+            return f"with a name that {whose} gives to interfaces of VMs"
+    # A card that was missing from the list may have been treated as a VM port meanwhile.
     if not _is_card(interface) and (found := _has(interface, words.written)):
-        return f"a VM port by its {PREFIX}{found[0]}"
+        return f"a VM port, which has {PREFIX}{found[0]}"
     return None
 
 
 def _missing(
     row: BridgeRow, uplinks: tuple[str, ...], known: Known, words: Words
 ) -> Iterator[tuple[str, str]]:
-    """Those behind which the network seems to be, and that are no uplinks; and what tells so."""
+    """Interfaces outside the list that seem to lead to the network, each with the evidence."""
     bonded = members_of_bonds(row)
     in_use = _in_use(row)
     for interface in _interfaces(row):
         if interface.name in uplinks or interface.name in known.vm_ports:
             continue
         if interface.name in bonded:
-            yield interface.name, "the member of a bond"
+            yield interface.name, "a member of a bond"
         elif (
             interface.ofport is None
             or _has(interface, words.written)
@@ -201,28 +203,28 @@ def _missing(
         elif _is_card(interface):
             yield interface.name, f"a network card ({interface.driver})"
         elif found := _has(interface, words.of_uplinks):
-            yield interface.name, f"an uplink by its {PREFIX}{found[0]}"
+            yield interface.name, f"an uplink, which has {PREFIX}{found[0]}"
         elif interface.name in in_use:
             yield interface.name, "an uplink that VM ports are bound to"
         elif interface.name in known.missing:
-            # VM ports have left it meanwhile.
-            yield interface.name, "no VM port so far"
+            # VM ports that used it as an uplink have left it meanwhile.
+            yield interface.name, "not a VM port until now"
 
 
 def _is_card(interface: InterfaceRow) -> bool:
-    """Whether it is hardware, or stands for it: a kernel bond, a VLAN of a card."""
+    """Whether it is hardware or stands for hardware, such as a kernel bond or a VLAN of a card."""
     kinds, driver = ("", "system", "dpdk"), interface.driver
     return interface.kind in kinds and driver is not None and driver not in VIRTUAL_DRIVERS
 
 
 def _in_use(row: BridgeRow) -> set[str]:
-    """The uplinks that VM ports are pinned to, or were bound to when that was written down last."""
+    """The uplinks that VM ports are pinned to, or were bound to when that was last written."""
     keys = (PREFIX + "binding", PREFIX + "pin")
     return {i.external_ids.get(key, "") for i in _interfaces(row) for key in keys}
 
 
 def _has(interface: InterfaceRow, keys: Iterable[str]) -> list[str]:
-    """Which of these keys of ours an interface has."""
+    """Those of our keys that an interface has."""
     ids: Mapping[str, str] = interface.external_ids
     return sorted(key for key in keys if PREFIX + key in ids)
 

@@ -1,4 +1,4 @@
-"""What NORMAL does on a bridge and our pipeline does not."""
+"""Features of a bridge that the NORMAL action supports and our pipeline does not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from controller.config.rows import BridgeRow
 
 
 def not_done(row: BridgeRow) -> tuple[str, ...]:
-    """What NORMAL does on this bridge and our pipeline does not, one line each.
+    """The features in use that NORMAL supports and our pipeline does not, one line each.
 
-    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and goes on.
+    Sampling (NetFlow, sFlow, IPFIX) does not depend on NORMAL and continues.
     """
     return tuple(_not_done(row))
 
@@ -25,12 +25,12 @@ def _not_done(row: BridgeRow) -> Iterator[str]:
         yield f"{bridge} mcast_snooping_enable: {effect}"
     if row.flood_vlans:
         vlans = ", ".join(map(str, row.flood_vlans))
-        yield f"{bridge} flood_vlans: VLAN {vlans} is learned in, not flooded"
+        yield f"{bridge} flood_vlans: ovs-lbt learns addresses in VLAN {vlans} instead of flooding"
     for name in row.mirrors:
-        yield f"{bridge} mirrors: the output port of {name} also gets ordinary traffic"
+        yield f"{bridge} mirrors: the output port of mirror {name} also receives ordinary traffic"
     for port in row.ports:
         if port.vlan_mode == "dot1q-tunnel":
-            effect = f"an access port of VLAN {port.tag or 0}, not a tunnel"
+            effect = f"the port works as an access port of VLAN {port.tag or 0}, not as a tunnel"
             yield f"Port {port.name} vlan_mode: {effect}"
         if port.protected:
-            yield f"Port {port.name} protected: it reaches other protected ports"
+            yield f"Port {port.name} protected: the port can reach other protected ports"

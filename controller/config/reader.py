@@ -1,4 +1,4 @@
-"""From database records to a bridge's configuration; bad values keep the last good one."""
+"""Reads a bridge's configuration from database records. Invalid values keep the last good one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from policies.presets import DEFAULT_PRESET, PRESETS
 
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
-# Without `forged-transmits`: of a port with many VMs behind it, the addresses are not known
-# beforehand.
+# The default of `forged-transmits`: with many VMs behind a port, the addresses are not known in
+# advance.
 FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
+# The values of a VM port without keys.
+VM_DEFAULTS = {name: key.without for name, key in VM_KEYS.items()}
 
 
 def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfig:
     """The configuration of an attached bridge.
 
-    `last` is the configuration in force: where a value is bad, its value stays, and the
-    default holds where there is none. Every such value is named in `errors`.
+    `last`: the configuration in force. An invalid value keeps its last good value, or the default
+    if there is none. All invalid values are in `errors`.
     """
     return _Reader(row, last).read()
 
@@ -42,7 +44,7 @@ def vm_identity(external_ids: Mapping[str, str]) -> str | None:
 
 
 class _Reader:
-    """Reads one bridge, collecting bad values and the good ones that replace them later."""
+    """Reads one bridge. Collects invalid values, and good ones to replace later invalid ones."""
 
     def __init__(self, row: BridgeRow, last: BridgeConfig | None) -> None:
         self.row = row
@@ -99,9 +101,9 @@ class _Reader:
         )
 
     def _teaming(self, wanted: str | None, bond: PortRow | None) -> str:
-        """The teaming that is wanted, unless it is none for these uplinks.
+        """The requested teaming, if the uplinks support it.
 
-        Then the last one stays, if it is one for them; else the default.
+        Otherwise the last one, if they support that; else the default.
         """
         default = "lacp" if _negotiates(bond) else "switch-independent"
         if wanted is None:
@@ -121,7 +123,7 @@ class _Reader:
                 yield port, interface
 
     def _team(self, named: tuple[str, ...] | None) -> membership.Team:
-        """The uplinks in force; what is wrong with those that are asked for is reported."""
+        """The uplinks in force. Errors in the requested list are reported."""
         record, key = f"Bridge {self.row.name}", PREFIX + "uplinks"
         known = Known(
             self.settings.last.get((record, key), ()), self.last_vm_ports, self.last_missing
@@ -133,7 +135,7 @@ class _Reader:
         return found
 
     def _members(self, names: Iterable[str]) -> list[tuple[PortRow, InterfaceRow]]:
-        """The records of those uplinks that the switch has."""
+        """The records of the uplinks that exist on the switch."""
         present = {interface.name: (port, interface) for port, interface in self._interfaces()}
         return [present[n] for n in names if n in present and _has_ofport(present[n][1])]
 
@@ -157,7 +159,7 @@ class _Reader:
     def _policy(
         self, record: str, wanted: str, last: str, teaming: str, uplinks: tuple[UplinkConfig, ...]
     ) -> str:
-        """The policy that is wanted, unless the team is none for it; then the last one stays."""
+        """The requested policy, if the team supports it; otherwise the last one."""
         team = [
             Uplink(u.name, u.ofport, u.capacity_bps or u.link_speed_bps or 0.0, u.role)
             for u in uplinks
@@ -183,19 +185,21 @@ class _Reader:
         carriers = self._carriers(port, vlans, uplinks)
         team = [uplink.name for uplink in uplinks]
         keys = _vm_keys(carriers, tuple(team))
-        # The Interface's own rules win over those that the Bridge keeps for its VM.
-        rules = self._vm_rules(ids, keys) | self.settings.given(
-            f"Interface {interface.name}", ids, keys
+        # Rules on the Interface take precedence over rules that the Bridge keeps for its VM.
+        rules = (
+            VM_DEFAULTS
+            | self._vm_rules(ids, keys)
+            | self.settings.given(f"Interface {interface.name}", ids, keys)
         )
         self.settings.report_unknown(f"Interface {interface.name}", ids, keys)
         record, last = f"Interface {interface.name}", self.last_policies.get(interface.name, policy)
-        if own := rules.get("policy"):
+        if own := rules["policy"]:
             policy = self._policy(record, own, last, teaming, uplinks)
-        allow, prefer = (_within(rules.get(key), team) for key in ("allow", "prefer"))
+        allow, prefer = (_within(rules[key], team) for key in ("allow", "prefer"))
         may_use = allow.allowed(team) if allow else frozenset(team)
         wishes = prefer or Choice((), ())
-        limit_bps = rules.get("limit-mbps")
-        unit, attached = rules.get("unit", "port"), self._attached_macs(record, ids)
+        limit_bps = rules["limit-mbps"]
+        unit, attached = rules["unit"], self._attached_macs(record, ids)
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
@@ -206,27 +210,27 @@ class _Reader:
             carriers=_unless_all(carriers, team),
             allow=_unless_all(may_use, team),
             attached_macs=attached or _own_macs(interface),
-            forges=self._forges(record, rules.get("forged-transmits"), unit, attached),
+            forges=self._forges(record, rules["forged-transmits"], unit, attached),
             rules=Rules(
-                pin=rules.get("pin"),
+                pin=rules["pin"],
                 confined=_unless_all(may_use, team) is not None,
                 prefer=wishes.named,
                 avoid=frozenset(wishes.ruled_out),
-                affinity=rules.get("affinity"),
-                anti_affinity=rules.get("anti-affinity"),
-                reserve_bps=self._reserve(record, rules.get("reserve-mbps"), limit_bps),
+                affinity=rules["affinity"],
+                anti_affinity=rules["anti-affinity"],
+                reserve_bps=self._reserve(record, rules["reserve-mbps"], limit_bps),
             ),
-            excluded=rules.get("exclude", False),
-            binding=rules.get("binding"),
-            moved=rules.get("moved") or (),
+            excluded=rules["exclude"],
+            binding=rules["binding"],
+            moved=rules["moved"] or (),
             unit=unit,
             vm_id=vm_id,
-            shares=rules.get("shares"),
+            shares=rules["shares"],
             limit_bps=limit_bps,
         )
 
     def _attached_macs(self, record: str, ids: Mapping[str, str]) -> tuple[str, ...]:
-        """The addresses that libvirt or OpenStack say the VM has."""
+        """The addresses of the VM, as libvirt or OpenStack wrote them."""
         text = ids.get("attached-mac", "")
         macs = [mac.lower() for mac in re.split(r"[\s,]+", text) if mac]
         if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
@@ -237,15 +241,17 @@ class _Reader:
     def _forges(
         self, record: str, wanted: str | None, unit: str, attached: tuple[str, ...]
     ) -> bool:
-        """Whether a VM's frames from addresses that are not its own are taken."""
+        """Whether frames of a VM from foreign addresses are accepted."""
         if wanted == "reject" and not attached:
-            expected = "attached-mac in external_ids, too: the addresses that it may send from"
+            expected = (
+                "attached-mac in external_ids as well: the addresses from which the VM may send"
+            )
             self.settings.report(BadValue(record, PREFIX + "forged-transmits", wanted, expected))
             return True
         return not attached or (wanted or FORGED_BY_UNIT[unit]) == "accept"
 
     def _reserve(self, record: str, reserve_bps: float | None, limit_bps: float | None) -> float:
-        """What a VM port is promised, which is at most what it may use; 0: nothing."""
+        """The rate reserved for a VM port, at most its limit; 0: none."""
         if reserve_bps is None or limit_bps is None or reserve_bps <= limit_bps:
             return reserve_bps or 0.0
         found, expected = f"{reserve_bps / 1e6:g}", f"at most its limit-mbps {limit_bps / 1e6:g}"
@@ -255,7 +261,7 @@ class _Reader:
     def _carriers(
         self, port: PortRow, vlans: PortVlans, uplinks: tuple[UplinkConfig, ...]
     ) -> frozenset[str]:
-        """The uplinks a VM port may use; where there is none, that is reported."""
+        """The uplinks that carry a VM port's VLANs. If there is none, that is reported."""
         allowed = carriers(vlans, {uplink.name: uplink.vlans for uplink in uplinks})
         if uplinks and not allowed:
             key = "trunks" if port.tag is None else "tag"
@@ -266,7 +272,7 @@ class _Reader:
         return allowed
 
     def _vm_rules(self, ids: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, Any]:
-        """What the Bridge says of this VM, under any of its names."""
+        """The rules that the Bridge keeps for this VM, under any of its identities."""
         record, rules = f"Bridge {self.row.name}", {key: keys[key] for key in VM_RULE_KEYS}
         found: dict[str, Any] = {}
         for identity in (ids[key] for key in VM_ID_KEYS if ids.get(key)):
@@ -276,21 +282,21 @@ class _Reader:
 
 
 def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:
-    """Why uplinks cannot be teamed like this, each as what was found and what is expected.
+    """Why these uplinks cannot be teamed like this, each as what was found and what is expected.
 
-    `bond`: the one that the uplinks are members of; None on plain uplinks.
+    `bond`: the bond whose members the uplinks are; None for plain uplinks.
     """
     where = "plain uplinks" if bond is None else f"bond {bond.name} with lacp {bond.lacp or 'off'}"
     if teaming == "lacp" and not _negotiates(bond):
         expected = "a bond with lacp active or passive; without LACP switch-independent or static"
         yield f"lacp on {where}", expected
     if teaming != "lacp" and _negotiates(bond):
-        expected = "lacp, as the switch upstream takes the members for one link"
+        expected = "lacp, because the upstream switch treats the members as one link"
         yield f"{teaming} on {where}", expected
 
 
 def _watchers(port: PortRow, interface: InterfaceRow) -> Iterator[str]:
-    """What takes an uplink out of use when it hears no answer, though its link is there."""
+    """The protocols whose silence takes an uplink out of use, although its link is up."""
     if _negotiates(port):
         yield "LACP"
     if interface.bfd:
@@ -304,7 +310,7 @@ def _negotiates(bond: PortRow | None) -> bool:
 
 
 def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
-    """The host's own address, where an interface is the bridge's."""
+    """The host's own address, if the interface is the bridge's own port."""
     if interface.ofport != OFPORT_LOCAL or interface.mac is None:
         return ()
     return (interface.mac.lower(),)
@@ -312,7 +318,7 @@ def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
-    """The keys of a VM port, once it is known which uplinks they may name."""
+    """The keys of a VM port, for the uplinks that they may name."""
     takes = {
         "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),
         "allow": kinds.uplinks_of(team),
@@ -335,14 +341,14 @@ def _active_member(bond: PortRow | None) -> str | None:
 
 
 def _has_ofport(interface: InterfaceRow) -> bool:
-    """Whether the switch has given the interface a port number we can match on."""
+    """Whether the switch has given the interface a port number that flows can match."""
     return interface.ofport is not None and (
         0 < interface.ofport < OFPORT_MAX or interface.ofport == OFPORT_LOCAL
     )
 
 
 def _poll_interval_s(asked_s: float | None, ports: Iterable[VmPortConfig], policy: str) -> float:
-    """As an operator says; else as the policy in use that looks most often."""
+    """The configured interval, else the shortest one that a policy in use asks for."""
     if asked_s is not None:
         return asked_s
     return min(PRESETS[name].poll_s for name in (policy, *(port.policy for port in ports)))

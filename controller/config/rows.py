@@ -1,4 +1,4 @@
-"""What we read of Open vSwitch's database, as values; `ovsdb.database` fills them."""
+"""Records of Open vSwitch's database as values. `ovsdb.database` makes them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class InterfaceRow:
     link_speed_bps: float | None = None
     external_ids: Mapping[str, str] = field(default_factory=dict)
     mac: str | None = None
-    # Whether it has heard of its partner lately; None where it does not speak LACP.
+    # Whether LACP has recently heard from the partner; None without LACP.
     lacp_current: bool | None = None
-    # Whether BFD and CFM are to watch its link.
+    # Whether BFD and CFM are enabled on it.
     bfd: bool = False
     cfm: bool = False
-    # Its type, empty for a device of the system's; and the driver of that, where it is known.
+    # Its type, empty for a device of the system; and the driver of the device, if known.
     kind: str = ""
     driver: str | None = None
 
@@ -40,9 +40,9 @@ class PortRow:
     vlan_mode: str | None = None
     trunks: tuple[int, ...] = ()
     protected: bool = False
-    # The member of an active-backup bond in use, by its MAC address.
+    # The MAC address of the active member of an active-backup bond.
     active_mac: str | None = None
-    # Whether a bond goes on without LACP where its partner speaks none.
+    # Whether a bond continues without LACP if its partner does not use LACP.
     lacp_fallback: bool = False
     external_ids: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,10 +66,10 @@ class BridgeRow:
     mirrors: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
     datapath_id: str | None = None
-    # Whether ovs-vswitchd forwards by itself, rather than the kernel.
+    # Whether ovs-vswitchd itself forwards, rather than the kernel.
     in_userspace: bool = False
 
     @property
     def attached(self) -> bool:
-        """Whether the operator gave this bridge to us: its policy key is present."""
+        """Whether the bridge is attached: its policy key is present."""
         return PREFIX + "policy" in self.external_ids

@@ -1,4 +1,4 @@
-"""The values of our keys in records: a bad one is reported, and the last good one stays."""
+"""Reads our keys in records. An invalid value is reported, and the last good one stays in force."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from controller.text.wording import one_of
 
 
 class Settings:
-    """Values of one bridge's records, as they are read.
+    """The values of one bridge's records.
 
-    `last`: those that were in force before, by record and key. `in_force`: those that are now,
-    in the same way. `errors`: the bad ones, each once.
+    `last`: the values that were in force before, by record and key. `in_force`: the values in force
+    now. `errors`: the invalid ones, without repetition.
     """
 
     def __init__(self, last: Mapping[tuple[str, str], Any]) -> None:
@@ -26,7 +26,7 @@ class Settings:
     def section(
         self, record: str, ids: Mapping[str, str], keys: Mapping[str, Key]
     ) -> dict[str, Any]:
-        """Every key's value, the default where there is none."""
+        """The values of all keys, with defaults for absent ones."""
         self.report_unknown(record, ids, keys)
         defaults = {name: key.without for name, key in keys.items()}
         return defaults | self.given(record, ids, keys)
@@ -38,7 +38,7 @@ class Settings:
         keys: Mapping[str, Key],
         prefix: str = PREFIX,
     ) -> dict[str, Any]:
-        """The values of the keys that are there; the last good one in place of a bad one."""
+        """The values of the keys that are present. The last good value replaces an invalid one."""
         values: dict[str, Any] = {}
         for name, key in keys.items():
             if (text := ids.get(prefix + name)) is None:
@@ -61,13 +61,13 @@ class Settings:
             left = name in WORDS.written or name == "role-before"
             if name not in keys and not (keys is BRIDGE_KEYS and _is_vm_rule(name)):
                 if left and keys is not BRIDGE_KEYS:
-                    # Of what the interface was before.
+                    # The service wrote it when the interface had another role.
                     continue
                 expected = one_of(PREFIX + known for known in settable(keys))
                 self.report(BadValue(record, key, ids[key], expected))
 
     def report(self, error: BadValue) -> None:
-        """Once, also where one value speaks for several ports of a VM."""
+        """Add an error. One value can concern several ports of a VM, so errors can repeat."""
         if error not in self.errors:
             self.errors.append(error)
 

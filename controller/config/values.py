@@ -1,4 +1,4 @@
-"""What an attached bridge is configured to do, as values."""
+"""The configuration of an attached bridge, as values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line, shortened
 from policies.damping import Moved
 from policies.model import NO_RULES, OfPort, Role, Rules, Teaming
-from policies.presets import DEFAULT_PRESET, PRESETS
+from policies.presets import PRESETS
 
-# The policy in force while a bond with LACP fallback negotiates no LACP.
+# The policy in force while a bond with LACP fallback has not negotiated LACP.
 FALLBACK_POLICY = "explicit"
 
 
 @dataclass(frozen=True, slots=True)
 class BadValue:
-    """A value in the database that is not in force, and what is expected instead."""
+    """An invalid value in the database, which is not in force, and what is expected instead."""
 
-    # The table and the name, such as "Bridge br0".
+    # The table and the name, for example "Bridge br0".
     record: str
     # The key with its prefix, or a column.
     key: str
@@ -34,13 +34,13 @@ class BadValue:
 
 @dataclass(frozen=True, slots=True)
 class UplinkConfig:
-    """What the database says of an uplink."""
+    """The configuration of an uplink."""
 
     name: str
     ofport: OfPort
-    # As an operator says, or the port's QoS; None where neither does.
+    # From the key, or from the port's QoS; None without both.
     capacity_bps: float | None
-    # As the database says; None where it does not.
+    # From the database; None if it is not there.
     link_speed_bps: float | None
     role: Role
     # The role that `undrain` restores.
@@ -49,121 +49,125 @@ class UplinkConfig:
     mac: str | None = None
     # Whether the service may replace a qdisc that somebody else has set on it.
     replaces_qdisc: bool = False
-    # The protocols that watch its link besides carrier: LACP, BFD, CFM.
+    # The protocols that watch the link besides carrier: LACP, BFD, CFM.
     watched_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class VmPortConfig:
-    """What the database says of a port that is not an uplink; the port LOCAL is one, too."""
+    """The configuration of a port that is not an uplink. The port LOCAL is one as well."""
 
     name: str
     ofport: OfPort
-    # The VM's name where it has one, else the interface's.
+    # The VM's name, or the interface's if the VM has no name.
     vm: str
-    # Its own policy if it has one, else the bridge's.
-    policy: str = DEFAULT_PRESET
+    # The port's own policy, else the bridge's.
+    policy: str
+    # "port", or "source-mac": each address behind the port gets an uplink of its own.
+    unit: str
     vlans: PortVlans = TRUNK
-    # The uplinks in both `carriers` and `allow`. None, here and in these: all of the team.
+    # The uplinks in both `carriers` and `allow`. In all three, None means all uplinks of the team.
     allowed: frozenset[str] | None = None
-    # The uplinks that carry its VLANs.
+    # The uplinks that carry the port's VLANs.
     carriers: frozenset[str] | None = None
-    # The uplinks that an operator allows.
+    # The uplinks that the operator allows.
     allow: frozenset[str] | None = None
-    # The VM's own addresses, in lower case, where they are known.
+    # The VM's own addresses, in lower case, where known.
     attached_macs: tuple[str, ...] = ()
     # Whether frames from other addresses are accepted.
     forges: bool = True
-    # What else an operator asks of where it goes; policies get it as it is.
+    # The other rules that say where the port should be; policies get them unchanged.
     rules: Rules = NO_RULES
-    # Whether no policy moves it because of load.
+    # Whether policies must not move it because of load.
     excluded: bool = False
-    # The uplink that the service wrote down last.
+    # The uplink that the service last wrote to the database.
     binding: str | None = None
-    # The moves that count against its budget; times since the epoch.
+    # The moves that count against its budget; times in seconds since the epoch.
     moved: tuple[Moved, ...] = ()
-    # "port", or "source-mac": each address behind it is placed by itself.
-    unit: str = "port"
-    # The identity by which the Bridge keeps its rules; None where the VM has none.
+    # The identity under which the Bridge keeps the VM's rules; None if the VM has none.
     vm_id: str | None = None
-    # Its part of an uplink besides what it is promised, for what it sends; None where nobody
-    # said so.
+    # The weight of what it sends on a full uplink, besides its reservation; None if not set.
     shares: int | None = None
     limit_bps: float | None = None
-    # Whether what it sends is spread over uplinks now. That is state of its bridge.
-    split: bool = False
 
     @property
-    def parted(self) -> bool:
-        """Whether each address behind it is a unit of its own.
+    def per_address(self) -> bool:
+        """Whether each address behind the port is a unit of its own.
 
-        A hash parts them already, and a rule holds all of them.
+        Not under a hashed policy, which separates addresses anyway, nor with a rule, which keeps
+        them together.
         """
         if self.unit != "source-mac":
             return False
-        return not (self.rules.whole or PRESETS[self.policy].classifier.hashed)
+        return not (self.rules.unsplittable or PRESETS[self.policy].classifier.hashed)
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeConfig:
-    """What the database says of an attached bridge."""
+    """The configuration of an attached bridge."""
 
     name: str
-    policy: str = DEFAULT_PRESET
-    teaming: str = "switch-independent"
-    mode: str = "enforce"
-    threshold_ratio: float = 0.75
-    window_s: float = 30.0
-    poll_interval_s: float = 1.0
-    failback_delay_s: float = 45.0
+    policy: str
+    teaming: str
+    mode: str
+    threshold_ratio: float
+    window_s: float
+    poll_interval_s: float
+    failback_delay_s: float
     # Whether the uplinks are members of the bridge's bond.
     on_bond: bool = False
     bond_mode: str | None = None
     uplinks: tuple[UplinkConfig, ...] = ()
-    # Interfaces that lead to the network, as it seems, though nobody named them as uplinks.
-    # They are not VM ports either.
+    # Interfaces that seem to lead to the network although nobody named them as uplinks. They are
+    # not VM ports either.
     missing: tuple[str, ...] = ()
     vm_ports: tuple[VmPortConfig, ...] = ()
-    # The member of an active-backup bond from which alone NORMAL accepts frames.
+    # The active member of an active-backup bond: NORMAL accepts frames only from it.
     active_member: str | None = None
-    # The members that have heard from their LACP partner lately.
+    # The members that have recently heard from their LACP partner.
     lacp_current: frozenset[str] = frozenset()
-    # Whether the bond carries traffic without LACP, too.
+    # Whether the bond also carries traffic without LACP.
     falls_back: bool = False
-    # What the operator asked for, while this is in force instead, as LACP is not negotiated.
+    # The configuration that the operator asked for, while LACP is not negotiated and this one is in
+    # force.
     instead_of: BridgeConfig | None = None
     # The VM ports that had the flag no-flood before attach.
     no_flood_before: frozenset[str] = frozenset()
-    # Whether ovs-vswitchd forwards by itself, rather than the kernel.
+    # Whether ovs-vswitchd itself forwards, rather than the kernel.
     in_userspace: bool = False
-    # What NORMAL does on this bridge and ovs-lbt does not, a line each.
+    # Features of this bridge that NORMAL supports and ovs-lbt does not, a line each.
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()
-    # The values in force by record and key: they stay while a record has a bad one.
+    # The values in force by record and key. A value stays while its record has an invalid one.
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
 
     @property
     def on_a_lag(self) -> bool:
-        """Whether the switch upstream takes the uplinks for one link."""
+        """Whether the upstream switch treats the uplinks as one link."""
         return self.teaming != Teaming.SWITCH_INDEPENDENT
 
     @property
+    def observes_bond(self) -> bool:
+        """Whether NORMAL forwards, and nothing of ours is to be on the switch."""
+        return self.mode == "observe" and self.on_bond
+
+    @property
     def asked(self) -> BridgeConfig:
-        """What the operator asked for."""
+        """The configuration that the operator asked for."""
         return self.instead_of or self
 
     @property
     def fallen_back(self) -> bool:
-        """Whether something else is in force, as LACP is not negotiated."""
+        """Whether another configuration is in force because LACP is not negotiated."""
         return self.instead_of is not None
 
     def in_force(self, up: frozenset[str]) -> BridgeConfig:
-        """What is done now, given the uplinks that carry traffic.
+        """The configuration in force, given the uplinks that carry traffic.
 
-        Where a bond goes on without LACP, the switch upstream takes its members for ports of
-        their own and floods each frame by each. None of them carries anything while LACP
-        gives its partner up: what is needed then is ready before they do again. (A member
-        that is down may be called current; it still hopes for its partner.)
+        If a bond continues without LACP, the upstream switch treats its members as separate ports
+        and floods each frame to each of them. While LACP gives up its partner, no member carries
+        traffic, so the other configuration is in place before they do again. (A member that is down
+        can still count as current, because it waits for its partner.)
         """
         asked = self.asked
         if not asked.falls_back or not asked.lacp_current.isdisjoint(up):

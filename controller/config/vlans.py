@@ -13,12 +13,12 @@ _ID_MASK = VLAN_IDS - 1
 
 @dataclass(frozen=True, slots=True)
 class VlanSet:
-    """A set of VLAN ids from 0, which stands for untagged, to 4095: one bit for each."""
+    """A set of VLAN ids from 0 to 4095, with one bit for each; 0 stands for untagged."""
 
     bits: int = 0
 
     def __str__(self) -> str:
-        """Ranges, as in "0,100-199"."""
+        """Ranges, for example "0,100-199"."""
         firsts = [v for v in self if v - 1 not in self]
         lasts = [v for v in self if v + 1 not in self]
         return ",".join(f"{a}-{b}" if a < b else str(a) for a, b in zip(firsts, lasts, strict=True))
@@ -74,7 +74,7 @@ def blocks(vlans: VlanSet) -> tuple[tuple[int, int], ...]:
 
 @functools.lru_cache(maxsize=256)
 def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
-    """All VLANs in classes: two of one class are in the same ones of `sets`. Largest first."""
+    """All VLANs in classes, largest first. VLANs of one class are in the same ones of `sets`."""
     parts = [EVERY_VLAN]
     for vlans in sets:
         parts = [half for part in parts for half in (part & vlans, part - vlans) if half]
@@ -83,11 +83,11 @@ def classes(sets: frozenset[VlanSet]) -> tuple[VlanSet, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PortVlans:
-    """What a port carries and how, in the words of ovs-vswitchd.conf.db(5).
+    """The VLANs that a port carries and how, in the terms of ovs-vswitchd.conf.db(5).
 
-    `native`: the VLAN of frames without a tag, or with tag 0; None where those are not
-    taken. `takes_tagged`: False for an access port. `native_tagged`: frames of the native
-    VLAN leave with its tag. Without arguments: a trunk of every VLAN.
+    `native`: the VLAN of frames without a tag or with tag 0; None if such frames are dropped.
+    `takes_tagged`: False for an access port. `native_tagged`: frames of the native VLAN leave with
+    its tag. The default is a trunk of every VLAN.
     """
 
     carried: VlanSet = EVERY_VLAN
@@ -96,28 +96,28 @@ class PortVlans:
     native_tagged: bool = False
 
     def vlan_of(self, tag: int) -> int | None:
-        """The VLAN of what comes in with this tag (0: without one); None: it is not taken."""
+        """The VLAN of a frame that arrives with this tag (0: no tag); None if it is dropped."""
         if not tag:
             return self.native
         return tag if self.takes_tagged and tag in self.carried else None
 
     def tag_in(self, vlan: int) -> int:
-        """The tag by which the port's owner says this VLAN; 0: none."""
+        """The tag by which the port's configuration names this VLAN; 0: none."""
         return 0 if vlan == self.native else vlan
 
     def tag_out(self, vlan: int) -> int:
-        """The tag on frames of this VLAN that leave by the port; 0: none."""
+        """The tag of frames of this VLAN that leave by the port; 0: none."""
         return 0 if vlan == self.native and not self.native_tagged else vlan
 
     @property
     def digest(self) -> int:
-        """16 bits that differ from those of other ways of carrying VLANs, as a rule."""
+        """A hash of 16 bits, so that different configurations usually differ in it."""
         written = f"{self.carried.bits:x} {self.native} {self.takes_tagged} {self.native_tagged}"
         return zlib.crc32(written.encode()) & 0xFFFF
 
     @property
     def essential(self) -> VlanSet:
-        """What an uplink must carry to be of any use: an access port's VLAN, a native one."""
+        """The VLANs without which an uplink is useless: an access port's VLAN, or a native VLAN."""
         if self.native is None or (self.takes_tagged and not self.native):
             return VlanSet()
         return VlanSet.of(self.native)
@@ -127,14 +127,14 @@ TRUNK = PortVlans()
 
 
 def access(vlan: int) -> PortVlans:
-    """One VLAN, without tags."""
+    """An access port of one VLAN."""
     return PortVlans(VlanSet.of(vlan), vlan, takes_tagged=False)
 
 
 def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> PortVlans:
-    """What a Port record says, read as ovs-vswitchd reads it.
+    """The VLANs of a Port record, interpreted as ovs-vswitchd does.
 
-    A dot1q-tunnel port is an access port here: customers' tags are not carried inside.
+    A dot1q-tunnel port counts as an access port: customers' tags inside are not supported.
     """
     named = VlanSet.of(*trunks) or EVERY_VLAN
     if mode is None:
@@ -143,7 +143,7 @@ def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> Port
     if mode in ("access", "dot1q-tunnel"):
         return access(native)
     if mode in ("native-tagged", "native-untagged"):
-        # Untagged frames are the native VLAN's, so no frame of VLAN 0 can be meant for it.
+        # Untagged frames belong to the native VLAN, so no frame can belong to VLAN 0.
         carried = (named - UNTAGGED) | VlanSet.of(native)
         return PortVlans(carried, native, native_tagged=mode == "native-tagged" and native > 0)
     return PortVlans(named, 0 if 0 in named else None)
@@ -152,8 +152,9 @@ def port_vlans(mode: str | None, tag: int | None, trunks: Iterable[int]) -> Port
 def carriers(port: PortVlans, uplinks: Mapping[str, PortVlans]) -> frozenset[str]:
     """The uplinks that a VM port may use, by name.
 
-    Those that carry all the VLANs it names; where none does, and for a trunk that names
-    none, those that carry its native VLAN, if it has one, and at least one of its others.
+    These are the uplinks that carry all VLANs that the port names. If there are none, or if the
+    port is a trunk that names none, they are those that carry its native VLAN, if it has one, and
+    at least one of its other VLANs.
     """
     sharing = {
         name

@@ -1,7 +1,13 @@
-"""How what hashed VM ports send is spread: from a VM port's binding group to an uplink.
+"""Hashing: frames of hashed VM ports are spread over uplinks by a hash.
 
 Binding group -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the bucket's group
-(the uplink in force) -> OFF_HOME (as it stands, with another source address, or by the home).
+(its first live uplink) -> OFF_HOME (unchanged, with another source address, or by the home).
+
+Tables: HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop our own
+source addresses. Groups: one for each bucket of each hash.
+
+Invariant: a frame leaves once, by a live uplink that carries its VLAN. Switches upstream see a VM's
+source address at one uplink only.
 """
 
 from __future__ import annotations
@@ -10,10 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 
 from controller.config.vlans import TRUNK
-from controller.dataplane.exits import leave_by, register_values
+from controller.dataplane.failover import first_live
+from controller.dataplane.matching import register_values
+from controller.dataplane.output import leave_by
 from controller.dataplane.specs import (
     Action,
-    Bucket,
     CopyBits,
     FlowSpec,
     GroupSpec,
@@ -35,24 +42,24 @@ from controller.dataplane.tables import (
     Table,
     bucket_cookie,
     bucket_group_id,
-    openflow_port,
 )
 from controller.dataplane.team import Hash, Team
 from policies.classifiers import Classifier
 from policies.model import OfPort
 
-# What Open vSwitch hashes (flow_hash_fields in lib/flow.c). Of IP the second takes addresses,
-# protocol and the ports of TCP, UDP and SCTP, but no ports of fragments, so that these stay with
-# the first of them; of all else both MAC addresses, VLAN and EtherType.
+# What Open vSwitch hashes (flow_hash_fields in lib/flow.c). CONNECTION takes of IP the addresses,
+# the protocol and the ports of TCP, UDP and SCTP, but of fragments no ports. Of all other frames
+# it takes both MAC addresses, VLAN and EtherType.
 SOURCE_ADDRESS = "eth_src"
 CONNECTION = "symmetric_l3l4+udp"
 
-# How many of a VLAN's last bits make another hash. Most hosts' VLANs are neighbours.
+# How many of a VLAN's last bits choose the hash. The VLANs of a host are often consecutive.
 VLAN_HASH_BITS = 4
-# Up to here "modulo a power of two" is matched on the low bits: N * N flows for each of IPv4
-# and IPv6, and what the switch caches is cached for all addresses with those bits.
+# Up to this number of uplinks, flows match "modulo a power of two" on the low bits of addresses:
+# N * N flows for each of IPv4 and IPv6. A flow that the switch caches serves all addresses with
+# the same low bits.
 LOW_BITS_MAX_UPLINKS = 8
-# Otherwise this many bits of both addresses are looked up at a time.
+# For other numbers, one look-up takes this many bits of both addresses.
 BITS_AT_A_TIME = 2
 ADDRESS_BITS = 32
 _REMAINDER_BIT = 2 * BITS_AT_A_TIME
@@ -66,7 +73,7 @@ _TO_BUCKET = Resubmit(Table.BUCKET)
 
 
 def spread(number: int, home: OfPort) -> tuple[Action, ...]:
-    """Instead of leaving by that home: leave as the hash says."""
+    """Actions that send a frame as the hash says, instead of out by that home."""
     return (
         SetField(Register.HOME.field, home),
         SetField(Register.HASHED.field, number),
@@ -75,7 +82,7 @@ def spread(number: int, home: OfPort) -> tuple[Action, ...]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """Nothing for a team without hashes."""
+    """Nothing for a team without hashed VM ports."""
     for made in team.hashes:
         yield from _hash_flows(made, team)
         for bucket in range(len(made.buckets)):
@@ -88,23 +95,22 @@ def flows(team: Team) -> Iterator[FlowSpec]:
             )
     if any(port.hashed is not None for port in team.vm_ports) or team.hashes:
         yield from _off_home_flows(team)
-        # Ours coming back: nobody else has these addresses, and no VM may say so.
+        # Frames of ours that come back. No VM may send from these addresses.
         for mac in sorted(set(team.off_home_macs.values())):
             yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
             yield FlowSpec(Table.LEARN, 60, match(eth_src=mac))
 
 
 def groups(team: Team) -> Iterator[GroupSpec]:
-    """A group for each bucket: by the first live uplink of its order."""
+    """For each bucket, a group that sends by the first live uplink of its order."""
     for made in team.hashes:
         for bucket, order in enumerate(made.buckets):
             yield by_first_live(bucket_group_id(made.number, bucket), order)
 
 
 def by_first_live(group_id: int, order: Iterable[OfPort]) -> GroupSpec:
-    """A group that sends to the first live uplink of an order."""
-    buckets = tuple(Bucket(_to(u), watch_port=openflow_port(u)) for u in order)
-    return GroupSpec(group_id, "ff", buckets)
+    """A group that sends to the first live uplink of an order, through OFF_HOME."""
+    return first_live(group_id, ((uplink, _to(uplink)) for uplink in order))
 
 
 def _to(uplink: OfPort) -> tuple[Action, ...]:
@@ -132,7 +138,7 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
-    """Addresses; where the VLAN counts, too, those that end in other bits have another hash."""
+    """By source address; if the VLAN counts too, its last bits choose one of several hashes."""
     if made.classifier is Classifier.SOURCE_MAC:
         yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
         return
@@ -142,22 +148,22 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """A VM port hears multicast and broadcast by its home, wherever its address is sent from."""
-    # Groups come to where they were reported, so that is the home; under an address of ours, as
-    # the sender's is known elsewhere.
+    """What must leave by the home, as a VM port receives multicast and broadcast there."""
+    # A snooping switch sends a group to where it was reported. The report has our own source
+    # address, because upstream switches know the sender's at another uplink.
     for report in GROUP_REPORTS:
         for uplink in team.uplinks:
             at_home = {**report, Register.HOME.field: uplink}
             mac = team.off_home_macs.get(uplink)
             ours = (SetField("eth_src", mac),) if mac else ()
             yield in_hash(number, 30, at_home, (*ours, *leave_by(uplink, team)))
-    # Nothing tells what is reflected of an address that is not learned. Its own broadcasts
-    # would be delivered to it, if they did not leave by the uplink that it hears.
+    # Nothing distinguishes a frame that comes back from an address that is not learned. The VM
+    # port would get its own broadcasts, if they did not leave by the uplink that it hears.
     yield in_hash(number, 20, {Register.LEARNED.field: 0}, BY_HOME)
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """Connections; where a VM port hears by its home only, all else leaves by that."""
+    """By connection. If a VM port hears by its home only, all other frames leave by the home."""
     if team.hears_everywhere:
         yield _flow(made, 10, {}, _into(made, CONNECTION))
         return
@@ -171,7 +177,7 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
-    """`policies.classifiers.ip_hash`; of IPv6 addresses the last 32 bits."""
+    """By both IP addresses, as VMware does; of IPv6 addresses, the last 32 bits count."""
     yield _flow(made, 0, {}, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):
@@ -195,9 +201,9 @@ def _by_low_bits(made: Hash) -> Iterator[FlowSpec]:
 
 
 def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
-    """Long division: the next bits of source XOR destination behind the remainder so far."""
+    """By long division: each step appends the next bits of source XOR destination."""
     count = len(made.buckets)
-    # Modulo a power of two the bits above it make no difference.
+    # Modulo a power of two, higher bits make no difference.
     bits = count.bit_length() - 1 if _power_of_two(count) else ADDRESS_BITS
     steps = range(-(-bits // BITS_AT_A_TIME) - 1, -1, -1)
     scratch = Register.IP_HASH.field
@@ -245,7 +251,7 @@ def _flow(
 def in_hash(
     number: int, priority: int, fields: Mapping[str, MatchValue], actions: tuple[Action, ...]
 ) -> FlowSpec:
-    """What a hash does with these frames."""
+    """A flow for the frames that a hash spreads."""
     hashed: dict[str, MatchValue] = {Register.HASHED.field: number}
     return FlowSpec(Table.HASH, priority, match(**hashed, **fields), actions)
 
@@ -254,16 +260,16 @@ def in_hash(
 
 
 def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
-    """Out by a bucket's uplink, which may be another than the sender's home.
+    """Send out by a bucket's uplink, which may be another than the sender's home.
 
-    Switches upstream know the sender at its home; frames that came from elsewhere would tell
-    them that it had moved. Those get a source address of ours, which belongs to that uplink.
+    Switches upstream know the sender at its home. Frames from another uplink would tell them that
+    it has moved. So these frames get a source address of ours, which belongs to that uplink.
     """
     chosen = {uplink for made in team.hashes for order in made.buckets for uplink in order}
-    chosen |= {uplink for station in team.stations for uplink in station.order}
+    chosen |= {uplink for address in team.addresses for uplink in address.order}
     rewriting = [made for made in team.hashes if made.classifier is Classifier.TRANSPORT]
     for uplink in team.uplinks:
-        # Where to, if the bucket's uplink does not carry the frame's VLAN, or nobody asked.
+        # For frames that no bucket takes, or whose VLAN the bucket's uplink does not carry.
         home = {Register.HOME.field: uplink}
         out = leave_by(uplink, team)
         yield FlowSpec(Table.OFF_HOME, 0, match(**home), out)

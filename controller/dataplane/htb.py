@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# Of the root qdisc, by which ours is told from anybody else's: "lb".
+# The handle of our root qdisc, which distinguishes it from any other: "lb".
 HANDLE = 0x6C62
 # Minor numbers that are no port's: OFPP_MAX is 0xff00, LOCAL 0xfffe.
 ROOT_CLASS, DEFAULT_CLASS, AMBIGUOUS_CLASS = 0xFFF0, 0xFFF1, 0xFFF2

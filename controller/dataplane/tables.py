@@ -58,7 +58,7 @@ class Register(IntEnum):
     ANNOUNCES = 6  # 1: the frame announces its source address
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
     LEARNED = 8  # 1: the source address is among those learned on its VM port
-    BENEATH = 9  # 1: the frame is left to what is underneath our pipeline
+    NORMAL = 9  # 1: the frame is left to NORMAL
     HOME = 10  # uplink that the sender's broadcasts use now; from an uplink: a VM port to go to
     HASHED = 11  # number of the hash that the sender's frames are spread by, or ASSIGNED
     BUCKET = 12  # what that hash makes of the frame
@@ -72,11 +72,11 @@ class Register(IntEnum):
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
-# How many addresses the switch learns on one VM port, and locks for it: more than the VMs
-# nested in a VM need, and few enough that the switch, which counts them for each new one,
-# is not kept busy by a VM that makes addresses up.
+# How many addresses the switch learns on one VM port, and locks for it: more than VMs nested in a
+# VM need. The switch counts them for each new one, so a VM that invents addresses must not have
+# too many.
 ADDRESSES_PER_PORT_MAX = 1024
-# How many addresses it remembers as having left. Only what was local becomes that.
+# How many addresses the switch remembers as having left. Only local addresses can leave.
 DEPARTED_MAX = 16384
 
 COOKIE_PREFIX_MASK = 0xFFFFFF << 40
@@ -90,30 +90,32 @@ class Kind(IntEnum):
     FROM_VM = 1  # counts what a VM port sends to uplinks
     TO_VM = 2  # counts what uplinks bring for a VM port
     LEARNED = 3  # made by the switch itself: never ours to compare
-    RESCUE = 4  # made by `ovs-lbt rescue`: gone as soon as the service is back
+    RESCUE = 4  # made by `ovs-lbt rescue`: the service removes it when it is back
     BUCKET = 5  # counts what a bucket of a hash carries; number and bucket instead of the ofport
     FROM_ADDRESS = 6  # counts what an address behind a VM port sends; its slot, not an ofport
     TO_ADDRESS = 7  # counts what uplinks bring for it
     INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
 
 
+_KINDS = {kind.value: kind for kind in Kind}
+
 GROUP_IDS = range(0x6C000000, 0x6D000000)
 _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
-_BENEATH_SLOT = 0xF1
+_NORMAL_SLOT = 0xF1
 _UNICAST_SLOT = 0xF2
 _HASH_SLOTS = range(0xE0, 0xF0)
-# Stands for the number of a hash where no hash says the bucket: each address has its own.
+# In place of a hash's number: each address behind the VM port has an uplink of its own.
 ASSIGNED = len(_HASH_SLOTS) - 1
-# How many of those there can be.
+# How many such addresses there can be.
 SLOTS = 1 << 16
-# In the cookie of what unknown ports teach; other learned flows have an ofport there and,
-# from bit 16 on, what it carries.
-FROM_BENEATH = 1 << 31
+# In the cookie of what is learned from ports that only NORMAL knows. Cookies of other learned
+# flows have an ofport and, from bit 16 on, a digest of the VLANs that it carries.
+FROM_NORMAL = 1 << 31
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
-# Nor does NORMAL forward what is between switches of others: Cisco's (ISL; CDP, VTP, PVST+ and
+# Nor does NORMAL forward what switches of other vendors tell each other: Cisco's (ISL; CDP, VTP, PVST+ and
 # more; UplinkFast), Extreme's (EDP, EAPS).
 VENDORS_MULTICAST = tuple(
     (address, "ff:ff:ff:ff:ff:f0")
@@ -132,14 +134,14 @@ VLAN_ID_BITS = 12
 VLAN_ID_MASK = (1 << VLAN_ID_BITS) - 1
 ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x0806, 0x8035, 0x0800, 0x86DD
 ETH_TAGS = (0x8100, 0x88A8)
-# Pause frames, which may go to an address of one station, too.
+# Pause frames, which may also go to the address of one host.
 ETH_FLOW_CONTROL = 0x8808
 NO_ADDRESS = "00:00:00:00:00:00"
 IGMP, ICMPV6 = 2, 58
 ND_ADVERTISEMENT = 136
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 MLD_REPORTS = (131, 132, 143)
-# What has snooping switches send a group to where it comes from.
+# Frames that make a snooping switch send a group to where they came from.
 GROUP_REPORTS: tuple[Mapping[str, int], ...] = (
     {"eth_type": ETH_IPV4, "ip_proto": IGMP},
     *({"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": t} for t in MLD_REPORTS),
@@ -162,9 +164,9 @@ def local_group_id(vlan: int | None) -> int:
     return GROUP_IDS.start | _LOCAL_BUM_SLOT << 16 | (_LOCAL_BUM_ANY_VLAN if vlan is None else vlan)
 
 
-def beneath_group_id(uplink: int) -> int:
+def normal_group_id(uplink: int) -> int:
     """The group that gives NORMAL the unicast that an uplink floods."""
-    return GROUP_IDS.start | _BENEATH_SLOT << 16 | uplink
+    return GROUP_IDS.start | _NORMAL_SLOT << 16 | uplink
 
 
 def unicast_group_id(ofport: int) -> int:
@@ -177,7 +179,7 @@ def bucket_group_id(number: int, bucket: int) -> int:
     return GROUP_IDS.start | _HASH_SLOTS[number] << 16 | bucket
 
 
-def station_group_id(slot: int) -> int:
+def address_group_id(slot: int) -> int:
     """The group that carries what an address behind a VM port sends to its uplink."""
     return bucket_group_id(ASSIGNED, slot)
 
@@ -214,23 +216,20 @@ def cookie_inbound(value: int) -> tuple[int, int]:
 def learned_cookie(ofport: OfPort, vlans: PortVlans) -> int:
     """The cookie of what the switch learns on a VM port.
 
-    It differs with what the port carries: when a port is re-tagged, the last flow that
-    taught the old cookie is gone, and what it learned goes with it.
+    It depends on what the port carries. When the port's VLANs change, the last flow that taught
+    the old cookie goes, and what it learned goes with it.
     """
-    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_BENEATH) | ofport)
+    return cookie(Kind.LEARNED, (vlans.digest << 16 & ~FROM_NORMAL) | ofport)
 
 
 def cookie_kind(value: int) -> Kind | None:
-    """What a flow of ours is; None for somebody else's."""
+    """The kind of one of our flows; None for the flow of another program."""
     if value & COOKIE_PREFIX_MASK != COOKIE_PREFIX:
         return None
-    try:
-        return Kind(value >> 32 & 0xFF)
-    except ValueError:
-        # No kind of ours, but in our place: to be compared, and to go.
-        return Kind.FIXED
+    # Our prefix, but an unknown kind: the flow is compared like ours, and so removed.
+    return _KINDS.get(value >> 32 & 0xFF, Kind.FIXED)
 
 
 def openflow_port(ofport: int) -> int:
-    """An ofport as OpenFlow 1.3 writes it: LOCAL is 32 bits wide there, 16 in registers."""
+    """An ofport as OpenFlow 1.3 writes it: LOCAL has 32 bits there, and 16 in registers."""
     return OFPP_LOCAL if ofport == OFPORT_LOCAL else ofport

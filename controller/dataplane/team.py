@@ -14,10 +14,10 @@ from policies.model import OfPort
 class VmPort:
     """A VM port as the pipeline needs it.
 
-    `order`: its uplinks' ofports, the one in force first: its home, by which it hears
+    `order`: its uplinks' ofports. The first is the one in use, its home, by which it hears
     broadcasts. `hashed`: the number of the hash that spreads what it sends; None: all of it
-    leaves by its home. `attached_macs`: its own addresses, which no other VM port has where it
-    is heard. `forges`: whether frames from other addresses than these are taken from it.
+    leaves by its home. `attached_macs`: its own addresses, which no other VM port has in its
+    VLANs. `forges`: whether it may send from other addresses.
     """
 
     ofport: OfPort
@@ -28,7 +28,7 @@ class VmPort:
     hashed: int | None = None
 
     def is_confined(self, uplinks: Sequence[OfPort]) -> bool:
-        """Whether some of these uplinks may live while none does that it may use."""
+        """Whether one of these uplinks can be live while none is live that the port may use."""
         return not set(uplinks).issubset(self.order)
 
 
@@ -36,8 +36,8 @@ class VmPort:
 class Hash:
     """One way to spread what VM ports send over buckets, which they share.
 
-    `number`: from 0 to 14. `buckets`: for each bucket its uplinks' ofports, the one in force
-    first.
+    `number`: from 0 to 14. `buckets`: for each bucket its uplinks' ofports, the one in
+    use first.
     """
 
     number: int
@@ -46,10 +46,10 @@ class Hash:
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class Address:
     """An address behind VM port `ofport` that leaves by uplinks of its own.
 
-    `slot`: its number on the bridge. `order`: its uplinks' ofports, the one in force first.
+    `slot`: its number on the bridge. `order`: its uplinks' ofports, the one in use first.
     """
 
     slot: int
@@ -65,19 +65,20 @@ class Team:
 
     `uplinks` in configured order (their positions number the delivery groups).
     `hears_everywhere`: the upstream switch sends one copy only (static LAG, LACP), so a VM
-    port accepts broadcast from any uplink. `over_normal`: what we do not know is left to
-    the flows underneath (a bond's NORMAL) instead of dropped. `uplink_vlans`: what uplinks
-    carry; those not named there carry every VLAN.
+    port accepts broadcast from any uplink. `over_normal`: the uplinks are a bond, and frames of
+    unknown ports are left to NORMAL instead of dropped. `uplink_vlans`: what uplinks carry; those
+    not named there carry every VLAN.
 
-    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them,
-    NORMAL is given what uplinks flood, for ports that came while the service was dead; else
-    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from whichever
-    uplink it comes by (balance-slb), so it is given what is flooded by one uplink only.
+    `no_flood`: the ports that NORMAL does not flood to. While all VM ports are among them, NORMAL
+    gets what uplinks flood, for ports that were added while the service was not running; otherwise
+    it would deliver a second copy. `normal_takes_any`: NORMAL takes unicast from every uplink
+    (balance-slb), so it gets flooded unicast from one uplink only.
 
-    `off_home_macs`: for each uplink a source address of ours, for what hashed VM ports send by
-    another one than switches upstream know their address at; those not named there have none.
+    `off_home_macs`: for each uplink one of our source addresses. Frames of hashed VM ports get it
+    when they leave by another uplink than the one where upstream switches know the VM's address.
+    Uplinks that are not named there have none.
 
-    `stations`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
+    `addresses`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
     is `tables.ASSIGNED`.
     """
 
@@ -90,9 +91,9 @@ class Team:
     no_flood: frozenset[int] = frozenset()
     hashes: tuple[Hash, ...] = ()
     off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
-    stations: tuple[Station, ...] = ()
+    addresses: tuple[Address, ...] = ()
 
     @property
-    def floods_beneath(self) -> bool:
-        """Whether NORMAL is given what uplinks flood."""
+    def floods_to_normal(self) -> bool:
+        """Whether NORMAL gets what uplinks flood."""
         return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)

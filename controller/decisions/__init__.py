@@ -1,6 +1,6 @@
-"""When policies decide, what they want moved, and what is told of it.
+"""When policies decide, what they move, and what the history records about it.
 
-Decisions as they are due, plans for `plan` and `explain`, the figures they were made by, how long
-they take to come to rest. Policies themselves are in `policies/`. It imports `load`, `teaming`
-and what those import.
+This room asks policies when they are due, makes plans for `plan` and `explain`, keeps the figures
+behind each decision, and measures how long a bridge takes to converge. The policies themselves are
+in `policies/`. This room imports `load`, `teaming`, and the rooms below them.
 """

@@ -1,4 +1,4 @@
-"""The figures that a decision was made by, as the history tells them."""
+"""The figures that a decision was made by, for the history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policies.model import Load, Snapshot, Uplink
 class Evidence:
     """The team as a policy judged it.
 
-    `loads`: what moves with each unit, by name. `how`: over which time that is, in words.
+    `loads`: the load that moves with each unit, by name. `how`: the time it covers, in words.
     """
 
     uplinks: tuple[Uplink, ...]
@@ -25,5 +25,5 @@ class Evidence:
 
 
 def how(window_s: float | None) -> str:
-    """Over which time loads are meant, in words; None: the latest."""
+    """The time that loads are averaged over, in words; empty for the latest loads."""
     return f"over {window_s:g} s" if window_s else ""

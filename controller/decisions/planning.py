@@ -1,4 +1,4 @@
-"""What policies would move now, if they did not wait for their windows; and whether it still holds."""
+"""Plans: what policies would move now, before their windows end, and whether that still holds."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.history import Moved
-from controller.decisions.chronicle import told
+from controller.decisions.decision_log import told
 from controller.decisions.evidence import Evidence, how
-from controller.load.judging import Judged
-from policies import worth
+from controller.load.team_view import TeamView
+from policies import gain
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after
 from policies.presets import PRESETS
 from policies.verdicts import Rest, Verdict
 
-# A mean over less says little: some polls, and the half second that flow counters lag.
+# The least that a mean must cover: some polls, and well over the half second that counters lag.
 LEAST_S = 3.0
 LEAST_POLLS = 3
-# An operator who looks at a plan for longer has looked at other loads.
+# How long a plan can be applied. Later, loads have changed too much.
 KEPT_S = 300.0
-# Means over one window differ by that from those over the next under a steady load.
+# How much the means of two windows differ under a steady load, as a share of capacity.
 NOISE_RATIO = 0.02
 
 
@@ -28,8 +28,9 @@ NOISE_RATIO = 0.02
 class Basis:
     """The loads that a policy is asked about: means over `covered_s` of its window.
 
-    A window that is not over since the last move (`since_move`), or since loads are known, is
-    as long as it is. Below `needed_s` the policy is not asked.
+    They cover less than the window if less time has passed since the last move (`since_move`), or
+    since loads are known. If they cover less than `needed_s`, the policy is not asked. `absent`:
+    the uplinks that the switch does not have.
     """
 
     window_s: float
@@ -44,7 +45,7 @@ class Basis:
 
     @property
     def wait_s(self) -> float:
-        """When the policy can be asked; zero if it can be now."""
+        """How long until the policy can be asked, in seconds; zero if it can be asked now."""
         return max(0.0, self.needed_s - self.covered_s)
 
 
@@ -52,8 +53,8 @@ class Basis:
 class Opinion:
     """What one policy would do: its moves in order, and why it makes no more.
 
-    `rest` None: it was not asked, for want of loads. `verdicts`: what stands against moving
-    the units on the uplinks that it cannot relieve.
+    `rest` None: the policy was not asked, because loads are not known. `verdicts`: what prevents
+    moves of the units on the uplinks that the policy cannot relieve.
     """
 
     policy: str
@@ -73,10 +74,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What would be moved on a bridge, with all that it was planned for.
+    """The plan for one bridge, with everything that it was based on.
 
-    `uplinks` carry what they did over `basis_s` (None: lately), `expected` what they would
-    after the moves. `units`: all there are, with their loads.
+    `uplinks`: the uplinks with their loads over `basis_s` (None: the latest). `expected`: the same
+    after the moves. `units`: all units with their loads, by name. `made_s`: when it was made, in
+    seconds of engine time. `settings`: mode, teaming and threshold. `told`: the moves as people
+    read them.
     """
 
     bridge: str
@@ -101,7 +104,7 @@ class Proposal:
 
     @property
     def evidence(self) -> Evidence:
-        """What the moves are planned by."""
+        """The figures that the moves were planned by."""
         loads = {name: unit.load for name, unit in self.units.items()}
         return Evidence(self.uplinks, loads, how(round(self.basis_s, 1) if self.basis_s else None))
 
@@ -111,7 +114,7 @@ class Proposal:
         return frozenset(u for move in self.moves for u in (move.source, move.target))
 
     def load_of(self, moved: Moved) -> Load:
-        """What moves with one line of what was told."""
+        """The load that moves with one line of `told`."""
         way = (moved.source, moved.target, moved.reason)
         units = [self.units[m.unit] for m in self.moves if (m.source, m.target, m.reason) == way]
         if moved.buckets:
@@ -121,32 +124,34 @@ class Proposal:
         return sum(loads, Load())
 
 
-def basis(judged: Judged, policy: str, moved_s: float, now_s: float) -> Basis:
-    """The loads that a policy can be asked about; `moved_s`: when the last move changed them."""
-    window_s = judged.window_s(policy)
-    since_s = now_s - moved_s - (judged.pause_s(policy) - window_s)
-    known_s = judged.known_s(window_s)
+def basis(team_view: TeamView, policy: str, moved_s: float, now_s: float) -> Basis:
+    """The loads that a policy can judge. `moved_s`: when the last move changed them."""
+    window_s = team_view.window_s(policy)
+    since_s = now_s - moved_s - (team_view.pause_s(policy) - window_s)
+    known_s = team_view.known_s(window_s)
     return Basis(
         window_s,
         covered_s=max(0.0, min(window_s, known_s, since_s)),
-        needed_s=min(window_s, max(LEAST_S, LEAST_POLLS * judged.config.poll_interval_s)),
+        needed_s=min(window_s, max(LEAST_S, LEAST_POLLS * team_view.config.poll_interval_s)),
         since_move=since_s < known_s,
-        absent=tuple(u.name for u in judged.config.uplinks if u.ofport not in judged.links.ports),
+        absent=tuple(
+            u.name for u in team_view.config.uplinks if u.ofport not in team_view.links.ports
+        ),
     )
 
 
 def propose(
-    judged: Judged, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
+    team_view: TeamView, bases: Mapping[str, Basis], homes: Mapping[str, str], now_s: float
 ) -> Proposal:
-    """Ask the policies in turn, each about what the moves so far would make, to the end.
+    """Ask the policies in turn, each about the team after the moves so far, until none moves more.
 
-    No unit moves twice, so there is one. `bases`: of all policies in use.
+    This ends, because no unit moves twice. `bases`: of all policies in use.
     """
-    promised = {unit.name: unit.rules.reserve_bps for unit in judged.units()}
+    promised = {unit.name: unit.rules.reserve_bps for unit in team_view.units()}
     views = {
-        policy: _View(snapshot, _loads_in(snapshot, judged, of.covered_s), promised)
+        policy: _View(snapshot, _loads_in(snapshot, team_view, of.covered_s), promised)
         for policy, of in bases.items()
-        if of.known and (snapshot := judged.asked(policy, of.covered_s)) is not None
+        if of.known and (snapshot := team_view.asked(policy, of.covered_s)) is not None
     }
     moves: dict[str, list[Move]] = {policy: [] for policy in views}
     while round_ := _ask(views):
@@ -155,14 +160,14 @@ def propose(
     opinions = tuple(_opinion(policy, of, views, moves) for policy, of in sorted(bases.items()))
     basis_s = _leading_s(opinions)
     made = [move for opinion in opinions for move in opinion.moves]
-    before = judged.carrying(basis_s)
-    units = {unit.name: replace(unit, load=load) for unit, load in judged.carried(basis_s)}
-    config = judged.config
+    before = team_view.carrying(basis_s)
+    units = {unit.name: replace(unit, load=load) for unit, load in team_view.carried(basis_s)}
+    config = team_view.config
     return Proposal(
         bridge=config.name,
         made_s=now_s,
-        settings=_settings(judged),
-        connected=judged.links.connected,
+        settings=_settings(team_view),
+        connected=team_view.links.connected,
         observed=config.mode == "observe",
         threshold_ratio=config.threshold_ratio,
         basis_s=basis_s,
@@ -170,25 +175,25 @@ def propose(
         expected=after(before, made, {name: unit.load for name, unit in units.items()}),
         units=units,
         opinions=opinions,
-        told=told(judged, made),
-        waiting=_waiting(judged, homes, now_s),
+        told=told(team_view, made),
+        waiting=_waiting(team_view, homes, now_s),
         fallen_back=config.fallen_back,
         not_done=config.asked.not_done,
     )
 
 
 def changed(
-    proposal: Proposal, judged: Judged, bases: Mapping[str, Basis], now_s: float
+    proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis], now_s: float
 ) -> str | None:
-    """What a proposal did not reckon with; None where its moves are still what was shown."""
+    """What has changed since a proposal was made; None if its moves still do what it showed."""
     age_s = now_s - proposal.made_s
     if age_s > KEPT_S:
-        return f"plan of {age_s:.0f} s ago, and loads are others after {KEPT_S:.0f} s"
+        return f"plan: {age_s:.0f} s old, and a plan expires after {KEPT_S:.0f} s"
     return (
-        _settings_changed(proposal, judged)
-        or _team_changed(proposal, judged, now_s)
-        or _units_changed(proposal, judged)
-        or _loads_changed(proposal, judged, bases)
+        _settings_changed(proposal, team_view)
+        or _team_changed(proposal, team_view, now_s)
+        or _units_changed(proposal, team_view)
+        or _loads_changed(proposal, team_view, bases)
     )
 
 
@@ -197,11 +202,11 @@ def changed(
 
 @dataclass(slots=True)
 class _View:
-    """The team as one policy sees it: as it would be after the moves so far."""
+    """The team as one policy sees it, after the moves so far."""
 
     snapshot: Snapshot
     loads: Mapping[str, Load]
-    # What units are promised of their uplinks.
+    # The reservation of each unit, in bits per second, by name.
     promised: Mapping[str, float]
 
     def follow(self, moves: Iterable[Move]) -> None:
@@ -212,7 +217,7 @@ class _View:
             return replace(unit, uplink=targets.get(unit.name, unit.uplink))
 
         def done(unit: Unit) -> Unit:
-            made = replace(moved(unit), excluded=True, divisible=False, ripe=False)
+            made = replace(moved(unit), excluded=True, divisible=False, merge_due=False)
             return replace(made, load=Load(rx_bps=unit.load.rx_bps)) if unit.name in split else made
 
         split = {move.unit for move in moves if move.reason is Reason.SPLIT}
@@ -226,12 +231,12 @@ class _View:
 
 
 def _ask(views: Mapping[str, _View]) -> list[tuple[str, Move]]:
-    """What each policy says next."""
+    """The next moves of each policy."""
     found = []
     for policy, view in sorted(views.items()):
         plan: Plan = PRESETS[policy].rebalance(view.snapshot)
         if PRESETS[policy].at_once:
-            plan = worth.chosen(plan, view.snapshot)
+            plan = gain.worthwhile(plan, view.snapshot)
         for other in views.values():
             other.follow(plan.moves)
         found += [(policy, move) for move in plan.moves]
@@ -253,68 +258,70 @@ def _opinion(
 
 
 def _leading_s(opinions: Iterable[Opinion]) -> float | None:
-    """What the loads shown cover: of the policies that move something, else of any."""
+    """The time that the shown loads cover: of policies that move something, otherwise of any."""
     known = [o for o in opinions if o.basis.known]
     moving = [o for o in known if o.moves] or [o for o in known if PRESETS[o.policy].rebalances]
     return max((o.basis.covered_s for o in moving or known), default=None)
 
 
-def _loads(judged: Judged, window_s: float | None) -> Iterable[tuple[str, Load]]:
-    return ((unit.name, load) for unit, load in judged.carried(window_s))
+def _loads(team_view: TeamView, window_s: float | None) -> Iterable[tuple[str, Load]]:
+    return ((unit.name, load) for unit, load in team_view.carried(window_s))
 
 
-def _loads_in(snapshot: Snapshot, judged: Judged, window_s: float) -> Mapping[str, Load]:
-    """What units carry: those that the policy may move, as it sees them."""
-    return dict(_loads(judged, window_s)) | {unit.name: unit.load for unit in snapshot.units}
+def _loads_in(snapshot: Snapshot, team_view: TeamView, window_s: float) -> Mapping[str, Load]:
+    """The load of each unit; of units that the policy may move, as it sees them."""
+    return dict(_loads(team_view, window_s)) | {unit.name: unit.load for unit in snapshot.units}
 
 
-def _waiting(judged: Judged, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
-    """The units that are to return, and what they wait for."""
+def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tuple[Waiting, ...]:
+    """The units that will return home, and what they wait for."""
     away = [
         Move(name, bound.uplink, homes[name], Reason.FAILBACK)
-        for name, bound in judged.bound.items()
+        for name, bound in team_view.bound.items()
         if homes.get(name, bound.uplink) != bound.uplink
     ]
-    usable = judged.links.usable(judged.config.uplinks)
-    by_name = {uplink.name: uplink for uplink in judged.config.uplinks}
+    usable = team_view.links.usable(team_view.config.uplinks)
+    by_name = {uplink.name: uplink for uplink in team_view.config.uplinks}
 
     def why(home: str) -> str:
         if home in usable or home not in by_name:
-            return "a few return each second"
-        return judged.links.why_unused(by_name[home], now_s)
+            return "only a few VM ports return each second"
+        return team_view.links.why_unused(by_name[home], now_s)
 
-    return tuple(Waiting(moved, why(moved.target)) for moved in told(judged, away))
+    return tuple(Waiting(moved, why(moved.target)) for moved in told(team_view, away))
 
 
 # ---- what has changed ------------------------------------------------------------------
 
 
-def _settings(judged: Judged) -> tuple[str, str, str]:
-    config = judged.config
+def _settings(team_view: TeamView) -> tuple[str, str, str]:
+    config = team_view.config
     return config.mode, config.teaming, f"{100 * config.threshold_ratio:g}%"
 
 
-def _settings_changed(proposal: Proposal, judged: Judged) -> str | None:
+def _settings_changed(proposal: Proposal, team_view: TeamView) -> str | None:
     for name, was, now in zip(
-        ("mode", "teaming", "threshold"), proposal.settings, _settings(judged), strict=True
+        ("mode", "teaming", "threshold"), proposal.settings, _settings(team_view), strict=True
     ):
         if was != now:
             return _differs(name, was, now)
     return None
 
 
-def _team_changed(proposal: Proposal, judged: Judged, now_s: float) -> str | None:
-    """What is different about the uplinks, loads apart."""
-    was, now = {u.name: u for u in proposal.uplinks}, {u.name: u for u in judged.uplinks()}
+def _team_changed(proposal: Proposal, team_view: TeamView, now_s: float) -> str | None:
+    """What has changed about the uplinks, apart from loads."""
+    was, now = {u.name: u for u in proposal.uplinks}, {u.name: u for u in team_view.uplinks()}
     if was.keys() != now.keys():
         return _differs("uplinks", ", ".join(was), ", ".join(now))
-    configs = {uplink.name: uplink for uplink in judged.config.uplinks}
+    configs = {uplink.name: uplink for uplink in team_view.config.uplinks}
     for name, before in was.items():
         uplink = now[name]
         if before.role is not uplink.role:
             return _differs(f"role of {name}", before.role.value, uplink.role.value)
         if before.usable and not uplink.usable:
-            return f"uplink {name}: {judged.links.why_unused(configs[name], now_s)} since the plan"
+            return (
+                f"uplink {name}: {team_view.links.why_unused(configs[name], now_s)} since the plan"
+            )
         if uplink.usable and not before.usable:
             return f"uplink {name}: carries traffic again since the plan"
         if before.capacity_bps != uplink.capacity_bps:
@@ -323,12 +330,12 @@ def _team_changed(proposal: Proposal, judged: Judged, now_s: float) -> str | Non
     return None
 
 
-def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
-    """What is different about the units to be moved, and who else has moved.
+def _units_changed(proposal: Proposal, team_view: TeamView) -> str | None:
+    """What has changed about the units to be moved, and which other units have moved.
 
-    Buckets of other policies come and go all the time: what they carry is what counts of them.
+    Buckets of policies that move nothing are ignored: they move often, and only their loads count.
     """
-    now = {unit.name: unit for unit in judged.loaded()}
+    now = {unit.name: unit for unit in team_view.loaded()}
     for move in proposal.moves:
         name, was = move.unit, proposal.units[move.unit]
         if name not in now or now[name].uplink is None:
@@ -343,7 +350,7 @@ def _units_changed(proposal: Proposal, judged: Judged) -> str | None:
         if unit.allowed is not None and move.target not in unit.allowed:
             return f"{name}: may not use {move.target} since the plan"
         if _rules_of(unit) != _rules_of(was):
-            return f"{name}: other rules since the plan"
+            return f"{name}: its rules have changed since the plan"
     planned = {proposal.units[move.unit].policy for move in proposal.moves}
     moved = [
         name
@@ -365,16 +372,18 @@ def _rules_of(unit: Unit) -> tuple[object, ...]:
     return unit.rules.prefer, unit.rules.avoid, unit.rules.affinity, unit.rules.anti_affinity
 
 
-def _loads_changed(proposal: Proposal, judged: Judged, bases: Mapping[str, Basis]) -> str | None:
-    """Whether the moves would no longer do what was shown, by more than noise."""
+def _loads_changed(
+    proposal: Proposal, team_view: TeamView, bases: Mapping[str, Basis]
+) -> str | None:
+    """Why the moves would no longer do what was shown, by more than noise; None if they would."""
     if not proposal.moves:
         return None
     moving = [bases[o.policy] for o in proposal.opinions if o.moves]
     if not all(of.known for of in moving):
-        return "loads: not known any more"
+        return "loads: no longer known"
     basis_s = max(of.covered_s for of in moving)
-    before = judged.carrying(basis_s)
-    carrying = after(before, proposal.moves, dict(_loads(judged, basis_s)))
+    before = team_view.carrying(basis_s)
+    carrying = after(before, proposal.moves, dict(_loads(team_view, basis_s)))
     expected = {uplink.name: uplink.utilization_ratio for uplink in proposal.expected}
     limit_ratio = proposal.threshold_ratio
     targets = {m.target for m in proposal.moves if m.reason is Reason.THRESHOLD}
@@ -387,12 +396,13 @@ def _loads_changed(proposal: Proposal, judged: Judged, bases: Mapping[str, Basis
     falls = _worst(before, proposal) - _worst(carrying, proposal)
     if falls <= 0.0 and fell - falls > NOISE_RATIO:
         was, now = _worst(before, proposal), _worst(carrying, proposal)
-        return f"loads: the worst uplink is at {was:.0%} now, and would be at {now:.0%}"
+        would = f"and the moves would leave it at {now:.0%}"
+        return f"loads: the worst uplink is at {was:.0%} now, {would}"
     return None
 
 
 def _worst(uplinks: Iterable[Uplink], proposal: Proposal) -> float:
-    """How full the fullest of the uplinks concerned is."""
+    """The highest utilization of the uplinks concerned."""
     return max(u.utilization_ratio for u in uplinks if u.name in proposal.concerned)
 
 

@@ -1,4 +1,4 @@
-"""The service, as its commands reach it: over the control socket in OVS's run directory."""
+"""The client side of the commands: finds the service and asks it over its control socket."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from pathlib import Path
 
 from controller.text.wording import OUR_LOG
 
-# Longer than the service takes to say that a switch or the database does not answer.
+# Longer than the service itself waits before it reports that a switch or the database is silent.
 ANSWER_TIMEOUT_S = 20.0
 CHUNK_BYTES = 1 << 16
 NAME = "ovs-lbt"
-# What is expected where there is none.
-STARTED = "one that is, e.g. by: systemctl start openvswitch-switch"
+# What errors expect if Open vSwitch is not running.
+STARTED = "a running Open vSwitch: systemctl start openvswitch-switch"
 
 _name = NAME
 
 
 def call(name: str) -> None:
-    """The service of this name is meant from here on: of two beside one Open vSwitch."""
+    """Choose the service to ask by its name: one Open vSwitch can have two services."""
     global _name
     _name = name
 
 
 def pidfile() -> Path:
-    """Where the service that is meant says which process it is."""
+    """The pidfile of the chosen service."""
     import ovs.dirs
 
     return Path(ovs.dirs.RUNDIR) / f"{_name}.pid"
 
 
 class Unanswered(Exception):
-    """There is no answer; the text is what was found -> what was expected."""
+    """There is no answer. The text: what was found -> what is expected."""
 
 
 class Refusal(Exception):
-    """The service says no; the text is what was found -> what was expected."""
+    """The service refused. The text: what was found -> what is expected."""
 
 
 def running() -> bool:
-    """Whether a service takes commands."""
+    """Whether the chosen service accepts connections."""
     wire = _connected(ANSWER_TIMEOUT_S)
     if wire is not None:
         wire.close()
@@ -50,7 +50,7 @@ def running() -> bool:
 
 
 def another() -> str | None:
-    """The name of another service that runs beside this Open vSwitch than the one that is meant."""
+    """The name of another service that is running on this Open vSwitch; None if there is none."""
     import ovs.dirs
 
     for path in sorted(Path(ovs.dirs.RUNDIR).glob(f"{NAME}*.pid")):
@@ -60,7 +60,7 @@ def another() -> str | None:
 
 
 def _reaches(path: Path) -> bool:
-    """Whether a service takes commands that has this pidfile."""
+    """Whether the service with this pidfile accepts connections."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
         try:
             wire.connect(str(path.with_name(f"{path.stem}.{int(path.read_text())}.ctl")))
@@ -70,32 +70,32 @@ def _reaches(path: Path) -> bool:
 
 
 def obstacle() -> str | None:
-    """Why this user can ask nobody beside this Open vSwitch; None if nothing stands against it."""
+    """Why this user can reach no service here; None if nothing prevents it."""
     import ovs.dirs
 
     directory = ovs.dirs.RUNDIR
     if not os.path.isdir(directory):
-        return f"Open vSwitch is not started: no directory {directory} -> {STARTED}"
+        return f"Open vSwitch is not running: {directory} does not exist -> {STARTED}"
     if os.geteuid() == 0 or os.access(directory, os.W_OK | os.X_OK):
         return None
-    return f"user {os.geteuid()}, who may not write to {directory} -> root"
+    return f"user {os.geteuid()} cannot write to {directory} -> root"
 
 
 def read_only() -> str | None:
-    """Why no service can be started here, which has a pidfile; None if nothing stands against it."""
+    """Why no service can start here: it could not write its pidfile. None if it can."""
     import ovs.dirs
 
     if os.access(ovs.dirs.RUNDIR, os.W_OK | os.X_OK):
         return None
-    return f"{ovs.dirs.RUNDIR}: read-only -> a directory that can be written to"
+    return f"{ovs.dirs.RUNDIR}: read-only -> a writable directory"
 
 
 def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-    """Have the running service carry out a command; its answer.
+    """Send a command to the service and return its answer.
 
     Raises:
-        Refusal: it says no.
-        Unanswered: there is no service, or it ended meanwhile.
+        Refusal: the service refuses the command.
+        Unanswered: no service is running, or it ended before it answered.
     """
     request = json.dumps({"id": 0, "method": method, "params": list(words)})
     wire = _connected(timeout_s)
@@ -106,27 +106,31 @@ def ask(method: str, words: Sequence[str], timeout_s: float = ANSWER_TIMEOUT_S) 
             wire.sendall(request.encode())
             reply = _reply(wire)
     except TimeoutError:
-        raise Unanswered(f"no answer in {timeout_s:g} s -> a service that answers") from None
+        raise Unanswered(
+            f"no answer from the service within {timeout_s:g} s -> a service that answers"
+        ) from None
     except OSError as error:
-        raise Unanswered(f"the service ended: {error.strerror or error} -> {OUR_LOG}") from None
+        raise Unanswered(
+            f"the service closed the connection: {error.strerror or error} -> {OUR_LOG}"
+        ) from None
     if reply.get("error") is not None:
         raise Refusal(str(reply["error"]).rstrip())
     return str(reply.get("result") or "")
 
 
 def _nobody() -> str:
-    """Why nobody answers, and what to do."""
+    """Why there is no service to ask, and how to start one."""
     start = "ovs-lbt run" if _name == NAME else f"ovs-lbt run --name {_name}"
     elsewhere = os.environ.get("OVS_LBT_OVSDB", "")
     database = pidfile().with_name("db.sock")
     if elsewhere or database.exists():
         return f"no service is running -> start one with: {start}"
-    found = f"no service is running, and Open vSwitch is not started: no {database}"
+    found = f"neither the service nor Open vSwitch is running: {database} does not exist"
     return f"{found} -> {STARTED}, then: {start}"
 
 
 def _connected(timeout_s: float) -> socket.socket | None:
-    """A line to the running service; None if there is none."""
+    """A connection to the service; None if there is none."""
     path = pidfile()
     wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -140,7 +144,7 @@ def _connected(timeout_s: float) -> socket.socket | None:
 
 
 def _reply(wire: socket.socket) -> dict[str, object]:
-    """The only message that comes; it ends where its JSON does."""
+    """Read the only message of the reply. The message ends where its JSON ends."""
     received = b""
     while chunk := wire.recv(CHUNK_BYTES):
         received += chunk

@@ -11,6 +11,7 @@ import errno
 import itertools
 import os
 import queue
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -25,13 +26,13 @@ import ovs.util
 from controller.api.events import Reply, Request
 
 PREFIX = "lbt/"
-# A request that has not been answered by then is answered with an error.
+# A request without an answer after this time gets an error as answer.
 ANSWER_TIMEOUT_S = 15.0
 EXPIRY_CHECK_MS = 1000
-# Whoever is waited for, each has its own time; so this is told when ours is up, too.
-UNANSWERED = "ovs-lbt show, which says whether the switch is connected; and the log of ovs-lbt"
+# The database and the switch have time limits of their own, so the cause is not known here.
+UNANSWERED = "check with ovs-lbt show whether the switch is connected, and see the log of ovs-lbt"
 
-# What each command takes: a usage line, and the least and most words.
+# For each command: its usage line, and the least and the most words that it takes.
 COMMANDS = {
     "show": ("[BRIDGE] [--json]", 0, 2),
     "attach": ("BRIDGE [KEY=VALUE]...", 1, 32),
@@ -57,7 +58,7 @@ def claim_pidfile(name: str) -> None:
 
 
 class _Caller(ovs.unixctl.server.UnixctlConnection):  # type: ignore[misc]
-    """A connection of which the library cannot decode every text: it is closed then."""
+    """A connection that is closed if the library cannot decode a text."""
 
     def run(self) -> int | None:
         try:
@@ -74,7 +75,7 @@ class Server:
     """Runs on the main thread; the engine's thread answers through `reply`."""
 
     def __init__(self, submit: Callable[[Request], None], version: str) -> None:
-        # Whoever may write to the socket is an operator.
+        # Whoever may write to the socket can give orders, so only its owner may.
         others = os.umask(0o077)
         try:
             error, self._server = ovs.unixctl.server.UnixctlServer.create(None, version)
@@ -86,27 +87,30 @@ class Server:
         self._ids = itertools.count(1)
         self._waiting: dict[int, tuple[Any, float]] = {}
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-        # Green threads' os.read would wait; their sockets can be told not to.
+        # A pair of sockets, not a pipe: os.read of green threads would block.
         self._wakened, self._waken = socket.socketpair()
         self._wakened.setblocking(False)
         self._waken.setblocking(False)
         for name, (usage, least, most) in COMMANDS.items():
             ovs.unixctl.command_register(PREFIX + name, usage, least, most, self._take, name)
-        # OVS's daemons in C call it list-commands, those in Python help.
+        # OVS daemons in C have the command list-commands, those in Python have help.
         ovs.unixctl.command_register("list-commands", "", 0, 0, _list_commands, None)
 
     def reply(self, reply: Reply) -> None:
-        """Answer a request; from any thread."""
+        """Answer a request. May be called on any thread."""
         self._replies.put(reply)
         self.wake()
 
     def wake(self) -> None:
-        """Make `serve` look at everything again; from any thread or signal handler."""
+        """Make `serve` check everything again. Safe on any thread and in signal handlers."""
         with contextlib.suppress(BlockingIOError):
             self._waken.send(b"!")
 
     def serve(self, going_on: Callable[[], bool]) -> int:
-        """Serve until `going_on` says no; call `wake` to make it ask. A failure, then."""
+        """Serve until `going_on` returns False; `wake` makes it check. Returns exit status 1."""
+        # Python calls a signal's handler on this thread once it runs again. A signal that another
+        # thread receives, or that comes just before `block`, does not make it run; a byte does.
+        signal.set_wakeup_fd(self._waken.fileno(), warn_on_full_buffer=False)
         while going_on():
             self._server.run()
             poller = ovs.poller.Poller()
@@ -136,16 +140,16 @@ class Server:
                 _send(connection, reply.text, reply.refused)
 
     def _expire(self) -> None:
-        """Nobody waits for ever, e.g. for a switch that went away during a move."""
+        """Answer overdue requests with an error, as when the switch goes away during a move."""
         now_s = time.monotonic()
         for request_id in [i for i, (_, due_s) in self._waiting.items() if due_s <= now_s]:
             connection, _ = self._waiting.pop(request_id)
-            text = f"no answer in {ANSWER_TIMEOUT_S:g} s -> {UNANSWERED}"
+            text = f"the request was not completed within {ANSWER_TIMEOUT_S:g} s -> {UNANSWERED}"
             _send(connection, text, refused=True)
 
 
 def _send(connection: Any, text: str, refused: bool) -> None:
-    """Answer who has asked, unless it has hung up meanwhile."""
+    """Answer a request, unless the caller has closed the connection."""
     if connection._request_id is not None:
         (connection.reply_error if refused else connection.reply)(text)
 

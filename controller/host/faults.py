@@ -1,14 +1,15 @@
-"""Our threads, and what has failed of ours: in the log, and for `show` and metrics to tell.
+"""Threads of the service, and a record of their failures for the log, `show` and metrics.
 
-Every thread of the service is made here, so that none dies unseen. There are three kinds, by
-what an exception that nobody expected means:
+This module starts every thread of the service, so that none dies unnoticed. There are three kinds
+of threads, which differ in what an unexpected exception means:
 
-- `vital`: the engine can no longer be trusted, or hears no more of something. The process ends
-  with status 1, and the supervisor starts it anew; the switch goes on by what is installed.
-- `lasting`: the thread has no state of the engine's, and starts anew, later each time.
-- `once`: the thread carries out one command. Whoever waits for its answer gets the fault as one.
+- `vital`: the engine can no longer be trusted, or no longer receives events. The process ends with
+  status 1, and the supervisor starts it again. The switch continues with the installed flows.
+- `lasting`: the thread holds no state of the engine. It starts again, after a longer pause each
+  time.
+- `once`: the thread carries out one command. The fault is the answer to that command.
 
-What nobody started by these, such as a thread of a library, is taken for vital.
+A thread that was started elsewhere, for example by a library, counts as vital.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from controller.text.wording import OUR_LOG, one_line
 
 LOG = logging.getLogger(__name__)
 
-# Of what a fault may be, as metrics name it.
+# The parts of the service that can fail, as metrics name them.
 PARTS = (
     *("engine", "commands", "database", "openflow", "lines", "listener", "echoes"),
     *("port-flags", "forwarding", "shaping", "history", "metrics", "other"),
 )
-# Before a thread starts anew: the last of them again and again. One that has run for longer
-# than that since is not failing any more.
+# Pauses before a thread starts again; the last one repeats. A thread that has run for longer than
+# the last pause begins again with the first.
 PAUSES_S = (0.1, 1.0, 5.0, 30.0)
 
 
-# Exceptions that speak of the program rather than of what it was given.
+# Exceptions that point to a bug in the program rather than to bad input.
 OURS = (
     AssertionError,
     AttributeError,
@@ -48,10 +49,10 @@ OURS = (
 
 
 class Ledger:
-    """What has failed since this host booted, by part. Every method may be called on any thread.
+    """What has failed since this host booted, by part. All methods may be called on any thread.
 
-    It is kept in a file, as a service that ended because of a fault can tell only when it runs
-    again.
+    The record is kept in a file: a service that ended because of a fault can report it only after
+    it has started again.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class Ledger:
         self._end: Callable[[], None] = lambda: None
 
     def open(self, path: Path, tell: Callable[[Faulted], None], end: Callable[[], None]) -> None:
-        """Keep faults in a file, tell of those in it and of each that follows; `end` ends us."""
+        """Load saved faults; report them and later ones to `tell`. `end` ends the process."""
         with self._lock:
             self._path, self._tell, self._end = path, tell, end
             self._last = _read(path)
@@ -76,9 +77,11 @@ class Ledger:
             return {part: self._last[part].count if part in self._last else 0 for part in PARTS}
 
     def report(self, part: str, error: BaseException, name: str = "", ends: bool = False) -> str:
-        """Tell of a fault; what to answer to whoever waits for that part."""
+        """Record and log a fault. Returns the answer for requests that wait for this part."""
         found = one_line(f"{name or part}: {type(error).__name__}: {error}")
-        becomes = "ending, to be started anew" if ends else "going on without it"
+        becomes = (
+            "the process ends and is started again" if ends else "ovs-lbt continues without it"
+        )
         LOG.log(
             logging.CRITICAL if ends else logging.ERROR,
             "a fault of ovs-lbt, not of the switch: %s; %s",
@@ -105,18 +108,20 @@ class Ledger:
             aside.write_text(json.dumps(kept))
             aside.replace(self._path)
         except OSError as error:
-            LOG.warning("%s: %s -> a file that can be written", self._path, error.strerror)
+            LOG.warning("%s: %s -> a writable file", self._path, error.strerror)
 
 
 def _read(path: Path) -> dict[str, Faulted]:
-    """What was kept; nothing of a file that is damaged."""
+    """The saved faults; none if the file is damaged."""
     try:
         kept = json.loads(path.read_text())
         read = [Faulted(part, str(kept[part][2]), *_times(kept[part])) for part in kept]
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError) as error:
-        LOG.warning("%s: %s -> the faults that were kept", path, one_line(str(error)))
+        LOG.warning(
+            "%s: %s -> faults saved as JSON; starting without them", path, one_line(str(error))
+        )
         return {}
     return {fault.part: fault for fault in read if fault.part in PARTS}
 
@@ -129,7 +134,7 @@ def _times(entry: list[object]) -> tuple[float, int]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether it speaks of the program rather than of what it was given."""
+    """Whether an exception points to a bug in the program rather than to bad input."""
     return isinstance(error, OURS)
 
 
@@ -138,12 +143,12 @@ report = LEDGER.report
 
 
 def vital(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """A thread whose failure ends the process."""
+    """Start a thread whose failure ends the process."""
     return _start(name, functools.partial(guarded, part, name, run))
 
 
 def guarded(part: str, name: str, run: Callable[[], None]) -> None:
-    """Run what is vital."""
+    """Run a function whose failure ends the process."""
     try:
         run()
     except Exception as error:
@@ -151,14 +156,14 @@ def guarded(part: str, name: str, run: Callable[[], None]) -> None:
 
 
 def lasting(part: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """A thread that starts anew whenever it fails, until it returns."""
+    """Start a thread that runs again whenever it fails, until it returns."""
     return _start(name, functools.partial(_again, part, name, run))
 
 
 def once(
     part: str, name: str, run: Callable[[], None], failed: Callable[[str], None]
 ) -> threading.Thread:
-    """A thread for one command; `failed` is told what to answer when it cannot itself."""
+    """Start a thread for one command. If it fails, `failed` gets the answer to report."""
 
     def guard() -> None:
         try:
@@ -190,7 +195,7 @@ def _again(part: str, name: str, run: Callable[[], None]) -> None:
 
 
 def watch_libraries() -> None:
-    """A thread that none of the above has started is vital, whatever it was for."""
+    """Treat failures of threads that were not started by this module as vital."""
     threading.excepthook = _uncaught
 
 

@@ -1,4 +1,4 @@
-"""The history on disk: one line of JSON for each decision, in files that are rotated."""
+"""The history on disk: one line of JSON for each decision, in rotated files."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ BLOCK_BYTES = 1 << 16
 
 
 def default_path(service: str) -> Path:
-    """Beside Open vSwitch's logs, unless `OVS_LBT_HISTORY` says where; each service has its own."""
+    """The file in `OVS_LBT_HISTORY`, else the service's own in Open vSwitch's log directory."""
     where = os.environ.get("OVS_LBT_HISTORY")
     return Path(where or f"{ovs.dirs.LOGDIR}/{service}-history.jsonl")
 
 
 class Journal:
-    """Writes and reads on a thread of its own: no decision waits for a disk, or reads it.
+    """Writes and reads the history on a thread of its own, so that decisions never wait for a disk.
 
-    What cannot be written is lost, with one line in the log.
+    If the file cannot be written, entries are lost, and the log has one line about it.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -49,12 +49,12 @@ class Journal:
             self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
 
     def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
-        """Answer `history …`, with all that was written before; `names`: what there is."""
+        """Answer `history …`, after all earlier writes. `names`: what exists now."""
         self._work.put(lambda: reply(self._answer(request, names)))
 
     def _answer(self, request: Request, names: history.Names) -> Reply:
         if self._path is None:
-            text = "history: none is kept -> a service that runs with --history FILE"
+            text = "history: not recorded -> a service started with --history FILE"
             return Reply(request.request_id, text, refused=True)
         try:
             return Reply(request.request_id, answer(self._path, request.words[1:], names))
@@ -70,7 +70,7 @@ class Journal:
 
 
 class _File(logging.handlers.RotatingFileHandler):
-    """A rotated file that says once that it cannot be written, and goes on when it can."""
+    """A rotated file that logs a write error once, and recovers when writing works again."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=FILE_BYTES, backupCount=OLDER_FILES, delay=True)
@@ -84,17 +84,19 @@ class _File(logging.handlers.RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         self._failing = True
         if not self._failed:
-            LOG.exception("the history cannot be written -> a file that can: %s", self.baseFilename)
+            LOG.exception(
+                "the history file cannot be written -> a writable file: %s", self.baseFilename
+            )
 
 
 def answer(path: Path, words: tuple[str, ...], names: history.Names | None = None) -> str:
-    """What is remembered; the newest files are read first.
+    """The entries that the words ask for. The newest files are read first.
 
-    `names`: what there is now; None where nobody tells.
+    `names`: the bridges and ports that exist now; None if unknown.
 
     Raises:
-        ValueError: the words are not a query, or of nothing that there is or was.
-        OSError: the files cannot be read.
+        ValueError: the words are not a query, or name something that neither exists nor ever did.
+        OSError: a file cannot be read.
     """
     query = history.Query.of(words)
     found = _found(path, query)
@@ -104,17 +106,17 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
 
 
 def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:
-    """Where nothing was found: of what is there now, that is an answer, and of all else none."""
+    """Refuse names that neither exist now nor are in the history."""
     bridge, port = query.bridge, query.port
     if (
         bridge is not None
         and bridge not in names.bridges
         and (port is None or not _found(path, history.Query(bridge, last=1)))
     ):
-        there = f"{_one_of(names.bridges)}a bridge that the history tells of"
+        there = f"{_one_of(names.bridges)}a bridge in the history"
         raise ValueError(f"bridge: {shortened(bridge) or 'nothing'} -> {there}")
     if port is not None and port not in names.ports:
-        expected = "a VM port, or a VM, that there is or that the history tells of"
+        expected = "a VM port or VM that exists now or is in the history"
         raise ValueError(f"port: {shortened(port) or 'nothing'} -> {expected}")
 
 
@@ -133,7 +135,7 @@ def _found(path: Path, query: history.Query) -> list[dict[str, object]]:
 
 
 def _last(path: Path, query: history.Query, count: int) -> list[dict[str, object]]:
-    """The last entries of a file that are asked for; what is older is not looked at."""
+    """The last matching entries of a file. Stops reading as soon as there are enough."""
     found: list[dict[str, object]] = []
     with path.open("rb") as file:
         for line in _backwards(file):

@@ -1,4 +1,4 @@
-"""The only module that runs `tc`: it reads how devices queue, and changes it."""
+"""The only module that runs `tc`: it reads and changes the queues of devices."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ SIOCGIFMTU = 0x8921
 CLASS = re.compile(
     rf"^class htb {htb.HANDLE:x}:(?P<minor>[0-9a-f]+) .*\n.*\(dropped (?P<drops>\d+)", re.MULTILINE
 )
-NOT_HERE = "the switch is on another host -> a service beside it"
+NOT_HERE = "the switch is on another host -> a service on that host"
 
 
 class Refused(Exception):
-    """`tc` or the kernel did not do it; the text says why."""
+    """`tc` or the kernel refused; the text says why."""
 
 
 class Qdiscs:
-    """Carries out `Shape` commands, each on a thread of its own; one at a time for a bridge.
+    """Carries out `Shape` commands, each on its own thread, and one at a time for a bridge.
 
-    `confirmed` is asked just before a change: whether no other service leads.
+    `confirmed` is called just before a change: it returns False if another service leads.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Qdiscs:
         self._submit = submit
         self._confirmed = confirmed
         self._here = beside_the_switch
-        # What was installed last, by device, so that only what differs is sent.
+        # The last installed queues by device, so that only differences are sent.
         self._known: dict[str, Shaper] = {}
 
     def start(self, command: Shape) -> None:
-        """Carry it out, and submit what came of it."""
+        """Carry out a command on a thread, and submit the result."""
         faults.once(
             "shaping",
             f"shape {command.bridge}",
@@ -79,13 +79,15 @@ class Qdiscs:
             host = _host(name)
             lines = htb.commands(name, found, wanted, host, self._known.get(name))
             if lines and not self._confirmed():
-                raise Refused("another service leads -> that one")
+                raise Refused("another service leads -> ask that service")
             if lines:
                 self._known.pop(name, None)
                 _tc("-batch", "-", stdin="\n".join(lines) + "\n")
                 found = read(name)
                 if wanted is not None and not htb.is_complete(found, wanted, host):
-                    raise Refused("not there after it was set -> what was set")
+                    raise Refused(
+                        "the kernel did not keep the queues that tc set -> the queues that were set"
+                    )
         except (OSError, Refused, ValueError, LookupError, TypeError) as error:
             return Device(name, found, str(error) or type(error).__name__, replaced)
         if wanted is not None:
@@ -99,10 +101,10 @@ def _failed(command: Shape, found: str) -> Shaped:
 
 
 def read(device: str) -> Found:
-    """How a device queues what leaves by it.
+    """The queues of a device.
 
     Raises:
-        Refused: there is no such device, or no `tc`.
+        Refused: there is no such device, or `tc` is missing.
     """
     qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", device) or "[]")
     root = next((qdisc for qdisc in qdiscs if qdisc.get("root")), None)
@@ -130,7 +132,7 @@ def _parent(device: str) -> tuple[str, ...]:
 
 
 def _marks(filters: Sequence[dict[str, Any]]) -> tuple[int | None, ...]:
-    """The digests in the filters, in the order in which they are numbered."""
+    """The digests in the filters, in the order of the filters' numbers."""
     marks: dict[int, int | None] = {}
     for entry in filters:
         options = entry.get("options", {})
@@ -169,7 +171,7 @@ def _send_buffer_bytes() -> int:
 
 @functools.cache
 def _has_fq_codel() -> bool:
-    """Whether the kernel has it, built in or as a module that it loads when it is asked for."""
+    """Whether the kernel has fq_codel, built in or as a module that it loads on demand."""
     try:
         if DEFAULT_QDISC.read_text().strip() == "fq_codel":
             return True
@@ -181,17 +183,17 @@ def _has_fq_codel() -> bool:
 
 
 def _tc(*words: str, stdin: str | None = None) -> str:
-    """What `tc` prints.
+    """Run `tc` and return its output.
 
     Raises:
-        Refused: it is not there, or says no.
+        Refused: `tc` is missing, fails or does not answer.
     """
     try:
         done = subprocess.run(
             ["tc", *words], input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
         )
     except FileNotFoundError:
-        raise Refused("no tc -> the package iproute2") from None
+        raise Refused("tc is not installed -> the package iproute2") from None
     except subprocess.TimeoutExpired:
         raise Refused(f"tc does not answer -> an answer within {TIMEOUT_S:g} s") from None
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The only module that asks ovs-vswitchd itself, over its control socket (as ovs-appctl does)."""
+"""The only module that talks to ovs-vswitchd's control socket, as ovs-appctl does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 
 
 def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> None:
-    """Submit what NORMAL has learned on a bridge, from a thread that waits for it."""
+    """Read the addresses that NORMAL has learned on a bridge, on a thread, and submit them."""
     faults.once(
         "forwarding",
         f"forwarding {bridge}",
@@ -26,7 +26,7 @@ def read_forwarding(bridge: str, submit: Callable[[ForwardingRead], None]) -> No
 
 
 def forget_forwarding(bridge: str) -> None:
-    """Empty NORMAL's table, from a thread that waits for it."""
+    """Clear the addresses that NORMAL has learned on a bridge, on a thread."""
     name = f"forget forwarding {bridge}"
     faults.once("forwarding", name, lambda: _forget(bridge), lambda _: None)
 
@@ -47,11 +47,11 @@ def _forwarding(bridge: str) -> ForwardingRead:
 
 
 def _ask(*words: str) -> str:
-    """The answer to a command.
+    """Send a command to ovs-vswitchd and return the answer.
 
     Raises:
-        OSError: ovs-vswitchd cannot be reached, or went away.
-        ValueError: it refused the command.
+        OSError: ovs-vswitchd cannot be reached, or closed the connection.
+        ValueError: ovs-vswitchd refused the command.
     """
     error, path = ovs.unixctl.socket_name_from_target("ovs-vswitchd")
     if error:

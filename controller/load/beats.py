@@ -1,10 +1,10 @@
-"""Counters that stand still and then make up for it.
+"""Late counters: those that stand still and then catch up, in a regular beat.
 
-A switch counts what a physical port forwards as it happens. What it forwards through a patch port,
-and what flows match, it counts in its flow cache, and adds to the counters of those when it looks
-through the cache, about twice a second. Between two looks such a counter stands still; then it says
-in one reading what was carried since the look before. So a rate is known from one look to the next,
-never from one reading to the next. Which counters are like that is told by how they behave.
+The counters of a physical port are live. The traffic of a patch port, and that of flows, is counted
+in the switch's flow cache. About twice a second the switch looks through the cache, and adds what
+it finds to the counters. Between two *looks* such a counter stands still. Then it grows at once by
+all that was carried since the look before. So its rate is known between two looks, and not between
+two readings. Which counters are late is seen from how they grow.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# A counter that stands still for so long while it is read often may be one of those.
+# A counter that stands still for this long while it is read often may be late.
 STILL_S = 0.2
-# The longest time between two looks; who waits longer for more has none.
+# The longest time between two looks. A counter that stands still for longer carries nothing.
 LONGEST_BEAT_S = 1.2
-# What a look adds at least: half a second of half a Mbit/s.
+# The fewest bytes that count as a look: half a second of half a Mbit/s.
 LOOK_BYTES = 32_000
-# So often in a row a counter has counted on, and is live.
+# A counter that grows with this many readings in a row is live.
 LIVE_READINGS = 3
-# A look may be under way while a counter is read.
+# How long a look takes. A counter may be read while one is under way.
 LOOK_S = 0.06
 
 
@@ -35,10 +35,11 @@ class Total(NamedTuple):
 
 @dataclass(slots=True)
 class Beats:
-    """Of one counter, what it had counted right after each look, oldest first.
+    """The looks of one counter.
 
-    `late`: it is counted by looks; None: not known yet. `stood_still`: the reading at which
-    it had stood still, before it counted on last, and for how long.
+    `late`: whether the counter is late; None: not known yet. `looks`: its total right after each
+    look, oldest first. `stood_still`: the reading before it last grew after a standstill, and how
+    long it had stood still then, in seconds.
     """
 
     late: bool | None = None
@@ -48,7 +49,7 @@ class Beats:
     _in_a_row: int = 0
 
     def see(self, before: Total, now: Total, keep_s: float) -> None:
-        """Take a reading, and the one before it."""
+        """Take a reading and the one before it. Looks are kept for `keep_s` seconds."""
         counted_s = before.clock_s if self._counted_s is None else self._counted_s
         self._counted_s = counted_s
         if now[1:] == before[1:]:
@@ -56,8 +57,7 @@ class Beats:
         self._counted_s = now.clock_s
         if before.clock_s - counted_s >= STILL_S:
             self.stood_still = before, before.clock_s - counted_s
-        if before.clock_s - counted_s >= STILL_S:
-            # Single frames now and then are no beat.
+            # Single frames are not a look.
             if more_bytes(before, now) >= LOOK_BYTES:
                 self._look(now, keep_s)
         elif (
@@ -78,7 +78,7 @@ class Beats:
         self._in_a_row = 0
         looks = self.looks
         if looks and now.clock_s - looks[-1].clock_s > LONGEST_BEAT_S:
-            # Nothing was carried meanwhile: since when it is again, nobody knows.
+            # Nothing was carried meanwhile, and it is not known when traffic began again.
             looks.clear()
         looks.append(now)
         if len(looks) > 1:
@@ -87,13 +87,13 @@ class Beats:
             del looks[0]
 
     def has_looked(self, clock_s: float) -> bool:
-        """Whether a look was just seen."""
+        """Whether the reading at this time was a look."""
         return bool(self.looks) and self.looks[-1].clock_s == clock_s
 
     def perhaps(self, before: Total, now: Total) -> Total | None:
-        """What may have been a look: after `before`, or all that was counted since.
+        """Return the last look if the bytes between two readings may come from it; None if not.
 
-        Whether the next one is to come, nobody knows until it should have.
+        Until the next look is due, it is not known whether there will be one.
         """
         look = self.looks[-1] if self.looks else None
         if look is None or self.is_over(now.clock_s):
@@ -101,11 +101,14 @@ class Beats:
         return look if look.clock_s > before.clock_s or look[1:] == now[1:] else None
 
     def is_over(self, clock_s: float) -> bool:
-        """Whether nothing was counted for so long that nothing is carried any more."""
+        """Whether the counter has stood still for so long that it carries nothing."""
         return not self.looks or clock_s - self.looks[-1].clock_s > LONGEST_BEAT_S
 
     def span(self, window_s: float, clock_s: float) -> tuple[Total, Total] | None:
-        """The looks that a time ends and begins with, at least one beat; None: none are known."""
+        """Return the first and the last look of a window that ends at `clock_s`.
+
+        The window is at least one beat long. None: there are no two looks.
+        """
         last = bisect_right(self.looks, clock_s, key=_clock) - 1
         if last < 1:
             return None
@@ -114,7 +117,7 @@ class Beats:
 
 
 def more_bytes(before: Total, now: Total) -> float:
-    """What was counted from one reading to another."""
+    """Return the bytes, sent and received, between two readings."""
     return now.tx_bytes - before.tx_bytes + now.rx_bytes - before.rx_bytes
 
 

@@ -1,8 +1,8 @@
-"""An uplink that fills up: since when, who sends, and whether that still changes.
+"""Watches uplinks fill up: since when one is full, and whether loads still change.
 
-Loads do not all start at one moment, and counters that were read while some start tell half of what
-is to come. So while an uplink is nearly full, counters are read faster, and what a VM port carries
-now is compared with what it carried a moment before.
+Loads that belong together do not start at exactly the same time. Counters that are read while some
+of them start show only half of what is to come. So while an uplink is nearly full, counters are
+read faster, and the load of VM ports is compared with that of the last reading.
 """
 
 from __future__ import annotations
@@ -15,34 +15,40 @@ from dataclasses import dataclass, field
 from policies import failover
 from policies.model import Load, Snapshot
 
-# Of capacity: an uplink that offers or carries so much is about to lose frames.
+# An uplink is full at this share of its capacity: it is about to lose frames.
 FULL_RATIO = 0.95
-# From here on it is worth reading faster.
+# From this share on, counters are read faster.
 NEARLY_FULL_RATIO = 0.8
-# How often counters are read meanwhile, and for how long at most.
+# How often counters are read then, and for how long at most.
 READ_EVERY_S = 0.025
 READ_FAST_S = 1.0
-# And how long after the beginning of such a time the next one may begin.
-REST_S = 4.0
-# And only of bridges of which that is cheap.
+# The shortest time between the beginnings of two such periods.
+FAST_EVERY_S = 4.0
+# Bridges with more units are not read faster, because that would cost too much.
 MOST_UNITS = 512
-# Of the smallest uplink's capacity: what all VM ports together may have begun to carry from one
-# reading to the next where loads are steady.
+# Loads are steady while those of all VM ports together rise, from one reading to the next, by at
+# most this share of the smallest uplink's capacity.
 STEADY_RATIO = 0.06
-# Loads that belong together start within about this time.
+# Loads that belong together start within about this time of each other.
 CHANGING_S = 0.3
-# Loads that do not become steady are not waited for any longer. A queue of 300 kB in front of
+# How long to wait for loads to become steady while an uplink is full. A queue of 300 kB in front of
 # 100 Mbit/s takes 0.1 s to fill at 1.25 times that speed.
 PATIENCE_S = 0.1
-# A load that repeats itself within `peaks.PEAK_S` is high for less at a time, as a rule.
+# A load that repeats within `peaks.PEAK_S` is usually high for less than this at a time.
 LASTING_S = 3.0
 # What uplinks carry beside their units is the least of so long: queues that empty are none of it.
 BESIDE_S = 1.0
 
+NEVER = -math.inf, -math.inf, -math.inf
+
 
 @dataclass(slots=True)
 class Filling:
-    """Of one bridge. `full_s`: since when an uplink is full; None: none is."""
+    """The state of one bridge.
+
+    `full_s`: since when an uplink is full, in seconds of engine time; None: none is. `steady`:
+    whether loads were steady in the last reading.
+    """
 
     full_s: float | None = None
     steady: bool = True
@@ -52,13 +58,15 @@ class Filling:
     _fast_s: float | None = None
     _concerned: bool = False
     _worst_ratio: float = 0.0
+    # When addresses behind VM ports were read, the last three times.
+    _addresses_s: tuple[float, float, float] = NEVER
     _beside: deque[tuple[float, Mapping[str, Load]]] = field(default_factory=deque)
 
     def see(self, snapshot: Snapshot, rise: Load, late_rise: Load, now_s: float) -> None:
-        """Take a reading of this moment.
+        """Take the present loads.
 
-        `rise`: by how much more VM ports carry than a reading ago. `late_rise`: by how much more
-        uplinks do that is not theirs, but of what is counted late.
+        `rise`: by how much the loads of VM ports with live counters rose since the last reading.
+        `late_rise`: by how much those of uplinks rose beyond that, because of late counters.
         """
         serving = failover.in_service(snapshot.uplinks)
         worst_ratio = max((u.utilization_ratio for u in serving), default=0.0)
@@ -76,8 +84,8 @@ class Filling:
         rises = 2.0 * worst_ratio - self._worst_ratio >= FULL_RATIO
         self._worst_ratio = worst_ratio
         concerned = (worst_ratio >= NEARLY_FULL_RATIO or rises) and not self.steady
-        rested = self._fast_s is None or now_s - self._fast_s >= REST_S
-        if concerned and rested and len(snapshot.units) <= MOST_UNITS:
+        may_begin = self._fast_s is None or now_s - self._fast_s >= FAST_EVERY_S
+        if concerned and may_begin and len(snapshot.units) <= MOST_UNITS:
             self._fast_s = now_s
         self._concerned = concerned
 
@@ -85,30 +93,51 @@ class Filling:
         """Whether what is counted late has not changed since then."""
         return at_s >= self._late_changed_s
 
+    def late_steady_s(self, now_s: float) -> float:
+        """For how long what is counted late has not changed."""
+        return now_s - self._late_changed_s
+
+    @property
+    def addresses_steady(self) -> bool:
+        """Whether it has not changed since addresses were read the last time but two."""
+        return self.is_counted(self._addresses_s[0])
+
+    def read_addresses(self, now_s: float) -> None:
+        """What addresses behind VM ports carry has been read."""
+        self._addresses_s = (*self._addresses_s[1:], now_s)
+
+    def addresses_known(self, lag_s: float | None) -> bool:
+        """Whether the latest loads of addresses are of nothing before what is late last changed.
+
+        `lag_s`: by so much the counters are behind that were read; None: they are read whenever the
+        switch has counted.
+        """
+        if lag_s is None:
+            # Between the first two readings, the switch has not counted all.
+            return self._addresses_s[0] > -math.inf
+        began_s = self._addresses_s[1]
+        return began_s > -math.inf and self.is_counted(began_s - lag_s)
+
     def changes(self, now_s: float) -> bool:
-        """Whether loads have changed lately, and others may follow."""
+        """Whether loads have changed lately, so that others may follow."""
         return now_s - self._changed_s < CHANGING_S
 
     def lasts(self, now_s: float) -> bool:
-        """Whether an uplink has been full for longer than a burst of a load that comes and goes."""
+        """Whether an uplink has been full for longer than bursts usually last."""
         return self.full_s is not None and now_s - self.full_s >= LASTING_S
 
     def reads_fast(self, now_s: float) -> bool:
         started_s = self._fast_s
         return self._concerned and started_s is not None and now_s - started_s < READ_FAST_S
 
-    def waits(self, now_s: float) -> bool:
-        """Whether the next reading may be judged otherwise, though loads stay."""
-        return self.reads_fast(now_s) or (self.full_s is not None and not self.lasts(now_s))
-
     def is_urgent(self, now_s: float) -> bool:
-        """Whether an uplink is full, and it is known by whom or has lasted long enough."""
+        """Whether an uplink is full, and loads are steady or `PATIENCE_S` is over."""
         if self.full_s is None:
             return False
         return self.steady or now_s - self.full_s >= PATIENCE_S
 
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
-        """What uplinks carry beside their units, at a moment when nothing moves."""
+        """Take what uplinks carry besides the loads of their units. No move may be under way."""
         self._beside.append((now_s, beside))
         while self._beside[0][0] < now_s - BESIDE_S:
             self._beside.popleft()
@@ -121,5 +150,6 @@ class Filling:
 
     def forget(self) -> None:
         self.full_s = self._fast_s = None
+        self._addresses_s = NEVER
         self.steady = True
         self._beside.clear()

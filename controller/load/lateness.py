@@ -1,9 +1,10 @@
-"""How late the switch counts flows, told by what uplinks carry meanwhile.
+"""Finds out how late the switch counts flows, by comparing them with the counters of uplinks.
 
-Uplinks are counted as they forward, flows when the switch looks through its flow cache: half a
-second later, as a rule. One that is busy looks less often. Then the counters of all flows stand
-still while uplinks carry, and make up for it at once: what a unit carried is known from one of these
-moments to another, and a time that begins or ends in between tells too little of it, or too much.
+The counters of uplinks are live. Those of flows are updated when the switch looks through its flow
+cache, which is usually half a second later. A busy switch looks less often. Then the counters of
+all flows stand still while uplinks carry traffic, and catch up at once. The load of a unit is known
+only between two times at which flows were counted. A window that begins or ends between two such
+times would show too little of it, or too much.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.load.beats import LOOK_BYTES, Total
+from controller.load.beats import LOOK_BYTES, Total, more_bytes
 
-# As late as that flows always may be.
+# Flows that are counted no later than this are on time.
 ON_TIME_S = 1.0
-# Who stands still for longer than that carries nothing, as far as anybody knows; what uplinks
-# carry is others'.
+# Flows that stand still for longer than this count as idle, and the uplinks' load as others'.
 MOST_LATE_S = 10.0
-# Counters that stand still tell of less than that of what uplinks carry: new flows are counted once.
+# Flow counters stand still while they grow by less than this share of what uplinks carry. New flows
+# are counted once even then.
 STILL_RATIO = 0.2
-# What makes up for a standstill tells of so much of what was carried meanwhile.
+# Flow counters have caught up when they grow by at least this share of what uplinks carried
+# meanwhile.
 MADE_UP_RATIO = 0.5
 # Polls are never quite on time.
 JITTER_S = 0.05
@@ -28,26 +30,26 @@ JITTER_S = 0.05
 
 @dataclass(slots=True)
 class Lateness:
-    """Of one bridge; times are of a clock of its own, which goes on with each reading of flows."""
+    """The lateness of one bridge. Its clock, in seconds, advances with each reading of flows."""
 
     _now_s: float = 0.0
-    # Up to then flows have been counted; what uplinks carried and flows counted since.
+    # Until when flows have been counted, and what uplinks carried and flows counted since.
     _counted_s: float = 0.0
     _carried_bytes: float = 0.0
-    _counted_bytes: float = 0
-    # From when to when flows stood still, and then made up for it.
+    _counted_bytes: float = 0.0
+    # From when to when flows stood still before they caught up.
     _gaps: list[tuple[float, float]] = field(default_factory=list)
     _every_s: float = 0.0
     _uplinks: Mapping[int, Total] = field(default_factory=dict)
 
     def take(self, uplinks: Mapping[int, Total], counted_bytes: float, keep_s: float) -> None:
-        """A reading: what uplinks have carried so far, and what flows counted since the last."""
+        """Take a reading: the totals of uplinks, and what flows counted since the last reading."""
         before, self._uplinks = self._uplinks, uplinks
         pairs = [(before[of], now) for of, now in uplinks.items() if of in before]
         seconds = max((now.clock_s - was.clock_s for was, now in pairs), default=0.0)
         if seconds <= 0.0:
             return
-        carried_bytes = sum(max(0, sum(now[1:]) - sum(was[1:])) for was, now in pairs)
+        carried_bytes = sum(max(0.0, more_bytes(was, now)) for was, now in pairs)
         self._now_s += seconds
         self._every_s = seconds
         self._carried_bytes += carried_bytes
@@ -64,19 +66,19 @@ class Lateness:
         if longer and stood_s <= MOST_LATE_S and made_up and self._carried_bytes >= LOOK_BYTES:
             self._gaps.append((self._counted_s, self._now_s))
         self._counted_s = self._now_s
-        self._carried_bytes = self._counted_bytes = 0
+        self._carried_bytes = self._counted_bytes = 0.0
 
     @property
     def more_s(self) -> float:
-        """For how much longer than on time counters are to be remembered."""
+        """For how many more seconds counters must be kept than if flows were counted on time."""
         still_s = min(self._now_s - self._counted_s, MOST_LATE_S)
         return still_s + sum(end_s - begin_s for begin_s, end_s in self._gaps)
 
     def times(self, window_s: float) -> tuple[float, float] | None:
-        """How long the latest time is over which units are known, and how long ago it ended.
+        """Return the length of the latest window over which units are known, and its end's age.
 
-        At least a window; None: none is known. All that uplinks carried before the last second of
-        it has been counted.
+        Both are in seconds. The length is at least `window_s`. All that uplinks carried up to one
+        second before the end has been counted. None: there is no such window.
         """
         still_s = self._now_s - self._counted_s
         if not self._gaps and still_s <= ON_TIME_S:
@@ -87,7 +89,7 @@ class Lateness:
         if still_s > max(ON_TIME_S, self._every_s) + JITTER_S:
             end_s = self._counted_s
         elif self._gaps and self._gaps[-1][1] == self._now_s:
-            # Some flows may be looked at next.
+            # The switch may not have updated all flows yet.
             end_s = self._gaps[-1][0]
         begin_s = end_s - window_s
         for gap_begin_s, gap_end_s in reversed(self._gaps):

@@ -1,16 +1,17 @@
-"""What ports and units carry: the counters of each poll, and the rates they make."""
+"""The loads of ports and units: takes the counters of each poll, and returns rates."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller.api.events import PortCounters, Sample, UnitCountersRead
 from controller.load.beats import more_bytes
-from controller.load.crossing import Crossing
 from controller.load.lateness import Lateness
 from controller.load.rates import Rates
+from controller.load.uplink_share import UplinkShare
 from controller.teaming import buckets
 from policies.model import IDLE, Load
 
@@ -19,25 +20,30 @@ K = TypeVar("K")
 
 @dataclass(slots=True)
 class Loads:
-    """Counters and rates by ofport. A *unit's* are the part that crosses uplinks.
+    """The counters and rates of one bridge.
 
-    Those of buckets are by name: what they send. So are those of addresses behind VM ports.
+    Ports are kept by ofport. The rates of a VM port as a unit cover only traffic that crosses
+    uplinks. Buckets, which only send, and address units are kept by name.
     """
 
     counters: dict[int, PortCounters] = field(default_factory=dict)
     _ports: dict[int, Rates] = field(default_factory=dict)
     _units: dict[int, Rates] = field(default_factory=dict)
-    _crossing: dict[int, Crossing] = field(default_factory=dict)
+    _uplink_share: dict[int, UplinkShare] = field(default_factory=dict)
     _buckets: dict[str, Rates] = field(default_factory=dict)
-    # Of buckets, whose counters are read less often than loads are looked at.
+    # The latest rates of buckets: policies ask for them more often than counters are read.
     _latest: dict[str, Load] = field(default_factory=dict)
-    _stations: dict[str, Rates] = field(default_factory=dict)
+    _address_units: dict[str, Rates] = field(default_factory=dict)
     lateness: Lateness = field(default_factory=Lateness)
+    # For how long no load has changed that is counted late.
+    steady_s: float = math.inf
+    # Whether none has since addresses behind VM ports were read the last time but two.
+    addresses_steady: bool = True
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
-        """Add what a port counted; `outwards`: what leaves by it goes to the network."""
+        """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
         self.counters[port.ofport] = port
         (self._outwards.add if outwards else self._outwards.discard)(port.ofport)
         sample = Sample(
@@ -48,9 +54,9 @@ class Loads:
         _rates_of(self._ports, port.ofport, keep_s).add(sample)
 
     def take_units(
-        self, read: UnitCountersRead, stations: Mapping[int, str], keep_s: float
+        self, read: UnitCountersRead, address_units: Mapping[int, str], keep_s: float
     ) -> None:
-        """Add what units exchanged; `stations`: the names of addresses by slot."""
+        """Take the counters of units. `address_units`: the names of address units, by slot."""
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
         totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
         self.lateness.take({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
@@ -59,46 +65,48 @@ class Loads:
                 name = buckets.name_of(buckets.HASHED[number], bucket)
                 _rates_of(self._buckets, name, keep_s).add(sample)
                 self._latest.pop(name, None)
-        for slot, sample in read.stations:
-            if slot in stations:
-                _rates_of(self._stations, stations[slot], keep_s).add(sample)
+        for slot, sample in read.address_units:
+            if slot in address_units:
+                _rates_of(self._address_units, address_units[slot], keep_s).add(sample)
 
     def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
-        """How many bytes were counted since the last reading."""
+        """Take the counters of a VM port's flows, and return how many bytes were counted since."""
         rates = _rates_of(self._units, ofport, keep_s)
         before = rates.total
         rates.add(sample)
         now = rates.total
         port = self._ports[ofport].total if ofport in self._ports else None
         if port is not None and now is not None:
-            self._crossing.setdefault(ofport, Crossing()).take(port, now)
-        return max(0.0, more_bytes(before, now)) if before and now else 0
+            self._uplink_share.setdefault(ofport, UplinkShare()).take(port, now)
+        return max(0.0, more_bytes(before, now)) if before and now else 0.0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
+        if window_s is None:
+            return self._ports[ofport].latest(self.steady_s) if ofport in self._ports else IDLE
         return _load(self._ports, ofport, window_s, lag_s)
 
-    def rise(self, ofports: Iterable[int]) -> Load:
-        """By how much more these ports carry in all, but for those that carry less."""
+    def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
+        """Return by how much the loads of these ports rose in all. Loads that fell do not count."""
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
-        return sum((rates.rise() for rates in known), Load())
+        return sum((rates.rise(recent_s) for rates in known), Load())
 
     def is_late(self, ofport: int) -> bool:
-        """Whether a port is counted by looks (`controller.load.beats`)."""
+        """Whether a port is counted late (`controller.load.beats`)."""
         found = self._ports.get(ofport)
         return found is not None and found.beats.late is True
 
     def has_looked(self, ofport: int) -> bool:
-        """Whether the last reading of such a port has told something new."""
+        """Whether a port is counted late, and its last reading had new bytes."""
         found = self._ports.get(ofport)
         if found is None or found.total is None or not found.beats.late:
             return False
         return found.beats.has_looked(found.total.clock_s)
 
     def looked_at_s(self, ofports: Iterable[int]) -> float:
-        """How long ago all that was carried since has been counted, of those that are late.
+        """Return the age in seconds of the time since which late ports were counted completely.
 
-        That is the look before the last: what it left is in the last one as a whole.
+        That is the look before the last one: the last look has counted everything since then.
         """
         ages = [0.0]
         for ofport in ofports:
@@ -111,37 +119,41 @@ class Loads:
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
-        """Whether it is not known of one of these ports, which counts, whether it is late."""
+        """Whether one of these ports carries traffic, and it is not known whether it is late."""
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
         return any(rates.beats.late is None and rates.has_counted for rates in known)
 
     def unit(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
-        """The mean over a window that ended `ago_s` ago, or `lag_s` before if that is more."""
+        """Return the mean load of a VM port's flows, or zero while it is not known.
+
+        The mean is over the window that ended `ago_s` ago, or over the one that ended `lag_s`
+        before that, whichever is greater. `window_s` None: the latest load.
+        """
         return _now_or_then(self._units, ofport, window_s, lag_s, ago_s)
 
     def live_unit(self, ofport: int) -> Load:
-        """What a VM port exchanges with uplinks at this moment; zero while unknown."""
-        if ofport not in self._crossing or ofport not in self._ports:
+        """Return the present load of a VM port over uplinks; zero while it is not known."""
+        if ofport not in self._uplink_share or ofport not in self._ports:
             return Load()
-        return self._crossing[ofport].of(self._ports[ofport].latest())
+        return self._uplink_share[ofport].of(self._ports[ofport].latest(self.steady_s))
 
     def crosses_whole(self, ofport: int) -> bool:
-        """Whether all that a VM port exchanges crosses uplinks, as far as is known."""
-        found = self._crossing.get(ofport)
+        """Whether all traffic of a VM port crosses uplinks, as far as is known."""
+        found = self._uplink_share.get(ofport)
         return found is None or found.is_whole
 
-    def station(
+    def address_unit(
         self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
         """The same of an address behind a VM port, which is counted by looks."""
-        if window_s is None and name in self._stations:
-            return self._stations[name].of_two()
-        return _now_or_then(self._stations, name, window_s, lag_s, ago_s)
+        if window_s is None and name in self._address_units:
+            return self._address_units[name].of_two(self.addresses_steady)
+        return _now_or_then(self._address_units, name, window_s, lag_s, ago_s)
 
     def bucket(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
-        """What is sent by a bucket, over a window that ended so long ago."""
+        """Return what a bucket sends: the mean over a window that ended `ago_s` ago."""
         if window_s is not None:
             return _load(self._buckets, name, window_s, ago_s)
         load = self._latest.get(name)
@@ -155,31 +167,31 @@ class Loads:
         return all(r is not None and r.mean(window_s, lag_s) is not None for r in known)
 
     def known_s(self, ofport: int, lag_s: float) -> float:
-        """For how long, up to `lag_s` ago, the load of a port is known."""
+        """Return for how many seconds, up to `lag_s` ago, the load of a port is known."""
         return self._ports[ofport].known_s(lag_s) if ofport in self._ports else 0.0
 
     def unit_known_s(self, ofport: int) -> float:
-        """The same of a unit that is a VM port."""
+        """Return for how many seconds the load of a VM port over uplinks is known."""
         return self._units[ofport].known_s() if ofport in self._units else 0.0
 
     def remove(self, ofport: int) -> None:
-        """Forget a port: its number may be another's next."""
-        for kept in (self.counters, self._ports, self._units, self._crossing):
+        """Forget a port, because another port may get its ofport."""
+        for kept in (self.counters, self._ports, self._units, self._uplink_share):
             kept.pop(ofport, None)
         self._outwards.discard(ofport)
 
-    def forget_stations(self, names: Iterable[str]) -> None:
+    def forget_address_units(self, names: Iterable[str]) -> None:
         for name in names:
-            self._stations.pop(name, None)
+            self._address_units.pop(name, None)
 
     def forget_rates(self) -> None:
-        """The switch is another one, or was away: no rate may span the gap."""
+        """Forget all rates, because the switch was disconnected or is another one."""
         self._ports.clear()
         self._units.clear()
-        self._crossing.clear()
+        self._uplink_share.clear()
         self._buckets.clear()
         self._latest.clear()
-        self._stations.clear()
+        self._address_units.clear()
         self._outwards.clear()
         self.lateness = Lateness()
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from policies.model import Load, Unit
 
-# A load that repeats itself within that has a constant peak.
+# A load that repeats within this time has a constant peak.
 PEAK_S = 10.0
 
 
 @dataclass(slots=True)
 class Peaks:
-    """Of each unit, by name, the greatest rate in each direction within `PEAK_S`."""
+    """The greatest rate of each unit in each direction within `PEAK_S`, by name."""
 
-    # Of a unit that is not here, nothing is known, or that it carried nothing.
+    # Units that are not here are unknown, or have carried nothing.
     _of: dict[str, tuple[_Greatest, _Greatest]] = field(default_factory=dict)
 
     def take(self, carried: Iterable[tuple[Unit, Load]], now_s: float) -> None:
-        """Add what units carry now; those that are not named are forgotten."""
+        """Take what units carry now. Units that are not named are forgotten."""
         before, self._of = self._of, {}
         for unit, load in carried:
             known = before.get(unit.name)
@@ -33,34 +33,32 @@ class Peaks:
                 self._of[unit.name] = known
 
     def of(self, unit: str) -> Load | None:
-        """None for a unit that is not known, or has carried nothing."""
+        """Return the peak of a unit; None if the unit is unknown, or has carried nothing."""
         known = self._of.get(unit)
         return Load(known[0].value, known[1].value) if known else None
 
     def drop(self, units: Iterable[str]) -> None:
-        """Forget these: what they carry is something else now."""
+        """Forget these units, because their earlier rates do not count."""
         for unit in units:
             self._of.pop(unit, None)
 
     def forget(self) -> None:
         self._of.clear()
 
-    @property
-    def falls_s(self) -> float:
-        """When one of them may be less next, if loads stay; infinity: none will."""
-        all_of = (greatest for known in self._of.values() for greatest in known)
-        return min((greatest.falls_s for greatest in all_of), default=float("inf"))
+    def windows(self) -> Iterator[Sequence[tuple[float, float]]]:
+        """Yield the times and rates behind each peak. Each rate is lower than the one before it."""
+        return (greatest.rates for known in self._of.values() for greatest in known)
 
 
 @dataclass(slots=True)
 class _Greatest:
-    """The maximum over a sliding window: what is followed by something greater is left out."""
+    """The maximum over a sliding window. Rates that a later, greater one follows are left out."""
 
-    _rates: deque[tuple[float, float]] = field(default_factory=deque)
+    rates: deque[tuple[float, float]] = field(default_factory=deque)
 
     def add(self, bps: float, now_s: float) -> float:
-        """Take what is now; the maximum."""
-        rates = self._rates
+        """Take the present rate, and return the maximum."""
+        rates = self.rates
         while rates and rates[-1][1] <= bps:
             rates.pop()
         rates.append((now_s, bps))
@@ -70,8 +68,4 @@ class _Greatest:
 
     @property
     def value(self) -> float:
-        return self._rates[0][1]
-
-    @property
-    def falls_s(self) -> float:
-        return self._rates[0][0] + PEAK_S if len(self._rates) > 1 else float("inf")
+        return self.rates[0][1]

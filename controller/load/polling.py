@@ -1,4 +1,4 @@
-"""When counters are read, and which of them with each poll."""
+"""Schedules the polls of a bridge: when to read counters, and which of them with each poll."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ import math
 from dataclasses import dataclass
 
 from controller.api.events import ReadStats
+from controller.load.rates import BEAT_READING_S
 
-# At most so often are the counters of VM ports' flows read: the switch renews them twice a second.
+# The shortest interval between readings of VM ports' flows. The switch updates their counters twice
+# a second.
 UNITS_INTERVAL_S = 0.5
-# And those of 256 buckets, as a policy that moves buckets looks at seconds.
+# The shortest interval between readings of buckets, which may be 256. Policies that move buckets
+# judge means over seconds.
 BUCKETS_INTERVAL_S = 1.0
-# A poll that nobody has answered for so long is given up.
+# The interval between readings of address units while a decision waits for them. The switch updates
+# their counters at least once in this time.
+ADDRESSES_SOON_S = 0.7
+# A poll that the switch has not answered for this long is given up.
 TIMEOUT_S = 10.0
-# After more polls than that were missed, a bridge gets a time of its own anew.
+# If a bridge has missed more polls than this, its polls start again from the present time.
 MOST_MISSED = 60
-# So near a poll nothing is read beside it.
+# Ports are not read once more if a poll is due within this time.
 NEAR_S = 0.01
-# Ten times 0.1 s may be less than a second.
+# A tolerance for intervals: ten times 0.1 s may be less than a second.
 ON_TIME_S = 0.001
-# Nor have multiples of others: times of polls are whole microseconds, however they were reckoned.
+# Times of polls are rounded to whole microseconds, because sums of intervals are not exact either.
 ROUNDING_S = 1e-6
 DIGITS = 6
+# How long counters are read often to find out whether a port is counted late: some beats.
+UNSURE_S = 2.5
 
 
 def round_polls(interval_s: float, buckets: bool) -> int:
-    """With every how many polls all is read that is read at all; `buckets`: those, too."""
+    """Return how many polls it takes until everything was read. `buckets`: including buckets."""
     after_s = BUCKETS_INTERVAL_S - ON_TIME_S if buckets else UNITS_INTERVAL_S - interval_s / 2
     return max(1, math.ceil(after_s / interval_s - ROUNDING_S))
 
@@ -34,9 +42,9 @@ def round_polls(interval_s: float, buckets: bool) -> int:
 class Polling:
     """The polls of one bridge.
 
-    Ports are read with each, what units count less often, and what buckets and addresses count
-    less often still. `with_units`: the poll under way ends with what units count; `with_behind`: also
-    with what addresses behind VM ports do. `is_extra`: it is one between two polls.
+    Each poll reads the counters of ports. Some also read those of VM ports' flows, and fewer read
+    those of buckets and address units. `with_units`: the poll under way reads VM ports' flows.
+    `with_behind`: it also reads address units. `is_extra`: it is an extra one between two polls.
     """
 
     poll_due_s: float = 0.0
@@ -45,21 +53,38 @@ class Polling:
     is_extra: bool = False
     _units_due_s: float = 0.0
     _buckets_due_s: float = 0.0
-    # When ports are read once more before that.
+    # When to read ports once more before the next poll; infinity: not at all.
     _extra_s: float = math.inf
     # When the poll under way began.
     _asked_s: float | None = None
+    # Since when a port carries traffic of which it is not known whether it is counted late.
+    _unsure_s: float | None = None
 
     def begin(self, now_s: float) -> None:
         """Poll at once."""
         self.poll_due_s = now_s
 
     def hasten(self, extra_s: float) -> None:
-        """Read the counters of ports once more, unless a poll does that about then."""
+        """Read the counters of ports once more at this time, unless a poll is due about then."""
         self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
 
+    def look_closely(self, unsure: bool, interval_s: float, now_s: float) -> None:
+        """Read ports often for `UNSURE_S` if it is not known whether one of them is counted late.
+
+        `unsure`: it is not known. If polls are frequent enough, nothing changes.
+        """
+        if interval_s <= BEAT_READING_S:
+            return
+        if not unsure:
+            self._unsure_s = None
+            return
+        if self._unsure_s is None:
+            self._unsure_s = now_s
+        if now_s - self._unsure_s < UNSURE_S:
+            self.hasten(now_s + BEAT_READING_S / 2)
+
     def read_all(self, now_s: float) -> None:
-        """Read at once what is not read with each poll."""
+        """Read all counters with the next poll, and make it now."""
         self._units_due_s = self._buckets_due_s = self._extra_s = now_s
 
     @property
@@ -67,15 +92,19 @@ class Polling:
         """When the next reading is due."""
         return min(self.poll_due_s, self._extra_s)
 
+    def hasten_flows(self, due_s: float) -> None:
+        """Read buckets and address units at this time or earlier."""
+        self._buckets_due_s = min(self._buckets_due_s, due_s)
+
     def read_buckets_at(self, due_s: float) -> None:
         self._buckets_due_s = due_s
 
     def forget(self) -> None:
-        """The poll under way is answered, or will never be."""
+        """The poll under way was answered, or will never be."""
         self._asked_s = None
 
     def reading_s(self, interval_s: float, buckets: bool) -> float:
-        """From when on a poll reads more than ports; `buckets`: those or addresses, too."""
+        """From when on a poll reads more than ports. `buckets`: buckets or address units exist."""
         # As near as polls come to the interval.
         units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
         return min(units_s, self._buckets_due_s - ON_TIME_S) if buckets else units_s
@@ -83,12 +112,12 @@ class Polling:
     def poll(
         self, bridge: str, interval_s: float, hashed: bool, behind: bool, now_s: float
     ) -> ReadStats | None:
-        """The next poll; None while one is under way.
+        """Return the next poll; None while one is under way.
 
-        `hashed`: buckets are judged; `behind`: there are addresses that are units of their own.
+        `hashed`: policies judge buckets. `behind`: there are address units.
 
-        One that comes late, or not at all, does not make the next one late, too: polls of bridges
-        that were due while others were looked at would all come at once from then on.
+        If a poll is late or missed, the next one is still due at its usual time. Otherwise the
+        polls of all bridges that were late together would coincide from then on.
         """
         self._extra_s = math.inf
         if is_extra := now_s < self.poll_due_s - NEAR_S / 2:

@@ -1,4 +1,4 @@
-"""From byte counters to rates, on the switch's own clock."""
+"""Turns byte counters into rates, by the switch's own clock."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from policies.model import IDLE, Load
 WRAP_MARGIN = 16
 # How much of a window must be covered before its mean counts; polls are never quite on time.
 COVERAGE_RATIO = 0.9
-# A counter is of whole frames; most bytes are in those of full size.
+# Counters grow by whole frames, and most bytes are in frames of full size.
 FRAME_BYTES = 1518
-# Readings that are nearer to each other tell of single frames, not of loads.
+# Readings closer together than this show single frames, not loads.
 APART_S = 0.02
-# A beat is seen by who reads more often than that.
+# Beats are seen only if the counter is read at least this often.
 BEAT_READING_S = 0.2
-# Who does not takes the mean over some.
+# If it is not, the rate is the mean over this time, which has some beats.
 SOME_BEATS_S = 2.0
-# In a longer window a beat more or less is nothing.
+# In a longer window, one beat more or less does not matter.
 BEATS_COUNT_S = 10.0
-# Beats are seen to a reading: from one to the next a constant load differs by so much.
+# A beat is known to within one reading, so the beats of a constant load differ by up to this share.
 NEAR_RATIO = 0.3
-# The least over which counters make a rate that are read faster than ten times a second.
+# The shortest time over which counters make a rate, if they are read more than ten times a second.
 LATEST_S = 0.05
 
 
@@ -46,7 +46,7 @@ class Rates:
     beats: Beats = field(default_factory=Beats)
 
     def add(self, sample: Sample) -> None:
-        """Take a sample; one at the same moment as the last is a repetition and is ignored."""
+        """Take a sample. A sample at the same time as the last one is ignored."""
         last, self._last = self._last, sample
         if last is None or sample.clock_s < last.clock_s:
             return self._restart(sample)
@@ -66,7 +66,7 @@ class Rates:
 
     @property
     def has_counted(self) -> bool:
-        """Whether enough was counted lately to see whether that was by looks."""
+        """Whether enough bytes were counted lately to tell whether the counter is late."""
         return len(self._totals) > 1 and more_bytes(self._totals[0], self._totals[-1]) >= LOOK_BYTES
 
     @property
@@ -74,16 +74,16 @@ class Rates:
         """All that was counted; None before the first sample."""
         return self._totals[-1] if self._totals else None
 
-    def latest(self) -> Load:
+    def latest(self, steady_s: float = math.inf) -> Load:
         """The load of the last two samples, or of more that came in quick succession.
 
-        That of the last two beats where the counter has beats, and of one of these where it has
-        changed. Zero before there are two samples.
+        Where the counter has beats: the load of the last two beats, or of the last one if the load
+        has changed. `steady_s`: no load has changed for so long. Zero before there are two samples.
         """
         if len(self._totals) < 2:
             return IDLE
         if self.beats.late:
-            return self._latest_beat()
+            return self._latest_beat(steady_s)
         before, last = self._totals[-2:]
         if before.clock_s > last.clock_s - LATEST_S:
             before = self._totals[max(0, _at(self._totals, last.clock_s - LATEST_S))]
@@ -91,7 +91,7 @@ class Rates:
             return self._perhaps_a_look(look)
         return _between(before, last)
 
-    def _latest_beat(self) -> Load:
+    def _latest_beat(self, steady_s: float) -> Load:
         clock_s = self._totals[-1].clock_s
         if clock_s - self._totals[-2].clock_s > BEAT_READING_S:
             # Read too seldom to see looks: over some of them.
@@ -102,6 +102,8 @@ class Rates:
         if len(looks) < 2:
             return IDLE
         last = _between(looks[-2], looks[-1])
+        if clock_s - looks[0].clock_s > steady_s:
+            return last
         both = _between(looks[0], looks[-1])
         return (
             both
@@ -110,26 +112,29 @@ class Rates:
         )
 
     def _perhaps_a_look(self, last: Total) -> Load:
-        """What was counted after a standstill may have been carried all the time since."""
+        """Return the load as if the bytes were carried since the last standstill began."""
         assert self.beats.stood_still is not None
         before, still_s = self.beats.stood_still
-        seconds = last.clock_s - before.clock_s + min(still_s, LONGEST_BEAT_S)
-        tx_bytes, rx_bytes = last.tx_bytes - before.tx_bytes, last.rx_bytes - before.rx_bytes
-        return Load(8 * tx_bytes / seconds, 8 * rx_bytes / seconds)
+        began_s = before.clock_s - min(still_s, LONGEST_BEAT_S)
+        return _between(before._replace(clock_s=began_s), last)
 
-    def of_two(self) -> Load:
-        """The load of the last three samples; of the last two where it has changed."""
+    def of_two(self, steady: bool = True) -> Load:
+        """The load of the last three samples, or of the last two if it has changed.
+
+        `steady`: no load has changed since the first of the three.
+        """
         if len(self._totals) < 3:
             return self.latest()
         first, middle, last = self._totals[-3:]
         now, both = _between(middle, last), _between(first, last)
-        near = _is_near(now.tx_bps, both.tx_bps) and _is_near(now.rx_bps, both.rx_bps)
+        near = steady and _is_near(now.tx_bps, both.tx_bps) and _is_near(now.rx_bps, both.rx_bps)
         return both if near else now
 
-    def rise(self) -> Load:
-        """By how much more was carried since the last reading than between those before.
+    def rise(self, recent_s: float = 0.0) -> Load:
+        """Return by how much the load has risen above that of the reading before.
 
-        Beyond what a frame more or less makes of it.
+        `recent_s`: above the highest load of so long before, as the readings of a steady load differ.
+        A difference of one frame is not a rise.
         """
         totals = self._totals
         if len(totals) < 3 or self.beats.late:
@@ -139,18 +144,29 @@ class Rates:
         if middle < 1:
             return IDLE
         before = totals[middle]
-        earlier = totals[max(0, _at(totals, before.clock_s - APART_S))]
-        then, now = _between(earlier, before), _between(before, last)
+        now = _between(before, last)
         if now is IDLE:
             return IDLE
+        then = self._highest(before, recent_s)
         frame_bps = 8 * FRAME_BYTES / (last.clock_s - before.clock_s)
         return Load(
             max(0.0, now.tx_bps - then.tx_bps - frame_bps),
             max(0.0, now.rx_bps - then.rx_bps - frame_bps),
         )
 
+    def _highest(self, last: Total, recent_s: float) -> Load:
+        """Return the highest load from one reading to the next, in the `recent_s` before `last`."""
+        highest, end = IDLE, last
+        while True:
+            begin = self._totals[max(0, _at(self._totals, end.clock_s - APART_S))]
+            load = _between(begin, end)
+            highest = Load(max(highest.tx_bps, load.tx_bps), max(highest.rx_bps, load.rx_bps))
+            if begin is end or begin.clock_s <= last.clock_s - recent_s:
+                return highest
+            end = begin
+
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
-        """The mean load over `window_s`, up to `lag_s` ago; None while less is known."""
+        """Return the mean load over a window that ended `lag_s` ago; None while less is known."""
         totals = self._totals
         if not totals:
             return None
@@ -168,7 +184,7 @@ class Rates:
         return _between(first, last)
 
     def known_s(self, lag_s: float = 0.0) -> float:
-        """For how long, up to `lag_s` ago, the load is known."""
+        """Return for how many seconds, up to `lag_s` ago, the load is known."""
         if not self._totals:
             return 0.0
         newest = _at(self._totals, self._totals[-1].clock_s - lag_s)
@@ -181,7 +197,7 @@ class Rates:
 
 
 def _at(totals: list[Total], clock_s: float) -> int:
-    """The index of the last of that time or before; -1: none is."""
+    """Return the index of the last total at that time or before it; -1: there is none."""
     return bisect_right(totals, (clock_s, math.inf)) - 1
 
 
@@ -198,9 +214,9 @@ def _between(first: Total, last: Total) -> Load:
 
 
 def _increase(last: float | None, now: float | None) -> float | None:
-    """What was counted between two readings; None when the counter was reset.
+    """Return how many bytes were counted between two readings. None: the counter was reset.
 
-    Nothing, where the switch does not count (yet, or any more).
+    If the switch does not support the counter (yet, or any more), the result is 0.
     """
     if last is None or now is None:
         return 0

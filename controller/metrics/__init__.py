@@ -1,4 +1,4 @@
-"""Prometheus: metric families from the status that was published, and the server that scrapes reach.
+"""Prometheus metrics: families made of the published status, and the server for scrapes.
 
 It imports `api` and `host`.
 """

@@ -1,4 +1,4 @@
-"""From the service's picture of itself to Prometheus metric families, at each scrape."""
+"""Makes Prometheus metric families of the service's status at each scrape."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.api.status import BridgeStatus
-from controller.host.wires import TlsFiles
+from controller.host.sockets import TlsFiles
 from controller.metrics import scrapes
 
 PREFIX = "ovslbt_"
 BITS_PER_BYTE = 8
-# Of what a bridge tells of now and then: the name, what it is, and the buckets in seconds.
+# Histograms of single observations: by name, the help text and the buckets in seconds.
 OBSERVED = {
     "settling": (
         "Time from a policy's first move until it has nothing more to move.",
         (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     ),
     "inbound_follow": (
-        "Time from a move until inbound came by the new uplink.",
+        "Time from a move until inbound traffic arrived on the new uplink.",
         (0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
     ),
 }
@@ -28,9 +28,10 @@ SECONDS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 class Exporter:
-    """Serves /metrics. `read_status` is called at each scrape, on the scraper's thread.
+    """Serves /metrics.
 
-    So are `leads`, whether this service decides, and `faults`, how often each part has failed.
+    Each scrape calls `read_status`, `leads` (whether this service leads) and `faults` (how often
+    each part has failed) on its own thread.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class Exporter:
         }
 
     def listen(self, address: str, port: int, tls: TlsFiles | None = None) -> scrapes.Server:
-        """Serve on a thread of its own, over TLS if there are files for it.
+        """Serve metrics on a thread of its own, over TLS if `tls` is given.
 
         Raises:
             OSError: the address cannot be bound.
-            ValueError: a TLS file is not what it should be, or others could listen.
+            ValueError: a TLS file cannot be used, or the address needs TLS and has none.
         """
         return scrapes.serve(make_wsgi_app(self._registry), address, port, tls)
 
@@ -91,10 +92,10 @@ class Exporter:
         self._observed[histogram].labels(bridge).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, also those without a sample yet."""
+        """All families, including those that have no sample yet."""
         bridges = self._read_status()
         for bridge in bridges:
-            # From the start, or the first observation would be no increase.
+            # Create the series now: rate() and increase() miss the first value of a new one.
             for histogram in self._observed.values():
                 histogram.labels(bridge.name)
         yield from _uplink_families(bridges)
@@ -103,7 +104,7 @@ class Exporter:
         build = GaugeMetricFamily(PREFIX + "build_info", "The running version.", labels=["version"])
         build.add_metric([self._version], 1)
         leader = GaugeMetricFamily(
-            PREFIX + "leader", "1 while this service is the one that decides."
+            PREFIX + "leader", "1 while this service leads, so that it decides."
         )
         leader.add_metric([], float(self._leads()))
         failed = _counter("faults", "Times a part of the service itself failed.", ["part"])
@@ -112,7 +113,7 @@ class Exporter:
         yield from (build, leader, failed)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: families are known at the scrape only."""
+        """Nothing: the families are known only at a scrape."""
         return ()
 
 
@@ -130,10 +131,10 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     )
     decided = _gauge(
         "uplink_decided_utilization_ratio",
-        "Share of capacity by which the last moves for the sake of load were chosen.",
+        "Share of capacity on which the last moves because of load were based.",
         [*labels, "direction"],
     )
-    info = _gauge("uplink_info", "What the uplink is for.", [*labels, "role"])
+    info = _gauge("uplink_info", "The role of the uplink.", [*labels, "role"])
     unrelieved = _gauge(
         "uplink_unrelieved",
         "1 while the uplink's mean load is above the threshold and no move helps.",
@@ -141,13 +142,13 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     )
     units = _gauge(
         "uplink_units",
-        "Addresses behind VM ports that use the uplink, where each is a unit of its own.",
+        "Addresses behind VM ports on the uplink, if each address is a unit of its own.",
         labels,
     )
-    changes = _counter("uplink_link_changes", "Times the uplink's link came or went.", labels)
+    changes = _counter("uplink_link_changes", "Times the uplink's link went up or down.", labels)
     silent = _gauge(
         "uplink_silent",
-        "1 while the uplink has its link, and LACP, BFD or CFM hears no answer by it.",
+        "1 while the uplink's link is up, but LACP, BFD or CFM receives nothing on it.",
         labels,
     )
     for bridge in bridges:
@@ -186,16 +187,22 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         [*labels, "uplink", "reason"],
     )
     broken = _gauge("rule_broken", "1 while a rule of the VM port is broken.", [*labels, "rule"])
-    shares = _gauge("port_shares", "Shares of an uplink, where set.", labels)
+    shares = _gauge("port_shares", "The weight of the VM port on a full uplink, if set.", labels)
     reserved = _gauge(
-        "port_reserved_bytes_per_second", "Part of an uplink that is reserved, where set.", labels
+        "port_reserved_bytes_per_second", "The rate reserved for the VM port, if set.", labels
     )
-    limit = _gauge("port_limit_bytes_per_second", "Most the VM port may send, where set.", labels)
+    limit = _gauge(
+        "port_limit_bytes_per_second",
+        "The highest rate at which the VM port may send, if set.",
+        labels,
+    )
     shaped = _counter(
-        "port_shaped_drops", "Frames that found their queue at an uplink full.", labels
+        "port_shaped_drops",
+        "Frames of the VM port dropped because its queue at an uplink was full.",
+        labels,
     )
     units = _gauge(
-        "port_units", "Addresses behind the VM port, where each is a unit of its own.", labels
+        "port_units", "Addresses behind the VM port, if each address is a unit of its own.", labels
     )
     for bridge in bridges:
         for port in bridge.ports:
@@ -222,34 +229,46 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     labels = ["bridge"]
     by_reason = ["bridge", "reason"]
     connected = _gauge("bridge_connected", "1 while the switch is connected.", labels)
-    threshold = _gauge("bridge_threshold_ratio", "Share of capacity that LBT acts on.", labels)
+    threshold = _gauge(
+        "bridge_threshold_ratio", "The share of capacity above which load moves VM ports.", labels
+    )
     imbalance = _gauge(
-        "bridge_imbalance_ratio", "Highest less lowest utilization of the uplinks.", labels
+        "bridge_imbalance_ratio", "Highest minus lowest utilization of the uplinks.", labels
     )
     optimality = _gauge(
         "bridge_optimality_ratio",
-        "Worst utilization of the uplinks over the least that any placement could reach.",
+        "Highest utilization of the uplinks, divided by the lowest that any placement could reach.",
         labels,
     )
     info = _gauge(
-        "bridge_info", "How the bridge is teamed.", [*labels, "policy", "teaming", "mode"]
+        "bridge_info",
+        "Policy, teaming and mode of the bridge.",
+        [*labels, "policy", "teaming", "mode"],
     )
-    errors = _gauge("config_errors", "Values in the database that were not taken.", labels)
-    decided = _gauge("last_decision_timestamp_seconds", "When the policy was last asked.", labels)
+    errors = _gauge(
+        "config_errors", "Values in the database that are invalid and not in force.", labels
+    )
+    decided = _gauge(
+        "last_decision_timestamp_seconds", "Time of the last decision of the policy.", labels
+    )
     failovers = _counter("failovers", "VM ports moved because their uplink failed.", labels)
     planned = _counter("moves_planned", "Moves a policy or an operator wanted.", by_reason)
     applied = _counter("moves_applied", "Moves the switch has made.", by_reason)
     refused = _counter("moves_refused", "Moves the switch refused.", by_reason)
     exhausted = _gauge(
         "move_budget_exhausted",
-        "Units that are not moved because of load, as they have moved as often as they should.",
+        "Units that load does not move now, because they have used up their budget of moves.",
         labels,
     )
     reannounced = _counter(
-        "inbound_reannounced", "VM ports announced again, as inbound did not follow.", labels
+        "inbound_reannounced",
+        "Announcements repeated because inbound traffic did not follow a move.",
+        labels,
     )
     astray = _counter(
-        "inbound_not_followed", "Moves that inbound did not follow, whatever was said.", labels
+        "inbound_not_followed",
+        "Moves that inbound traffic did not follow, even after all announcements.",
+        labels,
     )
     for bridge in bridges:
         key = [bridge.name]
@@ -290,6 +309,6 @@ def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
 def _add(
     family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None
 ) -> None:
-    """Add a sample; a figure that is not known is absent, never zero."""
+    """Add a sample. A value that is not known is absent, never zero."""
     if value is not None:
         family.add_metric(labels, float(value))

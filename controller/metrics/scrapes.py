@@ -1,4 +1,4 @@
-"""The server that scrapes reach: HTTP, over TLS with certificates at both ends if asked for."""
+"""The HTTP server for scrapes, with TLS and certificates on both ends if asked for."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from controller.host import faults
-from controller.host.wires import TlsFiles, reason, refuse_plain
+from controller.host.sockets import TlsFiles, reason, refuse_plain
 
 LOG = logging.getLogger(__name__)
 
-# Whoever is silent for so long is hung up on.
+# A client that is silent for this long is disconnected.
 SILENT_MAX_S = 10.0
-# More than this many at once are none of Prometheus', and are hung up on.
+# Prometheus never opens this many connections at once; further ones are closed.
 AT_ONCE_MAX = 16
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """A thread for each caller, who also speaks TLS there: nobody can keep others waiting."""
+    """Serves each client, including its TLS handshake, on a thread, so that none delays others."""
 
     daemon_threads = True
     tls: ssl.SSLContext | None = None
@@ -40,7 +40,7 @@ class Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            # There are no more threads to be had.
+            # No more threads can be started.
             self._free.release()
             raise
 
@@ -51,7 +51,7 @@ class Server(ThreadingMixIn, WSGIServer):
                 request = self.tls.wrap_socket(request, server_side=True)
         except OSError as error:
             found = f"metrics for {client_address[0]}: {reason(error)}"
-            LOG.warning("%s -> TLS, and a certificate that is good", found)
+            LOG.warning("%s -> a TLS client with a valid certificate", found)
             self.shutdown_request(request)
         else:
             super().process_request_thread(request, client_address)
@@ -66,7 +66,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 def _watched(application: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, of which a failure is told as what it is."""
+    """The application, with failures reported to the scraper by status."""
 
     def answer(environ: Any, start_response: Callable[..., Any]) -> Any:
         try:
@@ -95,7 +95,7 @@ def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFile
 
     Raises:
         OSError: the address cannot be bound.
-        ValueError: a TLS file is not what it should be, or others could listen.
+        ValueError: a TLS file cannot be used, or the address needs TLS and has none.
     """
     if tls is None:
         refuse_plain(f"--metrics {address}:{port}", address, "--metrics-ca-cert")
@@ -105,7 +105,7 @@ def serve(application: Callable[..., Any], address: str, port: int, tls: TlsFile
         server = make_server(address, port, _watched(application), kind, _Quiet)
     except OSError as error:
         found = f"--metrics {address}:{port}: {error.strerror}"
-        raise OSError(f"{found} -> an address that is free") from error
+        raise OSError(f"{found} -> a free address") from error
     server.tls = context
     faults.lasting("metrics", "metrics", server.serve_forever)
     return server

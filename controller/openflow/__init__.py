@@ -1,5 +1,6 @@
-"""OpenFlow: connections to bridges, the framework, and the only encoder and decoder of messages.
+"""OpenFlow: connections to bridges, the framework, and all encoding and decoding of messages.
 
-What the switch says becomes events (`api`); specs and changes (`dataplane`) become messages. It
-imports `host` and these, and nothing that decides. `framework` alone imports os-ken or Ryu.
+This room turns what a switch says into events (`api`), and commands and changes (`dataplane`) into
+messages. It imports those rooms and `host`, and nothing that decides. Only `framework` imports
+os-ken or Ryu.
 """

@@ -1,4 +1,4 @@
-"""The framework app: each handler decodes one kind of message and hands on an event."""
+"""The framework app: each handler decodes one kind of message and submits an event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.api.events import (
     SwitchConnected,
     SwitchGone,
 )
-from controller.openflow import codec, framework
+from controller.openflow import bundles, commands, errors, framework, ports, replies, roles
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -27,14 +27,17 @@ from controller.openflow.framework import (
 
 LOG = logging.getLogger(__name__)
 
-DEPOSED = "another controller has become the bridge's master -> this service"
-NOT_KNOWN = "another was master, and the database does not say who leads -> a database that answers"
+DEPOSED = "another controller took the master role -> this service alone (stop the other)"
+NOT_KNOWN = (
+    "another controller was master, and ovsdb-server does not say who leads"
+    " -> an ovsdb-server that answers"
+)
 
 Handler = Callable[["TeamingApp", Any], None]
 
 
 def guarded(handler: Handler) -> Handler:
-    """An exception would silently end the framework's thread: report it as a crash instead."""
+    """Report an exception of a handler as a crash: it would silently end the framework's thread."""
 
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
@@ -47,13 +50,13 @@ def guarded(handler: Handler) -> Handler:
 
 
 def said_by_switch(handler: Handler) -> Handler:
-    """What a switch says may be anything: its connection ends, and nothing else does."""
+    """If the handler fails, close the connection only, because a switch may send anything."""
 
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
         connection: Any = event.msg.datapath
         live: Any = app.connections.get(connection.bridge)
-        # It has become that of no bridge, or another one has replaced it.
+        # The connection was lost, or another one has replaced it.
         if live is not connection or connection.refused:
             return
         try:
@@ -65,7 +68,7 @@ def said_by_switch(handler: Handler) -> Handler:
 
 
 class Granted(framework.EventBase):  # type: ignore[misc]
-    """The switch has made us the master of a bridge, by this connection."""
+    """The switch has granted us the master role on this connection."""
 
     def __init__(self, connection: Any) -> None:
         super().__init__()
@@ -75,12 +78,12 @@ class Granted(framework.EventBase):  # type: ignore[misc]
 class TeamingApp(App):  # type: ignore[misc]
     """Turns OpenFlow messages into events.
 
-    `submit` takes events to the engine's thread, `connections` has the live connection of
-    each bridge, `caller` knows the bridge that has dialled us, `crash` ends the service.
-    `confirm` says whether we lead, None where that is not known.
+    `submit` passes events to the engine's thread. `connections` holds the live connection of each
+    bridge. `caller` names the bridge that has dialled us. `crash` ends the service. `confirm` asks
+    whether this service leads, and passes on the answer; None: it is not known.
 
-    A connection is live when the switch has made us the bridge's master, after which it takes
-    changes from no other service; and nothing but that request is sent before.
+    A connection is live once the switch has granted us the master role. From then on the switch
+    accepts changes from no other service. Before that, the service changes nothing on the switch.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -101,9 +104,9 @@ class TeamingApp(App):  # type: ignore[misc]
         self.caller = caller
         self.crash = crash
         self.confirm = confirm
-        # The generation by which we became a bridge's master last.
+        # The generation with which we last became each bridge's master.
         self._generations: dict[str, int] = {}
-        self._replies: dict[str, codec.Replies] = {}
+        self._replies: dict[str, replies.Replies] = {}
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
     @guarded
@@ -114,35 +117,38 @@ class TeamingApp(App):  # type: ignore[misc]
         if datapath.bridge is None:
             framework.hang_up(datapath)
             return
-        asked = [*codec.ask_role(datapath), *codec.set_async(datapath)]
+        asked = [*roles.ask_role(datapath), *commands.set_async(datapath)]
         datapath.send(framework.serialized(asked))
 
     @set_ev_cls(ofp_event.EventOFPRoleReply, MAIN_DISPATCHER)
     @guarded
     def role(self, event: Any) -> None:
-        """First the generation of the last master, then that we are master."""
+        """The first reply has the last master's generation. The second grants us the master role."""
         connection, generation = event.msg.datapath, event.msg.generation_id
         if self.connections.get(connection.bridge) is connection:
             return
         if connection.claimed is None:
             self.confirm(lambda leads: self._claim(connection, generation, leads))
-        elif codec.is_master(event.msg):
+        elif roles.is_master(event.msg):
             self.confirm(lambda leads: self._begin(connection, leads))
 
     def _claim(self, connection: Any, generation: int, leads: bool | None) -> None:
-        """Ask to be master, if we lead; where nobody knows, if no other has been since us."""
-        untouched = (codec.NO_GENERATION, self._generations.get(connection.bridge))
+        """Request the master role if this service leads.
+
+        If that is not known, request it only if no other controller was master after us.
+        """
+        untouched = (roles.NO_GENERATION, self._generations.get(connection.bridge))
         if leads is False:
             framework.hang_up(connection)
             return
         if leads is None and generation not in untouched:
             connection.refuse(NOT_KNOWN)
             return
-        connection.claimed = codec.next_generation(generation)
-        connection.send(framework.serialized(codec.claim(connection, connection.claimed)))
+        connection.claimed = roles.next_generation(generation)
+        connection.send(framework.serialized(roles.claim(connection, connection.claimed)))
 
     def _begin(self, connection: Any, leads: bool | None) -> None:
-        """The bridge is ours, unless we stood still since we asked, and it should not be."""
+        """Use the connection, unless another service has become the leader meanwhile."""
         if leads is False:
             framework.hang_up(connection)
         else:
@@ -155,8 +161,8 @@ class TeamingApp(App):  # type: ignore[misc]
         if not connection.is_active:
             return
         self._generations[bridge] = connection.claimed
-        self.connections[bridge], self._replies[bridge] = connection, codec.Replies()
-        self.submit(SwitchConnected(bridge, codec.port_states(connection)))
+        self.connections[bridge], self._replies[bridge] = connection, replies.Replies()
+        self.submit(SwitchConnected(bridge, ports.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @guarded
@@ -164,10 +170,10 @@ class TeamingApp(App):  # type: ignore[misc]
         connection = event.msg.datapath
         if connection.refused or self.connections.get(connection.bridge) is connection:
             return
-        if codec.is_stale(event.msg):
+        if roles.is_stale(event.msg):
             framework.hang_up(connection)
         else:
-            connection.refuse(f"{codec.error_text(event.msg)} -> the role of master")
+            connection.refuse(f"{errors.error_text(event.msg)} -> the master role")
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     @guarded
@@ -180,7 +186,7 @@ class TeamingApp(App):  # type: ignore[misc]
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     @said_by_switch
     def port_status(self, event: Any) -> None:
-        bridge, port = event.msg.datapath.bridge, codec.port_state(event.msg.desc)
+        bridge, port = event.msg.datapath.bridge, ports.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
             self.submit(PortRemoved(bridge, port.ofport))
         else:
@@ -204,24 +210,24 @@ class TeamingApp(App):  # type: ignore[misc]
     @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
     @said_by_switch
     def bundle_control(self, event: Any) -> None:
-        if (number := codec.bundle_outcome(event.msg)) is not None:
+        if (number := bundles.bundle_outcome(event.msg)) is not None:
             self.submit(BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @said_by_switch
     def error(self, event: Any) -> None:
-        if codec.says_deposed(event.msg):
+        if roles.says_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
             return
-        bridge, text = event.msg.datapath.bridge, codec.error_text(event.msg)
+        bridge, text = event.msg.datapath.bridge, errors.error_text(event.msg)
         LOG.warning("%s: the switch reports an error: %s", bridge, text)
-        if (number := codec.failed_bundle(event.msg)) is not None:
+        if (number := bundles.failed_bundle(event.msg)) is not None:
             self.submit(BundleDone(bridge, number, text))
 
     @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
     @said_by_switch
     def role_status(self, event: Any) -> None:
-        if codec.says_deposed(event.msg):
+        if roles.says_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
 
     def _answered(self, message: Any) -> None:

@@ -1,8 +1,8 @@
-"""The OpenFlow framework, and the only module that imports its names.
+"""The OpenFlow framework: the only module that imports os-ken or Ryu.
 
-Ryu's application API, of os-ken (which continues it) or of stock Ryu 4.34, as the
-environment's OVS_LBT_FRAMEWORK says. What both get wrong about connections is put right
-here, see `Connection`.
+Both have Ryu's application API. The environment variable OVS_LBT_FRAMEWORK chooses between os-ken,
+which continues Ryu and is the default, and stock Ryu 4.34. `Connection` corrects what both get
+wrong about connections.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ elif _CHOSEN == "ryu":
     import eventlet.greenio
     import eventlet.wsgi
 
-    # Ryu's connections are green threads: from here on so is every thread of ours.
+    # Ryu serves connections on green threads, so from here on all our threads are green threads.
     eventlet.monkey_patch()
     # Ryu looks for a name that eventlet has dropped since.
     eventlet.wsgi.ALREADY_HANDLED = getattr(eventlet.wsgi, "ALREADY_HANDLED", object())
@@ -73,14 +73,14 @@ elif _CHOSEN == "ryu":
     App = app_manager.RyuApp
 
     class _GreenSocket(eventlet.greenio.GreenSocket):  # type: ignore[misc]
-        """One whose calls are green, too, where it does not block; python-ovs relies on it."""
+        """Accepts green sockets even in non-blocking mode, because python-ovs relies on it."""
 
         def accept(self) -> tuple[Any, Any]:
             sock, address = super().accept()
             green = isinstance(sock, eventlet.greenio.GreenSocket)
             return sock if green else _GreenSocket(sock), address
 
-    # No thread of ours has a socket yet.
+    # None of our threads has a socket yet.
     socket.socket = _GreenSocket  # type: ignore[misc]
 else:
     raise ValueError(f"{_VARIABLE}: {_CHOSEN} -> os-ken or ryu")
@@ -94,10 +94,11 @@ ECHO_INTERVAL_S = 2.0
 # A switch that leaves this many echo requests unanswered is gone.
 UNANSWERED_ECHOES = 3
 READ_BYTES = 1 << 16
-# Green threads are no burden, and their sockets always wait.
+# Whether the thread that sends writes to the socket itself. Green sockets would make it wait, and
+# a green thread for each sender costs little.
 _AT_ONCE = _CHOSEN == "os-ken"
 
-# What answers us, or has to be answered; the framework would read all others for nobody.
+# The messages that answer us or need an answer. The framework need not decode any others.
 _WANTED = {
     ofproto.OFPT_HELLO,
     ofproto.OFPT_ERROR,
@@ -109,32 +110,32 @@ _WANTED = {
     ofproto.OFPT_MULTIPART_REPLY,
     ofproto.OFPT_ROLE_REPLY,
 }
-# Replies that are handed on as they came, by their type.
+# Replies that are handed on without being parsed, by their type.
 _UNREAD = {
     ofproto.OFPMP_FLOW: parser.OFPFlowStatsReply,
     ofproto.OFPMP_PORT_STATS: parser.OFPPortStatsReply,
     ofproto.OFPMP_GROUP_DESC: parser.OFPGroupDescStatsReply,
 }
 _FLAGS_AT = 10
-# Actions of others' whose parts the framework reads by lengths that may lead nowhere:
-# NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE. As unknown ones they are not looked into.
+# NXAST_CT, NXAST_CONTROLLER2 and NXAST_CLONE: the framework trusts lengths inside these actions,
+# which may be wrong. It does not parse unknown actions, so make them unknown.
 for _number in (35, 37, 42):
     parser.NXAction._subtypes.pop(_number, None)
 
 
 class Connection(framework_controller.Datapath):  # type: ignore[misc]
-    """An OpenFlow connection whose end is noticed, and which has one thread: whoever serves it.
+    """An OpenFlow connection that notices its own end, served by the one thread that calls `serve`.
 
-    os-ken's own never ends on native threads: its sender blocks on an empty queue for ever
-    and its echo thread sleeps on, so that no DEAD event comes and two threads leak with
-    every reconnect. Its queue of 16 messages blocks whoever sends.
+    os-ken's connection never ends on native threads: its sender blocks on an empty queue for ever,
+    and its echo thread sleeps on. So no DEAD event comes, and two threads leak with every
+    reconnect. Its queue of 16 messages blocks the thread that sends.
 
-    Here whoever sends writes at once what the socket takes; only what it does not take is left
-    to a sender, which ends when all is sent. A switch that does not read is found out by its
-    missing echo replies, for which one thread asks on all connections.
+    Here the thread that sends writes at once what the socket takes. The rest is left to a sender
+    thread, which ends when everything is sent. A switch that does not read is noticed by its
+    missing echo replies; one thread sends echo requests on all connections.
 
-    `bridge` is the name of the bridge at the other end; None while nobody knows it, as of a
-    switch that has dialled us. `claimed`: the generation by which we asked to be its master.
+    `bridge` is the name of the bridge at the other end; None while it is not known, as for a switch
+    that has dialled us. `claimed`: the generation with which we asked to be its master.
     """
 
     def __init__(self, sock: Any, address: str, bridge: str | None) -> None:
@@ -142,15 +143,15 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         self.claimed: int | None = None
         self.refused = False
         self._silent = 0
-        # Held while the socket is written to or closed.
+        # Whoever writes to the socket or closes it holds this.
         self._sending = threading.Lock()
-        # What a sender has yet to send; None: there is none.
+        # What the sender thread has yet to send. None: no sender thread runs.
         self._unsent: bytearray | None = None
         self._sender: Any = None
         super().__init__(_Eager(sock), address)
 
     def serve(self) -> None:
-        """Handle the connection until it ends; then no thread of it is left."""
+        """Handle the connection until it ends. All its threads have ended when this returns."""
         self.send_msg(self.ofproto_parser.OFPHello(self))
         _ECHOES.add(self)
         try:
@@ -177,7 +178,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
             try:
                 taken = self.socket.take(buf) if _AT_ONCE else 0
             except OSError:
-                # Whoever receives notices, too.
+                # The thread that receives notices this, too.
                 return False
             if taken < len(buf):
                 self._unsent = bytearray(buf[taken:])
@@ -204,15 +205,15 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
                 return
 
     def refuse(self, why: str) -> None:
-        """Hang up on a switch that sends what nobody can mean."""
+        """Close the connection to a switch that sends something invalid, and log why."""
         if not self.refused:
             self.refused = True
             who = self.bridge or self.address
-            LOG.warning("%s: %s; hanging up", who, one_line(why))
+            LOG.warning("%s: %s; closing the connection", who, one_line(why))
             hang_up(self)
 
     def refuse_unread(self, what: str, error: Exception) -> None:
-        """Hang up on a switch as it cannot be read what it sends, or we cannot read it."""
+        """Close the connection because a message is malformed, or our code failed to read it."""
         if isinstance(error, framing.Malformed):
             self.refuse(str(error))
         elif self.refused:
@@ -220,14 +221,16 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
         elif faults.is_ours(error):
             self.refuse(faults.report("openflow", error, f"{what} of {self.bridge}"))
         else:
-            self.refuse(f"{what}: {error!r} -> one that can be read")
+            self.refuse(f"{what}: {error!r} -> a valid message")
 
     def ask_for_echo(self) -> None:
-        """Hang up on a switch that has not answered for long; ask it once more otherwise."""
+        """Close the connection to a switch that has not answered for long; otherwise ask again."""
         shaking_hands = self.state != MAIN_DISPATCHER
         self._silent = self._silent + 1 if shaking_hands else len(self.unreplied_echo_requests)
         if self._silent >= UNANSWERED_ECHOES:
-            LOG.warning("%s: no answer for %g s", self.address, self._silent * ECHO_INTERVAL_S)
+            silent_s = self._silent * ECHO_INTERVAL_S
+            found = f"the switch has not answered for {silent_s:g} s"
+            LOG.warning("%s: %s; closing the connection", self.address, found)
             hang_up(self)
         elif not shaking_hands:
             request = self.ofproto_parser.OFPEchoRequest(self)
@@ -236,7 +239,7 @@ class Connection(framework_controller.Datapath):  # type: ignore[misc]
 
 
 class _Eager:
-    """A socket of which all is read that is there: the framework asks for a header at a time."""
+    """Returns all bytes that a socket has, though the framework asks for one header at a time."""
 
     def __init__(self, sock: Any) -> None:
         self._socket = sock
@@ -250,11 +253,12 @@ class _Eager:
 
 
 class _Echoes:
-    """Asks the switches of all connections for echoes, on one thread."""
+    """Sends echo requests on all connections, from one thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # When each is due: the first of them first, as all have the same interval.
+        # When the next echo request of each connection is due. All have the same interval, so the
+        # connections stay in the order in which they are due.
         self._due_s: dict[Connection, float] = {}
 
     def add(self, connection: Connection) -> None:
@@ -266,7 +270,7 @@ class _Echoes:
             self._due_s.pop(connection, None)
 
     def run(self) -> None:
-        """For ever."""
+        """Send echo requests for as long as the service runs."""
         while True:
             now_s = time.monotonic()
             for connection in self._take(now_s):
@@ -280,7 +284,7 @@ class _Echoes:
             time.sleep(max(0.0, due_s - time.monotonic()))
 
     def _take(self, now_s: float) -> list[Connection]:
-        """Those that are due, or nearly: fewer wake-ups for many connections."""
+        """Return the connections that are due now or soon. Taking both saves wake-ups."""
         soon_s = now_s + ECHO_INTERVAL_S / 40
         with self._lock:
             due = [connection for connection, due_s in self._due_s.items() if due_s <= soon_s]
@@ -294,19 +298,19 @@ _ECHOES = _Echoes()
 
 
 def hang_up(connection: Connection) -> None:
-    """End a connection; whoever serves it notices."""
+    """Shut a connection's socket down. The thread that serves the connection then ends it."""
     try:
         connection.socket.shutdown(socket.SHUT_RDWR)
     except OSError:
-        LOG.debug("the connection had ended already")
+        LOG.debug("the connection is closed already")
 
 
 def _parsed(
     connection: Connection, version: int, kind: int, length: int, xid: int, data: bytearray
 ) -> Any:
-    """A message of the switch's; None for one that nobody wants.
+    """Parse a message from the switch. None: the service does not need it.
 
-    Hangs up where it cannot be read: nothing that follows could be trusted.
+    If the message cannot be parsed, close the connection, because nothing after it can be trusted.
     """
     if connection.refused or kind not in _WANTED:
         return None
@@ -328,10 +332,10 @@ def _parsed(
 
 
 def unread(connection: Any, xid: int, message: bytes) -> Any:
-    """A statistics reply as its message, whose `body` is bytes: reading them all takes long.
+    """Make a statistics reply whose `body` is the bytes as they came. Parsing all of it is slow.
 
     Raises:
-        Malformed: it has no type.
+        Malformed: the reply is too short to have a type.
     """
     made = _UNREAD[framing.statistics(message)](connection)
     made.xid = xid
@@ -340,22 +344,22 @@ def unread(connection: Any, xid: int, message: bytes) -> Any:
     return made
 
 
-# The framework's own logs the bytes of what it cannot read, and goes on behind it.
+# The framework's parser logs the bytes of a message that it cannot parse, and continues after it.
 framework_controller.ofproto_parser.msg = _parsed
 
 
 class _NoListener:
-    """Stands in for the framework's listener, which would open ports nobody asked for."""
+    """Replaces the framework's listener, which would open TCP ports that nobody asked for."""
 
     def __call__(self) -> None:
         return
 
 
 def _safe(handler: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A handler after whose failure the next event is handled, and its connection begins anew.
+    """Return a handler that closes its connection when it fails. Later events are still handled.
 
-    On native threads the framework would end the thread of all handlers, on green ones leave the
-    connection as it is.
+    Without this, a failure on native threads would end the thread that runs all handlers. On green
+    threads the connection would stay open.
     """
 
     @functools.wraps(handler)
@@ -384,9 +388,9 @@ App.register_handler, App._event_loop = _register, _handle_events
 
 
 def start(app_module: str, **contexts: Any) -> Callable[[], None]:
-    """Load the framework and one app; what ends them again.
+    """Start the framework and one app, and return a function that ends both.
 
-    The app's constructor is given `contexts` as keyword arguments.
+    The app's constructor gets `contexts` as keyword arguments.
     """
     ofp_handler.OpenFlowController = _NoListener
     cfg.CONF(project="ovs-lbt", args=[])
@@ -400,7 +404,7 @@ def start(app_module: str, **contexts: Any) -> Callable[[], None]:
 
 
 def serialized(messages: Iterable[Any]) -> bytes:
-    """Messages of one connection as they go over the wire, in order."""
+    """Serialize messages of one connection, in order."""
     parts = []
     for message in messages:
         if message.xid is None:

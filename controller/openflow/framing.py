@@ -1,7 +1,7 @@
-"""Whether the lengths in an OpenFlow message agree, before anybody reads by them.
+"""Checks the lengths inside an OpenFlow message before the framework parses it.
 
-The framework goes on by the lengths it finds: one of zero keeps it for ever, and one that is too
-long has it read the same bytes again and again.
+The framework's parser trusts these lengths. A length of zero makes it loop for ever. A length that
+is too large makes it parse the same bytes again and again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PORT_STATS_BYTES, _PORT_BYTES = 112, 64
 _FLOW_FIXED, _FLOW_LEAST = 48, 56
 _GROUP_FIXED = 8
 _BUCKET_FIXED = 16
-# Instructions by type: those of one length, and those with actions.
+# Instructions, by type: the lengths of those that have a fixed one, and the types with actions.
 _INSTRUCTION_BYTES = {1: 8, 2: 24, 6: 8}
 _WITH_ACTIONS = (3, 4, 5)
 _ACTION_LEAST = 8
@@ -26,28 +26,31 @@ _PAIR = struct.Struct("!HH")
 
 
 class Malformed(Exception):
-    """A message whose lengths do not agree: what was found and what is expected."""
+    """The lengths inside a message do not agree. The text says `found -> expected`."""
 
 
 def statistics(message: bytes) -> int:
-    """The type of a multipart reply.
+    """Return the type of a multipart reply.
 
     Raises:
-        Malformed: it has none.
+        Malformed: the message is too short to have one.
     """
     if len(message) < _MULTIPART_HEADER:
-        raise Malformed(f"a multipart reply of {len(message)} bytes -> {_MULTIPART_HEADER} or more")
+        raise Malformed(
+            f"a multipart reply of {len(message)} bytes -> at least {_MULTIPART_HEADER} bytes"
+        )
     kind, _ = _PAIR.unpack_from(message, _HEADER)
     return int(kind)
 
 
 def check(kind: int, message: bytes) -> None:
-    """Look through a message of this type, of which all is there.
+    """Check a complete message of type `kind`.
 
-    Of multipart replies: one that describes ports. All others are looked through when they are read.
+    Of the multipart replies, only port descriptions may be passed. The other functions of this
+    module check the rest.
 
     Raises:
-        Malformed: its lengths do not agree.
+        Malformed: lengths inside the message do not agree.
     """
     if kind == _HELLO:
         for _ in _parts(message, _HEADER, len(message), 4, lengths_at=2):
@@ -57,56 +60,60 @@ def check(kind: int, message: bytes) -> None:
 
 
 def flows(body: bytes) -> Iterator[bytes]:
-    """The flows in statistics, each of which begins with its length.
+    """Split the body of a flow statistics reply into flows. Each flow begins with its length.
 
     Raises:
-        Malformed: that leads nowhere.
+        Malformed: the length of a flow does not fit the body.
     """
     return (body[at:until] for at, until in _parts(body, 0, len(body), _FLOW_LEAST))
 
 
 def groups(body: bytes) -> Iterator[bytes]:
-    """The same of descriptions of groups."""
+    """Split the body of a group description reply into groups. Each group begins with its length.
+
+    Raises:
+        Malformed: the length of a group does not fit the body.
+    """
     return (body[at:until] for at, until in _parts(body, 0, len(body), _GROUP_FIXED))
 
 
 def check_ports(body: bytes) -> None:
-    """Look at statistics of ports.
+    """Check the body of a port statistics reply.
 
     Raises:
-        Malformed: they are not of whole ports.
+        Malformed: the last port is incomplete.
     """
     _check_rows(len(body), _PORT_STATS_BYTES)
 
 
 def check_group(group: bytes) -> None:
-    """Look through one description.
+    """Check the description of one group.
 
     Raises:
-        Malformed: its lengths do not agree.
+        Malformed: lengths inside it do not agree.
     """
     for bucket, ends in _parts(group, _GROUP_FIXED, len(group), _BUCKET_FIXED):
         _check_actions(group, bucket + _BUCKET_FIXED, ends)
 
 
 def check_flow(message: bytes) -> None:
-    """Look through one flow.
+    """Check the statistics of one flow.
 
     Raises:
-        Malformed: its lengths do not agree.
+        Malformed: lengths inside them do not agree.
     """
     match_at, until = _FLOW_FIXED, len(message)
     _, length = _PAIR.unpack_from(message, match_at)
     instructions_at = match_at + (length + 7) // 8 * 8
     if length < 4 or instructions_at > until:
-        raise Malformed(f"a match of {length} bytes -> 4 to {until - match_at}")
+        raise Malformed(f"a match of {length} bytes -> 4 to {until - match_at} bytes")
     for instruction, ends in _parts(message, instructions_at, until, 8, lengths_at=2):
         kind, length = _PAIR.unpack_from(message, instruction)
         if kind in _WITH_ACTIONS:
             _check_actions(message, instruction + 8, ends)
         elif length != _INSTRUCTION_BYTES.get(kind, length):
             expected = _INSTRUCTION_BYTES[kind]
-            raise Malformed(f"an instruction {kind} of {length} bytes -> {expected}")
+            raise Malformed(f"an instruction of type {kind}, {length} bytes -> {expected} bytes")
 
 
 def _check_actions(message: bytes, at: int, until: int) -> None:
@@ -114,22 +121,28 @@ def _check_actions(message: bytes, at: int, until: int) -> None:
         kind, length = _PAIR.unpack_from(message, action)
         expected = _OUTPUT_BYTES if kind == _OUTPUT else _ACTION_LEAST
         if length != expected and kind not in (_SET_FIELD, _EXPERIMENTER):
-            raise Malformed(f"an action {kind} of {length} bytes -> {expected}")
+            raise Malformed(f"an action of type {kind}, {length} bytes -> {expected} bytes")
 
 
 def _check_rows(found: int, each: int) -> None:
     if found % each:
-        raise Malformed(f"statistics of {found} bytes -> {each} for each port")
+        raise Malformed(f"port statistics of {found} bytes -> {each} bytes for each port")
 
 
 def _parts(
     message: bytes, at: int, end: int, least: int, lengths_at: int = 0
 ) -> Iterator[tuple[int, int]]:
-    """Where each part begins and ends, each with its length in it."""
+    """Yield where each part begins and ends.
+
+    Each part holds its own length, `lengths_at` bytes after its beginning, and is at least `least`
+    bytes long.
+    """
     while at < end:
         room = end - at
-        length = _PAIR.unpack_from(message, at)[lengths_at // 2] if room >= least else room
+        if room < least:
+            raise Malformed(f"a part of {room} bytes -> at least {least} bytes")
+        length = _PAIR.unpack_from(message, at)[lengths_at // 2]
         if not least <= length <= room:
-            raise Malformed(f"a part of {length} bytes -> {least} to {room}")
+            raise Malformed(f"a part with a length of {length} bytes -> {least} to {room} bytes")
         yield at, at + length
         at += length

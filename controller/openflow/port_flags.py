@@ -1,7 +1,7 @@
-"""The port flag `no-flood`, in a short OpenFlow 1.0 exchange of its own.
+"""Sets and clears the port flag `no-flood`, over an OpenFlow 1.0 connection made for this.
 
-NORMAL leaves ports with this flag out when it floods. Only OpenFlow 1.0 has it: later
-versions neither set nor show it, so it takes a connection beside the one that we keep.
+NORMAL does not flood to ports that have this flag. Only OpenFlow 1.0 can set and show it, so the
+bridge's OpenFlow 1.3 connection cannot be used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from controller.api.events import PortFlagsSet, SetPortFlags
 from controller.host import faults
-from controller.host.wires import Unreachable, Wire
+from controller.host.sockets import BridgeSocket, Unreachable
 
 LOG = logging.getLogger(__name__)
 
@@ -30,16 +30,16 @@ HEADER = struct.Struct("!BBHI")
 FEATURES_BYTES = 24  # what precedes the ports in a features reply
 PORT = struct.Struct("!H6s16sIIIIII")
 HELLO_FAILED = b"\0\0"
-NO_OPENFLOW_1_0 = "the switch hangs up -> OpenFlow10 among the bridge's protocols"
+NO_OPENFLOW_1_0 = "the switch closed the connection -> OpenFlow10 among the bridge's protocols"
 PORT_CHANGE = struct.Struct("!H6sIII4x")
 
 
 class Refused(Exception):
-    """The switch does not do it; the text says what it answered -> what was expected."""
+    """The switch does not set the flags. The text says `found -> expected`."""
 
 
 class Stream(Protocol):
-    """What is needed of a connection."""
+    """The methods of a socket that the exchange needs."""
 
     def settimeout(self, timeout_s: float | None, /) -> None: ...
     def recv(self, count: int, /) -> bytes: ...
@@ -47,9 +47,12 @@ class Stream(Protocol):
 
 
 def start(
-    dial: Callable[[], Wire], command: SetPortFlags, submit: Callable[[PortFlagsSet], None]
+    dial: Callable[[], BridgeSocket], command: SetPortFlags, submit: Callable[[PortFlagsSet], None]
 ) -> None:
-    """Carry out a command on a connection that `dial` makes, on a thread of its own."""
+    """Carry out a command on a new thread, over a connection that `dial` makes.
+
+    `submit` gets the answer, also when the exchange fails.
+    """
 
     def run() -> None:
         answer = PortFlagsSet(command.bridge, command.number, frozenset())
@@ -70,13 +73,14 @@ def start(
 def set_flags(
     sock: Stream, no_flood: frozenset[int], flood: frozenset[int]
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Set and clear the flag where it differs.
+    """Set the flag of the ports in `no_flood`, and clear it for those in `flood`.
 
-    Those of `no_flood` that are there, and all ports that had the flag before.
+    Ports that have the wanted setting are not modified. Returns the ports of `no_flood` that the
+    bridge has, and all ports that had the flag before.
 
     Raises:
-        Refused: the switch speaks no OpenFlow 1.0, or refuses a change.
-        OSError: the connection failed, or it took longer than `TIMEOUT_S`.
+        Refused: the switch does not support OpenFlow 1.0, or refuses a change.
+        OSError: the connection failed, or a read or write took longer than `TIMEOUT_S`.
     """
     sock.settimeout(TIMEOUT_S)
     _send(sock, _message(HELLO))
@@ -100,7 +104,13 @@ def _message(kind: int, body: bytes = b"", xid: int = 0) -> bytes:
 
 
 def _ask(sock: Stream, request: int, reply: int) -> bytes:
-    """Send a request; the body of its reply. An error before it is about our messages."""
+    """Send a request, and return the body of its reply.
+
+    An error that precedes the reply concerns this request or a message before it.
+
+    Raises:
+        Refused: the switch answered with an error, or closed the connection.
+    """
     _send(sock, _message(request))
     while True:
         _, kind, length, xid = HEADER.unpack(_read(sock, HEADER.size))
@@ -110,7 +120,7 @@ def _ask(sock: Stream, request: int, reply: int) -> bytes:
         if kind == ERROR and body[:2] == HELLO_FAILED:
             raise Refused(NO_OPENFLOW_1_0)
         if kind == ERROR:
-            raise Refused(f"OpenFlow error {body[:4].hex()} -> port flags set")
+            raise Refused(f"OpenFlow error {body[:4].hex()} -> a switch that sets no-flood")
         if kind == ECHO_REQUEST:
             _send(sock, _message(ECHO_REPLY, body, xid))
 
@@ -132,7 +142,7 @@ def _read(sock: Stream, size: int) -> bytes:
 
 
 def _ports(features: bytes) -> Iterator[tuple[int, bytes, int]]:
-    """Number, hardware address and configuration of each port."""
+    """Yield the number, the hardware address and the configuration bits of each port."""
     whole = len(features) - (len(features) - FEATURES_BYTES) % PORT.size
     for offset in range(FEATURES_BYTES, whole, PORT.size):
         number, address, _, config, *_ = PORT.unpack_from(features, offset)

@@ -1,5 +1,5 @@
-"""What operators ask for, and the answers: attach, detach, drain, move, plan, apply, show, explain.
+"""The operators' commands and their answers: attach, detach, drain, move, plan, apply, explain.
 
-Each request is checked, carried out over as many events as it takes, and answered in text or
-JSON. It imports `bridge` and every room of the core below it.
+Each request is checked, carried out over as many events as it needs, and answered in text or JSON.
+This room imports `bridge` and every room of the core below it.
 """

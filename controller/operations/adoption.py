@@ -1,10 +1,10 @@
-"""Taking a bridge over and giving it back, step by step over several events.
+"""Attach and detach, step by step over several events.
 
-Attach reads first and changes nothing; then it writes the configuration, and is done when
-the pipeline is confirmed. Whatever fails on the way, everything is put back. Detach takes
-everything of ours off the switch before it takes the configuration away: on plain uplinks
-the bridge stays in fail mode secure, where nothing is forwarded that no flow forwards, until
-its old fail mode is the only thing left to restore.
+Attach first reads the bridge and changes nothing. Then it writes the configuration, and it is done
+when the switch has confirmed the pipeline. If a step fails, everything is undone. Detach first
+removes our flows and groups from the switch, and then the configuration. On plain uplinks, the
+bridge stays in fail mode secure, in which it forwards nothing without flows, until only its old
+fail mode remains to be restored.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import Reply, Setting, Write, Written
-from controller.bridge.bridge import GATHERED_AFTER_S, Bridge, Commands
+from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
+from controller.bridge.gathering import GATHERED_AFTER_S
+from controller.bridge.phase import Phase
+from controller.bridge.state import Commands
 from controller.config.keys import BRIDGE_KEYS
 from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
@@ -24,19 +27,19 @@ from controller.config.values import BridgeConfig
 from controller.operations import inspection, releases
 from controller.text.wording import OUR_LOG, shortened
 
-# The pipeline of a bridge is confirmed within this time, or the attach is undone.
+# If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
-# A switch that has not answered by then is away.
+# A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
 
 
 class Refused(Exception):
-    """A request that cannot be done; its text says what was found -> what is expected."""
+    """A request is refused. The text: what was found -> what is expected."""
 
 
 @dataclass(slots=True)
 class Attach:
-    """An attach under way: read the bridge, write the configuration, see it installed."""
+    """An attach in progress: read the bridge, write the configuration, wait for the pipeline."""
 
     request_id: int
     deadline_s: float
@@ -48,20 +51,21 @@ class Attach:
 
     @property
     def fail_mode(self) -> tuple[Setting, ...]:
-        """A new fail mode: the switch flushes every flow when it takes it over.
+        """The new fail mode. The switch flushes all flows when it applies it.
 
-        The fewer frames are lost the sooner ours follow: they do when the default flow is
-        seen to be gone, and are looked after when the database says that all is done.
+        To lose few frames, our flows must follow at once. So they are installed as soon as the
+        default flow is seen to be gone, and checked again when the database reports that everything
+        is applied.
         """
         return tuple(setting for setting in self.settings if setting.column == "fail_mode")
 
 
 @dataclass(slots=True)
 class Detach:
-    """A detach under way: gather VM ports, take our flows away, then the configuration.
+    """A detach in progress: gather VM ports, remove our flows, then the configuration.
 
-    `purge`: what operators set goes, too. `lost`: what could not be done. `stays`: what of ours
-    is in the database afterwards, in words.
+    `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
+    settings that stay in the database, in words.
     """
 
     request_id: int
@@ -75,10 +79,10 @@ class Detach:
 
 @dataclass(slots=True)
 class Leaving:
-    """A bridge that is not ours any more, on which something of ours may be left.
+    """A bridge that is detached, but may still have flows of ours.
 
-    A switch that did not answer in time still finds what we sent before: it is taken away
-    when it answers. `reply`: to be said once the configuration is restored.
+    If the switch did not answer in time, it may still receive what was sent before. That is removed
+    when it answers. `reply`: the answer to give once the configuration is restored.
     """
 
     reply: Reply | None
@@ -86,7 +90,7 @@ class Leaving:
 
 @dataclass(slots=True)
 class Adoption:
-    """Attaches and detaches under way, by bridge."""
+    """The attaches and detaches in progress, by bridge."""
 
     fleet: Fleet
     attaching: dict[str, Attach] = field(default_factory=dict)
@@ -95,7 +99,7 @@ class Adoption:
 
     @property
     def in_hand(self) -> set[str]:
-        """The bridges that a request is changing now; nothing else changes them."""
+        """The bridges that a request is changing now. Nothing else may change them."""
         return {*self.attaching, *self.detaching, *self.leaving}
 
     def deadline_s(self) -> float:
@@ -105,17 +109,17 @@ class Adoption:
             if not detach.writing:
                 times.append(detach.deadline_s)
                 bridge = self.fleet.bridges.get(name)
-                if bridge is not None and bridge.gathered_s is not None and not detach.removing:
-                    times.append(bridge.gathered_s)
+                if bridge is not None and not detach.removing:
+                    times.append(bridge.gathered_at_s)
         return min(times, default=float("inf"))
 
     def attach(
         self, request_id: int, row: BridgeRow, values: Mapping[str, str], now_s: float
     ) -> Commands:
-        """Begin by looking at the bridge; `values` are its keys, checked one by one.
+        """Start an attach by reading the bridge. `values`: its keys, each already checked.
 
         Raises:
-            Refused: it is attached already, or would not be a team.
+            Refused: the bridge is attached already, or would not have a valid team.
         """
         name = row.name
         if row.attached:
@@ -130,8 +134,8 @@ class Adoption:
             for key in values
         ]
         if not config.on_bond and row.fail_mode != "secure":
-            # NORMAL over plain uplinks is a loop, which a standalone bridge falls back to when
-            # ovs-vswitchd restarts.
+            # In fail mode standalone, the bridge returns to NORMAL when ovs-vswitchd restarts, and
+            # plain uplinks then form a loop.
             before = json.dumps({"fail_mode": row.fail_mode})
             settings.append(Setting("Bridge", name, PREFIX + "before", before))
             settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
@@ -140,41 +144,40 @@ class Adoption:
         self.attaching[name] = Attach(
             request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
         )
-        return self.fleet.adopt(config, candidate=True)
+        return self.fleet.adopt(config, looks=True)
 
     def detach(
         self, request_id: int, bridge: Bridge, now_s: float, purge: bool = False
     ) -> Commands:
-        """Begin by looking at the bridge; nothing is decided about it from now on.
+        """Start a detach by reading the bridge. From now on, nothing is decided about it.
 
         Raises:
-            Refused: another request has it in hand.
+            Refused: another request is changing the bridge.
         """
         name = bridge.config.name
         self._refuse_in_hand(name)
-        bridge.candidate = True
         self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S, purge)
-        return bridge.look_again()
+        return bridge.look()
 
     def purge(self, request_id: int, row: BridgeRow) -> Commands:
-        """Take away what a detach has left of ours in the database.
+        """Remove our settings that a detach left in the database.
 
         Raises:
-            Refused: another request has the bridge in hand.
+            Refused: another request is changing the bridge.
         """
         self._refuse_in_hand(row.name)
         return [Write(traces(row, self._others_attached(row.name)), request_id)]
 
     def _refuse_in_hand(self, name: str) -> None:
         if name in self.in_hand:
-            raise Refused(f"bridge {name}: being changed by another request -> try again")
+            raise Refused(f"bridge {name}: another request is changing it -> try again later")
 
     def _others_attached(self, name: str) -> bool:
-        """Whether the service has more to look after than this bridge."""
+        """Whether other bridges are attached as well."""
         return any(row.attached for row in self.fleet.rows.values() if row.name != name)
 
     def written(self, event: Written, now_s: float) -> Commands:
-        """A request's settings are in the database, or were refused by it."""
+        """The database has stored or refused the settings of a request."""
         for name, attach in list(self.attaching.items()):
             if attach.request_id == event.request_id:
                 return self._attach_written(name, attach, event, now_s)
@@ -190,7 +193,7 @@ class Adoption:
         return [Reply(event.request_id, text, refused=failed)]
 
     def abandon(self) -> list[int]:
-        """Leave everything as it stands; the requests that wait."""
+        """Drop all requests as they are. Returns the ids of those that wait for an answer."""
         numbers = [attach.request_id for attach in self.attaching.values()]
         numbers += [detach.request_id for detach in self.detaching.values()]
         replies = [leaving.reply for leaving in self.leaving.values()]
@@ -199,7 +202,7 @@ class Adoption:
         return numbers
 
     def proceed(self, now_s: float) -> Commands:
-        """Take each of them one step further after each event."""
+        """Take each request one step further. Called after each event."""
         commands: Commands = []
         for name, attach in list(self.attaching.items()):
             commands += self._proceed_attach(name, attach, now_s)
@@ -215,27 +218,33 @@ class Adoption:
         bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
         if bridge is None or row is None:
             del self.attaching[name]
-            return [Reply(attach.request_id, f"bridge {name}: deleted -> a bridge", refused=True)]
+            return [
+                Reply(
+                    attach.request_id,
+                    f"bridge {name}: deleted meanwhile -> an existing bridge",
+                    refused=True,
+                )
+            ]
         if now_s >= attach.deadline_s:
-            why = f"not installed within {ATTACH_TIMEOUT_S:g} s{self._held_up(bridge, attach)}"
+            late = f"flows not installed within {ATTACH_TIMEOUT_S:g} s"
+            why = f"{late}{self._held_up(bridge, attach)}"
             return self._give_up(name, attach, f"{why}; see the log", now_s)
         if not attach.writing:
             return self._write(name, bridge, attach, now_s) if bridge.known else []
         if not attach.written or not row.attached:
             return []
-        if bridge.candidate:
+        if bridge.phase is Phase.LOOKING:
             if not bridge.settled:
                 return []
             if attach.fail_mode and bridge.read is not None and bridge.read.by_default:
                 return bridge.look_again()
-            bridge.candidate = False
-            commands = bridge.configure(read_bridge(row, bridge.config), now_s)
+            commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
             if attach.fail_mode:
                 commands.append(Write(attach.fail_mode, attach.request_id, applied=True))
             return commands
         if attach.fail_mode and not attach.applied:
             return []
-        if not bridge.settled or bridge.installed != bridge.desired():
+        if not bridge.has_all:
             return []
         del self.attaching[name]
         uplinks = ", ".join(uplink.name for uplink in bridge.config.uplinks)
@@ -244,37 +253,37 @@ class Adoption:
         if unknown := releases.warning(self.fleet.ovs_version):
             lines.append(f"warning: {unknown}")
         lines += [f"warning: {text}" for text in bridge.config.not_done]
-        # What the database said meanwhile was not followed.
+        # Changes of the database meanwhile were not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         return [*followed, Reply(attach.request_id, "\n".join(lines))]
 
     def _held_up(self, bridge: Bridge, attach: Attach) -> str:
-        """Why an attach is not done; the switch is blamed for what is its own only."""
+        """Why an attach is not done. Only blames the switch if nothing else is the cause."""
         began_s = attach.deadline_s - ATTACH_TIMEOUT_S
         if (fault := self.fleet.blamed(began_s)) is not None:
-            return f", as ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
+            return f", because ovs-lbt itself failed: {fault.text} -> {OUR_LOG}"
         row = self.fleet.rows.get(bridge.config.name)
         if attach.writing and not (attach.written and row is not None and row.attached):
-            return ", as its settings are not in the database -> an ovsdb-server that answers"
+            return ", because its settings are not in the database -> a running ovsdb-server"
         return bridge.awaited
 
     def _write(self, name: str, bridge: Bridge, attach: Attach, now_s: float) -> Commands:
-        """Everything was read: go on, unless something of others' is in the way."""
+        """The bridge has been read: continue, unless other flows or groups are in the way."""
         assert bridge.read is not None
-        if attach.fail_mode and bridge.read.foreign:
-            found = f"fail mode standalone and {len(bridge.read.foreign)} flows of others'"
-            expected = "fail mode secure, as setting it now would flush those flows"
+        if attach.fail_mode and bridge.foreign:
+            found = f"fail mode standalone, and {len(bridge.foreign)} flows of other programs"
+            expected = "fail mode secure, because setting it now would flush those flows"
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
         if found_there := inspection.obstacles(bridge.read, bridge.config.on_bond):
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
-        if flagged := bridge.flooding.others_in(bridge.config):
+        if flagged := bridge.flagged_by_others:
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
             attach.undo += (Setting("Bridge", name, key, None),)
         attach.writing = True
-        # When the new fail mode has flushed everything, each millisecond costs frames.
+        # The new fail mode flushes everything, and from then on each millisecond costs frames.
         ahead = bridge.foreseen(now_s) if attach.fail_mode else []
         return [*ahead, Write(attach.settings, attach.request_id)]
 
@@ -292,7 +301,7 @@ class Adoption:
         return [Reply(event.request_id, f"database: {event.error}", refused=True)]
 
     def _give_up(self, name: str, attach: Attach, why: str, now_s: float) -> Commands:
-        """Put everything back as it was, and say so when it is."""
+        """Undo everything, and answer when it is undone."""
         del self.attaching[name]
         reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
         bridge = self.fleet.bridges[name]
@@ -312,16 +321,15 @@ class Adoption:
         if detach.writing:
             return []
         if not detach.removing:
-            looked = bridge.gathered_s is None and bridge.settled
+            looked = bridge.settled and not bridge.gathers
             if looked and bridge.gather(now_s):
                 detach.deadline_s += GATHERED_AFTER_S
-                bridge.candidate = False
-                return bridge.settle(now_s)
-            if looked or (bridge.gathered_s is not None and now_s >= bridge.gathered_s):
+                return bridge.reconcile(now_s)
+            if looked or bridge.has_gathered(now_s):
                 detach.removing = True
                 return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
-        if not (gone and bridge.shaping.cleared) and now_s < detach.deadline_s:
+        if (not gone or bridge.has_queues) and now_s < detach.deadline_s:
             return []
         detach.writing = True
         commands: Commands = []
@@ -329,7 +337,10 @@ class Adoption:
             found = "does not answer" if bridge.connected else "is not connected"
             expected = f"a switch that answers within {DETACH_TIMEOUT_S:g} s"
             if (fault := self.fleet.blamed(detach.deadline_s - DETACH_TIMEOUT_S)) is not None:
-                found, expected = f"was not reached: ovs-lbt itself failed, {fault.text}", OUR_LOG
+                found, expected = (
+                    f"was not reached because ovs-lbt itself failed ({fault.text})",
+                    OUR_LOG,
+                )
             detach.lost = (
                 f"bridge {name}: the switch {found}, so only the configuration was removed"
                 f" -> {expected}"
@@ -339,9 +350,9 @@ class Adoption:
         ours = traces(row, self._others_attached(name)) if detach.purge else _leaving(row)
         detach.stays = _staying(row, ours)
         settings = (*ours, *settings)
-        if not bridge.shaping.cleared:
-            found = f"bridge {name}: queues of {', '.join(bridge.shaping.on()) or 'uplinks'}"
-            warning = warning or f"{found}: left -> tc qdisc del dev UPLINK root"
+        if bridge.has_queues:
+            found = f"bridge {name}: the queues of {', '.join(bridge.queueing) or 'uplinks'}"
+            warning = warning or f"{found} were not removed -> tc qdisc del dev UPLINK root"
         detach.lost = detach.lost or warning
         waits = gone and any(setting.column == "fail_mode" for setting in settings)
         return [*commands, Write(settings, detach.request_id, applied=waits)]
@@ -356,14 +367,13 @@ class Adoption:
             return [Reply(event.request_id, text, refused=detach.lost is not None)]
         commands: Commands = []
         if bridge is not None and row is not None:
-            bridge.enabled = True
-            commands = bridge.configure(read_bridge(row, bridge.config), now_s)
+            commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
         return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
 
     # ---- afterwards --------------------------------------------------------------------
 
     def _proceed_leaving(self, name: str, leaving: Leaving) -> Commands:
-        """Let go of a bridge when nothing of ours is left on it."""
+        """Drop a bridge once nothing of ours is left on it."""
         bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
         if bridge is None or row is None:
             del self.leaving[name]
@@ -372,17 +382,17 @@ class Adoption:
             return []
         del self.leaving[name]
         commands = self.fleet.drop(name)
-        # Attached again meanwhile, in the database itself.
+        # An operator has attached it again meanwhile, directly in the database.
         return [*commands, *self.fleet.adopt(read_bridge(row))] if row.attached else commands
 
 
 def attachable(
     row: BridgeRow, values: Mapping[str, str], last: BridgeConfig | None = None
 ) -> BridgeConfig:
-    """The configuration the bridge would have; `last`: what it has, with the bad values in it.
+    """The configuration that the bridge would have. `last`: its present one, with invalid values.
 
     Raises:
-        Refused: it would not be a team.
+        Refused: the bridge would not have a valid team.
     """
     if "uplinks" not in values and bond_of(row) is None:
         bonds = sum(len(port.interfaces) > 1 for port in row.ports)
@@ -396,22 +406,26 @@ def attachable(
         raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:
         found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
-        raise Refused(f"bridge {row.name} uplinks: {found} -> two or more that the switch has")
+        raise Refused(
+            f"bridge {row.name} uplinks: {found} -> two or more ports that exist on the switch"
+        )
     return config
 
 
 def _attached_already(name: str, values: Mapping[str, str]) -> str:
-    """Whoever attaches a bridge again wants to change what it has."""
+    """Refuse to attach twice, and say how to change the settings instead."""
     wanted = " ".join(f"{key}={value}" for key, value in values.items() if key != "policy")
     wanted = wanted or f"policy={values['policy']}"
-    expected = f"a bridge that is not attached; or to change it: ovs-lbt set bridge {name} {wanted}"
-    return f"bridge {name}: attached already -> {expected}"
+    expected = (
+        f"a bridge that is not attached; to change this one: ovs-lbt set bridge {name} {wanted}"
+    )
+    return f"bridge {name}: already attached -> {expected}"
 
 
 def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
-    """What takes every key of ours off a bridge's records, those that operators set, too.
+    """The settings that remove all our keys from a bridge's records, also those of operators.
 
-    And off the database's own, unless there are `others_attached`, which it is of.
+    They also remove the key of the database itself, unless there are `others_attached`.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
     for port in row.ports:
@@ -425,10 +439,11 @@ def traces(row: BridgeRow, others_attached: bool) -> tuple[Setting, ...]:
 
 
 def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
-    """What takes every key of ours off a bridge, and off its ports those that we have written.
+    """The settings that remove all our keys from a bridge, and those we wrote from its ports.
 
-    Rules that are kept on the bridge go with it; what operators set of uplinks and VM ports
-    stays for the next attach. What we wrote last may not have been read yet.
+    Rules that are kept on the bridge are removed with it. What operators set on uplinks and VM
+    ports stays for the next attach. The keys that we wrote are removed even if they have not been
+    read yet.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
     for port in row.ports:
@@ -439,7 +454,7 @@ def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
 
 
 def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
-    """What of ours is on a bridge's ports still, when all that is done; empty if nothing is."""
+    """Our keys that stay on a bridge's ports after these settings, in words; may be empty."""
     gone = {(setting.table, setting.record, setting.key) for setting in settings}
     kept: dict[str, list[str]] = {}
     for port in row.ports:
@@ -456,7 +471,7 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
 
 
 def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:
-    """What puts the fail mode back that attach changed; or why it is left."""
+    """The settings that restore the fail mode from before attach, or why it is not restored."""
     text = row.external_ids.get(PREFIX + "before")
     if text is None:
         return (), None
@@ -464,22 +479,23 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
     try:
         before = BRIDGE_KEYS["before"].parse(text)["fail_mode"]
     except ValueError:
-        expected = f"what attach noted, if it was not that: {by_hand}"
-        found = f"{shortened(text)}, so that fail_mode is left at {row.fail_mode or 'standalone'}"
+        expected = f"the fail mode that attach saved; to remove the fail mode: {by_hand}"
+        found = f"{shortened(text)}, so fail_mode stays {row.fail_mode or 'standalone'}"
         return (), f"Bridge {row.name} {PREFIX}before: {found} -> {expected}"
-    if bridge.read is not None and bridge.read.foreign:
-        count = len(bridge.read.foreign)
+    if count := len(bridge.foreign):
         return (), (
-            f"bridge {row.name} fail_mode: left at {row.fail_mode}, as setting it back would"
-            f" flush {count} flows of others' -> {by_hand}"
+            f"bridge {row.name} fail_mode: left at {row.fail_mode}, because restoring it would"
+            f" flush {count} flows of other programs -> {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
 
 
 def _worse(reply: Reply, error: str) -> Reply:
-    return replace(reply, text=f"{reply.text}; and its settings remain: database: {error}")
+    return replace(
+        reply, text=f"{reply.text}; its settings could not be restored: database: {error}"
+    )
 
 
 def keys(external_ids: Mapping[str, str]) -> list[str]:
-    """Our keys among a record's."""
+    """Our keys in external_ids."""
     return sorted(key for key in external_ids if key.startswith(PREFIX))

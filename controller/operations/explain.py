@@ -1,4 +1,4 @@
-"""The answer to `explain`: why a VM port is where it is, in sentences or for programs."""
+"""The answer to `explain`: why a VM port is on its uplink, as sentences or JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import textwrap
 from collections import Counter
 from typing import Any
 
+from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.operations.show import part_of
-from controller.operations.standing import Account, Held
 from controller.teaming import bindings
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
@@ -18,13 +18,13 @@ from policies.presets import PRESETS
 from policies.verdicts import Standing
 
 LABEL_WIDTH = 12
-# So many of the addresses behind a VM port are named.
+# The number of addresses behind a VM port that are listed.
 NAMED = 5
 SECONDS_A_DAY = 86400
 
 
 def as_text(account: Account, epoch_s: float, now_s: float) -> str:
-    """A paragraph for each question. `epoch_s` is the wall-clock time at which `now_s` was zero."""
+    """A paragraph per question. `epoch_s`: the wall-clock time at which `now_s` was zero."""
     port = account.port
     vm = f" ({port.vm})" if port.vm != port.name else ""
     lines = [f"{port.name}{vm} on {account.bridge}, {account.own_policy}"]
@@ -37,8 +37,8 @@ def as_text(account: Account, epoch_s: float, now_s: float) -> str:
 
 
 def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
-    """What there is to say, by what it answers."""
-    behind = {"addresses": _addresses(account)} if account.port.parted else {}
+    """The sentences, by the question that they answer."""
+    behind = {"addresses": _addresses(account)} if account.port.per_address else {}
     return {
         "where": _where(account, epoch_s, now_s),
         "why there": _why(account),
@@ -85,12 +85,12 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
         **({"split_at": epoch_s + account.split_s} if account.split_s is not None else {}),
-        **({"addresses": _behind(account)} if account.port.parted else {}),
+        **({"addresses": _behind(account)} if account.port.per_address else {}),
         "last_move": _last_move(account, epoch_s),
         "against": account.against.value,
         "target": move.target if move else None,
         "expected_ratio": dict(verdict.expected_ratio) if verdict else {},
-        "rests_until": _epoch(account.rests_until_s, epoch_s),
+        "rests_until": _epoch(account.cooldown_until_s, epoch_s),
         "decided_in_s": round(account.decided_in_s, 3),
         "said": sentences(account, epoch_s, now_s),
     }
@@ -107,10 +107,10 @@ def _where(account: Account, epoch_s: float, now_s: float) -> str:
     since = f"since {_clock(epoch_s + bound.since_s)}, {_ago(now_s - bound.since_s)}"
     if account.on_normal:
         would = f"would be on {bound.uplink}, {since}"
-        return f"{would}: the bridge is only observed, and its bond makes its own choice"
+        return f"{would}: the bridge is in observe mode, and its bond chooses by itself"
     text = f"on {bound.uplink} {since}"
     if account.planned not in (None, bound.uplink):
-        text += f"; would be on {account.planned}, were the bridge not only observed"
+        text += f"; would be on {account.planned} in enforce mode"
     return text
 
 
@@ -120,44 +120,46 @@ def _why(account: Account) -> str:
         if not account.uplinks or account.port.allowed is None:
             return "no uplinks"
         if account.port.allow is not None and account.port.allowed:
-            return "none of the uplinks that it is allowed carries traffic"
+            return "none of its allowed uplinks carries traffic"
         if account.port.allow is None:
             return "no uplink carries its VLANs"
-        return "no uplink that it is allowed carries its VLANs"
+        return "none of its allowed uplinks carries its VLANs"
     moved, last = account.moved, account.last
     source = moved.source if moved and moved.source else "its last uplink"
     match bound.reason:
         case bindings.RESTORED:
-            text = "it was there already, and nothing has called for a move since"
+            text = "it was there when the service started, and nothing has required a move since"
         case Reason.THRESHOLD:
             text = f"{source} was above the threshold, and it was the busiest port that"
             text += " another uplink could take"
         case Reason.REBALANCE:
-            text = "its policy or its team is another, and gives it this home"
+            text = "its policy or its team has changed, and this is its new home"
             if PRESETS[account.own_policy].at_once:
-                text = "the fullest uplink carries less with it here, or its team is another"
+                text = "its move makes the fullest uplink less full, or its team has changed"
         case Reason.PIN:
             text = f"it is pinned to {bound.uplink}"
         case Reason.RULE:
-            text = "its rules want it here"
+            text = "its rules ask for this uplink"
             if account.port.rules.reserve_bps:
-                text = "its rules want it here, as far as there is room for what is reserved"
+                text = "its rules ask for this uplink, as far as reservations leave room"
             if not account.port.rules.ruled:
-                text = f"{source} may not be used for it, or another uplink serves before it"
+                text = f"it may not use {source}, or another uplink comes first"
                 if account.port.rules.reserve_bps:
-                    text += ", or has room for what is reserved"
+                    text += " or has room for its reservation"
         case Reason.DRAIN:
-            text = f"{source} is drained, unused or a standby again"
+            text = f"{source} is drained, unused or on standby again"
         case Reason.MANUAL:
             text = "an operator moved it"
         case Reason.FAILOVER:
-            text = f"{source} carried nothing any more"
+            text = f"{source} no longer carried traffic"
         case Reason.FAILBACK:
             text = f"{bound.uplink} is its home, and carries traffic again"
+        case reason if reason in list(Reason):
+            text = last.why if last else "the decision log no longer has that move"
         case _ if account.port.rules.ruled:
-            text = "where its rules and its policy place it; nothing has moved it"
+            text = "its rules and its policy place it here, and nothing has moved it"
         case _:
-            text = "where the policy places it, by its number or in order; nothing has moved it"
+            text = "its policy places it here, by its number or in failover order, and nothing has moved it"
     text = f"{bound.reason}: {text}"
     before, after = (last.before, last.after) if last else ({}, {})
     ends = (moved.source or "", moved.target) if moved else ()
@@ -169,19 +171,19 @@ def _why(account: Account) -> str:
     if all(was == then for was, then, _ in ways):
         return text
     expected = ", ".join(f"{name} {was} -> {then}" for was, then, name in ways)
-    return f"{text}. Expected of it: {expected}"
+    return f"{text}. Expected effect: {expected}"
 
 
 def _carries(account: Account) -> str:
     load, uplink = account.load, account.uplink
-    if account.against is Held.NOT_CONNECTED:
-        return "unknown, as the switch is not connected"
+    if account.against is Obstacle.NOT_CONNECTED:
+        return "unknown, because the switch is not connected"
     over = f"mean of {account.covers_s:.0f} s" if account.covers_s else "at this moment"
     text = f"sends {load.tx_bps / 1e6:.2f}, receives {load.rx_bps / 1e6:.2f} Mbit/s ({over})"
     if account.buckets:
-        shares = ", ".join(f"{n} by {name}" for name, n in sorted(account.buckets.items()))
+        shares = ", ".join(f"{n} on {name}" for name, n in sorted(account.buckets.items()))
         total = sum(account.buckets.values())
-        return f"{text}; what it sends is spread over {total} buckets: {shares}"
+        return f"{text}; it sends by {total} buckets: {shares}"
     if uplink is None or (share_ratio := _share(account)) is None:
         return text
     at = f"which is at {uplink.utilization_ratio:.0%} of {uplink.capacity_bps / 1e6:g} Mbit/s"
@@ -189,20 +191,20 @@ def _carries(account: Account) -> str:
 
 
 def _split(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
-    """Of one that is split: that, and why."""
+    """For a VM port that is split: since when, and why."""
     if account.split_s is None:
         return {}
     since = f"{_clock(epoch_s + account.split_s)}, {_ago(now_s - account.split_s)}"
-    text = f"what it sends is split by connection since {since}, because: {account.split_why}"
-    return {"split": f"{text}. What it receives, broadcasts and all but IP stay at its home"}
+    text = f"what it sends has been split by connection since {since}, because: {account.split_why}"
+    return {"split": f"{text}. Received traffic, broadcasts and all but IP stay on its home uplink"}
 
 
 def _addresses(account: Account) -> str:
-    """The busiest of those that are units of their own, and where they are."""
+    """The busiest addresses that are units of their own, and their uplinks."""
     counts = Counter(one.uplink for one in account.behind)
     where = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if name)
     if not counts:
-        return "none is known: all it sends leaves by its home"
+        return "none known: everything that it sends uses its home uplink"
     named = [
         f"{one} on {one.uplink} {one.load.tx_bps / 1e6:.2f}, {one.load.rx_bps / 1e6:.2f}"
         for one in account.behind[:NAMED]
@@ -211,7 +213,7 @@ def _addresses(account: Account) -> str:
     rest = f"; {more} more" if more > 0 else ""
     text = f"{len(account.behind)} addresses, {where}. The busiest, Mbit/s sent and received:"
     text += f" {'; '.join(named)}{rest}"
-    return f"{text}. Each is moved by itself; all else here is about what is left to the port"
+    return f"{text}. Each address moves by itself. All other lines are about the rest of the port's traffic"
 
 
 def _behind(account: Account) -> list[dict[str, Any]]:
@@ -237,11 +239,15 @@ def _rules(account: Account) -> list[str]:
         carriers = ", ".join(sorted(port.carriers)) or "no uplink"
         rules.append(f"its VLANs are carried by {carriers} only")
     if port.allow is not None:
-        rules.append(f"allowed {', '.join(sorted(port.allow))} only, rather than any other none")
+        rules.append(
+            f"allowed on {', '.join(sorted(port.allow))} only, and on no uplink while those fail"
+        )
     if port.rules.affinity is not None:
-        rules.append(f"shares an uplink with all of affinity set {port.rules.affinity}")
+        rules.append(f"should share an uplink with the affinity set {port.rules.affinity}")
     if port.rules.anti_affinity is not None:
-        rules.append(f"is kept apart from all of anti-affinity set {port.rules.anti_affinity}")
+        rules.append(
+            f"should share no uplink with the anti-affinity set {port.rules.anti_affinity}"
+        )
     if port.rules.prefer:
         rules.append(f"prefers {', then '.join(port.rules.prefer)}")
     if port.rules.avoid:
@@ -250,15 +256,15 @@ def _rules(account: Account) -> list[str]:
         rules.append(part)
     rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
     if account.own_policy != account.bridge_policy:
-        rules.append(f"a policy of its own, where the bridge has {account.bridge_policy}")
+        rules.append(f"has its own policy; the policy of the bridge is {account.bridge_policy}")
     return rules
 
 
 def _fails_over(account: Account) -> str:
     if account.bound is None:
-        return "it has its neighbours on this bridge"
+        return "none: it talks only to VMs on this bridge"
     others = [_described(account, uplink) for uplink in account.order[1:]]
-    return ", then ".join(others) or "no other uplink may take it"
+    return ", then ".join(others) or "no other uplink can take it"
 
 
 def _described(account: Account, uplink: Uplink) -> str:
@@ -273,33 +279,43 @@ def _described(account: Account, uplink: Uplink) -> str:
 def _now(account: Account, epoch_s: float, now_s: float) -> str:
     limit, verdict = threshold(account.threshold_ratio), account.verdict
     match account.against:
-        case Held.NOT_CONNECTED:
-            return "the switch is not connected: it forwards by what it has, nothing is decided"
-        case Held.UNBOUND:
+        case Obstacle.NOT_CONNECTED:
+            return "the switch is not connected: it forwards with the installed flows, and nothing is decided"
+        case Obstacle.UNBOUND:
             return "nothing to decide: it has no uplink"
-        case Held.FALLEN_BACK:
+        case Obstacle.FALLEN_BACK:
             return "LACP is not negotiated: until it is, one uplink serves all VM ports"
-        case Held.AWAY:
-            return f"it belongs on {account.home}, and waits: {account.why_away}"
-        case Held.PINNED:
-            return "it stays: its pin holds it, whatever the loads are"
-        case Held.EXCLUDED:
-            return "it stays: no policy moves it, whatever the loads are"
-        case Held.RESTING:
-            return f"it stays: it has moved lately, and rests {_until(account, epoch_s, now_s)}"
-        case Held.SPENT:
-            often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, as often as an address should"
-            return f"it stays: it has moved {often}, and rests {_until(account, epoch_s, now_s)}"
-        case Held.UNKNOWN:
+        case Obstacle.AWAY:
+            return f"its home is {account.home}, and it has not returned yet: {account.why_away}"
+        case Obstacle.PINNED:
+            return "it stays: it is pinned, whatever the loads are"
+        case Obstacle.EXCLUDED:
+            return "it stays: it is excluded from moves by load"
+        case Obstacle.IN_COOLDOWN:
+            return (
+                f"it stays: it moved recently, and is in cooldown {_until(account, epoch_s, now_s)}"
+            )
+        case Obstacle.SPENT:
+            often = f"{MOST_MOVES} times in {PERIOD_S:.0f} s, which is the limit for an address"
+            return f"it stays: it has moved {often}, and is in cooldown {_until(account, epoch_s, now_s)}"
+        case Obstacle.UNKNOWN:
             return f"not judged yet: {unknown(account.basis)}"
-        case Held.NEW:
-            return f"not judged yet: its own load is known for {account.known_s:.0f} s only"
+        case Obstacle.NEW:
+            return (
+                f"not judged yet: its own load has been measured for only {account.known_s:.0f} s"
+            )
         case Standing.NEVER if account.buckets:
-            return f"it stays: {account.own_policy} moves buckets of what it sends, never its home"
+            return (
+                f"it stays: {account.own_policy} moves buckets of what it sends, but never its home"
+            )
         case Standing.NEVER:
             return f"it stays: {account.own_policy} moves nothing because of load"
         case Standing.MOVES if verdict and verdict.move and verdict.move.is_resplit:
-            does = "split by connection" if verdict.move.reason is Reason.SPLIT else "made whole"
+            does = (
+                "split by connection"
+                if verdict.move.reason is Reason.SPLIT
+                else "merged onto its home uplink"
+            )
             text = f"it {'would be' if account.observed else 'is'} {does}"
             text += f" {_when(account)}, if loads stay as they are"
         case Standing.MOVES if verdict and verdict.move:
@@ -314,15 +330,15 @@ def _now(account: Account, epoch_s: float, now_s: float) -> str:
 
 
 def _until(account: Account, epoch_s: float, now_s: float) -> str:
-    """For how long a VM port still rests."""
-    until_s = now_s if account.rests_until_s is None else account.rests_until_s
+    """How long a VM port is still in cooldown."""
+    until_s = now_s if account.cooldown_until_s is None else account.cooldown_until_s
     return f"for {math.ceil(until_s - now_s)} s more, until {_clock(epoch_s + until_s)}"
 
 
 def _judged_uplink(account: Account) -> str:
-    """The uplink that its policy takes it to be on, and how full that is."""
+    """The uplink that the policy judges it to be on, and how full that is."""
     name = account.planned or (account.bound.uplink if account.bound else "-")
-    uplink = account.judged.get(name)
+    uplink = account.team_view.get(name)
     return f"{name} is at {percent(uplink.utilization_ratio)}" if uplink else f"{name} is unknown"
 
 
@@ -332,9 +348,11 @@ def _stays(account: Account, limit: str) -> str:
         case Standing.BELOW:
             return f"{at}, not above the threshold of {limit}"
         case Standing.TOO_SMALL:
-            return f"{at}, above {limit}, but in that direction this port has less than 1%"
+            return (
+                f"{at}, above {limit}, but this port has less than 1% of capacity in that direction"
+            )
         case Standing.NO_USE:
-            return f"{at}, and its move would not make the fullest uplink emptier by 2% of capacity"
+            return f"{at}, and its move would lower the load of the fullest uplink by less than 2% of capacity"
         case Standing.NO_ROOM if verdict and verdict.expected_ratio:
             would = [
                 f"{name} would be at {percent(r)}" for name, r in verdict.expected_ratio.items()
@@ -342,63 +360,66 @@ def _stays(account: Account, limit: str) -> str:
             return f"{at}, above {limit}, but with it {' and '.join(would)}"
         case Standing.NO_ROOM:
             return f"{at}, above {limit}, but no other uplink in service may take it"
-    return "its uplink carries nothing, and failover has the word"
+    return "its uplink carries nothing, so failover decides"
 
 
 def _to_change(account: Account) -> str:
     name, limit = account.port.name, threshold(account.threshold_ratio)
     match account.against:
-        case Held.NOT_CONNECTED:
+        case Obstacle.NOT_CONNECTED:
             return "the switch has to answer"
-        case Held.UNBOUND:
+        case Obstacle.UNBOUND:
             allowed = " or ".join(sorted(account.port.allowed or ()))
             if account.port.allow is None:
                 return "an uplink has to carry its VLANs"
             if not allowed:
-                return "an uplink that it is allowed has to carry its VLANs"
+                return "one of its allowed uplinks has to carry its VLANs"
             return f"{allowed} has to carry traffic; then it returns by itself"
-        case Held.FALLEN_BACK:
-            return "the switch upstream has to negotiate LACP"
-        case Held.AWAY:
+        case Obstacle.FALLEN_BACK:
+            return "the upstream switch has to negotiate LACP"
+        case Obstacle.AWAY:
             return f"{account.home} has to carry traffic again; then it returns by itself"
-        case Held.PINNED:
+        case Obstacle.PINNED:
             return f"ovs-lbt unpin {name}"
-        case Held.EXCLUDED:
+        case Obstacle.EXCLUDED:
             return f"ovs-lbt set interface {name} exclude=false"
-        case Held.RESTING | Held.SPENT:
-            return f"nothing: its rest ends by itself; without waiting: ovs-lbt move {name} UPLINK"
-        case Held.UNKNOWN | Held.NEW:
+        case Obstacle.IN_COOLDOWN | Obstacle.SPENT:
+            return (
+                f"nothing: the cooldown ends by itself; to move it now: ovs-lbt move {name} UPLINK"
+            )
+        case Obstacle.UNKNOWN | Obstacle.NEW:
             return f"nothing: its policy decides in {math.ceil(account.decided_in_s)} s"
         case Standing.NEVER:
             return f"another policy, or: ovs-lbt move {name} UPLINK"
         case Standing.MOVES if account.observed:
             return f"ovs-lbt set bridge {account.bridge} mode=enforce"
         case Standing.MOVES:
-            return f"nothing; without waiting: ovs-lbt plan {account.bridge}, then apply"
+            now = f"ovs-lbt plan {account.bridge}, then ovs-lbt apply {account.bridge}"
+            return f"nothing; to move it now: {now}"
         case Standing.LATER:
-            return "the other move has to be made; then it is judged anew"
+            return "the other move has to be made; then it is judged again"
         case Standing.BELOW:
             over = f"over {account.basis.window_s:g} s"
-            return f"its uplink's mean load has to pass {limit} {over}, and another have room"
+            return f"its uplink's mean load {over} has to exceed {limit}, and another uplink needs room"
         case Standing.TOO_SMALL:
-            return "it has to carry more; the other ports on its uplink are looked at first"
+            return "it has to carry more; the other ports on its uplink are considered first"
         case Standing.NO_USE:
-            return "loads have to change, so that the team gains by its move"
+            return "loads have to change so that its move helps the team"
         case Standing.NO_ROOM:
             return _room(account)
     return "its uplink has to carry traffic again"
 
 
 def _room(account: Account) -> str:
-    """What is missing for another uplink to take it."""
+    """What has to change so that another uplink can take it."""
     verdict, limit_ratio = account.verdict, account.threshold_ratio
-    able = [account.judged[name] for name in (verdict.expected_ratio if verdict else ())]
+    able = [account.team_view[name] for name in (verdict.expected_ratio if verdict else ())]
     if verdict is None or not able:
         return "another uplink that it may use has to be in service"
     alone = [account.load.utilization_ratio(uplink.capacity_bps) for uplink in able]
     if min(alone) > limit_ratio:
-        fastest = f"by itself it is {min(alone):.0%} of the fastest of them"
-        return f"{fastest}: a faster uplink, or a policy that spreads connections (dynamic)"
+        fastest = f"by itself it needs {min(alone):.0%} of the fastest of them"
+        return f"{fastest}: use a faster uplink, or a policy that spreads connections (dynamic)"
     nearest = min(able, key=lambda u: (verdict.expected_ratio[u.name], u.name))
     excess_ratio = verdict.expected_ratio[nearest.name] - limit_ratio
     return f"{nearest.name} has to carry less, by {_percent(excess_ratio)} of its capacity"
@@ -406,7 +427,9 @@ def _room(account: Account) -> str:
 
 def _when(account: Account) -> str:
     wait_s = math.ceil(account.decided_in_s)
-    return f"in {wait_s} s, when a full window is known" if wait_s else "with the next poll"
+    return (
+        f"in {wait_s} s, when a full window has been measured" if wait_s else "with the next poll"
+    )
 
 
 # ---- figures ---------------------------------------------------------------------------
@@ -419,7 +442,7 @@ def _share(account: Account) -> float | None:
 
 
 def _percent(ratio: float) -> str:
-    """With a decimal where it says something."""
+    """A percentage, with a decimal if it is small."""
     return f"{ratio:.1%}" if 0.0 < ratio < 0.1 else f"{ratio:.0%}"
 
 
@@ -443,7 +466,7 @@ def _epoch(at_s: float | None, epoch_s: float) -> float | None:
 
 
 def _clock(at_s: float) -> str:
-    """The time of day, as logs in UTC have it."""
+    """The time of day in UTC."""
     minutes, second = divmod(int(at_s % SECONDS_A_DAY), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02} UTC"
 

@@ -1,4 +1,4 @@
-"""What others have on a bridge that is in our way."""
+"""Finds flows and groups of other programs that conflict with ours."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from controller.api.events import ForeignFlow, InstalledRead
 from controller.dataplane.specs import ToGroup
 from controller.dataplane.tables import GROUP_IDS, Table
 
-# Every frame of a known port meets a flow of ours from this priority on in table 0. Others'
-# flows behind those are never reached for it, and unknown ports are theirs.
+# From this priority up, our flows in table 0 match every frame of a known port. Flows of others
+# with a lower priority never see such frames, but they may handle unknown ports.
 CLASSIFY_PRIORITY = 90
-# On plain uplinks we drop what comes by unknown ports, so that no flow behind ours matters.
+# On plain uplinks we drop frames from unknown ports, so flows with a lower priority do not matter.
 CLASSIFY_PRIORITY_ON_PLAIN_UPLINKS = 1
 OUR_TABLES = frozenset({*map(int, Table)} - {Table.CLASSIFY})
 NAMED_AT_MOST = 3
@@ -20,32 +20,34 @@ NAMED_AT_MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something of others' in our place: what was found, and what is expected instead."""
+    """A flow or group of another program in our way: what was found, and what is expected."""
 
     found: str
     expected: str
 
 
 def obstacles(read: InstalledRead, on_bond: bool) -> tuple[Obstacle, ...]:
-    """What keeps us from installing anything without harm to others; empty if nothing does."""
+    """Flows and groups of others that our pipeline would conflict with; empty if there are none."""
     found = []
     if groups := foreign_groups(read):
         ids = f"{GROUP_IDS.start} to {GROUP_IDS.stop - 1}"
-        found.append(Obstacle(f"groups {_named(groups)} of others'", f"group ids {ids} free"))
+        found.append(
+            Obstacle(f"groups {_named(groups)} of other programs", f"group ids {ids} unused")
+        )
     if flows := _flows_before_ours(read, on_bond):
         named = _named([_flow_text(flow) for flow in flows])
         lowest = _classify_priority(on_bond)
-        expected = f"none in table 0 from priority {lowest} on nor in tables {_ranges(OUR_TABLES)}"
-        found.append(Obstacle(f"flows {named} of others'", expected))
+        expected = f"no other flows in table 0 from priority {lowest} up, nor in tables {_ranges(OUR_TABLES)}"
+        found.append(Obstacle(f"flows {named} of other programs", expected))
     return tuple(found)
 
 
 def foreign_groups(read: InstalledRead) -> tuple[int, ...]:
-    """The groups in our range that are somebody else's.
+    """The groups in our range that belong to others.
 
-    Groups carry no mark. Ours come and go with flows under our cookie that use them, in one
-    bundle: without such flows none are ours, and with them those that others' flows use and
-    ours do not.
+    Groups carry no mark. Ours are installed and removed together with our flows that use them, in
+    one bundle. So without our flows, no group is ours. Otherwise those are foreign that foreign
+    flows use and ours do not.
     """
     present = sorted(group.group_id for group in read.groups)
     if not read.flows:
@@ -69,7 +71,7 @@ def _classify_priority(on_bond: bool) -> int:
 
 
 def _named(things: Sequence[object]) -> str:
-    """The first few, and how many more there are."""
+    """The first few, and the number of the rest."""
     words = " ".join(str(thing) for thing in things[:NAMED_AT_MOST])
     more = len(things) - NAMED_AT_MOST
     return f"{words} and {more} more" if more > 0 else words
@@ -81,7 +83,7 @@ def _flow_text(flow: ForeignFlow) -> str:
 
 
 def _ranges(numbers: frozenset[int]) -> str:
-    """Numbers as `1-9, 20-28`."""
+    """Numbers as ranges, for example `1-9, 20-28`."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:

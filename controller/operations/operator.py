@@ -1,6 +1,6 @@
-"""What operators ask: checked, carried out over several events where needed, answered.
+"""Operators' requests: checked, carried out over several events if needed, and answered.
 
-Every refusal is one line that says what was found and what was expected.
+Every refusal is one line that says what was found and what is expected.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 
 from controller.api.events import Reply, Request, Setting, Write, Written
 from controller.api.history import Moved
-from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
+from controller.bridge.phase import Phase
+from controller.bridge.state import Commands
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import explain, show, standing
+from controller.operations import diagnosis, explain, show
 from controller.operations.adoption import Adoption, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
@@ -24,12 +26,12 @@ from controller.text.wording import one_line, one_of, shortened
 from policies import failover, rules
 from policies.model import Reason, Role
 
-LOST = "another service has taken the lead meanwhile -> ask that one what was done"
+LOST = "another service took the lead meanwhile -> ask that service what was done"
 
 
 @dataclass(slots=True)
 class Operator:
-    """Operators' requests; those that take a while are under way in `adoption`."""
+    """Handles operators' requests. Attaches and detaches in progress are in `adoption`."""
 
     fleet: Fleet
     adoption: Adoption
@@ -47,12 +49,12 @@ class Operator:
         return self.in_hand | {drain.bridge for drain in self.draining}
 
     def deadline_s(self) -> float:
-        """When the first request under way has something to do; infinity if none is."""
+        """When the first request in progress has something to do; infinity if there is none."""
         times = [drain.deadline_s for drain in self.draining if drain.written]
         return min([self.adoption.deadline_s(), *times])
 
     def answer(self, request: Request, now_s: float) -> Commands:
-        """Carry out one request, at once or as far as it goes now."""
+        """Carry out a request, completely or as far as possible now."""
         command, *words = request.words
         try:
             return _COMMANDS[command](self, request.request_id, words, now_s)
@@ -62,7 +64,7 @@ class Operator:
             return [*noted, Reply(request.request_id, text, refused=True)]
 
     def written(self, event: Written, now_s: float) -> Commands:
-        """A request's settings are in the database, or were refused by it."""
+        """The database has stored or refused the settings of a request."""
         for drain in self.draining:
             if drain.request_id == event.request_id and event.error is None:
                 drain.written = True
@@ -71,15 +73,15 @@ class Operator:
         return self.adoption.written(event, now_s)
 
     def abandon(self) -> Commands:
-        """Another service leads from here on: whoever waits is told so."""
-        waiting = [reply for b in self.fleet.bridges.values() for reply in b.installation.abandon()]
+        """Another service leads from now on: tell all callers that wait."""
+        waiting = [reply for b in self.fleet.bridges.values() for reply in b.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.adoption.abandon()]
         numbers += [drain.request_id for drain in self.draining]
         self.draining, self.plans = [], Plans()
         return [Reply(number, LOST, refused=True) for number in numbers]
 
     def proceed(self, now_s: float) -> Commands:
-        """Take what is under way one step further after each event."""
+        """Take requests in progress one step further. Called after each event."""
         commands = self.adoption.proceed(now_s)
         for drain in list(self.draining):
             fault = self.fleet.blamed(drain.deadline_s - DRAIN_TIMEOUT_S)
@@ -126,7 +128,7 @@ def _detach(operator: Operator, request_id: int, words: list[str], now_s: float)
 def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first.
 
-    A rule for a VM port ends with `KEY=`.
+    `KEY=` removes a rule of a VM port.
     """
     table, name, *assignments = words
     if table not in ("bridge", "interface"):
@@ -142,7 +144,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         values = _assignments(assignments, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
             found = f"role: {values['role']}"
-            raise Refused(f"{found} -> active or standby, as no other uplink of the bridge is")
+            raise Refused(f"{found} -> active or standby, because no other uplink of the bridge is")
         settings = [
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
@@ -163,7 +165,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
 def _refuse_what_is_bad_together(
     operator: Operator, bridge: Bridge, settings: list[Setting]
 ) -> None:
-    """Values that are good by themselves may not go with the bridge's others."""
+    """Refuse values that are valid by themselves, but not together with the bridge's others."""
     row = _with(operator.fleet.rows[bridge.config.name], settings)
     errors = read_bridge(row, bridge.config).errors
     if bad := [str(error) for error in errors if error not in bridge.config.errors]:
@@ -171,7 +173,7 @@ def _refuse_what_is_bad_together(
 
 
 def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
-    """The bridge's records as they would be."""
+    """The bridge's records with these settings."""
 
     def ids(table: str, record: str, before: Mapping[str, str]) -> dict[str, str]:
         of_record = [s for s in settings if (s.table, s.record) == (table, record)]
@@ -202,7 +204,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
         raise Refused(f"bridge {bridge.config.name}: not connected -> a connected bridge")
     serving = failover.in_service(bridge.uplinks())
     if target not in [u.name for u in serving]:
-        state = bridge.links.why_unused(uplink, now_s)
+        state = bridge.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
     return bridge.move(
         name, target, Reply(request_id, _against_shoulds(bridge, port, target)), now_s
@@ -210,7 +212,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
 
 
 def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
-    """What a move breaks that it may; lines to tell."""
+    """The soft rules that a move breaks, as lines for the operator."""
     at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
     ruled = [unit for unit in bridge.units() if unit.rules.ruled or unit.rules.reserve_bps]
     units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
@@ -226,12 +228,12 @@ def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -
 
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
-    """Refuse a pin that would not hold: an uplink's role wins over it."""
+    """Refuse a pin that would have no effect, because an uplink's role takes precedence."""
     uplink = _carrier(bridge, port, target)
     if uplink.role is not Role.ACTIVE:
         active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
         raise Refused(
-            f"uplink {target}: {uplink.role.value} -> an active one: {one_of(sorted(active))}"
+            f"uplink {target}: {uplink.role.value} -> an active uplink: {one_of(sorted(active))}"
         )
 
 
@@ -242,21 +244,20 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
 
 
 def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    """Take an uplink out of service; answered when it is idle."""
+    """Take an uplink out of service. Answers when it is idle."""
     bridge, uplink = _member(operator, words[0])
     _enforcing(bridge)
     name = bridge.config.name
     if not bridge.connected:
         raise Refused(f"bridge {name}: not connected -> a connected bridge")
     if uplink.role is Role.UNUSED:
-        raise Refused(f"uplink {uplink.name}: unused -> an active or standby one")
-    if not any(bridge.links.up(other) for other in _others(bridge, uplink.name)):
-        expected = f"another active or standby uplink of {name} that is up"
-        raise Refused(f"uplink {uplink.name}: the last that carries traffic -> {expected}")
+        raise Refused(f"uplink {uplink.name}: unused -> an active or standby uplink")
+    if not any(bridge.is_up(other) for other in _others(bridge, uplink.name)):
+        expected = "one that leaves another to carry the traffic"
+        raise Refused(f"uplink {uplink.name}: the last working uplink -> {expected}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
     drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)
-    behind = bridge.stations.by_name.keys() & bridge.in_force.on(uplink.name)
-    drain.addresses = len(behind)
+    drain.addresses = bridge.addresses_on(uplink.name)
     operator.draining.append(drain)
     if uplink.role is Role.DRAINED:
         drain.written = True
@@ -267,7 +268,7 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
 def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     _, uplink = _member(operator, words[0])
     if uplink.role is not Role.DRAINED:
-        raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained one")
+        raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
     return [Write(undrained(uplink), request_id)]
 
 
@@ -288,17 +289,17 @@ def _explain(operator: Operator, request_id: int, words: list[str], now_s: float
         raise Refused("explain: no port -> PORT [--json]")
     (name,) = names
     bridge, port = _port_or_vm(operator, name)
-    told, epoch_s = standing.account(bridge, port, now_s), operator.fleet.epoch_s
+    told, epoch_s = diagnosis.account(bridge, port, now_s), operator.fleet.epoch_s
     form = explain.as_json if as_json else explain.as_text
     return [Reply(request_id, form(told, epoch_s, now_s))]
 
 
-# What would have moved something, and why.
+# The reason of the moves that each command would have made.
 _MOVING = {"move": Reason.MANUAL, "pin": Reason.PIN, "drain": Reason.DRAIN}
 
 
 def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: float) -> Commands:
-    """Count and remember a move that was asked for and refused, if a bridge is concerned."""
+    """Count and record a refused command that would have moved something on a bridge."""
     command, name, *rest = *words, ""
     if command not in _MOVING:
         return []
@@ -311,7 +312,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
         bound = bridge.bound.get(name)
         source = bound.uplink if bound else None
         moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
-    return bridge.refuse(_MOVING[command], why, now_s, moves)
+    return bridge.refuse([_MOVING[command]], why, now_s, moves)
 
 
 _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
@@ -353,15 +354,15 @@ def _attached_bridge(operator: Operator, name: str) -> Bridge:
 
 
 def _serving_bridge(operator: Operator, name: str) -> Bridge:
-    """An attached bridge that is not being given back at this moment."""
+    """An attached bridge that is not being attached or detached now."""
     bridge = _attached_bridge(operator, name)
-    if bridge.candidate or not bridge.enabled:
+    if not bridge.phase.is_attached:
         raise Refused(f"bridge: {name}, being attached or detached -> an attached bridge")
     return bridge
 
 
 def _options(words: list[str], most: int, option: str = "--json") -> tuple[bool, list[str]]:
-    """Whether an option is given, such as that JSON is asked for, and the other words."""
+    """Whether the option is given, and all other words."""
     names = [word for word in words if word != option]
     if len(names) > most:
         raise Refused(f"{' '.join(names)} -> one name [{option}]")
@@ -369,7 +370,7 @@ def _options(words: list[str], most: int, option: str = "--json") -> tuple[bool,
 
 
 def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:
-    """The attached bridge an interface is on, and its VM port unless it is an uplink."""
+    """The attached bridge of an interface, and its VM port unless the interface is an uplink."""
     for bridge in operator.fleet.bridges.values():
         for port in bridge.config.vm_ports:
             if port.name == name:
@@ -387,7 +388,7 @@ def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
 
 
 def _port_or_vm(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
-    """A VM port by the name of its interface, or of its VM where that has one only."""
+    """The VM port with this interface name, or the only one of the VM with this name."""
     ports = [(b, port) for b in operator.fleet.serving for port in b.config.vm_ports]
     found = [(b, port) for b, port in ports if port.name == name]
     found = found or [(b, port) for b, port in ports if port.vm == name]
@@ -405,8 +406,8 @@ def _uplink(bridge: Bridge, name: str) -> UplinkConfig:
 
 
 def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
-    """An uplink of any attached bridge, and that bridge."""
-    bridges = [b for b in operator.fleet.bridges.values() if not b.candidate]
+    """An uplink of any attached bridge, with its bridge."""
+    bridges = [b for b in operator.fleet.bridges.values() if b.phase is not Phase.LOOKING]
     teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
     if name not in teams:
         raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")
@@ -414,7 +415,7 @@ def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
 
 
 def _others(bridge: Bridge, name: str) -> list[UplinkConfig]:
-    """The uplinks that would serve without this one."""
+    """The other uplinks that are in service."""
     serving = (Role.ACTIVE, Role.STANDBY)
     return [u for u in bridge.config.uplinks if u.name != name and u.role in serving]
 
@@ -428,7 +429,11 @@ def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
     """An uplink of the team that the port may use."""
     uplink = _uplink(bridge, name)
     if port.carriers is not None and name not in port.carriers:
-        carriers = one_of(sorted(port.carriers)) if port.carriers else "none does"
+        carriers = (
+            one_of(sorted(port.carriers))
+            if port.carriers
+            else "an uplink that carries them; there is none"
+        )
         raise Refused(f"uplink {name}: does not carry the VLANs of {port.name} -> {carriers}")
     if port.allowed is not None and name not in port.allowed:
         raise Refused(
@@ -438,7 +443,7 @@ def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
 
 
 def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
-    """KEY=VALUE words, checked."""
+    """Parse and check words of the form KEY=VALUE."""
     _refuse_repeated(words)
     values: dict[str, str] = {}
     for word in words:
@@ -456,26 +461,26 @@ def _assignments(words: list[str], keys: Mapping[str, Key]) -> dict[str, str]:
 
 
 def _refuse_repeated(words: list[str]) -> None:
-    """Of two values for one key only one could be meant."""
+    """Refuse a key that is given twice: only one value could apply."""
     named = [word.partition("=")[0] for word in words]
     if repeated := sorted({key for key in named if named.count(key) > 1}):
         raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
 
 
 def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None) -> Setting:
-    """Where a rule for a VM is kept: on the Bridge if the VM has an identity of its own."""
+    """A setting of a rule for a VM, which the Bridge keeps if the VM has an identity."""
     if port.vm_id and key in VM_RULE_KEYS:
         return Setting("Bridge", bridge.config.name, f"{PREFIX}vm-{port.vm_id}-{key}", value)
     return Setting("Interface", port.name, PREFIX + key, value)
 
 
 def _without_rule(bridge: Bridge, port: VmPortConfig, key: str) -> list[Setting]:
-    """What ends a rule for a VM port, wherever it is kept."""
+    """The settings that remove a rule of a VM port, from both places where it can be."""
     kept = [Setting("Interface", port.name, PREFIX + key, None)]
     return [*kept, _vm_setting(bridge, port, key, None)] if port.vm_id else kept
 
 
 def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:
-    """Our bridge keys and their values, as an attach would set them."""
+    """Our keys of a bridge and their values, as an attach would set them."""
     present = {key.removeprefix(PREFIX): external_ids[key] for key in keys(external_ids)}
     return {key: value for key, value in present.items() if key in BRIDGE_KEYS}

@@ -1,4 +1,4 @@
-"""The answers to `plan` and `apply`: a table for people, JSON for programs."""
+"""The answers to `plan` and `apply`: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from controller.operations.show import bar
 from controller.text.show_view import NONE_ATTACHED
 from policies.model import Uplink
 from policies.presets import PRESETS
-from policies.verdicts import Rest, Resting, Standing
+from policies.verdicts import Rest, Standing, WhyAtRest
 
 WIDTH = 80
 CELLS = 15
-# How many of the VM ports on an uplink that nothing relieves are named.
+# How many VM ports on an uplink without relief are listed.
 NAMED = 3
-# So much of a VM's name is shown at least.
+# The fewest characters of a VM's name that are shown.
 SHORTEST_VM = 8
 
 
@@ -30,7 +30,7 @@ def as_json(proposals: Iterable[Proposal]) -> str:
 
 
 def as_text(proposals: Sequence[Proposal]) -> str:
-    """A block for each bridge: the moves, what uplinks would carry, what each policy says."""
+    """A block for each bridge: the moves, the expected loads, and what each policy says."""
     if not proposals:
         return NONE_ATTACHED
     return "\n\n".join("\n".join(_block(proposal)) for proposal in proposals)
@@ -68,7 +68,7 @@ def _headline(proposal: Proposal) -> str:
         return f"{name}: nothing to move"
     would = f"{name}: {_moves(proposal)} would be made now"
     if proposal.observed:
-        return f"{would}, were the bridge not only observed"
+        return f"{would} in enforce mode"
     return f"{would}; to make {'it' if len(proposal.moves) == 1 else 'them'}: ovs-lbt apply {name}"
 
 
@@ -78,7 +78,7 @@ def _moves(proposal: Proposal) -> str:
 
 
 def _table(proposal: Proposal) -> list[str]:
-    """A line for each VM port, or way that buckets go; names of VMs as long as there is room."""
+    """A line for each VM port, or for buckets with the same way. VM names are cut if needed."""
     rows = [("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s", "WHY")]
     for moved in proposal.told:
         load = proposal.load_of(moved)
@@ -100,7 +100,7 @@ def _table(proposal: Proposal) -> list[str]:
 
 
 def _vm(moved: Moved) -> str | None:
-    """The VM behind a port, where it has a name of its own."""
+    """The VM behind a port; None if it has no name of its own."""
     return None if moved.vm == moved.unit else moved.vm
 
 
@@ -109,7 +109,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _utilizations(proposal: Proposal) -> list[str]:
-    """Both directions of each uplink, now and, where anything would move, after that."""
+    """Both directions of each uplink, now and, if there are moves, after them."""
     width = max([6, *(len(uplink.name) for uplink in proposal.uplinks)])
     head = f"  {'UPLINK':<{width}}  {'':<8}  {'NOW':<{CELLS + 7}}"
     lines = [head + "      EXPECTED" if proposal.moves else head.rstrip()]
@@ -133,7 +133,7 @@ def _ratio(uplink: Uplink, direction: str) -> float:
 
 
 def _said(opinion: Opinion, proposal: Proposal) -> list[str]:
-    """Sentences: what a policy was asked about, and why it makes no (more) moves."""
+    """What loads a policy judged, and why it makes no (more) moves."""
     if not proposal.connected or not proposal.uplinks:
         return []
     policy, rest = opinion.policy, opinion.rest
@@ -141,8 +141,8 @@ def _said(opinion: Opinion, proposal: Proposal) -> list[str]:
         return ["LACP is not negotiated: until it is, one uplink serves all VM ports"]
     if rest is None:
         return [f"{policy}: {unknown(opinion.basis)}"]
-    if rest.resting is Resting.NEVER:
-        return [f"{policy}: a static policy, moves nothing because of load"]
+    if rest.why is WhyAtRest.NEVER:
+        return [f"{policy}: a static policy, which moves nothing because of load"]
     sentences = [f"{policy}: judges {covers(opinion.basis)}"]
     if why := _why_at_rest(rest, opinion, proposal):
         sentences.append(f"{policy}: {why}")
@@ -150,16 +150,18 @@ def _said(opinion: Opinion, proposal: Proposal) -> list[str]:
 
 
 def covers(basis: Basis) -> str:
-    """What loads a policy is asked about, in words."""
+    """The loads that a policy judges, in words."""
     if basis.covered_s >= basis.window_s:
         return f"the mean load of the last {basis.window_s:g} s"
-    why = "the last move was no longer ago" if basis.since_move else "no more is known yet"
+    why = (
+        "it began again with the last move" if basis.since_move else "no more has been measured yet"
+    )
     window = f"its window is {basis.window_s:g} s"
     return f"the mean load of the last {basis.covered_s:.0f} s; {window}, but {why}"
 
 
 def unknown(basis: Basis) -> str:
-    """Why a policy cannot be asked, and when it can."""
+    """Why a policy cannot decide yet, and when it can."""
     if basis.absent:
         return f"the switch has no port {', '.join(basis.absent)}, so its load is not known"
     known = f"loads are known for {basis.covered_s:.0f} s"
@@ -171,8 +173,8 @@ def unknown(basis: Basis) -> str:
 def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None:
     uplinks = {uplink.name: uplink for uplink in proposal.expected}
     limit = threshold(proposal.threshold_ratio)
-    match rest.resting:
-        case Resting.UNRELIEVED:
+    match rest.why:
+        case WhyAtRest.UNRELIEVED:
             return "; ".join(
                 f"{name} is {'still ' if opinion.moves else ''}at"
                 f" {percent(uplinks[name].utilization_ratio)}, above {limit}, and no move helps:"
@@ -181,26 +183,26 @@ def _why_at_rest(rest: Rest, opinion: Opinion, proposal: Proposal) -> str | None
             )
         case _ if opinion.moves:
             return None
-        case Resting.BELOW if rest.fullest:
+        case WhyAtRest.BELOW if rest.fullest:
             fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
             return f"no uplink is above {limit}; {fullest}"
-        case Resting.ALONE:
+        case WhyAtRest.ALONE:
             return "fewer than two uplinks are in service"
-        case Resting.EVEN if rest.fullest and rest.emptiest:
+        case WhyAtRest.EVEN if rest.fullest and rest.emptiest:
             pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
             return f"uplinks are even: {pair}, {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
-        case Resting.NO_GAIN if rest.fullest and rest.emptiest:
+        case WhyAtRest.NO_GAIN if rest.fullest and rest.emptiest:
             pair = f"{rest.fullest} sends {_sent(uplinks[rest.fullest])}"
             pair += f", {rest.emptiest} {_sent(uplinks[rest.emptiest])}"
-            return f"{pair}, and no bucket is of a size that would even them out"
-        case Resting.NO_BETTER if rest.fullest:
+            return f"{pair}, and no bucket has the right size to even them out"
+        case WhyAtRest.NO_BETTER if rest.fullest:
             fullest = f"{rest.fullest} is the fullest at {percent(uplinks[rest.fullest].utilization_ratio)}"
-            return f"{fullest}, and no moves would make that less by 2% of capacity"
+            return f"{fullest}, and no moves would lower that by 2% of capacity"
     return "no uplink is in service"
 
 
 def _stuck(uplink: str, opinion: Opinion) -> str:
-    """Why none of an uplink's units can be moved: those that matter by name."""
+    """Why none of an uplink's units can be moved, with the most important ones by name."""
     by_standing: dict[Standing, list[str]] = {}
     for name, verdict in sorted(opinion.verdicts.items()):
         by_standing.setdefault(verdict.standing, []).append(name)
@@ -208,11 +210,13 @@ def _stuck(uplink: str, opinion: Opinion) -> str:
     for name in by_standing.get(Standing.NO_ROOM, [])[:NAMED]:
         expected_ratio = opinion.verdicts[name].expected_ratio
         would = (
-            f"would bring {would_make(expected_ratio)}" if expected_ratio else "may use no other"
+            f"would bring {would_make(expected_ratio)}"
+            if expected_ratio
+            else "may use no other uplink"
         )
         texts.append(f"{name} {would}")
     if (more := len(by_standing.get(Standing.NO_ROOM, [])) - NAMED) > 0:
-        texts.append(f"{more} more fit nowhere")
+        texts.append(f"{more} more do not fit elsewhere")
     for standing, what in (
         (Standing.HELD, "held by a rule"),
         (Standing.TOO_SMALL, "too small to matter"),
@@ -234,7 +238,7 @@ def would_make(expected_ratio: Mapping[str, float]) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A share that is held against a limit: 75.3% is above 75%."""
+    """A share with the precision needed to compare it with a limit: 75.3% is above 75%."""
     return f"{ratio:.1%}"
 
 
@@ -247,14 +251,14 @@ def _sent(uplink: Uplink) -> str:
 
 
 def _waits(waiting: Iterable[Waiting]) -> list[str]:
-    """A sentence for each way that units are to return."""
+    """A sentence for each pair of uplinks between which units wait to return."""
     ways: dict[tuple[str, str, str], list[str]] = {}
     for one in sorted(waiting, key=lambda one: one.moved.buckets is None):
         moved = one.moved
         what = f"{moved.buckets} buckets of {moved.unit}" if moved.buckets else moved.unit
         ways.setdefault((moved.source or "-", moved.target, one.why), []).append(what)
     return [
-        f"to return from {source} to {target}: {_listed(names)} ({why})"
+        f"waiting to return from {source} to {target}: {_listed(names)} ({why})"
         for (source, target, why), names in ways.items()
     ]
 
@@ -296,7 +300,7 @@ def _move(moved: Moved, proposal: Proposal) -> dict[str, Any]:
 
 
 def _way(moved: Moved) -> dict[str, Any]:
-    """As in the history."""
+    """A move, with the same fields as in the history."""
     fields = {
         "policy" if moved.buckets else "port": moved.unit,
         "vm": moved.vm,
@@ -330,7 +334,7 @@ def _policy(opinion: Opinion, proposal: Proposal) -> dict[str, Any]:
         "covered_s": round(opinion.basis.covered_s, 3),
         "wait_s": round(opinion.basis.wait_s, 3) if moves_by_load else 0.0,
         "moves": len(opinion.moves),
-        "rest": rest.resting.value if rest else "loads-unknown",
+        "rest": rest.why.value if rest else "loads-unknown",
         "unrelieved": list(rest.unrelieved) if rest else [],
         "said": _said(opinion, proposal),
     }

@@ -1,4 +1,4 @@
-"""The plans that operators were shown, one for each bridge, until they are applied."""
+"""The last plan of each bridge, until it is applied."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.api.events import Reply
-from controller.bridge.bridge import Bridge, Commands
+from controller.bridge.bridge import Bridge
+from controller.bridge.state import Commands
 from controller.decisions import planning
-from controller.decisions.planning import Basis, Proposal
+from controller.decisions.planning import Proposal
 from controller.operations import plan_view
 from controller.operations.adoption import Refused
 from controller.text.wording import one_of
@@ -23,18 +24,18 @@ class Plans:
     _last: dict[str, tuple[Bridge, Proposal]] = field(default_factory=dict)
 
     def make(self, bridges: Iterable[Bridge], as_json: bool, now_s: float) -> str:
-        """Plan anew and remember it; what to show."""
+        """Make new plans, remember them, and return the text to show."""
         proposals = []
         for bridge in bridges:
-            proposals.append(_propose(bridge, now_s))
+            proposals.append(bridge.proposal(now_s))
             self._last[bridge.config.name] = bridge, proposals[-1]
         return plan_view.as_json(proposals) if as_json else plan_view.as_text(proposals)
 
     def only(self, bridges: Iterable[Bridge]) -> str:
-        """The bridge that is meant by a word that names none: the one whose plan has moves.
+        """The bridge to apply a plan to if none is named: the only one whose plan has moves.
 
         Raises:
-            Refused: there is no plan, or there are several that would move something.
+            Refused: there is no plan, or several plans have moves.
         """
         plans = {b.config.name: plan for b in bridges if (plan := self._of(b)) is not None}
         names = [name for name, plan in plans.items() if plan.moves] or list(plans)
@@ -45,7 +46,7 @@ class Plans:
         return names[0]
 
     def apply(self, bridge: Bridge, request_id: int, now_s: float) -> Commands:
-        """Make all of a plan's moves in one bundle, and answer once the switch has followed.
+        """Make all moves of a plan in one bundle, and answer once the switch has confirmed them.
 
         Raises:
             Refused: there is no plan, or nothing can be moved.
@@ -58,33 +59,18 @@ class Plans:
         if not bridge.connected:
             raise Refused(f"bridge {name}: not connected -> a connected bridge")
         if not proposal.moves:
-            return [Reply(request_id, f"{name}: the plan has no moves, nothing to do")]
-        judged = bridge.judged
-        if why := planning.changed(proposal, judged, bases(bridge, now_s), now_s):
+            return [Reply(request_id, f"{name}: the plan has no moves, so there is nothing to do")]
+        team_view = bridge.team_view
+        if why := planning.changed(proposal, team_view, bridge.bases(now_s), now_s):
             refusal = f"{why} -> a new plan: ovs-lbt plan {name}"
-            reasons = [move.reason.value for move in proposal.moves]
-            bridge.planned.update(reasons)
-            bridge.refused.update(reasons)
-            noted = bridge.chronicle.refused(judged, proposal.told, refusal, now_s)
+            reasons = [move.reason for move in proposal.moves]
+            noted = bridge.refuse(reasons, refusal, now_s, proposal.told)
             return [*noted, Reply(request_id, refusal, refused=True)]
         del self._last[name]
         reply = Reply(request_id, plan_view.made(proposal))
         return bridge.make(proposal.moves, reply, now_s, proposal.evidence)
 
     def _of(self, bridge: Bridge) -> Proposal | None:
-        """The plan of this bridge; one of the same name that was given back had others."""
+        """The plan of this bridge. A plan made before the bridge was detached does not count."""
         planned, proposal = self._last.get(bridge.config.name, (None, None))
         return proposal if planned is bridge else None
-
-
-def bases(bridge: Bridge, now_s: float) -> dict[str, Basis]:
-    """What each policy of a bridge can be asked about."""
-    judged = bridge.judged
-    return {
-        policy: planning.basis(judged, policy, bridge.deciding.last_moved_s(policy), now_s)
-        for policy in judged.policies
-    }
-
-
-def _propose(bridge: Bridge, now_s: float) -> Proposal:
-    return planning.propose(bridge.judged, bases(bridge, now_s), bridge.bindings.homes, now_s)

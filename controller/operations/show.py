@@ -1,4 +1,4 @@
-"""The answer to `show`: JSON for programs, the same as a table for people."""
+"""The answer to `show`: JSON for programs, and the same as tables for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_json(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) ->
 
 
 def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
-    """The answer of a service that has no bridges, as another one leads."""
+    """The answer of a service on standby, which has no bridges."""
     told = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
     if json_wanted:
         return json.dumps(told, indent=2)
@@ -66,12 +66,12 @@ def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
 
 
 def part_of(port: PortStatus | VmPortConfig) -> str:
-    """What part of an uplink a VM port has, in words; empty where nobody said so."""
+    """A VM port's part of an uplink in words; empty if none is set."""
     return show_view.part(_parts(port))
 
 
 def bar(ratio: float, cells: int = BAR_CELLS) -> str:
-    """A share as so many cells, and in digits."""
+    """A share as a bar and a percentage."""
     full = min(cells, round(ratio * cells))
     return f"[{'#' * full:<{cells}}] {ratio:4.0%}"
 
@@ -111,7 +111,7 @@ def _port(port: PortStatus) -> dict[str, Any]:
 
 
 def _parts(port: PortStatus | VmPortConfig) -> Mapping[str, float]:
-    """Its part of an uplink, where somebody said so."""
+    """The settings for a port's part of an uplink that are present."""
     if isinstance(port, VmPortConfig):
         reserve_bps = port.rules.reserve_bps or None
     else:

@@ -1,4 +1,4 @@
-"""Open vSwitch's database: our copy of it, what we write, and the locks by which one service leads.
+"""Open vSwitch's database: our replica of it, our writes, and the locks that elect one leader.
 
-It imports `host`, and hands on rows (`config.rows`) and events (`api`).
+It imports `host`, and passes rows (`config.rows`) and events (`api`) on.
 """

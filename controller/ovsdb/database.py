@@ -20,26 +20,25 @@ from controller.api.events import Challenged, DatabaseRead, Event, Leading, Sett
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.host import faults
 from controller.host.client import STARTED
-from controller.host.wires import TLS_OPTIONS, TlsFiles, reason, refuse_plain
+from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
 
 LOG = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_S = 10
-# How long a write waits for the switch to take it over; then the switch is away or hangs.
+# How long a write waits for ovs-vswitchd to apply it. After that, ovs-vswitchd is down or hangs.
 APPLIED_TIMEOUT_S = 3
-# How long is looked for the reason why a database is not reached.
+# How long to look for the reason why a TLS connection to the database fails.
 REFUSAL_TIMEOUT_S = 5.0
-# While the database is away: between attempts to reach it, and to write what is kept for it.
+# While the database is unreachable: pauses between attempts to connect, and to write what is kept.
 RECONNECT_MS = (200, 1000)
 RETRY_WRITES_S = 0.5
-# Of a rate: what the kernel's counters hold.
+# The most digits of a rate: as many as a 64-bit counter has.
 MAX_DIGITS = 19
-AWAY = "away -> an ovsdb-server that answers"
-STANDS_BY = "another service leads -> that one"
+STANDS_BY = "another service leads -> ask that service"
 SCHEMA = "Open_vSwitch"
 
-# Only what is read: statistics alone would wake us every five seconds.
+# Only the columns that are read: the statistics column alone would wake the service every 5 s.
 COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "external_ids", "ovs_version"],
     "Bridge": [
@@ -87,24 +86,24 @@ COLUMNS = {
     "Mirror": ["name"],
 }
 
-# Whose rows any bridge may have something of; they change seldom.
+# Tables whose rows any bridge may refer to. They seldom change.
 SHARED = ("Controller", "QoS", "Mirror")
 
 
 class DatabaseAway(Exception):
-    """The database cannot be reached."""
+    """The database cannot be reached. The text: what was found -> what is expected."""
 
 
 class _Bridges:
-    """The records of all bridges, of which only those are read again that have changed."""
+    """The records of all bridges. Only the records that have changed are read again."""
 
     def __init__(self) -> None:
         self._made: dict[Any, BridgeRow] = {}
-        # The rows of ports and interfaces that each was made of.
+        # By bridge: the ids of the rows of its ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
 
     def read(self, rows: Mapping[Any, Any], touched: set[tuple[str, Any]]) -> tuple[BridgeRow, ...]:
-        """All of them, by name; `rows` of bridges by their ids."""
+        """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id."""
         for gone in self._made.keys() - rows.keys():
             del self._made[gone], self._parts[gone]
         stale = rows.keys() - self._made.keys() | self._touched(touched)
@@ -122,7 +121,7 @@ class _Bridges:
 
 
 class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
-    """A transaction that waits for the switch, a shorter time than for the database."""
+    """A transaction that waits for ovs-vswitchd, but not as long as for the database."""
 
     def time_remaining(self) -> float:
         return APPLIED_TIMEOUT_S - float(self.elapsed_time())
@@ -132,9 +131,9 @@ class _Applied(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
 
 
 class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
-    """Transactions that wait for the switch only where that is asked for."""
+    """Transactions that wait for ovs-vswitchd only if asked to."""
 
-    # Of each its own: the library has one in a process, and another would wait on the first for ever.
+    # One for each instance. The library keeps one per process, and a second would wait for it for ever.
     ovsdb_connection: Any = None
 
     def create_transaction(
@@ -147,19 +146,22 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class Database:
     """Follows the database at `remote` and writes settings to it.
 
-    Every state of it is submitted as a `DatabaseRead`; writes are done in order on a thread
-    of their own and, where a request waits for them, answered by `Written`. While the
-    database is away, a request's are refused at once, and all others kept until it is back.
-    `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the leader writes.
+    Each state of the database is submitted as a `DatabaseRead`. A thread of its own does the
+    writes in order, and submits `Written` for a write that a request waits for. While the
+    database is unreachable, writes of requests are refused at once, and all others are kept
+    until it is back. `tls` is needed for a remote `ssl:HOST:PORT`. After `contend`, only the
+    leader writes.
 
     Raises:
-        DatabaseAway: it does not answer at the start. Later, it is dialled again for ever.
-        ValueError: the remote is none, or a TLS file is not what it should be.
+        DatabaseAway: the database does not answer at the start. Later, the connection is tried
+            again for ever.
+        ValueError: the remote is malformed, or a TLS file cannot be used.
     """
 
     def __init__(
         self, remote: str, submit: Callable[[Event], None], tls: TlsFiles | None = None
     ) -> None:
+        self._remote = remote
         self._submit = submit
         self._writes: queue.SimpleQueue[Write] = queue.SimpleQueue()
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
@@ -169,13 +171,13 @@ class Database:
         _check_remote(remote, tls)
         if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
             path = remote.removeprefix("unix:")
-            raise DatabaseAway(f"Open vSwitch is not started: no {path} -> {STARTED}")
+            raise DatabaseAway(f"Open vSwitch is not running: {path} does not exist -> {STARTED}")
         try:
             helper = idlutils.get_schema_helper(remote, SCHEMA)
         except Exception as error:
             _refuse_ours(error)
             why = reason(_refusal(remote, tls) or error)
-            raise DatabaseAway(f"{remote}: no answer ({why}) -> an ovsdb-server") from error
+            raise DatabaseAway(f"{remote}: no answer ({why}) -> a running ovsdb-server") from error
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
         self._idl = Replica(remote, helper, SCHEMA)
@@ -185,39 +187,43 @@ class Database:
             self._api = _Api(self._link)
         except Exception as error:
             _refuse_ours(error)
-            raise DatabaseAway(f"{remote}: no database -> an ovsdb-server's") from error
+            raise DatabaseAway(
+                f"{remote}: not Open vSwitch's database -> the database of an ovsdb-server"
+            ) from error
         with self._link.lock:
             self._changed()
             self._idl.changed = self._changed
         faults.vital("database", "ovsdb writes", self._write_forever)
 
     def contend(self) -> None:
-        """Ask for the lead over other services; a `Leading` says who has it, now and later.
+        """Compete with other services for the lead. `Leading` reports who has it, now and later.
 
         Raises:
-            DatabaseAway: it does not say.
+            DatabaseAway: the database does not tell who leads.
         """
         self._idl.led = self._led
         self._idl.challenged = lambda: self._submit(Challenged())
         with self._link.lock:
             self._idl.contend()
         if not self._known.wait(TRANSACTION_TIMEOUT_S):
-            raise DatabaseAway("the database does not say who leads -> an ovsdb-server's answer")
+            raise DatabaseAway(
+                "ovsdb-server does not say which service leads -> an answer from ovsdb-server"
+            )
 
     def _led(self, leads: bool) -> None:
         self._submit(Leading(leads))
         self._known.set()
 
     def answer(self) -> None:
-        """Answer a `Challenged`: we live."""
+        """Answer a `Challenged`: this service is alive."""
         self._idl.answer()
 
     def confirm(self, then: Then) -> None:
-        """Have the database say whether we lead at this moment; None: it does not answer."""
+        """Ask the database whether this service leads now. `then` gets None if there is no answer."""
         self._idl.confirm(then)
 
     def confirmed(self) -> bool:
-        """Whether nobody else leads as far as the database, if it answers, knows; it is waited for."""
+        """False if the database says that another service leads. Waits for the answer."""
         answers: queue.SimpleQueue[bool | None] = queue.SimpleQueue()
         self.confirm(answers.put)
         with contextlib.suppress(queue.Empty):
@@ -225,11 +231,11 @@ class Database:
         return True
 
     def write(self, write: Write) -> None:
-        """Write later, after everything asked for before."""
+        """Queue a write behind all earlier ones."""
         self._writes.put(write)
 
     def _changed(self) -> None:
-        """Much that changes is not what we read, such as the switch's own progress."""
+        """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
         bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched)
         read = DatabaseRead(bridges, self._leader(), self._version())
@@ -238,17 +244,17 @@ class Database:
             self._submit(read)
 
     def _leader(self) -> str | None:
-        """The service that leads, as it has written when it was asked whether it lives."""
+        """The leading service, as it wrote when a standby asked whether it is alive."""
         rows = self._idl.tables["Open_vSwitch"].rows.values()
         return next((row.external_ids.get(PREFIX + "leader") for row in rows), None)
 
     def _version(self) -> str | None:
-        """Open vSwitch's version, as ovs-ctl has written it."""
+        """Open vSwitch's version, as ovs-ctl wrote it."""
         rows = self._idl.tables["Open_vSwitch"].rows.values()
         return next((version for row in rows for version in row.ovs_version), None)
 
     def row(self, bridge: str) -> BridgeRow | None:
-        """A bridge's record as last read; from any thread."""
+        """A bridge's record as last read. May be called on any thread."""
         rows = self._last.bridges if self._last is not None else ()
         return next((row for row in rows if row.name == bridge), None)
 
@@ -279,7 +285,7 @@ class Database:
                 self._write_each(write.settings)
 
     def _keep(self, settings: Iterable[Setting]) -> None:
-        """For when the database is back; the last value of a key is the one that counts."""
+        """Keep settings until the database is back. Of several values for a key, keep the last."""
         for setting in settings:
             self._kept[setting.table, setting.record, setting.column, setting.key] = setting
 
@@ -289,7 +295,7 @@ class Database:
             self._write_each(kept)
 
     def _write_each(self, settings: Iterable[Setting]) -> None:
-        """One record may be gone by now; the others' settings are still wanted."""
+        """Write each setting by itself: one record may be gone, and the others must be written."""
         for setting in settings:
             if (error := self._commit((setting,))) is not None:
                 if self._stands_by:
@@ -301,7 +307,7 @@ class Database:
 
     def _commit(self, settings: Iterable[Setting], applied: bool = False) -> str | None:
         if self._away:
-            return AWAY
+            return f"ovsdb-server is unreachable at {self._remote} -> a running ovsdb-server"
         if self._stands_by:
             return STANDS_BY
         try:
@@ -328,16 +334,16 @@ class Database:
 
 
 def _refuse_ours(error: Exception) -> None:
-    """Raises DatabaseAway if it is a fault of ours that the database was not reached."""
+    """Raise DatabaseAway if a fault of ovs-lbt kept it from reaching the database."""
     if faults.is_ours(error):
         raise DatabaseAway(faults.report("database", error, "replica")) from error
 
 
 def _check_remote(remote: str, tls: TlsFiles | None) -> None:
-    """Whether a remote can be dialled, and its TLS files given to the library.
+    """Check that a remote can be dialled, and give its TLS files to the library.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: it cannot be dialled.
     """
     kind, _, place = remote.partition(":")
     host, _, port = place.rpartition(":")
@@ -347,7 +353,7 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
         refuse_plain(f"--ovsdb: {remote}", host.strip("[]"), "ssl:HOST:PORT")
     if kind == "ssl":
         if tls is None:
-            raise ValueError(f"--ovsdb: {remote}, no certificate -> {TLS_OPTIONS}")
+            raise ValueError(f"--ovsdb: {remote} without a certificate -> {TLS_OPTIONS}")
         tls.context(server_side=False)
         stream.Stream.ssl_set_private_key_file(tls.private_key)
         stream.Stream.ssl_set_certificate_file(tls.certificate)
@@ -355,7 +361,7 @@ def _check_remote(remote: str, tls: TlsFiles | None) -> None:
 
 
 def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
-    """Why no TLS connection comes about: the library of newer releases keeps it to itself."""
+    """Why the TLS connection fails. Newer releases of the library do not report it."""
     if tls is None or not remote.startswith("ssl:"):
         return None
     host, _, port = remote.removeprefix("ssl:").rpartition(":")

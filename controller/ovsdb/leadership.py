@@ -1,12 +1,12 @@
-"""Which of several services on one database leads, by locks of the database: a leader and those
-who stand by.
+"""Elects the leader among several services on one database, by locks of ovsdb-server.
 
-The database's server gives the lock LEADER to one, and to the next in line when that one's
-connection ends: so a leader that dies is followed at once. One that hangs or was stopped keeps its
-lock. So the first of those who stand by asks, again and again, whether it lives: it steals the lock
-PULSE, of which the server tells the leader, and the leader takes it back. A leader that does not is
-stolen from. Locks are kept in the server's memory: nothing is written, and who is alone sends
-nothing after its start.
+The server gives the lock LEADER to one service. When the connection of that service ends, the
+server gives the lock to the next in the queue, so a leader that dies is replaced at once. A leader
+that hangs or is stopped keeps its lock. Therefore the first service on standby checks repeatedly
+whether the leader is alive. It steals the lock PULSE, the server notifies the leader, and the
+leader takes PULSE back. If the leader does not, the standby steals LEADER. Locks exist only in the
+server's memory: nothing is written to the database. A service without a standby sends nothing after
+its start.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# The server takes names without dashes only. Who has this one decides, and alone may write.
+# Lock names must not contain dashes. The owner of this lock leads, and alone may write.
 LEADER = "ovs_lbt"
-# By which the leader is asked whether it lives.
+# The lock by which the leader is checked.
 PULSE = "ovs_lbt_pulse"
-# Who has it asks: of those who stand by, the first.
+# The owner of this lock checks the leader: the first service on standby.
 WATCH = "ovs_lbt_watch"
-# A leader that hangs is stolen from 1.0 to 1.25 s later. Less would take a busy one for dead; more
-# would not leave the time to take its bridges over within 2 s of its end.
+# LEADER is stolen from a leader that hangs for 1.0 to 1.25 s. A shorter time would take a busy
+# leader for dead. A longer one would not leave enough time to take over within 2 s.
 TICK_S = 0.25
 SILENT_TICKS = 4
-# When the database was away, whoever stood by asks for the lock that much later than others: longer
-# than any service takes to be back (ovsdb.RECONNECT_MS). So who led leads on.
+# After the database was unreachable, services on standby ask for the lock this much later than
+# others. That is longer than any service needs to reconnect (ovsdb.RECONNECT_MS), so the old leader
+# stays leader.
 STAND_BACK_S = 1.5
 
 
 class Ask(NamedTuple):
-    """A request to the database's server; `lock` empty: one without."""
+    """A request to ovsdb-server. `lock` is empty for requests without a lock."""
 
     method: str
     lock: str = ""
@@ -40,42 +41,43 @@ _ECHO = Ask("echo")
 
 
 def _take(lock: str) -> list[Ask]:
-    """The server refuses who waits for a lock already, until that is withdrawn."""
+    """Unlock first: the server refuses a steal by a client that already waits for the lock."""
     return [Ask("unlock", lock), Ask("steal", lock)]
 
 
 @dataclass(slots=True)
 class Watch:
-    """One service's part in it, after the server has said who leads.
+    """One service's part in the election, once the server has said who leads.
 
-    Time counts in ticks that the server has answered: neither a server nor a service that stood
-    still makes a leader look dead.
+    Time is counted in ticks that the server has answered, so a pause of the server or of this
+    service does not make a leader look dead.
     """
 
     leads: bool = False
-    # Whether we are the one who asks.
+    # Whether this service checks the leader.
     asks: bool = False
-    # Whether the leader has not taken back yet what we stole.
+    # Whether the leader has not yet taken back the stolen PULSE.
     unanswered: bool = False
     _silent_ticks: int = 0
-    # A request that the server has not answered.
+    # A request that the server has not answered yet.
     _pending: Ask | None = None
     _due_s: float = field(default=float("inf"))
 
     def begin(self, leads: bool, now_s: float) -> list[Ask]:
-        """We lead, or stand by, from here on, or the connection is a new one."""
+        """Start as leader or as standby, also after a reconnect."""
         lost = self.leads and not leads
         self.leads, self.asks, self.unanswered = leads, False, False
         self._silent_ticks, self._pending = 0, None
         self._due_s = float("inf") if leads else now_s + TICK_S
         if leads:
             return [Ask("unlock", WATCH), *_take(PULSE)]
-        # The server forgets an owner by theft who is stolen from; others it puts next in line.
+        # Re-queue for the lock after losing a stolen lock: the server forgets such an owner, while
+        # it puts others next in the queue.
         again = [Ask("unlock", LEADER), Ask("lock", LEADER)] if lost else []
         return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
     def told(self, lock: str, ours: bool) -> bool:
-        """The server says of a lock that it is ours, or not any more; whether to `answer` that."""
+        """The server reports that a lock is ours or no longer ours. Returns whether to `answer`."""
         if lock == WATCH:
             self.asks = ours
         elif lock == PULSE and not ours:
@@ -84,11 +86,11 @@ class Watch:
         return False
 
     def answer(self) -> list[Ask]:
-        """Say that we live, as long as we lead."""
+        """Show that this service is alive, if it leads."""
         return _take(PULSE) if self.leads else []
 
     def replied(self, ask: Ask, locked: bool) -> None:
-        """The server has answered; `locked`: the lock is ours."""
+        """The server has answered a request. `locked`: the lock is ours."""
         if ask == Ask("lock", WATCH):
             self.asks = locked
         if ask != self._pending:
@@ -98,11 +100,11 @@ class Watch:
             self.unanswered, self._silent_ticks = True, 0
 
     def deadline_s(self) -> float:
-        """When `tick` is next due; infinity for who leads."""
+        """When `tick` is next due; infinity for the leader."""
         return self._due_s
 
     def tick(self, now_s: float) -> list[Ask]:
-        """Ask whether the leader lives, or steal from it."""
+        """Check whether the leader is alive, or steal its lock."""
         if now_s < self._due_s:
             return []
         self._due_s = now_s + TICK_S

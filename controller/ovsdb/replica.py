@@ -1,4 +1,4 @@
-"""Our copy of the database, and the locks that say who of several services leads."""
+"""Our replica of the database, and the locks that elect a leader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ovs.db import idl
 from controller.host import faults
 from controller.ovsdb.leadership import LEADER, PULSE, STAND_BACK_S, WATCH, Ask, Watch
 
-# A server that has not said by then whether we lead does not answer.
+# A server that has not confirmed the lead within this time counts as not answering.
 CONFIRM_TIMEOUT_S = 1.0
 MS_PER_S = 1000
 
@@ -23,14 +23,15 @@ Then = Callable[[bool | None], None]
 
 
 class Replica(idl.Idl):  # type: ignore[misc]
-    """A copy that says when it has changed and, once it contends, whether we lead.
+    """A replica that reports changes and, once it contends, whether this service leads.
 
-    The library asks for one lock and asserts it with every transaction, so that what another
-    leader's service would write is refused; all else about locks is sent and read here. `changed`,
-    `led` and `challenged` are called on the thread that runs the replica. `leads` None: not known.
+    The library requests one lock and asserts it with every transaction, so the server refuses the
+    writes of a service that does not lead. All other messages about locks are sent and read here.
+    `changed`, `led` and `challenged` are called on the replica's thread. `leads` is None while
+    unknown.
     """
 
-    # The library's.
+    # Attributes of the library's class.
     lock_name: str | None
     is_lock_contended: bool
 
@@ -41,12 +42,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self.challenged: Callable[[], None] = lambda: None
         self.leads: bool | None = None
         self.contends = False
-        # The rows that have changed since somebody looked, each with the name of its table.
+        # Rows that have changed since the last reading, each with the name of its table.
         self.touched: set[tuple[str, Any]] = set()
         self._database = database
         self._seen = -1
         self._watch = Watch()
-        # The connection on which our part in the watch has begun, and its part.
+        # The connection on which our part in the election began, and whether we led.
         self._begun: tuple[int, bool] | None = None
         self._lock_due_s: float | None = None
         self._answers = False
@@ -62,12 +63,12 @@ class Replica(idl.Idl):  # type: ignore[misc]
     # ---- from any thread ---------------------------------------------------------------
 
     def answer(self) -> None:
-        """Say that we live."""
+        """Show that this service is alive."""
         self._answers = True
         self._wake()
 
     def confirm(self, then: Then) -> None:
-        """Have the server say whether we lead at this moment; None: it does not answer."""
+        """Ask the server whether this service leads now. `then` gets None if there is no answer."""
         self._to_confirm.put(then)
         self._wake()
 
@@ -78,7 +79,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
     # ---- on the thread that runs it ----------------------------------------------------
 
     def contend(self) -> None:
-        """Ask for the lead, and take part in watching it, from here on."""
+        """Request the lead, and take part in the election from now on."""
         self.contends = True
         self.set_lock(LEADER)
 
@@ -89,9 +90,9 @@ class Replica(idl.Idl):  # type: ignore[misc]
         time.sleep(0)
 
     def run(self) -> Any:
-        """As the library does; whatever of ours fails here ends us.
+        """Run the library's loop. A failure of our own code ends the process.
 
-        The library would log it, and go on without what was to be told.
+        The library would only log it and continue without the lost event.
         """
         with _vital():
             return self._run()
@@ -110,7 +111,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return result
 
     def _follow_server(self) -> Any:
-        """What the library cannot do with a server's messages may be the server's: it is read anew."""
+        """Let the library process messages. If it fails on one, connect and read again."""
         try:
             return super().run()
         except Exception as error:
@@ -141,11 +142,11 @@ class Replica(idl.Idl):  # type: ignore[misc]
         return bool(self._begun[0] == self._session.get_seqno())
 
     def _stand_back(self, now_s: float) -> None:
-        """Who stood by when the database went away lets others be first when it is back."""
+        """After an outage, a service on standby lets others request the lock first."""
         if self.leads is not False:
             return
         if not self._session.is_connected():
-            # The library would ask with the first message.
+            # The library would request the lock with its first message.
             self.lock_name, self.is_lock_contended = None, False
             self._lock_due_s = None
         elif self.lock_name is None and self._lock_due_s is None:
@@ -155,7 +156,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             self.set_lock(LEADER)
 
     def _contend(self, now_s: float) -> None:
-        """Follow who leads, and do our part in the watch."""
+        """Follow who leads, and do our part in the election."""
         self._expire(now_s)
         if not self._session.is_connected():
             self._replied.clear()
@@ -184,7 +185,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             params = [ask.lock] if ask.lock else []
             request = jsonrpc.Message.create_request(ask.method, params)
             if ask in (Ask("steal", LEADER), Ask("lock", LEADER)):
-                # The library takes its answer for that to a request of its own.
+                # The library then takes the answer for that of its own request.
                 self._lock_request_id = request.id
             else:
                 self._replied[request.id] = lambda result, ask=ask: self._watch.replied(  # type: ignore[misc]
@@ -211,14 +212,14 @@ class Replica(idl.Idl):  # type: ignore[misc]
             then(None)
 
     def _received(self) -> Any:
-        """The next message that is the library's."""
+        """The next message for the library."""
         while (message := self._receive()) is not None:
             if not self._is_ours(message):
                 return message
         return None
 
     def _is_ours(self, message: Any) -> bool:
-        """Whether a message was about a lock of ours, or an answer to us; it is dealt with then."""
+        """Handle a message about our locks or an answer to our requests. False for all others."""
         if message.type == jsonrpc.Message.T_NOTIFY:
             lock = message.params[0] if message.params else None
             if message.method not in ("locked", "stolen") or lock not in (PULSE, WATCH):
@@ -240,7 +241,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def _vital() -> Iterator[None]:
-    """What fails here ends the process, and the thread, which the library would let go on."""
+    """End the process after a failure, and the thread, which the library would keep running."""
     try:
         yield
     except Exception as error:
@@ -253,6 +254,6 @@ def _is_locked(result: Any) -> bool:
 
 
 def _is_done(result: Any) -> bool:
-    """Whether a transaction's operations were all done."""
+    """Whether all operations of a transaction succeeded."""
     done = isinstance(result, list) and all(isinstance(r, dict) for r in result)
     return done and not any("error" in r for r in result)

@@ -1,4 +1,4 @@
-"""`ovs-lbt replay TRACE --policy P`: what policies would have done with recorded traffic."""
+"""`ovs-lbt replay TRACE --policy P`: shows what policies would have done with recorded traffic."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from controller.text.wording import because
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
 
-# Settings of a bridge that say when and where policies move.
+# The settings of a bridge that determine when and where policies move.
 SETTINGS = ("threshold", "window-s", "poll-interval-ms")
 BAR_WIDTH = 40
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay and tell; the exit status."""
+    """Replay and print the result. Returns the exit status."""
     parser = _parser()
     options = parser.parse_args(list(arguments))
     if (options.trace is None) == (options.prometheus is None):
-        parser.error("expected one of TRACE and --prometheus URL")
+        parser.error("expected either TRACE or --prometheus URL")
     if (options.prometheus is None) != (options.bridge is None):
         parser.error("expected --prometheus URL and --bridge B together")
     policies = list(dict.fromkeys(options.policy))
@@ -61,17 +61,22 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ovs-lbt replay", description="What policies would have done with recorded traffic."
+        prog="ovs-lbt replay",
+        description="Show what policies would have done with recorded traffic.",
     )
     parser.add_argument(
         "trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file"
     )
     parser.add_argument(
-        "--prometheus", metavar="URL", help="instead of TRACE: what Prometheus has recorded"
+        "--prometheus", metavar="URL", help="read what Prometheus has recorded, instead of TRACE"
     )
-    parser.add_argument("--bridge", metavar="B", help="of this bridge, on each host that has one")
+    parser.add_argument("--bridge", metavar="B", help="read this bridge, on each host that has one")
     parser.add_argument(
-        "--since", metavar="7d", type=_duration, default="7d", help="for so long (%(default)s)"
+        "--since",
+        metavar="7d",
+        type=_duration,
+        default="7d",
+        help="how far to go back (%(default)s)",
     )
     parser.add_argument(
         "--policy",
@@ -79,24 +84,28 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         choices=list(PRESETS),
-        help="a teaming policy; give it again for others to compare",
+        help="a teaming policy; give the option again to compare more",
     )
     parser.add_argument(
-        "--uplinks", metavar="N", type=_whole(2, MAX_UPLINKS), default=2, help="of each host (2)"
+        "--uplinks",
+        metavar="N",
+        type=_whole(2, MAX_UPLINKS),
+        default=2,
+        help="the number of uplinks of each host (2)",
     )
     parser.add_argument(
         "--flows",
         metavar="N",
         type=_whole(1, 100_000),
         default=Mix().flows,
-        help="connections of a VM port, the k-th with 1/k of the first one's traffic (32)",
+        help="the number of connections of a VM port; the k-th has 1/k of the first one's traffic (32)",
     )
     parser.add_argument(
         "--seed",
         metavar="N",
         type=_whole(0, 2**31),
         default=0,
-        help="another one hashes them otherwise (0)",
+        help="another number hashes the connections differently (0)",
     )
     parser.add_argument(
         "--set",
@@ -106,10 +115,18 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help=f"a setting of the bridges: {', '.join(SETTINGS)}",
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="draw the excess over time there")
-    parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument(
-        "--processes", metavar="N", type=_whole(1, 1024), help="(default: one for each core)"
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="draw the traffic above capacity over time, into this directory",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--processes",
+        metavar="N",
+        type=_whole(1, 1024),
+        help="the number of processes (default: one for each core)",
     )
     return parser
 
@@ -157,7 +174,7 @@ def _table(found: dict[str, Figures], hosts: list[HostTrace], how: Options) -> l
 
 
 def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
-    """When each sample starts, and the excess ratios of both directions in it."""
+    """The start of each sample, and its excess ratios in both directions."""
     return [
         (start_s, volume.excess_ratio(0), volume.excess_ratio(1))
         for start_s, volume in sorted(figures.by_time.items())
@@ -165,7 +182,7 @@ def _over_time(figures: Figures) -> list[tuple[float, float, float]]:
 
 
 def _progress() -> Callable[[float], None]:
-    """A bar, where somebody looks at it."""
+    """A progress bar, if standard error is a terminal."""
     if not sys.stderr.isatty():
         return lambda _ratio: None
     shown = -1

@@ -1,4 +1,4 @@
-"""What is found by a replay."""
+"""The figures of a replay."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from policies import optimum
 from policies.model import Unit, Uplink
 
-# The span in which RFC 7432 counts moves of an address.
+# The span over which RFC 7432 counts moves of an address.
 MAC_MOVES_SPAN_S = 180.0
 DIRECTIONS = ("transmit", "receive")
 
 
 @dataclass(slots=True)
 class Volume:
-    """Bytes, by direction; `excess` are those above the capacity of their uplink."""
+    """Bytes by direction; `excess` are those above the capacity of their uplink."""
 
     excess: list[float] = field(default_factory=lambda: [0.0, 0.0])
     total: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -34,7 +34,7 @@ class Volume:
 
 @dataclass(slots=True)
 class Figures:
-    """Of one policy, on one host or on all: times are summed over hosts.
+    """The figures of one policy, on one host or on all. Times are summed over hosts.
 
     `by_time`: the volume of each sample, by its start.
     """
@@ -55,7 +55,7 @@ class Figures:
         optimality_ratio: float,
         threshold_ratio: float,
     ) -> None:
-        """These loads have held so long, in the sample that started then."""
+        """Add loads that lasted this long, to the sample that started at this time."""
         volume = self.by_time.setdefault(start_s, Volume())
         for uplink in uplinks:
             for direction, bps in enumerate((uplink.load.tx_bps, uplink.load.rx_bps)):
@@ -69,7 +69,7 @@ class Figures:
         self.worst_optimality_ratio = max(self.worst_optimality_ratio, optimality_ratio)
 
     def add(self, other: Figures) -> None:
-        """Those of another host."""
+        """Add the figures of another host."""
         for start_s, volume in other.by_time.items():
             self.by_time.setdefault(start_s, Volume()).add(volume)
         self.duration_s += other.duration_s
@@ -112,12 +112,12 @@ def summed(of_hosts: Iterable[Figures]) -> Figures:
 
 
 def optimality_ratio(uplinks: Sequence[Uplink], units: Sequence[Unit]) -> float:
-    """The worst utilization over the least that any placement of these units could reach."""
+    """The highest utilization, divided by the lowest that any placement could reach."""
     return optimum.optimality_ratio(uplinks, units)
 
 
 class MacMoves:
-    """How often each address has moved in a span."""
+    """Counts how often each address has moved within a span."""
 
     def __init__(self) -> None:
         self.most = 0

@@ -1,9 +1,9 @@
 """One host under one policy: the engine between a simulated switch and recorded traffic.
 
-Time jumps from one thing that happens to the next. While the engine says that it will decide
-nothing, its polls are skipped: what is carried meanwhile counts for the figures, while the switch's
-clock and counters stand still, so that windows hold after the jump what they would hold without it,
-to the last bit: neither a reading at a window's edge nor a tie is decided otherwise.
+Time jumps from one event to the next. While the engine will not decide anything, its polls are
+skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
+stand still. So every window contains exactly what it would contain without the jump, and no
+decision changes, not even a tie.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from controller.bridge.bridge import Bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.engine import Engine
 from controller.load.polling import DIGITS
+from controller.replay import skipping
 from controller.replay.figures import Figures, MacMoves, optimality_ratio
 from controller.replay.flows import Mix
 from controller.replay.switch import TICKS_PER_S, Switch, mac_of
@@ -45,28 +46,28 @@ from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
 from policies.presets import PRESETS
 
-# From when a bundle is sent until what is under way follows it: the switch looks through what it
-# has cached within half a second, a quarter on average.
+# The time from sending a bundle until traffic follows it. The switch checks its cached flows every
+# half second, so a quarter of a second on average.
 REACTION_S = 0.25
-# Before the trace begins, the engine takes its bridge over.
+# The engine takes over its bridge before the trace begins.
 TAKEOVER_S = 60.0
-# Rates are whole bytes per second.
+# How much larger than offered loads may look to the engine: the switch rounds to whole bytes.
 ROUNDING_RATIO = 1e-3
-# As long as a whole number of the switch's ticks, and the shortest of that kind in milliseconds.
+# The shortest time in whole milliseconds that is a whole number of the switch's ticks.
 WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
-# Of a poll interval: multiples of some have no exact sum.
+# The tolerance of times, as a share of a poll interval: multiples of some are not exact in binary.
 ON_TIME_RATIO = 1e-6
 
 Offered = Mapping[int, tuple[float, float]]
 
 
 class Refused(Exception):
-    """The engine does not take a policy or a setting: what was found and what is expected."""
+    """The engine refuses a policy or a setting. The text: what was found -> what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How every policy is replayed. `settings`: keys of the Bridge, without prefix."""
+    """Options for every policy. `settings`: keys of the Bridge, without prefix."""
 
     uplinks: int = 2
     mix: Mix = field(default_factory=Mix)
@@ -82,7 +83,8 @@ class Host:
         self.figures = Figures()
         names = _uplink_names(options.uplinks, set(trace.ports))
         uplinks = dict(enumerate(names, 1))
-        # As on a host that was filled in order; the number decides where static policies place.
+        # Names in the order of ofports, as on a host filled in that order. Static policies place by
+        # number.
         vm_ports = dict(enumerate(trace.ports, options.uplinks + 1))
         self.switch = Switch(trace.name, uplinks, vm_ports, options.mix)
         self.row = _row(trace, policy, uplinks, vm_ports, options.settings)
@@ -92,22 +94,26 @@ class Host:
         self._ofports = {name: ofport for ofport, name in vm_ports.items()}
         self._pending: deque[tuple[float, Apply]] = deque()
         self._events: deque[Event] = deque()
+        # When offered loads or bindings last changed.
         self._changed_s = 0.0
+        # The time of the sample in the trace; None: the trace has not begun.
         self._sample_s: float | None = None
+        # Whether nothing can happen before this sample ends, nor because of it later.
         self._passes_by = False
-        # No poll is due before that.
+        # Until when polls are skipped.
         self._resume_s = 0.0
-        # When all was read.
+        # When a poll last read all counters.
         self._all_read_s = 0.0
+        # Up to when the loads of uplinks are in the figures.
         self._held_s = 0.0
         self._optimality_ratio = 1.0
         self._uplinks: list[Uplink] = []
 
     def replay(self, passed: Callable[[], None] = lambda: None) -> Figures:
-        """The whole trace; `passed` is called after each sample.
+        """Replay the whole trace. `passed` is called after each sample.
 
         Raises:
-            Refused: the engine does not take the policy, or a setting.
+            Refused: the engine refuses the policy or a setting.
         """
         self._take_over()
         intervals = self.trace.intervals()
@@ -119,8 +125,8 @@ class Host:
             intervals, offered, [*offered[1:], {}], lasting_s[1:], strict=True
         ):
             rested, was_calm = was_calm and self._quiet_until_s() > self.now_s, self._is_calm(now)
-            # What follows is so long that nobody sees this one any more when it ends.
-            forgotten = seconds > self._remembered_s()
+            # The next sample lasts longer than the engine remembers loads of this one.
+            forgotten = seconds > skipping.remembered_s(self.bridge.team_view)
             self._passes_by = rested and was_calm and forgotten and self._is_calm(following)
             self._hold()
             self._sample_s, self._changed_s = start_s, self.now_s
@@ -148,7 +154,8 @@ class Host:
         self._run_until(TAKEOVER_S)
         missing = self.switch.vm_ports.keys() - self.switch.routes.keys()
         if missing:
-            raise Refused(f"{self.policy}: {len(missing)} ports without a way out -> none")
+            found = f"{len(missing)} VM ports with no uplink that may carry their traffic"
+            raise Refused(f"{self.policy}: {found} -> an uplink for every VM port")
 
     # ---- time ----------------------------------------------------------------------------
 
@@ -164,34 +171,37 @@ class Host:
             self._happen()
 
     def _quiet_until_s(self) -> float:
-        """Until when the engine decides nothing, as long as loads stay."""
+        """Until when the engine decides nothing if loads do not change."""
         if not self.skips or self._sample_s is None or self._pending or not self.bridge.settled:
             return self.now_s
         if self._passes_by:
             return math.inf
-        return self.bridge.quiet_until_s(self._changed_s, self.now_s)
+        return skipping.quiet_until_s(self.bridge, self._changed_s, self.now_s)
 
     def _skip(self, end_s: float) -> None:
-        """Skip polls at which the engine decides nothing, and the time that they take."""
+        """Skip polls at which the engine decides nothing, and their time."""
         bridge, quiet_until_s = self.bridge, self._quiet_until_s()
-        if quiet_until_s <= self.now_s or bridge.deciding.last_s is None:
+        if quiet_until_s <= self.now_s or bridge.scheduling.last_s is None:
             return
-        polled_s, interval_s = round(bridge.polled_s, DIGITS), bridge.config.poll_interval_s
+        polled_s = round(skipping.polled_s(bridge), DIGITS)
+        interval_s = bridge.config.poll_interval_s
         polls = math.floor((end_s - self.now_s) / interval_s + ON_TIME_RATIO)
         if not self._passes_by:
-            # The last one is made: until then it has been so, for who remembers peaks.
+            # Make the last poll, because policies that remember peaks must see how long they last.
             polls -= 1
         if quiet_until_s < end_s:
             wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
             polls = min(polls, wakes - 1)
-        in_round = round(bridge.judged.round_s / interval_s)
-        of_ports = math.ceil((bridge.reading_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
-        # The next one reads what is not read with each: as long after the last time as ever.
+        in_round = round(skipping.round_s(bridge.team_view) / interval_s)
+        of_ports = (
+            math.ceil((skipping.reading_s(bridge) - polled_s) / interval_s - ON_TIME_RATIO) - 1
+        )
+        # The next poll must read all counters, a whole number of rounds after the last such poll.
         since = round((polled_s - self._all_read_s) / interval_s)
         aligned = polls - (since + polls + 1) % in_round
-        # Meanwhile some counters are not read; who judges by means would miss them.
+        # If these are not whole rounds, a reading is missing for policies that judge means.
         unread = aligned % in_round
-        by_means = not all(PRESETS[policy].at_once for policy in bridge.judged.rebalancing)
+        by_means = not all(PRESETS[policy].at_once for policy in bridge.team_view.rebalancing)
         interval_ms = round(1000 * interval_s)
         while (aligned - unread) * interval_ms % WHOLE_MS:
             aligned -= in_round
@@ -200,30 +210,26 @@ class Host:
             self._count_until(round(self.now_s + aligned * interval_s, DIGITS))
             self._resume_s = round(polled_s + (aligned + 1) * interval_s, DIGITS)
         elif (polls := min(polls, of_ports)) > 0 and not by_means:
-            # Or before that is due.
+            # Otherwise skip only polls before the next reading is due.
             self._count_until(round(polled_s + polls * interval_s, DIGITS))
             self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
 
-    def _remembered_s(self) -> float:
-        """For how long a change of loads is seen in what is judged, until the poll after that."""
-        judged = self.bridge.judged
-        return max(map(judged.remembered_s, judged.rebalancing), default=0.0) + judged.round_s
-
     def _is_calm(self, offered: Offered) -> bool:
-        """Whether the engine moves nothing, whatever VM ports' parts in these loads are."""
+        """Whether the engine moves nothing, however the VM ports share these loads."""
         if not offered:
             return True
         preset = PRESETS[self.policy]
         if preset.rebalances and preset.is_calm is None:
-            # Only the units can tell.
+            # Only the loads of units can tell.
             return False
         carried = self.switch.carried(offered)
         more = 1.0 + ROUNDING_RATIO
-        return self.bridge.is_calm(
+        return skipping.is_calm(
+            self.bridge,
             {
                 name: Load(*(more * bps for bps in carried[ofport]))
                 for ofport, name in self.switch.uplinks.items()
-            }
+            },
         )
 
     def _count_until(self, to_s: float) -> None:
@@ -253,7 +259,7 @@ class Host:
                 ports = self.switch.ports(self.trace.capacity_bps)
                 self._events.append(SwitchConnected(name, ports))
             case ReadInstalled() if not self.bridge.settled:
-                # Otherwise it looks whether somebody has changed what it knows; here is nobody.
+                # The engine would check for changes by others at this time. Here there are none.
                 self._events.append(self.switch.installed())
             case ReadStats(buckets=buckets, units=units):
                 if buckets or (units and not self.bridge.hashed):
@@ -271,7 +277,7 @@ class Host:
                 self._write(command)
 
     def _write(self, write: Write) -> None:
-        """Interfaces' keys: where VM ports are bound."""
+        """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
         values = {(s.record, s.key): s for s in write.settings if s.table == "Interface"}
         ports = tuple(
             replace(port, interfaces=tuple(_with(i, values) for i in port.interfaces))
@@ -302,7 +308,7 @@ class Host:
     # ---- figures -------------------------------------------------------------------------
 
     def _hold(self) -> None:
-        """Until now it has carried what was reckoned last."""
+        """Count the loads computed last up to now."""
         seconds, self._held_s = self.now_s - self._held_s, self.now_s
         if seconds > 0.0 and self._sample_s is not None:
             threshold_ratio = self.bridge.config.threshold_ratio
@@ -311,7 +317,7 @@ class Host:
             )
 
     def _reckon(self) -> None:
-        """What uplinks carry now, and how well that is placed."""
+        """Compute the loads of uplinks now, and how good the placement is."""
         switch, capacity_bps = self.switch, self.trace.capacity_bps
         self._uplinks = [
             Uplink(name, OfPort(ofport), capacity_bps, load=Load(*switch.uplink_bps[ofport]))
@@ -321,7 +327,7 @@ class Host:
         self._optimality_ratio = optimality_ratio(self._uplinks, self._units())
 
     def _units(self) -> list[Unit]:
-        """What the policy can place: what is in a bucket does not go with its VM port."""
+        """The units that the policy can place. Buckets do not move with their VM port."""
         switch = self.switch
         units = []
         for ofport, (tx_bps, rx_bps) in switch.port_bps.items():
@@ -336,7 +342,7 @@ class Host:
 
 
 def _uplink_names(count: int, taken: set[str]) -> list[str]:
-    """Names for uplinks that no VM port of the trace has."""
+    """Names of uplinks that no VM port of the trace has."""
     prefix = "uplink"
     while taken.intersection(names := [f"{prefix}{number}" for number in range(1, count + 1)]):
         prefix += "-"
@@ -350,7 +356,7 @@ def _row(
     vm_ports: Mapping[int, str],
     settings: Mapping[str, str],
 ) -> BridgeRow:
-    """The bridge as it stands in the database of a host."""
+    """The bridge as it would be in the database of a host."""
     ids = {**settings, "policy": policy, "uplinks": ",".join(uplinks.values())}
     ports = [
         InterfaceRow(name, ofport, trace.capacity_bps, mac=f"02:00:00:00:00:{ofport:02x}")

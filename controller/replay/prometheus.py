@@ -1,4 +1,4 @@
-"""A trace of one bridge, from what Prometheus has kept of the service's metrics."""
+"""Reads a trace of one bridge from the service's metrics in Prometheus."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ STEP_S = 300
 TIMEOUT_S = 60.0
 PARTS_S = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 BITS_PER_BYTE = 8
-# A month of 500 ports is less.
+# More than a month of 500 ports needs.
 MOST_ANSWER_BYTES = 256 * 2**20
-# What comes of reading JSON as something that it is not.
+# Exceptions from an answer that has an unexpected structure.
 _OF_ANOTHER_SHAPE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 def duration_s(text: str) -> int:
-    """Seconds of a duration as Prometheus writes them, e.g. 7d.
+    """Seconds of a duration in Prometheus' notation, for example 7d.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a duration.
     """
     number, part = text[:-1], text[-1:]
     if not (number.isascii() and number.isdigit()) or part not in PARTS_S or not int(number):
@@ -36,10 +36,10 @@ def duration_s(text: str) -> int:
 
 
 def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
-    """The mean loads of a bridge's VM ports in steps of five minutes; one host per instance.
+    """The mean loads of a bridge's VM ports in steps of five minutes, with one host per instance.
 
     Raises:
-        BadTrace: what it answers makes no trace, or it does not answer.
+        BadTrace: Prometheus does not answer, or its answer makes no trace.
     """
     end_s = now_s // STEP_S * STEP_S
     span = (end_s - since_s + STEP_S, end_s)
@@ -60,16 +60,16 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
         for metric, values in _ask(url, rate, span):
             name, port = _label(metric, "instance"), _label(metric, "port")
             for at_s, bytes_per_second in values if name in hosts else ():
-                # A rate is that of the step which ends then.
+                # A rate covers the step that ends at its time.
                 loads = hosts[name].samples.setdefault(at_s - STEP_S, {})
                 load = list(loads.get(port, (0.0, 0.0)))
                 load[direction] = BITS_PER_BYTE * bytes_per_second
                 loads[port] = (load[0], load[1])
     found = [hosts[name] for name in sorted(hosts) if hosts[name].samples]
     if not found:
-        raise BadTrace(f"{url}: nothing of bridge {bridge} -> its ports and uplinks")
+        raise BadTrace(f"{url}: no samples of bridge {bridge} -> samples of its ports and uplinks")
     for host in found:
-        # Where nothing was recorded, no sample may hold on.
+        # A gap in the recording ends the sample before it.
         last_s = max(host.samples)
         for at_s in [at_s for at_s in host.samples if at_s < last_s]:
             host.samples.setdefault(at_s + STEP_S, {})
@@ -80,7 +80,7 @@ def fetch(url: str, bridge: str, since_s: int, now_s: float) -> list[HostTrace]:
 def _ask(
     url: str, query: str, span: tuple[float, float]
 ) -> Iterator[tuple[Mapping[str, str], list[tuple[float, float]]]]:
-    """The series that a query finds, each with its labels and values over time."""
+    """The series of a query, each with its labels and its values over time."""
     asked = {"query": query, "start": span[0], "end": span[1], "step": STEP_S}
     address = f"{url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
     try:
@@ -92,21 +92,21 @@ def _ask(
         with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
             text = answer.read(MOST_ANSWER_BYTES + 1)
     except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
-        raise BadTrace(f"{url}: no answer of Prometheus's -> its HTTP API") from error
+        raise BadTrace(f"{url}: not an answer of Prometheus -> the URL of its HTTP API") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
         why = because(reason) if isinstance(reason, Exception) else str(reason)
         raise BadTrace(f"{url}: no answer ({why}) -> a Prometheus that answers") from error
     try:
         if len(text) > MOST_ANSWER_BYTES:
-            raise BadTrace(f"{url}: an answer that goes on -> {MOST_ANSWER_BYTES} bytes at most")
+            raise BadTrace(f"{url}: the answer is too long -> at most {MOST_ANSWER_BYTES} bytes")
         answered: Any = json.loads(text)
         series = [
             (dict(one["metric"]), [(float(at_s), float(value)) for at_s, value in one["values"]])
             for one in answered["data"]["result"]
         ]
     except (*_OF_ANOTHER_SHAPE, HTTPException) as error:
-        raise BadTrace(f"{url}: no answer of Prometheus's -> its HTTP API") from error
+        raise BadTrace(f"{url}: not an answer of Prometheus -> the URL of its HTTP API") from error
     for metric, values in series:
         kept = [
             (at_s, value)
@@ -120,5 +120,5 @@ def _ask(
 def _label(metric: Mapping[str, str], name: str) -> str:
     label = metric.get(name)
     if not isinstance(label, str) or not label:
-        raise BadTrace(f"a series without the label {name} -> one with it")
+        raise BadTrace(f"a time series without the label {name} -> one with that label")
     return label

@@ -1,4 +1,4 @@
-"""All hosts of a trace under all policies, a process for each core."""
+"""Replays all hosts of a trace under all policies, with one process for each core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.replay.trace import HostTrace
 
 PROGRESS_INTERVAL_S = 0.2
 
-# Of a worker: how many samples all of them have replayed.
+# In a worker: the number of samples that all workers have replayed.
 _passed: Any = None
 
 
@@ -25,10 +25,10 @@ def replay(
     progress: Callable[[float], None] = lambda _ratio: None,
     processes: int | None = None,
 ) -> dict[str, Figures]:
-    """The figures of each policy over all hosts; `progress` hears of the part that is done.
+    """The figures of each policy over all hosts. `progress` gets the part that is done.
 
     Raises:
-        Refused: the engine does not take a policy or a setting.
+        Refused: the engine refuses a policy or a setting.
     """
     jobs = [(host, policy, options) for policy in policies for host in hosts]
     samples = sum(len(host.samples) for host, _, _ in jobs)
@@ -60,7 +60,7 @@ def _one_after_another(
 def _beside_each_other(
     jobs: Sequence[Job], samples: int, progress: Callable[[float], None], processes: int
 ) -> list[Figures]:
-    # Nothing runs beside us yet that a fork could leave locked.
+    # No thread runs yet whose lock a fork could copy in locked state.
     context = multiprocessing.get_context("fork")
     passed = context.Value("L", 0)
     with ProcessPoolExecutor(processes, context, _begin, (passed,)) as pool:

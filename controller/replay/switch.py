@@ -1,9 +1,9 @@
-"""A simulated bridge: it has what the engine installs, and counts what its ports carry.
+"""A simulated bridge: it holds what the engine installs, and counts the traffic of its ports.
 
-Counters count all that is offered, also what an uplink has no room for. They are exact, so that
-constant loads make constant rates: its clock ticks 1024 times a second, in each tick a counter takes
-a 1024th of a whole number of bytes per second, and such sums and quotients have no rounding. Where
-two placements are as good as each other, a byte more or less in a reading would choose.
+Counters count all offered traffic, including what exceeds an uplink's capacity. They are exact, so
+that constant loads give constant rates: the clock ticks 1024 times a second, and in each tick a
+counter takes a 1024th of a whole number of bytes per second. Such sums and quotients have no
+rounding error. Otherwise a rounded byte could decide between two placements that are equally good.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ TICKS_PER_S = 1024
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a VM port's traffic leaves: by its home, or as a hash says.
+    """How a VM port's traffic leaves: by its home uplink, or by a hash.
 
-    `buckets`: shares by bucket; nothing where all leaves by the home. `by_address`: switches
-    upstream know the VM port's address where its one bucket is.
+    `buckets`: shares by bucket; empty if all traffic uses the home. `by_address`: upstream switches
+    know the VM port's address on the uplink of its only bucket.
     """
 
     home: int
@@ -62,7 +62,7 @@ class Route:
 
 
 class Switch:
-    """One bridge; `vm_ports` are names by ofport, `uplinks` the ofports of uplinks."""
+    """A bridge. `vm_ports`: names by ofport. `uplinks`: the ofports of uplinks."""
 
     def __init__(
         self, bridge: str, uplinks: Mapping[int, str], vm_ports: Mapping[int, str], mix: Mix
@@ -72,16 +72,16 @@ class Switch:
         self.groups: dict[int, GroupSpec] = {}
         self.routes: dict[int, Route] = {}
         self.bucket_uplinks: dict[tuple[int, int], int] = {}
-        # What is carried now: (sent, received) in bit/s by uplink, VM port and bucket.
+        # The current loads: (sent, received) in bit/s by uplink, VM port and bucket.
         self.uplink_bps: dict[int, list[float]] = {}
         self.bucket_bps: dict[tuple[int, int], float] = {}
         self.port_bps: Loads = {}
-        # Its age, and the time at which that was so, in ticks.
+        # Its age in ticks, and the time to which that age belongs.
         self._age = 0
         self._at = 0
         self._mix = mix
         self._mixed: dict[tuple[int, str, int], dict[int, float]] = {}
-        # What it counts of that: in bytes per second, and in all in bytes per `TICKS_PER_S`.
+        # The counters: rates in bytes per second, and totals in bytes per `TICKS_PER_S`.
         self._rates: dict[int, tuple[int, int]] = {}
         self._bucket_rates: dict[tuple[int, int], int] = {}
         self._counted: dict[int, list[int]] = {o: [0, 0] for o in (*uplinks, *vm_ports)}
@@ -105,7 +105,7 @@ class Switch:
         clock_s = self._age / TICKS_PER_S
         counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
         ports = [PortCounters(o, clock_s, *counted[o], 0, 0) for o in self.uplinks]
-        # What a VM port sends comes into the switch.
+        # What a VM port sends is received by the switch.
         ports += [
             PortCounters(o, clock_s, counted[o][1], counted[o][0], 0, 0) for o in self.vm_ports
         ]
@@ -120,7 +120,7 @@ class Switch:
         ]
 
     def commit(self, changes: Changes) -> None:
-        """Make changes, and forward by what is installed from now on."""
+        """Apply changes, and forward by them from now on."""
         for group in (*changes.add_groups, *changes.modify_groups):
             self.groups[group.group_id] = group
         for flow in changes.add_flows:
@@ -136,7 +136,7 @@ class Switch:
     # ---- traffic -------------------------------------------------------------------------
 
     def carry(self, port_bps: Loads) -> None:
-        """VM ports offer this from now on."""
+        """Set what VM ports offer from now on."""
         self.port_bps = port_bps
         self.bucket_bps = self._in_buckets(port_bps)
         self.uplink_bps = self._by_uplink(port_bps, self.bucket_bps)
@@ -148,7 +148,7 @@ class Switch:
         self._bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
-        """What uplinks would carry (sent, received) if VM ports offered this."""
+        """What uplinks would carry, as (sent, received), if VM ports offered this."""
         return self._by_uplink(port_bps, self._in_buckets(port_bps))
 
     def _by_uplink(
@@ -174,7 +174,7 @@ class Switch:
         return found
 
     def count(self, now_s: float) -> None:
-        """Until now it has carried that."""
+        """Advance the counters to now with the current loads."""
         at = math.floor(now_s * TICKS_PER_S)
         ticks, self._at = at - self._at, at
         self._age += ticks
@@ -186,11 +186,11 @@ class Switch:
             self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
 
     def stand_still(self, ticks: int) -> None:
-        """For so long its clock and counters do not see that time passes."""
+        """Let time pass without advancing the clock and the counters."""
         self._at += ticks
 
     def seen_at(self) -> dict[int, int]:
-        """The uplink by which switches upstream know each VM port's address."""
+        """The uplink on which upstream switches know each VM port's address."""
         return {ofport: self._known_at(route) for ofport, route in self.routes.items()}
 
     def _known_at(self, route: Route) -> int:
@@ -202,7 +202,7 @@ class Switch:
     # ---- what is installed ---------------------------------------------------------------
 
     def _route(self) -> None:
-        """Follow what VM ports send through groups and flows."""
+        """Follow a VM port's traffic through groups and flows."""
         hashes: dict[int, Multipath] = {}
         for flow in self.flows.values():
             if flow.table != Table.HASH:
@@ -244,7 +244,7 @@ class Switch:
         return self._mixed[key]
 
     def _first(self, group_id: int) -> dict[str, int] | None:
-        """What the first bucket of a group does: all links are up."""
+        """The action of a group's first bucket: all links are up."""
         group = self.groups.get(group_id)
         if group is None:
             return None

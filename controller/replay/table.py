@@ -1,4 +1,4 @@
-"""A replay's figures for people."""
+"""The figures of a replay as a table for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(
     options: Options,
     threshold_ratio: float,
 ) -> list[str]:
-    """At most 80 columns wide."""
+    """A table of at most 80 columns."""
     ports = sum(len(host.ports) for host in hosts)
     longest_s = max(end - host.intervals()[0][0] for host in hosts for end in [_end_s(host)])
     return [

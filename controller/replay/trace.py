@@ -19,7 +19,7 @@ from controller.config.kinds import LAST_S
 from controller.text.wording import one_line, shortened
 
 COLUMNS = ("time_s", "host", "port", "tx_bps", "rx_bps", "uplink_capacity_bps")
-# How long a sample holds where a host has only one: what most recorders take.
+# How long a sample holds if it is its host's only one: the usual interval of recorders.
 ONLY_SAMPLE_S = 300.0
 # A host that is silent for longer than a month has two traces. No link is as fast as the most, and none as slow as the least.
 LONGEST_SAMPLE_S = 31 * 86400.0
@@ -29,7 +29,7 @@ _MOST = {"time_s": LAST_S, "tx_bps": MOST_BPS, "rx_bps": MOST_BPS, "uplink_capac
 
 
 class BadTrace(Exception):
-    """A file that is no trace: where, what was found and what is expected."""
+    """A file is not a trace. The text: where, and what was found -> what is expected."""
 
     def __str__(self) -> str:
         return one_line(super().__str__())
@@ -37,7 +37,7 @@ class BadTrace(Exception):
 
 @dataclass(slots=True)
 class HostTrace:
-    """What the VM ports of one host carried; a port without a line at a time carried nothing.
+    """What the VM ports of one host carried. A port without a line at some time carried nothing.
 
     `capacity_bps`: of each uplink, in each direction.
     """
@@ -52,7 +52,7 @@ class HostTrace:
         return sorted({port for loads in self.samples.values() for port in loads})
 
     def intervals(self) -> list[tuple[float, float, dict[str, tuple[float, float]]]]:
-        """Each sample with when it starts and ends; the last holds as long as the one before."""
+        """Each sample with its start and end. The last one lasts as long as the one before it."""
         starts = list(self.samples)
         last_s = starts[-1] - starts[-2] if len(starts) > 1 else ONLY_SAMPLE_S
         ends = [*starts[1:], starts[-1] + last_s]
@@ -60,11 +60,11 @@ class HostTrace:
 
 
 def read(path: Path) -> list[HostTrace]:
-    """The hosts of a `.csv` or `.csv.gz` file, by name.
+    """Read the hosts in a `.csv` or `.csv.gz` file, by name.
 
     Raises:
-        BadTrace: it is no trace.
-        OSError: it cannot be read.
+        BadTrace: the file is not a trace.
+        OSError: the file cannot be read.
     """
     try:
         with _opened(path) as lines:
@@ -80,10 +80,10 @@ def _opened(path: Path) -> TextIO:
 
 
 def parse(lines: Iterable[str]) -> list[HostTrace]:
-    """The hosts of a trace, by name.
+    """Parse the hosts of a trace, by name.
 
     Raises:
-        BadTrace: a line is none of a trace.
+        BadTrace: a line is not a sample.
     """
     rows = csv.reader(lines)
     header = next(rows, [])
@@ -103,20 +103,22 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
         if capacity_bps != host.capacity_bps or capacity_bps < LEAST_CAPACITY_BPS:
             again = host.capacity_bps >= LEAST_CAPACITY_BPS
             least = f"{LEAST_CAPACITY_BPS:g} or more"
-            expected = f"{host.capacity_bps:g}, as before" if again else least
+            expected = f"{host.capacity_bps:g}, as in earlier samples" if again else least
             _refuse(line, f"uplink_capacity_bps {row[5]} of {name}", expected)
         if start_s < last_s.get(name, -math.inf):
-            _refuse(line, f"time_s {row[0]}", f"{last_s[name]:g} or later, as {name} was there")
+            _refuse(
+                line, f"time_s {row[0]}", f"{last_s[name]:g} or later, the previous time of {name}"
+            )
         if start_s > last_s.get(name, start_s) + LONGEST_SAMPLE_S:
-            expected = f"at most {LONGEST_SAMPLE_S:g} after {last_s[name]:g}"
+            expected = f"at most {LONGEST_SAMPLE_S:g} s after {last_s[name]:g}"
             _refuse(line, f"time_s {row[0]}", expected)
         last_s[name] = start_s
         loads = host.samples.setdefault(start_s, {})
         if port in loads:
-            _refuse(line, f"{port} of {name} at {row[0]} again", "one line for each")
+            _refuse(line, f"a second line for {port} of {name} at {row[0]}", "one line")
         loads[port] = (tx_bps, rx_bps)
     if not hosts:
-        _refuse(2, "the end", "a sample")
+        _refuse(2, "the end of the file", "at least one sample")
     return [hosts[name] for name in sorted(hosts)]
 
 

@@ -1,4 +1,4 @@
-"""Which uplink each unit uses: where it belongs, where it is, since when and why."""
+"""The bindings of units: the home of each, the uplink that it uses, since when and why."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from policies import failover, homes
 from policies.damping import Moved
 from policies.model import Move, Reason, Role, Unit, Uplink
 
-# Said of a binding that is what it was before, rather than the result of a move.
+# The reason of a binding that is as it was before, rather than the result of a move.
 RESTORED = "restored"
-# An uplink that carries again gets its VM ports back in steps: each move has the switches
-# upstream learn addresses anew, and a whole host's at once is more than some can take.
+# VM ports return to an uplink that carries traffic again in steps of this many. Each move makes
+# upstream switches learn addresses anew, and those of a whole host at once are too many for some.
 RETURNS_AT_ONCE = 8
 RETURN_INTERVAL_S = 1.0
-# A choice that the switch refused is dropped; anything else is still called for.
-CHOSEN = (Reason.MANUAL, Reason.THRESHOLD, Reason.REBALANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +35,30 @@ class Bound:
 class Bindings:
     """The bindings of one bridge's units, by name.
 
-    A *home* is where a unit belongs; `bound` is where it is, which differs while its home
-    carries nothing. `held`: links alone move units; policies, rules and roles do not.
+    A *home* is the uplink that a unit belongs to. `bound` is the binding in force, which differs
+    while the home carries no traffic. `held`: only links move units; policies, rules and roles do
+    not.
     """
 
     homes: dict[str, str] = field(default_factory=dict)
     bound: dict[str, Bound] = field(default_factory=dict)
     held: bool = False
+    # Why each unit was placed on its home since the last `follow`.
     _asked: dict[str, Reason] = field(default_factory=dict)
+    # The homes to restore when `take_up` is called.
     _aside: dict[str, str] = field(default_factory=dict)
+    # Whether VM ports wait to return, and when the next ones may, in seconds of engine time.
     _returning: bool = False
     _next_return_s: float = 0.0
-    # The rules by which units have their homes.
+    # The rules that the homes of units already satisfy.
     _settled: frozenset[object] = frozenset()
-    # The units that have no uplink, as none that they may use carries traffic.
+    # The confined units without an uplink, because none that they may use carries traffic.
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
     _taken: dict[str, Counter[str]] = field(default_factory=dict)
 
     def hold(self) -> Bindings:
-        """The same bindings, where every unit is at home where it is now."""
+        """A held copy of the bindings, in which the uplink in force is each unit's home."""
         return Bindings(self.by_unit(), dict(self.bound), held=True)
 
     def keep(self, names: Iterable[str]) -> None:
@@ -66,19 +68,19 @@ class Bindings:
         self.bound = {name: bound for name, bound in self.bound.items() if name in present}
 
     def place_anew(self, unit: str) -> None:
-        """Forget where a unit belongs; its policy says it anew."""
+        """Forget a unit's home, so that its policy places it anew."""
         self.homes.pop(unit, None)
         self._aside.pop(unit, None)
 
     def set_aside(self, stored: Mapping[str, str]) -> None:
-        """Place units anew for a time, and note their homes for when that is over.
+        """Place units anew until `take_up` is called, which restores their homes.
 
-        `stored`: those of units that are not known here yet.
+        `stored`: the homes of units that are not known here yet.
         """
         self._aside, self.homes = {**stored, **self.homes}, {}
 
     def take_up(self) -> None:
-        """That time is over."""
+        """Restore the homes that were set aside."""
         self.homes, self._aside = self._aside, {}
 
     def place(self, unit: str, uplink: str, reason: Reason) -> None:
@@ -86,15 +88,28 @@ class Bindings:
         self.homes[unit] = uplink
         self._asked[unit] = reason
 
+    def foreseen(
+        self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
+    ) -> Bindings:
+        """The bindings that `follow` would lead to."""
+        ahead = replace(
+            self,
+            homes=dict(self.homes),
+            bound=dict(self.bound),
+            _asked=dict(self._asked),
+        )
+        ahead.follow(units, uplinks, now_s)
+        return ahead
+
     def follow(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], now_s: float
     ) -> list[Move]:
-        """Bind every unit to the best uplink it may use; the moves this makes.
+        """Bind every unit to the best uplink that it may use, and return the moves.
 
-        A unit that may use none is not bound, nor is a confined one while none that it may use
-        has a link; bound again, it moves from nowhere (""). `Unit.uplink` is where one was before anybody
-        knew it here. Returns of VM ports to a better uplink are made in steps; everything else
-        at once.
+        A unit that may use no uplink is not bound. A confined unit is not bound while no uplink that
+        it may use has a link; when it is bound again, its move has the source "". `Unit.uplink` is
+        the uplink of a unit that is not known here yet. VM ports return to a better uplink in steps;
+        all other moves are made at once.
         """
         asked, self._asked = self._asked, {}
         returns = RETURNS_AT_ONCE if now_s >= self._next_return_s else 0
@@ -107,7 +122,7 @@ class Bindings:
         for unit in units if uplinks else ():
             name, bound = unit.name, self.bound.get(unit.name)
             if name not in at_home:
-                # No uplink that it may use carries its VLANs: it has its neighbours on this bridge.
+                # No uplink that it may use carries its VLANs: it only reaches ports of this bridge.
                 self.homes.pop(name, None)
                 self.bound.pop(name, None)
                 continue
@@ -120,7 +135,7 @@ class Bindings:
             target = targets.get(name, order[0].name)
             waiting = [uplink.name for uplink in order if uplink.waiting]
             if waiting and not by_name[target].usable:
-                # Better than none that it may use, and not left for one that waits as well.
+                # An uplink in its failback delay is better than none. Stay on it if already there.
                 target = bound.uplink if bound and bound.uplink in waiting else waiting[0]
             elif unit.rules.confined and not by_name[target].usable:
                 cut_off.add(name)
@@ -157,32 +172,33 @@ class Bindings:
         return self._next_return_s if self._returning else float("inf")
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
-        """The uplinks a unit may use, the one in force first."""
+        """The uplinks that a unit may use, the one in force first."""
         bound = self.bound.get(unit.name)
         best_first = self._best_first(unit, uplinks, self._beside(unit))
         return tuple(sorted(best_first, key=lambda u: bound is None or u.name != bound.uplink))
 
     def take_back(self, moves: Iterable[Move], now_s: float) -> None:
-        """Moves that the switch refused did not happen."""
+        """Undo moves that the switch refused."""
         for move in reversed(list(moves)):
             if move.unit in self.bound and not move.source:
                 del self.bound[move.unit]
                 self._cut_off |= {move.unit}
             elif move.unit in self.bound:
                 self.bound[move.unit] = Bound(move.source, now_s, RESTORED)
-                if move.reason in CHOSEN:
+                # Links and rules ask again; a policy or an operator decides anew.
+                if move.reason.by_load or move.reason is Reason.MANUAL:
                     self.homes[move.unit] = move.source
 
     def by_unit(self) -> dict[str, str]:
-        """The uplink each VM port is bound to."""
+        """The uplink that each unit is bound to."""
         return {name: bound.uplink for name, bound in self.bound.items()}
 
     def on(self, uplink: str) -> list[str]:
-        """The VM ports bound to an uplink."""
+        """The units bound to an uplink, sorted by name."""
         return sorted(name for name, bound in self.bound.items() if bound.uplink == uplink)
 
     def _homes(self, units: Sequence[Unit], uplinks: tuple[Uplink, ...]) -> dict[str, str]:
-        """Where units belong; held, where they have been so far, if they may stay there."""
+        """The homes of units. If held, the homes they had, where they may stay."""
         stay: dict[str, str] = {}
         for unit in units if self.held else ():
             known = self.homes.get(unit.name)
@@ -201,7 +217,7 @@ class Bindings:
     def _targets(
         self, units: Sequence[Unit], uplinks: tuple[Uplink, ...], at_home: Mapping[str, str]
     ) -> dict[str, str]:
-        """Where members of sets are while one of them cannot be at home."""
+        """The uplinks of members of a set while one of them cannot be at home."""
         if self.held:
             return {}
         return homes.targets(units, uplinks, at_home)
@@ -215,7 +231,7 @@ class Bindings:
         return taken
 
     def _beside(self, unit: Unit) -> Mapping[str, int]:
-        """How many other members of its anti-affinity set each uplink has."""
+        """How many other members of its anti-affinity set are on each uplink."""
         if unit.rules.anti_affinity is None:
             return {}
         beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))
@@ -245,9 +261,9 @@ def remembered(
     moved: Mapping[str, Iterable[Moved]],
     epoch_s: float,
 ) -> tuple[Setting, ...]:
-    """What the database is to know of VM ports, so that a restart moves nothing.
+    """The settings to write about VM ports, so that a restart moves nothing.
 
-    `moved`: the moves that count against a budget, of those whose have changed.
+    `moved`: the moves that count against a budget, of the VM ports whose moves have changed.
     """
     settings = [
         Setting("Interface", port.name, PREFIX + "binding", bound[port.name].uplink)
@@ -260,6 +276,17 @@ def remembered(
     return tuple(settings)
 
 
+def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
+    """Whether the team has changed so that VM ports have to be placed as if they were new.
+
+    A drain does not count: it moves the VM ports of one uplink, and they return when it ends.
+    """
+    if [uplink.name for uplink in old.uplinks] != [uplink.name for uplink in new.uplinks]:
+        return True
+    changed = [(o.role, n.role) for o, n in zip(old.uplinks, new.uplinks, strict=True)]
+    return any(was is not now and Role.DRAINED not in (was, now) for was, now in changed)
+
+
 def _order(
     unit: Unit, home: str, uplinks: tuple[Uplink, ...], taken: Mapping[str, int] | None = None
 ) -> tuple[Uplink, ...]:
@@ -267,7 +294,7 @@ def _order(
 
 
 def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
-    """Why a unit has another home, which nobody asked for."""
+    """Why a unit has a new home that neither a policy nor an operator asked for."""
     if home == unit.rules.pin:
         return Reason.PIN
     outlawed = unit.allowed is not None and known not in unit.allowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
@@ -22,7 +22,7 @@ HASHED = (
 # The policies under which every VM port sends by buckets.
 ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
 
-# Of an address's first octet.
+# Bits of the first octet of a MAC address.
 MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
 
 
@@ -30,16 +30,19 @@ def number_of(policy: str) -> int:
     return HASHED.index(policy)
 
 
-def hashed_by(port: VmPortConfig) -> str | None:
-    """The policy by whose buckets a VM port sends; one with rules leaves by its home."""
-    if not (port.split or port.policy in ALWAYS_HASHED) or port.rules.whole:
+def hashed_by(port: VmPortConfig, split: Container[str]) -> str | None:
+    """The policy whose buckets a VM port sends by; None if it sends by its home, as with rules.
+
+    `split`, here and below: the names of the VM ports that are split.
+    """
+    if not (port.name in split or port.policy in ALWAYS_HASHED) or port.rules.unsplittable:
         return None
     return port.policy if port.policy in HASHED else None
 
 
-def in_use(config: BridgeConfig) -> list[str]:
-    """The hashed policies of a bridge."""
-    return sorted({policy for port in config.vm_ports if (policy := hashed_by(port))})
+def in_use(config: BridgeConfig, split: Container[str]) -> list[str]:
+    """The policies whose buckets a bridge uses, sorted."""
+    return sorted({policy for port in config.vm_ports if (policy := hashed_by(port, split))})
 
 
 @functools.cache
@@ -68,28 +71,34 @@ def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
 
 
 def units(
-    config: BridgeConfig, uplinks: Sequence[Uplink], found: Mapping[str, str]
+    config: BridgeConfig,
+    split: Container[str],
+    uplinks: Sequence[Uplink],
+    found: Mapping[str, str],
 ) -> Iterable[Unit]:
-    """The buckets of a bridge; `found`: the homes they had before the service started."""
-    for policy, name, bucket in _there(config, uplinks):
+    """The buckets of a bridge. `found`: their homes from before the service started, by name."""
+    for policy, name, bucket in _there(config, split, uplinks):
         yield _idle(policy, bucket, found.get(name))
 
 
 def loaded(
     config: BridgeConfig,
+    split: Container[str],
     uplinks: Sequence[Uplink],
     at: Callable[[str], str | None],
     load_of: Callable[[str], Load],
 ) -> Iterator[Unit]:
-    """The same where they are, with what they carry; both by name."""
-    for policy, name, bucket in _there(config, uplinks):
+    """The buckets with their uplinks (`at`) and loads (`load_of`), both by name."""
+    for policy, name, bucket in _there(config, split, uplinks):
         yield unit(policy, bucket, at(name), load_of(name))
 
 
-def _there(config: BridgeConfig, uplinks: Sequence[Uplink]) -> Iterator[tuple[str, str, int]]:
+def _there(
+    config: BridgeConfig, split: Container[str], uplinks: Sequence[Uplink]
+) -> Iterator[tuple[str, str, int]]:
     """The policy, name and number of each bucket."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
-    for policy in in_use(config):
+    for policy in in_use(config, split):
         yield from _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
 
 
@@ -111,16 +120,17 @@ def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str
 
 def hashes(
     config: BridgeConfig,
+    split: Container[str],
     units: Iterable[Unit],
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
 ) -> tuple[Hash, ...]:
     """The hashes of a bridge with the uplinks of their buckets, the one in force first.
 
-    While a bucket is away from home, its home is there once more at the end. To the switch
-    that makes no difference; to a service that starts it says where the bucket belongs.
+    While a bucket is away from home, its home is repeated at the end of its list. That makes no
+    difference to the switch, and tells a service that starts where the home is.
     """
-    orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config)}
+    orders: dict[str, list[tuple[OfPort, ...]]] = {policy: [] for policy in in_use(config, split)}
     for unit in units:
         if unit.is_bucket:
             orders[unit.policy].append(with_home(order(unit), homes.get(unit.name)))
@@ -131,13 +141,13 @@ def hashes(
 
 
 def with_home(order: Sequence[Uplink], home: str | None) -> tuple[OfPort, ...]:
-    """A unit's uplinks; its home is there once more at the end where another is in force."""
+    """A unit's uplinks. If another than its home is in force, the home is repeated at the end."""
     away_from = [uplink for uplink in order[1:] if uplink.name == home]
     return tuple(uplink.ofport for uplink in (*order, *away_from))
 
 
 def home_in(group: GroupSpec | None, names: Mapping[int, str]) -> str | None:
-    """The home that such a group tells of; `names`: those of the uplinks."""
+    """The home that a group made so shows. `names`: the uplinks' names, by ofport."""
     order = [
         names[action.value]
         for one in (group.buckets if group else ())
@@ -149,14 +159,14 @@ def home_in(group: GroupSpec | None, names: Mapping[int, str]) -> str | None:
     return order[-1] if order[-1] in order[:-1] else order[0]
 
 
-def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
-    """The source address of ours for what leaves where its sender is not known.
+def off_home_macs(config: BridgeConfig, split: Container[str]) -> dict[OfPort, str]:
+    """Our source MAC, by uplink, for frames that leave by another uplink than their sender's home.
 
-    Locally administered, one for each bridge and uplink, and the same on every start. Never
-    the uplink's own, which LOCAL often has: the switch upstream would learn the host's
-    management there.
+    It is locally administered, one for each bridge and uplink, and the same on every start. It is
+    never the uplink's own MAC, which LOCAL often has: the upstream switch would learn the host's
+    management address there.
     """
-    if not in_use(config) and not any(port.parted for port in config.vm_ports):
+    if not in_use(config, split) and not any(port.per_address for port in config.vm_ports):
         return {}
     macs = {}
     for uplink in config.uplinks:
@@ -168,7 +178,7 @@ def off_home_macs(config: BridgeConfig) -> dict[OfPort, str]:
 
 
 def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:
-    """The home of each bucket that a switch has, as its groups tell."""
+    """The home of each bucket on a switch, as its groups show it."""
     names = {int(uplink.ofport): uplink.name for uplink in uplinks}
     found = {}
     for number, policy in enumerate(HASHED):

@@ -11,9 +11,11 @@ from controller.api.events import PortState
 from controller.config.values import UplinkConfig
 from policies.model import Role
 
+# The time at which a failback delay ends whose uplink is still down.
 NEVER_S = float("inf")
+# OpenFlow reports only this much of a port's name.
 PORT_NAME_CHARACTERS = 15
-# The database says some 0.1 s after the switch what LACP does on a member that is up again.
+# How long after a member's link is up the database shows its LACP state; usually about 0.1 s.
 LACP_KNOWN_AFTER_S = 1.0
 
 
@@ -21,18 +23,23 @@ LACP_KNOWN_AFTER_S = 1.0
 class Links:
     """Ports by ofport, and how long uplinks whose link returned still have to wait.
 
-    An uplink the switch has not told of is taken for up until it is connected. `changes`: how
-    often the link of each uplink came or went. Where a link is there, and what watches it
-    hears no answer, that is as if it had gone.
+    Until the switch is connected, an uplink that it has not reported counts as up. If LACP, BFD or
+    CFM watches a link and hears no answer, the link counts as down.
     """
 
     connected: bool = False
+    # By ofport.
     ports: dict[int, PortState] = field(default_factory=dict)
+    # How often the link of each uplink went up or down, by name.
     changes: Counter[str] = field(default_factory=Counter)
+    # The uplinks whose link went up (True) or down since `take_changes`.
     _changed: list[tuple[str, bool]] = field(default_factory=list)
     _last_up: dict[str, bool] = field(default_factory=dict)
+    # When the failback delay of each uplink ends, in seconds of engine time.
     _usable_from_s: dict[str, float] = field(default_factory=dict)
+    # When the LACP state of each uplink that came up is known.
     _lacp_known_s: dict[str, float] = field(default_factory=dict)
+    # The speed of each uplink that the switch reported last.
     _speeds_bps: dict[str, float] = field(default_factory=dict)
 
     def connect(
@@ -42,7 +49,7 @@ class Links:
         delay_s: float,
         now_s: float,
     ) -> None:
-        """Take all ports anew; an uplink the switch does not have is down."""
+        """Replace all ports. An uplink that the switch does not have is down."""
         self.connected = True
         self.ports = {}
         for port in ports:
@@ -56,7 +63,7 @@ class Links:
     def see(
         self, port: PortState, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
     ) -> None:
-        """Note a link; one that returns carries nothing before the failback delay is over."""
+        """Note a link. One that returns carries nothing until its failback delay has ended."""
         before = self.ports.get(port.ofport)
         was_up = before is not None and before.up
         self.ports[port.ofport] = port
@@ -65,7 +72,7 @@ class Links:
             return
         self._note(uplink.name, port.up)
         if uplink.watched_by and before and before.silent and not (port.up or port.silent):
-            # The answer stayed away because of the link.
+            # The answer was missing because the link went down.
             self._changed.append((uplink.name, False))
         if port.speed_bps:
             self._speeds_bps[uplink.name] = port.speed_bps
@@ -77,18 +84,18 @@ class Links:
             self._usable_from_s[uplink.name] = now_s + delay_s
 
     def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
-        """A port that is gone is a link that is down."""
+        """A port is gone, so its link is down."""
         if port := self.ports.get(ofport):
             self.see(replace(port, up=False), uplinks, 0.0, now_s)
             del self.ports[ofport]
 
     def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
-        """What hears no answer by an uplink whose link is there; nothing where all is well."""
+        """The protocols that hear no answer on an uplink whose link is up; empty if all is well."""
         port = self.ports.get(uplink.ofport)
         return uplink.watched_by if port and port.silent else ()
 
     def take_changes(self) -> list[tuple[str, bool]]:
-        """The uplinks whose link, or what is heard by it, came (True) or went since the last call."""
+        """The uplinks that went up (True) or down since the last call, or fell silent."""
         changed, self._changed = self._changed, []
         return changed
 
@@ -99,7 +106,7 @@ class Links:
         self._last_up[uplink] = up
 
     def follow_team(self, old: Iterable[UplinkConfig], new: Iterable[UplinkConfig]) -> None:
-        """Forget the delays of uplinks that left; one that joins without a link has to wait."""
+        """Forget the delays of uplinks that left. One that joins while it is down has to wait."""
         stayed = {uplink.name for uplink in old}
         kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
         self._usable_from_s = {}
@@ -110,10 +117,10 @@ class Links:
                 self._usable_from_s[uplink.name] = NEVER_S
 
     def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
-        """Whether a delay is over since the last call.
+        """Whether a delay has ended since the last call.
 
-        Uplinks that are in use while they wait, for want of others, are not left when one of
-        them has waited long enough.
+        If no active or standby uplink is up without a delay, all waiting uplinks are in use. Then
+        the end of one delay ends all of them, so that no unit leaves the others.
         """
         waiting = {name: at_s for name, at_s in self._usable_from_s.items() if at_s != NEVER_S}
         due = [name for name, at_s in waiting.items() if at_s <= now_s]
@@ -127,7 +134,7 @@ class Links:
         return bool(due or known)
 
     def deadline_s(self) -> float:
-        """When the next delay ends; infinity when none runs."""
+        """When the next delay ends; infinity if none runs."""
         times = (*self._usable_from_s.values(), *self._lacp_known_s.values())
         return min(times, default=NEVER_S)
 
@@ -136,35 +143,35 @@ class Links:
         return port.up if port else not self.connected
 
     def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
-        """The uplinks that are up, and of whose LACP the database says how it is."""
+        """The uplinks that are up, with known LACP state."""
         up = (uplink.name for uplink in uplinks if self.up(uplink))
         return frozenset(name for name in up if name not in self._lacp_known_s)
 
     def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
         """The uplinks that carry traffic now.
 
-        One that waits out its failback delay is still better than none, and than one that
-        is being drained.
+        An uplink in its failback delay is used if the only others are being drained, or there are
+        none.
         """
         settled = self._settled(uplinks)
         up = [uplink for uplink in uplinks if self.up(uplink)]
         return {uplink.name for uplink in (settled if self._suffice(settled) else up)}
 
     def _settled(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
-        """The uplinks that are up and wait for nothing."""
+        """The uplinks that are up and have no failback delay."""
         return [u for u in uplinks if self.up(u) and u.name not in self._usable_from_s]
 
     def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
-        """Whether one of them serves."""
+        """Whether one of them is active or standby."""
         return any(uplink.role in (Role.ACTIVE, Role.STANDBY) for uplink in uplinks)
 
     def waits_s(self, uplink: str, now_s: float) -> float:
-        """How much is left of an uplink's failback delay; zero where none runs."""
+        """The rest of an uplink's failback delay; zero if none runs."""
         until_s = self._usable_from_s.get(uplink, now_s)
         return 0.0 if until_s == NEVER_S else until_s - now_s
 
     def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
-        """Why nothing can be moved to an uplink now, where nothing can."""
+        """Why no unit can move to this unusable uplink now."""
         if uplink.role in (Role.UNUSED, Role.DRAINED):
             return uplink.role.value
         if watchers := self.silent(uplink):
@@ -172,25 +179,25 @@ class Links:
         if not self.up(uplink):
             return "link down"
         if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):
-            return f"its link returned, and its failback delay has {wait_s} s to go"
-        return f"{uplink.role.value}, and an active one carries traffic"
+            return f"its link returned, and its failback delay ends in {wait_s} s"
+        return f"{uplink.role.value}, and an active uplink carries traffic"
 
     def names_another(self, names: Mapping[int, str]) -> bool:
-        """Whether the switch has a port of another name under one of these numbers."""
+        """Whether the switch has a port of another name under one of these ofports."""
         return any(
             number in self.ports and not _is_named(self.ports[number], name)
             for number, name in names.items()
         )
 
     def speed_bps(self, uplink: UplinkConfig) -> float:
-        """The speed that the switch reports, or reported last; zero where it never knew one.
+        """The speed that the switch reported last; zero if it never reported one.
 
-        Most interfaces have none while their link is down. Shares of capacity that changed
-        with that would move what has nothing to do with a failure.
+        Most interfaces report none while their link is down. If shares of capacity changed with
+        that, units would move that have nothing to do with a failure.
         """
         return self._speeds_bps.get(uplink.name, 0.0)
 
 
 def _is_named(port: PortState, name: str) -> bool:
-    """Whether a port is that interface: OpenFlow tells 15 characters of its name."""
+    """Whether a port is the interface of this name."""
     return port.name == name[:PORT_NAME_CHARACTERS]

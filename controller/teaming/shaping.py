@@ -1,6 +1,6 @@
-"""Shares, reservations and limits of VM ports: how uplinks' devices shall queue, and do.
+"""Shares, reservations and limits of VM ports: the queues of uplinks, as asked for and as found.
 
-Every uplink has a class for every VM port, under the same number, so that a move changes none.
+Every uplink has a class for every VM port, under the same number, so a move changes no class.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from policies.model import can_promise, room_bps
 from policies.presets import PRESETS
 
 DEFAULT_SHARES = 50
-# How often devices are looked at, to repair what somebody else removed, and for drops.
+# How often to read devices, to count drops and to repair what another program removed.
 AUDIT_INTERVAL_S = 10.0
 
 
 def is_asked_for(port: VmPortConfig) -> bool:
-    """Whether anybody said what part of an uplink a VM port has."""
+    """Whether a VM port has shares, a limit or a reservation."""
     asked = port.shares is not None or port.limit_bps is not None
     return asked or bool(port.rules.reserve_bps)
 
 
 @dataclass(frozen=True, slots=True)
 class ShapedTeam:
-    """What shapers are made of.
+    """The figures that the shapers of uplinks are made from.
 
     `capacities_bps`: of the uplinks whose speed is known. `bound`: the uplink of each VM port.
     `macs`: the addresses behind each VM port, as far as they are known.
@@ -42,7 +42,7 @@ class ShapedTeam:
     macs: Mapping[str, Iterable[str]]
 
     def shapers(self) -> dict[str, Shaper]:
-        """How each uplink shall queue; nothing where no VM port asks for it."""
+        """The shaper of each uplink; empty if no VM port asks for one."""
         if not any(map(is_asked_for, self.config.vm_ports)):
             return {}
         sources, queues = self._sources(), self._queues()
@@ -59,13 +59,13 @@ class ShapedTeam:
         }
 
     def not_done(self) -> Iterator[str]:
-        """What cannot be done, each as what was found and what is expected."""
+        """The settings that cannot be carried out, each as found -> expected."""
         if not any(map(is_asked_for, self.config.vm_ports)):
             return
         for uplink in self.config.uplinks:
             name, reserved_bps = uplink.name, self._reserved_bps(uplink)
             if name not in self.capacities_bps:
-                expected = "capacity-mbps, without which nothing can be shared out"
+                expected = "capacity-mbps, which shares and reservations need"
                 yield f"capacity of {name}: unknown -> {expected}"
             elif not can_promise(reserved_bps, 0.0, self.capacities_bps[name]):
                 found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(self.capacities_bps[name])
@@ -73,10 +73,12 @@ class ShapedTeam:
 
         for port in self.config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
-            if is_asked_for(port) and rewritten and not (self.config.on_a_lag or port.rules.whole):
-                found = (
-                    f"{port.policy}, under which other uplinks than its home see another address"
-                )
+            if (
+                is_asked_for(port)
+                and rewritten
+                and not (self.config.on_a_lag or port.rules.unsplittable)
+            ):
+                found = f"{port.policy}, which sends from another address off the port's home"
                 yield f"shares of {port.name}: {found} -> a pin, or another policy"
 
     def _leaves(self, uplink: UplinkConfig) -> Iterator[Leaf]:
@@ -98,14 +100,14 @@ class ShapedTeam:
         yield Leaf(htb.DEFAULT_CLASS, DEFAULT_SHARES, min(rate_bps, ceil_bps), ceil_bps)
 
     def _reserved_bps(self, uplink: UplinkConfig) -> float:
-        """What is promised on an uplink, as VM ports are bound."""
+        """The sum of the reservations of the VM ports bound to an uplink."""
         ports = self.config.vm_ports
         return sum(p.rules.reserve_bps for p in ports if self.bound.get(p.name) == uplink.name)
 
     def _sources(self) -> tuple[tuple[str, int], ...]:
-        """The class of each address; those of VM ports that ask for something come first.
+        """The class of each address. Addresses of VM ports that ask for something come first.
 
-        Of two VM ports with one address the first by name has it.
+        If two such VM ports have the same address, the first by name gets it.
         """
         found: dict[str, int] = {}
         ports = sorted(self.config.vm_ports, key=lambda p: (not is_asked_for(p), p.name))
@@ -116,7 +118,7 @@ class ShapedTeam:
         return tuple(sorted(found.items()))
 
     def _queues(self) -> int | None:
-        """How many queues may be full at once, where they share one buffer."""
+        """How many queues may be full at once, if they share one buffer; otherwise None."""
         if not self.config.in_userspace:
             return None
         uplinks = len(self.config.uplinks)
@@ -128,23 +130,28 @@ def _uses_several(port: VmPortConfig) -> bool:
     """Whether a VM port may send by more than one uplink at a time."""
     preset = PRESETS[port.policy]
     spread = preset.classifier.hashed or preset.splits_by is not None
-    return port.parted or (spread and not port.rules.whole)
+    return port.per_address or (spread and not port.rules.unsplittable)
 
 
 @dataclass(slots=True)
 class Shaping:
-    """The devices of one bridge's uplinks: what was asked of them, and what came of it."""
+    """The devices of one bridge's uplinks: what was asked of them, and their answers."""
 
+    # The last answer of each device, by name.
     devices: Mapping[str, Device] = field(default_factory=dict)
+    # What was last asked of each device (None: no queues of ours); None: nothing was asked yet.
     _asked: Mapping[str, Shaper | None] | None = None
+    # The devices whose foreign qdisc may be replaced.
     _replaces: frozenset[str] = frozenset()
+    # Whether an answer is outstanding.
     _under_way: bool = False
+    # When to read devices next, in seconds of engine time.
     _due_s: float = 0.0
 
     def ask(self, config: BridgeConfig, wanted: Mapping[str, Shaper], now_s: float) -> list[Shape]:
-        """Have devices follow, where they do not yet or it is time to look again.
+        """Ask devices to queue as `wanted`, if that has changed or it is time to read them again.
 
-        The first time, what an earlier service left on an uplink goes too.
+        The first time, this also removes what an earlier service left on an uplink.
         """
         ours = (name for name, device in self.devices.items() if device.found.is_ours)
         names = sorted({*(uplink.name for uplink in config.uplinks), *ours})
@@ -157,35 +164,36 @@ class Shaping:
         return [Shape(config.name, tuple(goals.items()), replaces)]
 
     def take(self, event: Shaped, now_s: float) -> list[str]:
-        """What came of it; what is to be said of it, but not again and again."""
+        """Take the answer of devices, and return what to report: each text only when it is new."""
         before = set(self.not_done())
         self._under_way, self._due_s = False, now_s + AUDIT_INTERVAL_S
         self.devices = {device.name: device for device in event.devices}
         replaced = [
-            f"qdisc of {device.name}: replaced, it was {device.replaced}"
+            f"qdisc of {device.name}: replaced; it was {device.replaced}"
             for device in event.devices
             if device.replaced
         ]
-        return [*replaced, *(f"not done: {text}" for text in self.not_done() if text not in before)]
+        new = [text for text in self.not_done() if text not in before]
+        return [*replaced, *(f"not carried out: {text}" for text in new)]
 
     def look_again(self) -> None:
-        """Devices may have lost what they had: ovs-vswitchd removes it as it takes an uplink."""
+        """Read devices soon: ovs-vswitchd removes the queues of an uplink when it adds it."""
         self._due_s = 0.0
 
     def deadline_s(self) -> float:
-        """When devices are looked at again; infinity while there is nothing to look for."""
+        """When to read devices again; infinity if none should have queues, or an answer is due."""
         wanted = any(self._asked.values()) if self._asked else False
         return self._due_s if wanted and not self._under_way else float("inf")
 
     @property
     def cleared(self) -> bool:
-        """Whether no device has anything of ours, nor will have."""
+        """Whether no device has, or will have, queues of ours."""
         if self._asked is None or self._under_way or any(self._asked.values()):
             return False
         return not any(device.found.is_ours for device in self.devices.values())
 
     def not_done(self) -> list[str]:
-        """What could not be done to devices."""
+        """What devices did not take, each as found -> expected."""
         return [
             text
             for name, device in sorted(self.devices.items())
@@ -194,11 +202,11 @@ class Shaping:
         ]
 
     def on(self) -> list[str]:
-        """The devices that queue as asked for."""
+        """The devices that have queues of ours."""
         return sorted(name for name, device in self.devices.items() if device.found.is_ours)
 
     def drops(self, port: VmPortConfig) -> int | None:
-        """The frames of a VM port that found its queue full; None where it has none."""
+        """How many frames of a VM port its full queue dropped; None if it has no queue."""
         found: Counter[int] = Counter()
         for device in self.devices.values():
             found.update(device.found.drops)

@@ -1,24 +1,26 @@
 """Which VM ports are split now: what they send is spread over the buckets of their policy.
 
-That is state of the bridge, and as the switch has it; configurations are marked with it.
+This is state of the bridge, not configuration. A service that starts reads it from the switch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import Pipeline, SetField
 from controller.dataplane.tables import Register, binding_group_id
-from controller.teaming.buckets import hashed_by, number_of
+from controller.teaming.bindings import Bound
+from controller.teaming.buckets import number_of
 from controller.teaming.shaping import is_asked_for
+from policies.model import Move, Reason
 from policies.presets import PRESETS
 
-# A split VM port becomes whole when it has been cool for so long, twice that for each time that
-# it was split before within an hour: each costs its connections some reordering.
-COOLING_S = 60.0
+# A split VM port is merged when it has been mergeable this long. The time doubles with each earlier
+# split within the last hour, because each costs its connections some reordering.
+MERGE_AFTER_S = 60.0
 REMEMBERED_S = 3600.0
 
 
@@ -26,11 +28,14 @@ REMEMBERED_S = 3600.0
 class Splits:
     """The VM ports of one bridge that are split, by name, and since when.
 
-    `cool_s`: since when they would do no harm as a whole.
+    `mergeable_s`: since when a policy has said, at each poll, that it may be merged without harm.
     """
 
     since_s: dict[str, float] = field(default_factory=dict)
-    cool_s: dict[str, float] = field(default_factory=dict)
+    mergeable_s: dict[str, float] = field(default_factory=dict)
+    # Splits and merges that go with the next bundle.
+    _untold: list[Move] = field(default_factory=list)
+    # When each VM port was split, lately and now.
     _before_s: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -43,15 +48,45 @@ class Splits:
 
     def merge(self, name: str) -> None:
         self.since_s.pop(name, None)
-        self.cool_s.pop(name, None)
+        self.mergeable_s.pop(name, None)
+
+    def make(self, moves: Iterable[Move], now_s: float) -> None:
+        """Split and merge VM ports as a policy says. The switch follows with the next bundle."""
+        for move in moves:
+            if move.reason is Reason.MERGE:
+                self.merge(move.unit)
+            else:
+                self.split(move.unit, now_s)
+            self._untold.append(move)
+
+    def take_back(self, moves: Iterable[Move], now_s: float) -> None:
+        """Undo the splits and merges among these moves, which the switch refused."""
+        for move in moves:
+            if move.reason is Reason.SPLIT:
+                self.merge(move.unit)
+            elif move.reason is Reason.MERGE:
+                self.split(move.unit, now_s)
+
+    def take_untold(self) -> list[Move]:
+        """The splits and merges that go with the next bundle."""
+        untold, self._untold = self._untold, []
+        return untold
+
+    def end_disallowed(self, config: BridgeConfig, bound: Mapping[str, Bound]) -> None:
+        """Merge the VM ports that may no longer be split."""
+        self._untold += [
+            Move(name, bound[name].uplink, bound[name].uplink, Reason.MERGE)
+            for name in self.keep(config)
+            if name in bound
+        ]
 
     def hold(self, names: Iterable[str], now_s: float) -> None:
-        """These are split, and no others."""
+        """Have these VM ports split, and no others."""
         self.since_s = {name: self.since_s.get(name, now_s) for name in names}
-        self.cool_s = {n: at_s for n, at_s in self.cool_s.items() if n in self.since_s}
+        self.mergeable_s = {n: at_s for n, at_s in self.mergeable_s.items() if n in self.since_s}
 
     def keep(self, config: BridgeConfig) -> list[str]:
-        """Forget those that are not to be split any more; the names of those still there."""
+        """Merge those that may no longer be split; return the ones whose VM port is still there."""
         ports = {port.name: port for port in config.vm_ports}
         for name in self._before_s.keys() - ports.keys():
             del self._before_s[name]
@@ -60,56 +95,60 @@ class Splits:
             self.merge(name)
         return sorted(name for name in ended if name in ports)
 
-    def judge(self, asked: Iterable[str], cool: Iterable[str], now_s: float) -> None:
-        """Of these, a policy has said which are cool."""
-        cool = set(cool)
+    def judge(self, asked: Iterable[str], mergeable: Iterable[str], now_s: float) -> None:
+        """A policy was asked about the VM ports `asked`, and could merge those in `mergeable`."""
+        mergeable = set(mergeable)
         for name in asked:
-            if name not in cool:
-                self.cool_s.pop(name, None)
+            if name not in mergeable:
+                self.mergeable_s.pop(name, None)
             elif name in self.since_s:
-                self.cool_s.setdefault(name, now_s)
+                self.mergeable_s.setdefault(name, now_s)
 
-    def ripe(self, now_s: float) -> frozenset[str]:
-        """Those that have been cool for long enough."""
-        return frozenset(name for name in self.cool_s if now_s >= self.ripe_s(name, now_s))
+    def due(self, now_s: float) -> frozenset[str]:
+        """The VM ports that have been mergeable for long enough to be merged."""
+        return frozenset(
+            name for name in self.mergeable_s if now_s >= self.merge_due_s(name, now_s)
+        )
 
-    def ripe_s(self, name: str, now_s: float) -> float:
-        """When one becomes whole, if it stays cool."""
+    def merge_due_s(self, name: str, now_s: float) -> float:
+        """When a VM port may be merged, if it stays mergeable; infinity if it is not mergeable."""
         times = max(1, len(self._lately(name, now_s)))
-        return self.cool_s.get(name, math.inf) + COOLING_S * 2.0 ** (times - 1)
+        return self.mergeable_s.get(name, math.inf) + MERGE_AFTER_S * 2.0 ** (times - 1)
 
     def deadline_s(self, now_s: float) -> float:
-        """When the next one becomes whole, if it stays cool; infinity if none is."""
-        return min((self.ripe_s(name, now_s) for name in self.cool_s), default=math.inf)
+        """When the next VM port may be merged, if it stays mergeable; infinity if none is."""
+        return min((self.merge_due_s(name, now_s) for name in self.mergeable_s), default=math.inf)
 
     def _lately(self, name: str, now_s: float) -> tuple[float, ...]:
         return tuple(at for at in self._before_s.get(name, ()) if now_s - at < REMEMBERED_S)
 
 
 def may_split(port: VmPortConfig, config: BridgeConfig) -> bool:
-    """Whether what a VM port sends may leave by any uplink, under its policy.
+    """Whether a VM port may be split, so that its frames leave by any uplink.
 
-    Queues know it by an address that other uplinks than its home do not see.
+    Off a LAG, a VM port with queues may not: queues know it by its address, and frames that leave
+    by another uplink than its home have another one.
     """
-    if PRESETS[port.policy].splits_by is None or port.excluded or port.rules.whole or port.parted:
+    if (
+        PRESETS[port.policy].splits_by is None
+        or port.excluded
+        or port.rules.unsplittable
+        or port.per_address
+    ):
         return False
     return port.allowed is None and (config.on_a_lag or not is_asked_for(port))
 
 
-def marked(config: BridgeConfig, names: Iterable[str]) -> BridgeConfig:
-    """The configuration with those VM ports split that are."""
-    split = set(names)
-    ports = tuple(
-        replace(port, split=wanted)
-        if port.split is not (wanted := port.name in split and may_split(port, config))
-        else port
-        for port in config.vm_ports
-    )
-    return config if ports == config.vm_ports else replace(config, vm_ports=ports)
+def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
+    """The VM ports among `names` that a configuration allows to be split."""
+    if not names:
+        return frozenset()
+    ports = (port for port in config.vm_ports if port.name in names)
+    return frozenset(port.name for port in ports if may_split(port, config))
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
-    """The VM ports that a switch spreads, of those whose policy may split them."""
+    """The VM ports that the installed pipeline spreads, among those that may be split."""
     return [
         port.name
         for port in config.vm_ports
@@ -117,13 +156,8 @@ def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
     ]
 
 
-def in_force(config: BridgeConfig) -> list[str]:
-    """The VM ports of a marked configuration that are split."""
-    return [port.name for port in config.vm_ports if port.split and hashed_by(port)]
-
-
 def _number(pipeline: Pipeline, port: VmPortConfig) -> int | None:
-    """The hash that a VM port's binding group names."""
+    """The number of the hash that a VM port's binding group names; None if it names none."""
     group = pipeline.groups.get(binding_group_id(port.ofport))
     for action in group.buckets[0].actions if group and group.buckets else ():
         if isinstance(action, SetField) and action.field == Register.HASHED.field:

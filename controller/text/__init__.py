@@ -1,5 +1,4 @@
-"""Text for people: columns, bars and colours, bridges as tables, strange texts made safe.
+"""Text for people: columns, bars, colours, tables of bridges, and safe display of foreign text.
 
-`show`, `top`, answers and errors are written with it. It knows nothing of teaming, and imports no
-other room.
+`show`, `top`, answers and errors use it. It knows nothing of teaming and imports no other room.
 """

@@ -1,4 +1,4 @@
-"""Lines of styled text set in columns, and bars: what `show` and `top` are drawn with."""
+"""Styled text in columns, and bars: what `show` and `top` are drawn with."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 GAP = "  "
-# From this share of its capacity on, an uplink is full.
+# Above this share of its capacity, an uplink counts as full.
 FULL_RATIO = 0.95
 
 
 class Style(Enum):
-    """What a piece of text is, and so how it stands out."""
+    """The meaning of a piece of text, which determines its style."""
 
     PLAIN = auto()
     TITLE = auto()
@@ -41,7 +41,7 @@ def line(text: str, style: Style = Style.PLAIN) -> Line:
 
 
 def plain(drawn: Line) -> str:
-    """A line without its styles."""
+    """The text of a line without styles."""
     return "".join(span.text for span in drawn)
 
 
@@ -49,14 +49,14 @@ def plain(drawn: Line) -> str:
 
 
 def clean(text: str) -> str:
-    """Text that takes the width that `width_of` says: nobody's name can steer a terminal."""
+    """Text of known width without control characters: no name can control a terminal."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c.isprintable() and _cells(c) else "?" for c in text)
 
 
 def width_of(text: str) -> int:
-    """How many character cells a terminal needs for clean text."""
+    """The number of character cells that clean text needs."""
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
@@ -68,7 +68,7 @@ def _cells(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """What fits into `width` cells of the beginning of a text."""
+    """The part of a text that fits into `width` cells."""
     if width_of(text) <= width:
         return text
     kept = ""
@@ -80,7 +80,7 @@ def cut(text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int, more: str) -> str:
-    """A name in `width` cells: its beginning and its end, as names that begin alike are many."""
+    """A name in `width` cells: its beginning and its end, because many names begin alike."""
     if width_of(text) <= width:
         return text
     room = width - width_of(more)
@@ -116,7 +116,7 @@ def restyled(drawn: Line, style: Style) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's head, and to how many cells it may be cut where room is short.
+    """A column: its head, and the width to which it may be cut if space is short.
 
     The column with the lowest `gives` is cut first.
     """
@@ -129,7 +129,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to draw. `width` None: as wide as the contents are; nothing is ever cut."""
+    """How to draw. `width` None: as wide as the contents; nothing is cut."""
 
     width: int | None = None
     unicode: bool = False
@@ -140,7 +140,7 @@ class Look:
 
 
 def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: int) -> list[int]:
-    """What each column gets: what it needs, or less in those that may be cut."""
+    """The width of each column: what it needs, or less for columns that may be cut."""
     needed = [width_of(column.head) for column in columns]
     for row in rows:
         needed = [max(n, width_of(span.text)) for n, span in zip(needed, row, strict=True)]
@@ -156,7 +156,7 @@ def widths(columns: Sequence[Column], rows: Iterable[Line], look: Look, indent: 
 
 
 def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look) -> Line:
-    """One row in columns of the widths `given`."""
+    """One row in columns with the widths `given`."""
     drawn: list[Span] = []
     for at, (column, span, width) in enumerate(zip(columns, spans, given, strict=True)):
         text = shortened(span.text, width, look.more)
@@ -176,21 +176,21 @@ def row(columns: Sequence[Column], spans: Line, given: Sequence[int], look: Look
 
 
 def mbps(rate_bps: float) -> str:
-    """Mbit/s in seven characters, up to those of a Tbit/s link."""
+    """Mbit/s in seven characters, which is enough for links up to 1 Tbit/s."""
     value = rate_bps / 1e6
     decimals = next((d for d, below in ((2, 9999.995), (1, 99999.95)) if value < below), 0)
     return f"{value:.{decimals}f}"
 
 
 def severity(ratio: float, threshold_ratio: float) -> Style:
-    """How a share of an uplink's capacity stands out."""
+    """The style for a share of an uplink's capacity."""
     if ratio >= FULL_RATIO:
         return Style.BAD
     return Style.WARN if ratio > threshold_ratio else Style.PLAIN
 
 
 def bar(ratio: float, threshold_ratio: float, cells: int, look: Look) -> Line:
-    """A share as so many cells, with a mark at the threshold; it takes three more."""
+    """A share as a bar of `cells` cells with a mark at the threshold; needs three more cells."""
     halves = min(2 * cells, round(2 * cells * ratio)) if ratio > 0 else 0
     if look.unicode:
         filled, mark = "█" * (halves // 2) + "▌" * (halves % 2), "│"

@@ -1,4 +1,4 @@
-"""Bridges as tables for people, made of what `show --json` answers."""
+"""Bridges as tables for people, made of the JSON of `show`."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from controller.text.drawing import (
 )
 from controller.text.wording import OUR_LOG
 
-# What is documented of a bridge, an uplink or a port.
+# The documented fields of a bridge, an uplink and a port.
 Told = Mapping[str, Any]
 
-NONE_ATTACHED = "no bridge is attached; try: ovs-lbt attach BRIDGE"
-OBSERVING_BOND = "observing: the bond forwards as without us; ports are shown where they would be"
-OBSERVING_UPLINKS = "observing: nothing is moved; (in parentheses) where a port would be"
+NONE_ATTACHED = "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
+OBSERVING_BOND = (
+    "observe mode: the bond forwards as before; the table shows where VM ports would be"
+)
+OBSERVING_UPLINKS = "observe mode: load moves nothing; in parentheses: where a VM port would be"
 FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
 
 INDENT = "  "
-# How wide tables with bars are where nobody says so.
+# The width of tables with bars if the terminal's is not known.
 USUAL_WIDTH = 80
 FEWEST_CELLS, MOST_CELLS = 3, 24
-# Its two ends and the mark.
+# Both ends and the mark.
 BAR_ENDS = 3
 PERCENT_WIDTH = 4
-# A service before 0.2 did not tell it.
+# Services before 0.2 do not report it.
 USUAL_THRESHOLD_RATIO = 0.75
 
 BRIDGE = Column("BRIDGE", least=6, gives=5)
@@ -63,12 +65,12 @@ PORTS = (
 
 
 def standing_by(leader: str) -> str:
-    """What a service says that has no bridges, as another one leads."""
-    return f"standing by: {leader} leads"
+    """The answer of a service on standby, which manages no bridges."""
+    return f"on standby: {leader} leads"
 
 
 def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
-    """A block for each bridge: uplinks, ports, and what else there is to say."""
+    """A block of lines for each bridge: uplinks, ports and notes."""
     if not bridges:
         return [line(NONE_ATTACHED)]
     drawn: list[Line] = []
@@ -78,7 +80,7 @@ def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
 
 
 def faults(told: Told, look: Look) -> list[Line]:
-    """What has failed of the service itself; nothing of one that does not tell."""
+    """Lines for the service's own faults; none if the service does not report faults."""
     said = [
         f"fault of ovs-lbt  {fault['found']} (of {fault['part']}: {fault['count']} in all)"
         for fault in told.get("faults", ())
@@ -105,14 +107,14 @@ def _headline(bridge: Told) -> Line:
 
 
 def states(bridge: Told) -> list[str]:
-    """In what state a bridge is that is not the usual one."""
+    """Unusual states of a bridge, in words."""
     said = []
     if bridge["mode"] == "observe":
         said.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)
     if bridge.get("fallen_back"):
         said.append(FALLEN_BACK)
     said += [
-        f"{uplink['name']} has its link, but no answer by it: {', '.join(uplink['silent'])}"
+        f"{uplink['name']} has its link, but receives nothing from its peer: {', '.join(uplink['silent'])}"
         for uplink in bridge["uplinks"]
         if uplink.get("silent")
     ]
@@ -120,7 +122,7 @@ def states(bridge: Told) -> list[str]:
 
 
 def notes(bridge: Told) -> list[str]:
-    """What is not as somebody wants it."""
+    """Lines for everything that needs attention."""
     return [
         *(f"rule broken  {r['port']} {r['rule']}: {r['how']}" for r in bridge["rules_broken"]),
         *(f"bad value  {error}" for error in bridge["config_errors"]),
@@ -129,24 +131,24 @@ def notes(bridge: Told) -> list[str]:
 
 
 def _shared(bridge: Told) -> list[str]:
-    """What is spread over uplinks, and what part of one is whose."""
-    parted = [
+    """Lines for traffic that is spread over uplinks, and for parts of uplinks."""
+    spread = [
         f"{port['name']}: {_counts(port['units'], 'addresses')}"
         for port in bridge["ports"]
         if "units" in port
     ]
     buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
-    return [*parted, *buckets, *(f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p)))]
+    return [*spread, *buckets, *(f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p)))]
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:
-    """So many of something in all, and on each uplink."""
+    """A total and the number on each uplink."""
     shares = ", ".join(f"{uplink} {count}" for uplink, count in counts.items())
     return f"{sum(counts.values())} {what}, {shares}"
 
 
 def part(port: Told) -> str:
-    """What part of an uplink a VM port has, in words; empty where nobody said so."""
+    """A VM port's part of an uplink in words; empty if none is set."""
     said = [f"shares {port['shares']}"] if "shares" in port else []
     if "reserve_bps" in port:
         said.append(f"{port['reserve_bps'] / 1e6:g} Mbit/s reserved")
@@ -159,7 +161,7 @@ def part(port: Told) -> str:
 
 
 def uplink_rows(bridges: Sequence[Told], look: Look, indent: int = 0) -> list[Line]:
-    """A head, and a row for each uplink with a bar for each direction as wide as fits."""
+    """A head, and a row for each uplink with a bar for each direction that is as wide as fits."""
     several = len(bridges) > 1
     columns = [BRIDGE, *UPLINKS] if several else list(UPLINKS)
     of = [(bridge, uplink) for bridge in bridges for uplink in bridge["uplinks"]]
@@ -167,7 +169,7 @@ def uplink_rows(bridges: Sequence[Told], look: Look, indent: int = 0) -> list[Li
     given = widths(columns, rows, look, indent)
     cells = _cells(given, look, indent)
     if cells < FEWEST_CELLS and look.width is not None:
-        # A bar says more than the capacity that it is a share of.
+        # The bar matters more than the capacity, so it gets the space first.
         at = columns.index(CAPACITY)
         columns, given = columns[:at] + columns[at + 1 :], given[:at] + given[at + 1 :]
         rows = [one[:at] + one[at + 1 :] for one in rows]
@@ -183,7 +185,7 @@ def uplink_rows(bridges: Sequence[Told], look: Look, indent: int = 0) -> list[Li
 
 
 def _cells(given: Sequence[int], look: Look, indent: int) -> int:
-    """How many cells each of two bars has, beside columns as wide as `given`."""
+    """The width of each of two bars beside columns of the widths `given`."""
     gaps, bars = len(GAP) * (len(given) + 1), 2 * (BAR_ENDS + PERCENT_WIDTH)
     room = (look.width or USUAL_WIDTH) - indent - sum(given) - gaps - bars
     return min(max(room // 2, 0 if look.width else 2 * FEWEST_CELLS), MOST_CELLS)
@@ -227,7 +229,7 @@ def _with_bars(
     bars: tuple[Line, Line],
     look: Look,
 ) -> Line:
-    """The last two columns each with what belongs behind it."""
+    """Rows whose last two columns have their bars appended."""
     last = len(columns) - 1
     sent = row(columns[:last], spans[:last], given[:last], look)
     received = row(columns[last:], spans[last:], given[last:], look)
@@ -261,7 +263,7 @@ def _port(port: Told, policy: str) -> Line:
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """Names in the order that people expect: vnet2 before vnet10."""
+    """A sort key in natural order: vnet2 before vnet10."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold())
         for part in re.split(r"(\d+)", text)
@@ -270,12 +272,12 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def used_by(port: Told) -> str:
-    """The VM behind a port, where it has a name of its own."""
+    """The VM behind a port; "-" if it has no name of its own."""
     return "-" if port["vm"] == port["name"] else clean(port["vm"])
 
 
 def where(port: Told) -> Span:
-    """The uplink in use, and the planned one where that is another."""
+    """The uplink in use, and the planned one if it differs."""
     uplink, planned = port["uplink"], port.get("planned_uplink")
     style = Style.PLAIN if uplink else Style.BAD
     if planned in (None, uplink):
@@ -284,7 +286,7 @@ def where(port: Told) -> Span:
 
 
 def why(port: Told, policy: str) -> str:
-    """Why a port is where it is, and its own policy where it has one."""
+    """The reason why a port is on its uplink, and its own policy if it has one."""
     own = "" if port["policy"] in (policy, port["reason"]) else f" ({port['policy']})"
     return f"{port['reason'] or '-'}{own}"
 
@@ -301,7 +303,7 @@ def _wrapped(texts: Sequence[str], look: Look, style: Style = Style.PLAIN) -> li
 
 
 def _folded(text: str, look: Look, style: Style) -> Iterator[Line]:
-    """A sentence on as many lines as it needs; nothing is broken where programs read."""
+    """A sentence wrapped to the width, or on one line for programs."""
     if look.width is None or width_of(text) + len(INDENT) <= look.width:
         yield line(INDENT + text, style)
         return

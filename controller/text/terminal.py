@@ -1,4 +1,4 @@
-"""What standard output can show: its width, its characters, its colours."""
+"""What standard output can display: its width, characters and colours."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LOCALES_WITHOUT_UNICODE = ("C", "POSIX")
 
 
 def look() -> Look:
-    """How to draw on standard output; what is no terminal gets plain text of any width."""
+    """How to draw on standard output. If it is not a terminal: plain text of any width."""
     if not sys.stdout.isatty():
         return Look()
     return Look(shutil.get_terminal_size().columns, unicode=shows_unicode())
 
 
 def shows_unicode() -> bool:
-    """Whether the terminal takes UTF-8; a user who asks for the C locale does not want it."""
+    """Whether the terminal shows UTF-8. With the C locale it does not."""
     asked = os.environ.get("LC_ALL") or os.environ.get("LANG")
     if asked in LOCALES_WITHOUT_UNICODE:
         return False
@@ -41,13 +41,13 @@ def shows_unicode() -> bool:
 
 
 def has_colours() -> bool:
-    """Whether colours are wanted: on a terminal, unless NO_COLOR (no-color.org) is set."""
+    """Whether to use colours: on a terminal, unless NO_COLOR (no-color.org) is set."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return sys.stdout.isatty() and wanted
 
 
 def written(lines: Iterable[Line]) -> str:
-    """Lines as standard output takes them."""
+    """Lines as text for standard output."""
     coloured = has_colours()
     return "".join(f"{_coloured(one) if coloured else plain(one).rstrip()}\n" for one in lines)
 

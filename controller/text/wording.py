@@ -1,17 +1,17 @@
-"""Texts that come from outside, as parts of lines of ours."""
+"""Foreign text in our messages, and phrases that several messages share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# As much of one as tells what it is.
+# The most characters of a foreign text that a message quotes.
 MOST_CHARACTERS = 200
-# Where the reason is, of all that is a fault of ours.
-OUR_LOG = "the log of ovs-lbt (journalctl -u ovs-lbt) says why"
+# Where the cause of a fault of ovs-lbt can be found.
+OUR_LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 
 
 def one_line(text: str) -> str:
-    """The same text with everything escaped that is no printable character of a line."""
+    """The text with all non-printable characters escaped, so that it stays on one line."""
     if text.isprintable():
         return text
     return "".join(
@@ -20,20 +20,20 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text of any length, cut where it is longer than anybody wants to read."""
+    """The text, cut if it is too long to read."""
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
 def one_of(words: Iterable[str]) -> str:
-    """What is expected, in the order given."""
+    """The expected values, in the order given."""
     listed = ", ".join(words)
-    return f"one of {listed}" if listed else "nothing there is"
+    return f"one of {listed}" if listed else "nothing: none exists"
 
 
 def because(error: Exception) -> str:
-    """What an error says, and of which file, without its number."""
+    """The text of an error and the file concerned, without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

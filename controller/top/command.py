@@ -15,7 +15,7 @@ from controller.top.state import State, with_picture
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; its exit status."""
+    """Run the command. Returns the exit status."""
     state = State(
         only=tuple(options.bridges),
         interval_s=options.interval,
@@ -43,9 +43,9 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _no_screen() -> str | None:
-    """Why there is nothing to draw on."""
+    """Why there is no terminal to draw on; None if there is one."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return "top: input or output is no terminal"
+        return "top: input or output is not a terminal"
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
         return f"top: terminal {os.environ.get('TERM') or 'unknown'}"
     return None
@@ -59,7 +59,7 @@ def _known(wanted: list[str], attached: list[str]) -> None:
 
 
 def _once(state: State) -> int:
-    """Looked at twice, as drops are counted in between."""
+    """Print one screen. Two looks are needed to count drops in between."""
     time.sleep(state.interval_s)
     state = with_picture(state, feed.look())
     sys.stdout.write(terminal.written(view.once(state, terminal.look())))

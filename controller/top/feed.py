@@ -1,4 +1,4 @@
-"""What the service says, asked again and again on a thread of its own."""
+"""Asks the service for its status again and again, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from controller.host import client
 from controller.top.history import happenings
 from controller.top.state import Picture
 
-# Decisions that a screen might show.
+# The number of recent decisions to ask for; no screen shows more.
 DECISIONS = 60
 LOOK_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """The service does not answer, and why."""
+    """The service does not answer; `why` says why."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a command."""
+    """The result of a command."""
 
     words: tuple[str, ...]
     text: str
@@ -37,16 +37,18 @@ News = Picture | Away | Answer
 
 
 def look(version: str = "") -> Picture:
-    """What the service says now.
+    """Ask the service for its status and recent decisions.
 
     Raises:
-        client.Refusal, client.Unanswered: it says nothing.
+        client.Refusal, client.Unanswered: there is no answer.
     """
     version = version or client.ask("version", (), LOOK_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
     shown = json.loads(client.ask("lbt/show", ("--json",), LOOK_TIMEOUT_S))
     if shown.get("standby"):
-        raise client.Refusal(f"this service stands by -> the one that leads: {shown['leader']}")
+        raise client.Refusal(
+            f"this service is on standby -> the service that leads: {shown['leader']}"
+        )
     words, untold, entries = ("--last", str(DECISIONS), "--json"), "", []
     try:
         written = client.ask("lbt/history", words, LOOK_TIMEOUT_S)
@@ -59,9 +61,9 @@ def look(version: str = "") -> Picture:
 
 
 class Feed:
-    """Looks every `interval_s`, and carries out commands beside that.
+    """Looks every `interval_s` and carries out commands meanwhile.
 
-    `tell` takes what comes of both, on threads of this class.
+    `tell` gets the results of both, on threads of this class.
     """
 
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:
@@ -77,7 +79,7 @@ class Feed:
         self._look_now.set()
 
     def ask(self, words: tuple[str, ...]) -> None:
-        """Have a command carried out; some take seconds."""
+        """Carry out a command on a thread; some commands take seconds."""
         threading.Thread(target=self._carry_out, args=(words,), daemon=True).start()
 
     def _run(self) -> None:
@@ -97,7 +99,7 @@ class Feed:
         except (ValueError, LookupError, TypeError) as error:
             return Away(f"{type(error).__name__}: {error} -> a service of the same version as top")
         except Exception as error:
-            return Away(f"{type(error).__name__}: {error}, a fault of top -> the next look")
+            return Away(f"{type(error).__name__}: {error}, a fault of top -> the next update")
         self._version = picture.version
         return picture
 
@@ -115,7 +117,7 @@ class Feed:
 
 
 def _clock(at_s: float) -> str:
-    """The time of day; of another day, that too."""
+    """The time of day, with the date if it is not today."""
     at = time.localtime(at_s)
     other_day = at[:3] != time.localtime()[:3]
     return time.strftime("%m-%d %H:%M" if other_day else "%H:%M:%S", at)

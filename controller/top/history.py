@@ -1,4 +1,4 @@
-"""The history's entries as one line each."""
+"""Entries of the history as one line each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.top.state import Happening
 def happenings(
     entries: Iterable[Mapping[str, Any]], clock: Callable[[float], str]
 ) -> tuple[Happening, ...]:
-    """Decisions, the newest first; what they came to (`outcome`) is left out."""
+    """Decisions, the newest first. Entries about results (`outcome`) are left out."""
     told = [
         Happening(clock(entry["at"]), entry["bridge"], text)
         for entry in entries
@@ -28,13 +28,13 @@ def _told(entry: Mapping[str, Any]) -> Iterator[str]:
     moves = entry.get("moves", [])
     if not moves:
         yield f"{said}{why}"
-    # The last is read first.
+    # The newest entry is the last one.
     for move in reversed(moves):
         yield f"{said}{_way(move)}: {why}"
 
 
 def _way(move: Mapping[str, Any]) -> str:
-    """Shorter than the history has it: a line has room for little."""
+    """A move in the short form that fits into a line."""
     what = move["port"] if "port" in move else f"{move['policy']}, {move['buckets']} buckets"
     source, target = ends(move.get("source"), move["target"], move["reason"])
     return f"{what}: {source} -> {target}, {move['reason']}"

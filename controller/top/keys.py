@@ -1,4 +1,4 @@
-"""What keys do: a state and a key in, a state and what is to be done out."""
+"""The effect of keys: a state and a key in, a new state and what to do out."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ YES = ("y", "Y")
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """The operator has seen enough."""
+    """The operator quits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask the service for a picture now."""
+    """Ask the service for its status now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Have the service carry out a command."""
+    """Send a command to the service."""
 
     words: tuple[str, ...]
 
@@ -49,14 +49,14 @@ Effect = Quit | Look | Ask
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A pane: how many lines it has, and of a text the first that it can begin with at most."""
+    """A pane: its number of lines, and the last line at which its text may begin."""
 
     lines: int
     last: int = 0
 
 
 def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]]:
-    """The state after a key, a character or one of the names above.
+    """The state after a key, which is a character or one of the names above.
 
     `page`: the pane that keys scroll.
     """
@@ -71,13 +71,13 @@ def press(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]
         case Confirming(words=words):
             watching = replace(state, mode=Watching())
             if key not in YES:
-                return replace(watching, message=Message("not done")), ()
+                return replace(watching, message=Message("cancelled")), ()
             return replace(watching, message=Message(f"{' '.join(words)} ...")), (Ask(words),)
     return _watch(state, key, page)
 
 
 def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> State:
-    """The state when a command was carried out, or was refused."""
+    """The state after a command was carried out or refused."""
     command, name, *_ = words
     if command == "explain":
         wanted = isinstance(state.mode, Explaining) and state.mode.port == name
@@ -143,7 +143,7 @@ def _sort(state: State, step: int) -> State:
 
 
 def _next_bridge(state: State) -> State:
-    """All, then each by itself."""
+    """Cycle through all bridges together, then each alone."""
     order = [None, *state.names]
     at = order.index(state.bridge) if state.bridge in order else 0
     return replace(state, bridge=order[(at + 1) % len(order)])
@@ -196,7 +196,7 @@ def _read(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...]
 
 
 def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
-    """What is done with the selected VM port."""
+    """Commands for the selected VM port."""
     rows = state.rows
     if not rows:
         return replace(state, message=Message("no VM port is selected", bad=True)), ()
@@ -212,7 +212,7 @@ def _of_port(state: State, key: str) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _choosing(state: State, command: str, row: Row) -> State:
-    """Offer the uplinks of its bridge: to move, the emptiest other first; to pin, its own."""
+    """Offer uplinks: for a move, the emptiest other one is chosen; for a pin, its own."""
     (bridge,) = (b for b in state.bridges if b["name"] == row.key[0])
     uplinks = tuple(uplink["name"] for uplink in bridge["uplinks"])
     if not uplinks:
@@ -252,12 +252,12 @@ def _choose(state: State, mode: Choosing, key: str) -> State:
         case _ if len(key) == 1 and key in "123456789" and int(key) <= count:
             return replace(state, mode=_confirming(state, replace(mode, at=int(key) - 1)))
         case "escape" | "q":
-            return replace(state, mode=Watching(), message=Message("not done"))
+            return replace(state, mode=Watching(), message=Message("cancelled"))
     return state
 
 
 def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
-    """Say what will be done."""
+    """Ask the operator to confirm, and say what the command will do."""
     target = mode.uplinks[mode.at]
     if mode.port is None:
         return _draining(state, target)
@@ -280,7 +280,7 @@ def _draining(state: State, uplink: str) -> Watching | Confirming:
         return Confirming(("undrain", uplink), f"undrain {uplink}: use it again")
     ports = sum(port["uplink"] == uplink for b in state.bridges for port in b["ports"])
     what = f"{ports} VM port{'' if ports == 1 else 's'}"
-    return Confirming(("drain", uplink), f"drain {uplink}: move {what} off it, and use it no more")
+    return Confirming(("drain", uplink), f"drain {uplink}: move {what} off it, and stop using it")
 
 
 def _named(row: Row) -> str:

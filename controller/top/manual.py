@@ -1,4 +1,4 @@
-"""What `top` shows and which keys it takes: the text of its help, on the screen and off."""
+"""The help text of `top`: what it shows and which keys it takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ decisions, live, as esxtop's network screen does on ESXi."""
 
 INTERVAL_S = 2.0
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.5, 60.0
-# By which column VM ports are sorted: its name, and whether the highest come first.
+# The columns by which VM ports can be sorted, and whether the highest value comes first.
 SORTS = {
     "port": False,
     "used-by": False,
@@ -23,16 +23,16 @@ SORT = "tx"
 KEYS = (
     ("up down j k", "select a VM port; also PgUp PgDn Home End"),
     ("s  <  >", "sort by the next column, by the one to the left, to the right"),
-    ("r", "sort the other way round"),
+    ("r", "reverse the sort order"),
     ("/", "show only VM ports with a text; Enter keeps it, Esc shows all"),
     ("b", "show the next bridge, or all"),
     ("e", "explain the selected VM port; Esc goes back"),
     ("m", "move the selected VM port to an uplink, now"),
     ("p  u", "pin it to an uplink, unpin it"),
     ("d", "drain an uplink; undrain it, if it is drained"),
-    ("", "m p u d ask first: y does it, any other key does not"),
-    ("space", "look now"),
-    ("+  -", "look more often, less often"),
+    ("", "m p u d ask first: y confirms, any other key cancels"),
+    ("space", "update now"),
+    ("+  -", "update more often, less often"),
     ("h  ?", "this help"),
     ("q", "quit"),
 )
@@ -43,18 +43,18 @@ COLUMNS = (
     ("LOAD", "a direction's share of the capacity; the mark is the threshold"),
     ("PORT", "the VM port: its interface"),
     ("USED-BY", "its VM, if that has a name or an id of its own"),
-    ("TEAM-UPLINK", "the uplink it uses; observed, in parentheses: would use"),
-    ("MbTX/s", "Mbit/s that is sent, between the service's last two polls"),
-    ("MbRX/s", "Mbit/s that is received"),
+    ("TEAM-UPLINK", "the uplink it uses; in parentheses (observe mode): would use"),
+    ("MbTX/s", "Mbit/s sent, between the service's last two polls"),
+    ("MbRX/s", "Mbit/s received"),
     ("%DRP", "percent of packets that the port dropped in the last 3 s, or in"),
-    ("", "the interval if that is longer; of both directions the worse."),
-    ("", "- : not counted, as for LOCAL. What queues drop is not in it"),
+    ("", "the interval if that is longer; the worse of both directions."),
+    ("", "-: not counted, as for LOCAL. Drops in queues are not included"),
     ("WHY", "why it is there: its policy, or the reason of its last move"),
 )
 
 
 def text() -> str:
-    """Keys and columns."""
+    """Keys and columns as text."""
     return "\n".join(["keys:", *_listed(KEYS), "", "columns:", *_listed(COLUMNS)])
 
 

@@ -1,4 +1,4 @@
-"""`top` in a terminal: the only module that knows curses."""
+"""The terminal of `top`: the only module that uses curses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from controller.top import keys, view
 from controller.top.feed import Answer, Away, Feed, News
 from controller.top.state import State, with_picture
 
-# How long the rest of an escape sequence may take, over a slow line.
+# How long to wait for the rest of an escape sequence on a slow line.
 ESCAPE_MS = 100
-# The clock that tells whether a picture is old.
+# The clock that tells how old a status is.
 TICK_S = 1.0
 
 _NAMES = {
@@ -46,28 +46,28 @@ _CHARACTERS = {
 
 
 class NoTerminal(Exception):
-    """It cannot be drawn on; the text is what was found -> what was expected."""
+    """The terminal cannot be drawn on. The text: what was found -> what is expected."""
 
 
 def run(state: State) -> None:
-    """Show and follow until the operator quits; the terminal is then as it was.
+    """Run `top` until the operator quits, and then restore the terminal.
 
     Raises:
-        NoTerminal: the terminal cannot do what curses needs.
+        NoTerminal: the terminal lacks something that curses needs.
     """
     os.environ.setdefault("ESCDELAY", str(ESCAPE_MS))
     try:
         curses.setupterm()
     except curses.error as error:
         raise NoTerminal(
-            f"terminal {os.environ.get('TERM', '')}: {error} -> one that curses knows"
+            f"terminal {os.environ.get('TERM', '')}: {error} -> a terminal that curses supports"
         ) from None
     with contextlib.suppress(KeyboardInterrupt):
         curses.wrapper(lambda window: _Screen(window, state).follow())
 
 
 class _Screen:
-    """A terminal in curses' hands."""
+    """A terminal under control of curses."""
 
     def __init__(self, window: curses.window, state: State) -> None:
         self._window = window
@@ -96,7 +96,7 @@ class _Screen:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """A resize wakes us, and being told to end lets curses give the terminal back."""
+        """Wake up on a resize; on a signal to end, let curses restore the terminal."""
         before = {
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: None),
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._end),
@@ -150,7 +150,7 @@ class _Screen:
                         self._feed.ask(words)
 
     def _key(self) -> str | None:
-        """The next key that was pressed, by the name that `keys` has for it."""
+        """The next key that was pressed, by its name in `keys`."""
         while True:
             try:
                 found = self._window.get_wch()
@@ -162,7 +162,7 @@ class _Screen:
                 return _NAMES[found]
 
     def _size(self) -> tuple[int, int]:
-        """Lines and columns of the terminal as it is now."""
+        """The current number of lines and columns."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(1)
             if (size.lines, size.columns) != self._window.getmaxyx() and min(size) > 0:
@@ -181,14 +181,15 @@ class _Screen:
         x, encoding = 0, self._window.encoding
         for span in drawn:
             text = span.text.encode(encoding, "replace").decode(encoding)
-            # The last cell of a screen is drawn, and then the cursor has nowhere to go.
+            # curses cannot advance the cursor behind the last cell, and reports an error after
+            # drawing it.
             with contextlib.suppress(curses.error):
                 self._window.addstr(y, x, text, self._styles[span.style])
             x += width_of(span.text)
 
 
 def _styles() -> dict[Style, int]:
-    """Attributes; colours where the terminal has some and the user wants them."""
+    """Attributes by style; colours if the terminal has them and the user wants them."""
     styles = {
         Style.PLAIN: curses.A_NORMAL,
         Style.TITLE: curses.A_REVERSE,

@@ -1,4 +1,4 @@
-"""What `top` knows, and what it shows of it: values and nothing that happens."""
+"""What `top` knows and shows, as values without side effects."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from controller.text.show_view import natural, used_by, why
 from controller.top import manual
 
 Told = Mapping[str, Any]
-# A VM port: its bridge and its name.
+# A VM port: the names of its bridge and of the port.
 PortKey = tuple[str, str]
 
-# Over what drops are counted at least: services poll once a second.
+# The shortest span over which drops are counted: services poll once a second.
 DROPS_OVER_S = 3.0
-# A picture that is older than so many intervals, and than so many seconds, is not the present.
+# A status older than this many intervals and this many seconds is stale.
 STALE_INTERVALS, STALE_S = 3.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A decision: when, where, and what in words."""
+    """A decision: when, where, and what happened in words."""
 
     clock: str
     bridge: str
@@ -31,9 +31,9 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the service said at `at_s`; `clock` is that time in words.
+    """The service's answer at `at_s`; `clock` is that time in words.
 
-    `happened`: the newest first. `untold`: why there is nothing in it.
+    `happened`: the newest first. `untold`: why it is empty.
     """
 
     at_s: float
@@ -49,26 +49,26 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """The usual screen."""
+    """The normal screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """The filter is being typed; `before` comes back when that is broken off."""
+    """The operator types a filter. Esc restores the one `before`."""
 
     before: str
 
 
 @dataclass(frozen=True, slots=True)
 class Helping:
-    """The help, from line `top` on."""
+    """The help is shown, from line `top` on."""
 
     top: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Explaining:
-    """What `explain` says of a VM port, from line `top` on; None: the answer is under way."""
+    """The text of `explain` is shown, from line `top` on; None until the answer arrives."""
 
     port: str
     text: str | None = None
@@ -77,7 +77,7 @@ class Explaining:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """An uplink for a command, of a VM port where that is for one."""
+    """The operator chooses an uplink for a command; some commands are for a VM port."""
 
     command: str
     uplinks: tuple[str, ...]
@@ -87,7 +87,7 @@ class Choosing:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """A command that is carried out if the operator agrees; `question` says what it will do."""
+    """A command that waits for the operator's confirmation; `question` says what it will do."""
 
     words: tuple[str, ...]
     question: str
@@ -98,19 +98,19 @@ Mode = Watching | Typing | Helping | Explaining | Choosing | Confirming
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What came of something."""
+    """The result of a command."""
 
     text: str
     bad: bool = False
 
 
-# Without slots, as it remembers its rows.
+# This class has no slots, because it caches its rows.
 @dataclass(frozen=True)
 class State:
-    """All of it. `pictures`: the newest last, and those before it that drops are counted from.
+    """The whole state. `pictures`: the newest last; drops are counted from the earlier ones.
 
-    `only`: the bridges asked for, all if empty; `bridge`: the one of them that is looked at.
-    `away`: why the service does not answer. `now_s`: on the clock that pictures have.
+    `only`: the bridges asked for; all if empty. `bridge`: the one that is shown alone. `away`: why
+    the service does not answer. `now_s`: the current time on the clock of the pictures.
     """
 
     pictures: tuple[Picture, ...] = ()
@@ -132,7 +132,7 @@ class State:
 
     @property
     def stale(self) -> bool:
-        """Whether the last picture is not the present."""
+        """Whether the last answer is too old to be the present."""
         if self.picture is None:
             return False
         limit_s = max(STALE_S, STALE_INTERVALS * self.interval_s)
@@ -140,27 +140,27 @@ class State:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The bridges there are to look at."""
+        """The names of the bridges that can be shown."""
         told = self.picture.bridges if self.picture else ()
         return tuple(b["name"] for b in told if not self.only or b["name"] in self.only)
 
     @property
     def bridges(self) -> tuple[Told, ...]:
-        """Those that are looked at."""
+        """The bridges that are shown."""
         names = [self.bridge] if self.bridge in self.names else self.names
         told = self.picture.bridges if self.picture else ()
         return tuple(bridge for bridge in told if bridge["name"] in names)
 
     @functools.cached_property
     def rows(self) -> tuple[Row, ...]:
-        """The VM ports that are shown, in order; each name once, in the order of names if equal."""
+        """The VM ports that are shown, in order; equal ones are ordered by name."""
         by_name = sorted(self._found(), key=lambda row: [natural(word) for word in row.key])
         descending = manual.SORTS[self.sort] != self.reverse
         return tuple(sorted(by_name, key=lambda row: row.rank(self.sort), reverse=descending))
 
     @property
     def at(self) -> int:
-        """The number of the selected row; the first, unless one was selected and is shown."""
+        """The index of the selected row; the first row if the selected one is not shown."""
         keys = [row.key for row in self.rows]
         return keys.index(self.selected) if self.selected in keys else 0
 
@@ -170,7 +170,8 @@ class State:
         for bridge in self.bridges:
             for port in bridge["ports"]:
                 key = bridge["name"], port["name"]
-                # The host's kernel counts as dropped what nobody on the host listens to.
+                # The host's kernel counts frames for LOCAL as dropped if nothing on the host
+                # listens.
                 is_local = port["name"] == bridge["name"]
                 drop_ratio = None if is_local else dropped(before.get(key), port)
                 row = Row(key, port, why(port, bridge["policy"]), drop_ratio)
@@ -180,7 +181,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A VM port. `drop_ratio` None: the switch does not count, or not for long enough."""
+    """A VM port. `drop_ratio` None: drops are not counted, or not for long enough."""
 
     key: PortKey
     port: Told
@@ -189,13 +190,13 @@ class Row:
 
     @property
     def text(self) -> str:
-        """Where a filter looks."""
+        """The text that a filter searches."""
         port = self.port
         words = [port["name"], port["vm"], port["uplink"], port.get("planned_uplink"), self.why]
         return "\n".join(str(word) for word in words if word)
 
     def rank(self, column: str) -> Any:
-        """By what it is sorted; nothing comes below everything."""
+        """The value to sort by; None sorts below everything."""
         match column:
             case "tx" | "rx":
                 return self.port[f"{column}_bps"]
@@ -211,9 +212,9 @@ class Row:
 
 
 def dropped(before: Told | None, now: Told) -> float | None:
-    """Of the packets of a direction, those that were dropped; of the worse direction.
+    """The ratio of dropped packets in the worse direction.
 
-    None, where the switch does not count both, or counts anew.
+    None if the switch does not count both directions, or if its counters were reset.
     """
     if before is None:
         return None
@@ -228,13 +229,13 @@ def dropped(before: Told | None, now: Told) -> float | None:
 
 
 def with_picture(state: State, picture: Picture) -> State:
-    """The state when the service has answered."""
+    """The state after an answer of the service."""
     over_s = max(DROPS_OVER_S, state.interval_s)
     kept = [*state.pictures, picture]
     while len(kept) > 2 and picture.at_s - kept[1].at_s >= over_s - 0.1:
         del kept[0]
     if state.picture is not None and state.away is not None:
-        # Counters may be those of another switch.
+        # Counters may belong to another switch or a restarted one.
         kept = [picture]
     return replace(state, pictures=tuple(kept), away=None, now_s=picture.at_s)
 

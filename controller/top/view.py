@@ -1,4 +1,4 @@
-"""A state as the lines of a screen, whatever the screen's size."""
+"""Draws a state as the lines of a screen of any size."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ PORTS = {
     "drops": Column("%DRP", right=True),
     "why": Column("WHY", least=10, gives=1),
 }
-# The least that a pane is worth: its head and two lines.
+# The smallest useful pane: its head and two lines.
 LEAST_PANE = 3
-# Of the screen, what uplinks may take, and what the history gets where VM ports want more.
+# The share of the screen that uplinks may take, and the lines of the history if VM ports need more.
 UPLINKS_SHARE, HISTORY_SHARE = 3, 4
 HINT = "q quit  h help  s sort  / filter  e explain  m move  p pin  u unpin  d drain"
 WAITING = "asking the service ..."
 ONCE_DECISIONS = 10
 MOST_FOOT = 3
-# A loss that TCP feels.
+# From this loss on, TCP slows down.
 LOSS_FELT_RATIO = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """How many lines each part has; the first and the last line of the screen are none of them."""
+    """The number of lines of each pane, without the first and the last line of the screen."""
 
     uplinks: int
     note: int
@@ -94,12 +94,12 @@ def screen(state: State, width: int, height: int, unicode: bool = False) -> tupl
 
 
 def _cleaned(drawn: Line) -> Line:
-    """Whatever the service was told, and whoever named a VM."""
+    """The same picture with all foreign texts made safe for a terminal."""
     return tuple(span._replace(text=clean(span.text)) for span in drawn)
 
 
 def page(state: State, width: int, height: int) -> keys.Page:
-    """What keys scroll."""
+    """The pane that keys scroll."""
     body_height = max(0, height - 2)
     match state.mode:
         case Helping():
@@ -113,7 +113,7 @@ def page(state: State, width: int, height: int) -> keys.Page:
 
 
 def once(state: State, look: Look) -> list[Line]:
-    """Everything there is, for standard output."""
+    """Everything as lines for standard output."""
     drawn = [_title(state, 0)]
     if not state.bridges:
         return [*drawn, (), line(f" {_none(state)}")]
@@ -130,7 +130,7 @@ def once(state: State, look: Look) -> list[Line]:
 
 
 def _title(state: State, width: int) -> Line:
-    """The time, which bridges, and how they are; at the right, if there is room, what else."""
+    """The first line: time, bridges and their state, and what else fits at the right."""
     picture, bridges = state.picture, state.bridges
     spans = [Span(" ovs-lbt", Style.TITLE)]
     if state.stale and picture is not None:
@@ -158,7 +158,7 @@ def _title(state: State, width: int) -> Line:
 
 
 def _foot(state: State, width: int) -> list[Line]:
-    """The last line, or lines where a question or an answer is long: all of it is to be read."""
+    """The last line, or several for a long question or answer, which must be readable in full."""
     match state.mode:
         case Typing():
             return [line(f"/{state.filter}_   Enter: keep it, Esc: show all", Style.HEAD)]
@@ -187,7 +187,7 @@ def _said(text: str, style: Style, width: int) -> list[Line]:
 
 
 def _hint(text: str) -> Line:
-    """Keys and what they do."""
+    """The keys and what they do."""
     spans: list[Span] = []
     for one in text.split(GAP):
         key, _, what = one.partition(" ")
@@ -196,7 +196,7 @@ def _hint(text: str) -> Line:
 
 
 def _choice(mode: Choosing, width: int) -> Line:
-    """The uplinks to choose from: those around the chosen one, where not all fit."""
+    """The uplinks to choose from; if not all fit, those around the chosen one."""
     what = {"move": "move", "pin": "pin", "drain": "drain or undrain"}[mode.command]
     head = f"{what} {mode.port[1]} to: " if mode.port else f"{what}: "
     labels = [f" {at} {name} " for at, name in enumerate(mode.uplinks, 1)]
@@ -240,7 +240,7 @@ def _none(state: State) -> str:
 
 
 def _panes(state: State, look: Look, height: int) -> Panes:
-    """Who gets how many lines: VM ports what they need, but for the least of the others."""
+    """Divide the lines: VM ports get what they need, all others at least their minimum."""
     wanted_uplinks = _uplink_count(state) + 1
     uplinks = min(wanted_uplinks, max(LEAST_PANE, height // UPLINKS_SHARE))
     if height < 2 * LEAST_PANE:
@@ -267,7 +267,7 @@ def _uplinks(state: State, look: Look) -> list[Line]:
 
 
 def _note(state: State) -> Line:
-    """What is not as it should be; the first of it, and how much more."""
+    """The most important thing that needs attention, and how many more there are."""
     several = len(state.bridges) > 1
     said = [(b, text, Style.WARN) for b in state.bridges for text in notes(b)]
     said += [(b, text, Style.HEAD) for b in state.bridges for text in states(b)]
@@ -280,7 +280,7 @@ def _note(state: State) -> Line:
 
 
 def _port_page(state: State, look: Look, height: int) -> tuple[list[Line], str]:
-    """The page of VM ports that the selected one is on, and which of them that are."""
+    """The page of VM ports with the selected one, and the range of rows on it."""
     rows, count = state.rows, max(1, height - 1)
     first = state.at // count * count
     shown = rows[first : first + count]
@@ -293,7 +293,7 @@ def _port_page(state: State, look: Look, height: int) -> tuple[list[Line], str]:
 
 
 def _ports(state: State, rows: Sequence[Row], look: Look, chosen: Row | None) -> list[Line]:
-    """A head and a row for each; columns are as wide as all rows need, on this page or not."""
+    """A head and a row for each VM port. Columns fit all rows, not only those on this page."""
     several = len(state.bridges) > 1
     columns = list(PORTS.values())
     at = list(PORTS).index(state.sort)
@@ -355,7 +355,7 @@ def _history(state: State) -> list[Line]:
 
 
 def _rule(title: str, at_the_end: str, look: Look) -> Line:
-    """A line between panes; what does not fit of its end is left out."""
+    """A line between panes, clipped at its end."""
     stroke, width = "─" if look.unicode else "-", look.width or 0
     end = f" {at_the_end} {stroke}" if at_the_end else ""
     room = width - len(title) - 3 - len(end)
@@ -369,7 +369,7 @@ def _rule(title: str, at_the_end: str, look: Look) -> Line:
 
 
 def _explanation(state: State, mode: Explaining, look: Look, height: int) -> list[Line]:
-    """Below the uplinks, where there is room for both."""
+    """The explanation, below the uplinks if there is room for both."""
     above = _above(state, look, height)
     text = WAITING if mode.text is None else mode.text
     return [*above, *_text(text, mode.top, look.width or 0, height - len(above))]
@@ -392,7 +392,7 @@ def _text(text: str, top: int, width: int, height: int) -> list[Line]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """A line of text set for a wider screen, hanging where it hung."""
+    """Wrap a line that was set for a wider screen, with its own hanging indent."""
     if width_of(clean(text)) <= width or width < 30:
         return [text]
     hang = len(text) - len(text.lstrip())

@@ -1,16 +1,21 @@
-"""Makes the worst utilization of a team as low as it can, with few moves.
+"""Plans few moves that make the worst utilization of a team as low as possible.
 
-Utilization is that of the busier direction, as a share of the uplink's own capacity. The plan
-starts from where units are, and makes the best move or exchange between the fullest uplink and
-another, again and again, with units of the right size found by bisection. Only while that leaves
-more than the fluid bound are the largest units also placed anew, some ways, and the best of
-these taken. In the end each move that is no longer of use is left out.
+The utilization of an uplink is that of its busier direction, as a share of its own capacity. The
+planner works in three stages:
 
-Guaranteed: the worst utilization falls by `LEAST_GAIN_RATIO` of capacity at least, or nothing
-moves; rules are kept as `policies.rules.permits` has it, no uplink is promised more by a move
-than it has room for, and the same loads after the moves give no further ones. Whole units are hard to
-divide (multiprocessor scheduling), so that the optimum itself is not promised: tests hold the
-result against an exact solver. O(n log n) for n units on a fixed number of uplinks.
+1. It starts from the current placement. Again and again, it makes the best move or exchange between
+   the fullest uplink and another one (`descend`). Bisection finds units of the right size.
+2. If the result is above the lower bound, it also places the largest units from scratch in a few
+   ways (`placed_anew`), and keeps the best result.
+3. It puts back each unit whose move brings too little (`leave_out`).
+
+A plan lowers the worst utilization by at least `LEAST_GAIN_OF_CAPACITY_RATIO`, or it is empty. It
+keeps rules (`policies.rules.permits`), and promises no uplink more than it has room for. With the
+same loads, the planner finds no further moves after it. To place whole units is multiprocessor
+scheduling, which is hard, so a plan need not be optimal: tests compare it with an exact solver.
+O(n log n) for n units on a fixed number of uplinks.
+
+docs/decisions/0013-what-minmax-keeps.md has what each stage and constant brings.
 """
 
 from __future__ import annotations
@@ -21,47 +26,51 @@ from dataclasses import dataclass, replace
 
 from policies import failover, rules
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink, can_promise
-from policies.verdicts import Rest, Resting, Standing, Verdict
+from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
-# Of capacity: what all moves together must bring. Less is noise, or not worth anybody's moving.
-LEAST_GAIN_RATIO = 0.02
-# Of the worst utilization: what a step must bring, and what may be lost by leaving a move out.
+# All moves together must lower the worst utilization by so much of capacity. A smaller gain is noise.
+LEAST_GAIN_OF_CAPACITY_RATIO = 0.02
+# As a share of the worst utilization: what a step must bring at least, and what may be lost when a
+# move is left out. It only has to be more than rounding.
 LEAST_STEP_RATIO = 0.001
-# What may be lost by leaving out all that do not bring their price: less than is worth a round.
+# As a share of the worst utilization: what may be lost in all when moves that do not bring their
+# price are left out. A round must bring more than that (`policies.gain`).
 LEFT_OUT_RATIO = 0.045
-# A move that brings so much is made without looking for an exchange that brings more.
+# A move that brings both is made without a search for exchanges: this share of the worst utilization,
+# and this share of what the fullest uplink has above the mean.
 GOOD_STEP_RATIO = 0.01
-# So near the bound a placement is good enough not to be taken apart.
+GOOD_STEP_OF_SURPLUS_RATIO = 0.2
+# A placement this close to the lower bound is good enough.
 CLOSE_RATIO = 1.005
-# A placing anew must be so much better than steps from where units are.
+# A placement from scratch must be better by this share: it moves more units.
 LEAST_BETTER_RATIO = 0.01
-# Of how many of its neighbours in size, either way, and of how many of the largest units of an
-# uplink, moves and exchanges are tried.
+# Moves and exchanges are tried for so many units next in size to the one that would fit exactly,
+# on either side; exchanges also for so many of the largest units of the fullest uplink.
 NEIGHBOURS = 3
 LARGEST = 8
-# How many of the largest units are placed anew, and in how many steps a fill level is looked for.
+# So many of the largest units are placed from scratch, with so many bisections of the fill level.
 PLACED_ANEW = 256
 LEVELS = 7
-# Steps to the end of a search, without those that just drain an uplink: it ends by itself much
-# earlier but for adverse loads.
+# The most steps of a search, draining not counted. Only adverse loads need nearly as many.
 MOST_STEPS = 160
-# How many placements of a small team are looked through, of how many units.
+# With so few units, the best placement is searched, for so many steps at most.
 FEW_UNITS = 24
 MOST_PLACEMENTS = 6000
 
 
 def settle(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0) -> Plan:
-    """The moves, by name; none where they gain too little.
+    """The moves, sorted by unit. The plan is empty if they gain too little.
 
-    A placement is good enough where no uplink is fuller than `enough_ratio`. Each move lowers the
-    worst utilization by `price_ratio` of what it is in the end, or is left out.
+    A placement in which no uplink is fuller than `enough_ratio` is good enough. A move is left out
+    if it lowers the worst utilization by less than `price_ratio`, a share of what the worst
+    utilization is in the end.
     """
     team = _Team(snapshot)
     before_ratio = team.worst_ratio
     if len(team.uplinks) < 2 or not team.items or before_ratio <= enough_ratio:
         return Plan()
     bound_ratio = team.bound_ratio
-    if before_ratio - bound_ratio < LEAST_GAIN_RATIO:
+    if before_ratio - bound_ratio < LEAST_GAIN_OF_CAPACITY_RATIO:
         return Plan()
     target_ratio = max(bound_ratio, enough_ratio)
     team.descend(target_ratio)
@@ -76,13 +85,13 @@ def settle(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0
                 break
         team.put(found)
     team.leave_out(max(found_ratio, enough_ratio), price_ratio)
-    if before_ratio - team.worst_ratio < LEAST_GAIN_RATIO:
+    if before_ratio - team.worst_ratio < LEAST_GAIN_OF_CAPACITY_RATIO:
         return Plan()
     return Plan(moves=tuple(team.moves()))
 
 
 def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdict:
-    """What stands against moving a unit of the snapshot; `planned`: what is made instead."""
+    """Why a unit of the snapshot does or does not move. `planned`: the plan that is carried out."""
     asked = next(u for u in snapshot.units if u.name == unit)
     serving = failover.in_service(snapshot.uplinks)
     uplink = next((u for u in serving if u.name == asked.uplink), None)
@@ -103,24 +112,27 @@ def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdi
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Why nothing is moved, where nothing is."""
+    """Why nothing moves, if the plan is empty."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
-        return Rest(Resting.ALONE)
+        return Rest(WhyAtRest.ALONE)
     by_ratio = sorted(uplinks, key=lambda u: (u.utilization_ratio, u.name))
     emptiest, fullest = by_ratio[0], by_ratio[-1]
-    return Rest(Resting.NO_BETTER, fullest.name, emptiest.name)
+    return Rest(WhyAtRest.NO_BETTER, fullest.name, emptiest.name)
 
 
-# Units that move together: one, or all of an affinity set that are on one uplink.
+# Units that move together: a single one, or all members of an affinity set on one uplink.
 _Item = tuple[Unit, ...]
-# Of each uplink, what it sends and what it receives.
+# What each uplink sends, and what it receives.
 _Used = tuple[list[float], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Items that leave the fullest uplink for another, and those that come in return."""
+    """A move of the item `gone` to `target`; in an exchange, the item `back` comes in return.
+
+    `ratio`: the utilization of the fuller one of the two uplinks after the step.
+    """
 
     target: int
     ratio: float
@@ -129,10 +141,11 @@ class _Step:
 
 
 class _Team:
-    """A placement that is being changed: which item is on which uplink, and what that makes.
+    """A placement that is being changed: the uplink of each item, and the resulting loads.
 
-    Directions are 0, towards the network, and 1. `_by_size`: for each direction and uplink its
-    items, smallest first.
+    Direction 0 is sending (towards the network), 1 is receiving. `_homes` has the uplink of each
+    item at the start, `at` its present one. `_by_size` has the items of each uplink, smallest
+    first, for either direction.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -158,7 +171,10 @@ class _Team:
     # ---- what there is ------------------------------------------------------------------
 
     def _groups(self, snapshot: Snapshot) -> list[_Item]:
-        """What may be moved, by name; a set is held where one of its units is."""
+        """The items that may move, sorted by name.
+
+        An affinity set stays if one of its members on that uplink may not move.
+        """
         movable = [u for u in snapshot.units if _may_move(u) and u.uplink in self._of]
         movable.sort(key=lambda u: u.name)
         together: dict[tuple[str, str | None], set[str]] = {}
@@ -177,7 +193,7 @@ class _Team:
         return [(unit,) for unit in movable if unit.rules.affinity is None] + whole
 
     def _held(self) -> _Used:
-        """What uplinks carry that is not for moving. Counters are not of quite one moment."""
+        """What uplinks carry besides the items. Counters are not read at quite the same moment."""
         rest = ([u.load.tx_bps for u in self.uplinks], [u.load.rx_bps for u in self.uplinks])
         for sizes, left in zip(self._sizes, rest, strict=True):
             for size, home in zip(sizes, self._homes, strict=True):
@@ -185,7 +201,7 @@ class _Team:
         return [max(0.0, bps) for bps in rest[0]], [max(0.0, bps) for bps in rest[1]]
 
     def _fill(self) -> None:
-        """Loads and lists for the items as they are."""
+        """Fill the loads and the sorted lists from the placement."""
         self._bps = (self._base[0].copy(), self._base[1].copy())
         for sizes, used, lists in zip(self._sizes, self._bps, self._by_size, strict=True):
             for size, uplink in zip(sizes, self.at, strict=True):
@@ -202,21 +218,23 @@ class _Team:
 
     @property
     def bound_ratio(self) -> float:
-        """What no placement can beat: all divided as a fluid, the largest on the fastest."""
-        fastest_bps, total_bps = max(self._caps), sum(self._caps)
-        fluid = max(sum(used) for used in self._bps) / total_bps
-        largest = max(max(sizes) for sizes in self._sizes) / fastest_bps
+        """A lower bound of the worst utilization over all placements.
+
+        The largest of three: all load divided like a fluid, the largest item alone on the fastest
+        uplink, and what cannot move.
+        """
+        largest = max(max(sizes) for sizes in self._sizes) / max(self._caps)
         held = max(
             bps / cap for base in self._base for bps, cap in zip(base, self._caps, strict=True)
         )
-        return max(fluid, largest, held)
+        return max(self._mean_ratio, largest, held)
 
     # ---- from step to step -----------------------------------------------------------------
 
     def descend(self, bound_ratio: float) -> None:
-        """Steps from the fullest uplink, each the best, until none brings enough.
+        """Make the best step from the fullest uplink, again and again.
 
-        Or until the bound is as good as reached.
+        This ends when no step brings enough, or when the bound is nearly reached.
         """
         count, left = range(len(self.uplinks)), MOST_STEPS
         drained = 2 * len(self.at)
@@ -236,7 +254,10 @@ class _Team:
             self._make(step, fullest)
 
     def _drain(self, fullest: int, emptiest: int, bound_ratio: float) -> bool:
-        """Move the largest item, where it is not even half of what has to go."""
+        """Move the largest item, if it is less than half of what has to leave the uplink.
+
+        Then no careful choice is needed yet, which saves time with many small units.
+        """
         direction = 0 if self._bps[0][fullest] >= self._bps[1][fullest] else 1
         entries = self._by_size[direction][fullest]
         if not entries:
@@ -255,11 +276,12 @@ class _Team:
         return True
 
     def _best_step(self, fullest: int, limit_ratio: float) -> _Step | None:
-        """A move rather than an exchange, unless that brings twice as much."""
+        """The best move, or the best exchange if it brings more than twice as much."""
         single = self._best(self._moves_from(fullest), limit_ratio)
         now_ratio = self._ratio(fullest)
-        worth = max(0.2 * (now_ratio - self._mean_ratio), GOOD_STEP_RATIO * now_ratio)
-        if single and now_ratio - single.ratio >= worth:
+        surplus_ratio = now_ratio - self._mean_ratio
+        good_ratio = max(GOOD_STEP_OF_SURPLUS_RATIO * surplus_ratio, GOOD_STEP_RATIO * now_ratio)
+        if single and now_ratio - single.ratio >= good_ratio:
             return single
         exchange = self._best(self._exchanges_from(fullest), limit_ratio)
         if single is None or exchange is None:
@@ -269,10 +291,11 @@ class _Team:
 
     @property
     def _mean_ratio(self) -> float:
+        """The utilization of every uplink, if all load were spread like a fluid."""
         return max(map(sum, self._bps)) / sum(self._caps)
 
     def _best(self, steps: Iterator[_Step], limit_ratio: float) -> _Step | None:
-        """The step that leaves the fuller of its two uplinks emptiest."""
+        """The permitted step after which the fuller one of its two uplinks is least full."""
         good = [step for step in steps if step.ratio < limit_ratio]
         good.sort(key=lambda s: (s.ratio, s.gone, s.target, -1 if s.back is None else s.back))
         return next((s for s in good if self._is_free(s)), None)
@@ -323,7 +346,7 @@ class _Team:
         return entries[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]
 
     def _after(self, source: int, target: int, gone: int, back: int | None = None) -> float:
-        """How full the fuller of two uplinks is after an item has gone, and one come back."""
+        """How full the fuller one of two uplinks is after a move or an exchange."""
         worst = 0.0
         for sizes, used in zip(self._sizes, self._bps, strict=True):
             net = sizes[gone] - (sizes[back] if back is not None else 0.0)
@@ -332,7 +355,7 @@ class _Team:
         return worst
 
     def _permits(self, item: int, target: int, along: int | None = None) -> bool:
-        """Whether rules and promises let an item go there; `along` leaves for its place."""
+        """Whether rules and reservations permit the move, while `along` moves the other way."""
         if not self._ruled[item]:
             return True
         moved = self.items[item]
@@ -371,18 +394,18 @@ class _Team:
                 if unit.name in self._members:
                     self._members[unit.name] = replace(self._members[unit.name], uplink=name)
 
-    # ---- anew ------------------------------------------------------------------------------
+    # ---- from scratch ------------------------------------------------------------------------------
 
     def put(self, at: Sequence[int]) -> None:
-        """Have every item where it is said to be."""
+        """Change the placement to this one."""
         for item, uplink in enumerate(at):
             if self.at[item] != uplink:
                 self._place(item, uplink)
 
     def placed_anew(self, found_ratio: float, bound_ratio: float) -> Iterator[list[int]]:
-        """Other placements of the largest items, those that move least first.
+        """Placements of the largest items from scratch, those with fewer moves first.
 
-        Each is of the units without rules that others' places matter to; those stay.
+        Items to which a rule or a reservation applies stay where they are.
         """
         start = self._homes.copy()
         fastest = max(self._caps)
@@ -390,24 +413,23 @@ class _Team:
         loose = [i for i in range(len(self.items)) if not self._ruled[i]]
         chosen = sorted(loose, key=lambda i: (-weight[i], i))[:PLACED_ANEW]
         held = self._without(start, chosen)
-        for keep in (True, False):
-            low, high = bound_ratio, found_ratio
-            best: list[int] | None = None
-            for _ in range(LEVELS):
-                level = (low + high) / 2.0
-                at = self._packed(start, chosen, held, level, keep)
-                if at is None:
-                    low = level
-                else:
-                    best, high = at, level
-            if best is not None:
-                yield best
+        low, high = bound_ratio, found_ratio
+        best: list[int] | None = None
+        for _ in range(LEVELS):
+            level = (low + high) / 2.0
+            at = self._packed(start, chosen, held, level)
+            if at is None:
+                low = level
+            else:
+                best, high = at, level
+        if best is not None:
+            yield best
         yield self._levelled(start, chosen, held)
         if len(chosen) <= FEW_UNITS and (at := self._searched(start, chosen, held, found_ratio)):
             yield at
 
     def _without(self, start: Sequence[int], chosen: Sequence[int]) -> _Used:
-        """What uplinks carry besides the items chosen."""
+        """What uplinks carry besides the chosen items."""
         out = set(chosen)
         used = (self._base[0].copy(), self._base[1].copy())
         for direction in (0, 1):
@@ -418,14 +440,12 @@ class _Team:
         return used
 
     def _packed(
-        self,
-        start: Sequence[int],
-        chosen: Sequence[int],
-        held: _Used,
-        level: float,
-        keep: bool,
+        self, start: Sequence[int], chosen: Sequence[int], held: _Used, level: float
     ) -> list[int] | None:
-        """Largest first: where it is, if it fits below the level, else where least is left."""
+        """Fill uplinks up to a level, largest item first; None if an item does not fit.
+
+        An item stays if it fits, or else goes where it leaves the least room (best fit).
+        """
         used, at = (held[0].copy(), held[1].copy()), list(start)
         uplinks = range(len(self.uplinks))
         for item in chosen:
@@ -434,17 +454,17 @@ class _Team:
             def left(u: int, tx: float = tx, rx: float = rx) -> float:
                 return self._caps[u] * level - max(used[0][u] + tx, used[1][u] + rx)
 
-            if not (keep and left(at[item]) >= 0.0):
+            if left(at[item]) < 0.0:
                 fitting = [u for u in uplinks if left(u) >= 0.0]
                 if not fitting:
                     return None
-                at[item] = min(fitting, key=lambda u: (left(u), u != at[item], u))
+                at[item] = min(fitting, key=lambda u: (left(u), u))
             used[0][at[item]] += tx
             used[1][at[item]] += rx
         return at
 
     def _levelled(self, start: Sequence[int], chosen: Sequence[int], held: _Used) -> list[int]:
-        """Largest first, each where the uplink is emptiest with it."""
+        """Largest item first, each to the uplink that is emptiest with it."""
         used, at = (held[0].copy(), held[1].copy()), list(start)
         for item in chosen:
             tx, rx = self._sizes[0][item], self._sizes[1][item]
@@ -459,44 +479,55 @@ class _Team:
     def _searched(
         self, start: Sequence[int], chosen: Sequence[int], held: _Used, found_ratio: float
     ) -> list[int] | None:
-        """The best placement of few items, as far as so many steps go; None: none is better."""
-        used, at = (held[0].copy(), held[1].copy()), list(start)
-        best: list[int] | None = None
-        best_ratio, steps = found_ratio, MOST_PLACEMENTS
-        caps, (sent, received) = self._caps, self._sizes
+        """The best placement of few items, by branch and bound with a limited number of steps.
 
+        None if it finds none that is better.
+        """
+        (tx_used, rx_used), at = (held[0].copy(), held[1].copy()), list(start)
+        best: list[int] | None = None
+        limit_ratio, steps = found_ratio * (1.0 - LEAST_STEP_RATIO), MOST_PLACEMENTS
+        caps, (sent, received) = self._caps, self._sizes
+        uplinks, last = range(len(caps)), len(chosen)
+
+        # The service runs this with each poll while loads are uneven: its inner loop is written out.
         def look(k: int, worst: float) -> None:
-            nonlocal best, best_ratio, steps
-            if k == len(chosen):
-                best, best_ratio = at.copy(), worst
+            nonlocal best, limit_ratio, steps
+            if k == last:
+                best, limit_ratio = at.copy(), worst * (1.0 - LEAST_STEP_RATIO)
                 return
             item = chosen[k]
             tx, rx = sent[item], received[item]
-            ways = sorted(
-                (max(used[0][u] + tx, used[1][u] + rx) / caps[u], u) for u in range(len(caps))
-            )
-            seen: set[tuple[float, float, float]] = set()
+            ways = []
+            for u in uplinks:
+                sends, receives = tx_used[u] + tx, rx_used[u] + rx
+                ratio = (sends if sends >= receives else receives) / caps[u]
+                if ratio < limit_ratio:
+                    ways.append((ratio, u))
+            ways.sort()
+            seen: list[tuple[float, float, float]] = []
             for ratio, u in ways:
-                alike = (used[0][u], used[1][u], caps[u])
-                if ratio >= best_ratio * (1.0 - LEAST_STEP_RATIO) or steps <= 0:
+                # What the steps before this one found may be better.
+                if ratio >= limit_ratio or steps <= 0:
                     return
+                before_tx, before_rx = tx_used[u], rx_used[u]
+                alike = (before_tx, before_rx, caps[u])
                 if alike in seen:
                     continue
-                seen.add(alike)
+                seen.append(alike)
                 steps -= 1
                 at[item] = u
-                used[0][u] += tx
-                used[1][u] += rx
-                look(k + 1, max(worst, ratio))
-                used[0][u], used[1][u] = alike[0], alike[1]
+                tx_used[u] = before_tx + tx
+                rx_used[u] = before_rx + rx
+                look(k + 1, ratio if ratio > worst else worst)
+                tx_used[u], rx_used[u] = before_tx, before_rx
 
         look(0, 0.0)
         return best
 
-    # ---- the outcome -----------------------------------------------------------------------
+    # ---- the result -----------------------------------------------------------------------
 
     def leave_out(self, found_ratio: float, price_ratio: float) -> None:
-        """Put back, smallest first, what does not bring its price."""
+        """Put back items whose moves do not bring their price, smallest first."""
         moved = [i for i, home in enumerate(self._homes) if self.at[i] != home]
         moved.sort(key=lambda i: (max(self._sizes[0][i], self._sizes[1][i]), i))
         most_ratio = found_ratio * (1.0 + max(LEAST_STEP_RATIO, LEFT_OUT_RATIO * bool(price_ratio)))
@@ -520,11 +551,11 @@ class _Team:
 
 
 def _is_ruled(unit: Unit) -> bool:
-    """Whether it matters where it is, or it has been promised something there."""
+    """Whether a rule or a reservation applies to the unit."""
     return unit.allowed is not None or unit.rules.ruled or unit.rules.reserve_bps > 0.0
 
 
 def _may_move(unit: Unit) -> bool:
-    """What carries nothing relieves nothing, but goes with its set."""
+    """An idle unit relieves no uplink, so it moves only with its affinity set."""
     carries = unit.load.tx_bps > 0.0 or unit.load.rx_bps > 0.0
     return (carries or unit.rules.affinity is not None) and unit.movable

@@ -1,8 +1,8 @@
-"""Evens out what uplinks send by moving small units from the fullest to the emptiest.
+"""Evens out what uplinks send, by moving small units from the fullest to the emptiest.
 
-The way of Open vSwitch's balance-slb (`bond_rebalance` in ofproto/bond.c), but for shares
-of capacity instead of bytes. What comes in is not looked at: a hash of what is sent does
-not steer it.
+This is the method of Open vSwitch's balance-slb (`bond_rebalance` in ofproto/bond.c), but with
+shares of capacity instead of bytes. Received traffic is not considered, because a hash of sent
+frames does not steer it.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from dataclasses import replace
 
 from policies import failover, rules
 from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.verdicts import Rest, Resting
+from policies.verdicts import Rest, WhyAtRest
 
-# Below that difference between the fullest and the emptiest uplink, as shares of capacity,
-# nothing moves: noise is not worth reordering anybody's packets.
+# Below this difference between the fullest and the emptiest uplink, as shares of capacity, nothing
+# moves: noise is not worth reordering packets.
 LEAST_DIFFERENCE_RATIO = 0.03
-# The moves between two uplinks together must bring this much of what an ideal division of their
-# load would bring. With equal uplinks it is a tenth of their difference, as balance-slb asks for;
-# measured by that, a slow uplink would stay idle beside a fast one, and asked of each move by
-# itself, what consists of many small units would stay where it is.
-LEAST_GAIN_RATIO = 0.2
+# All moves between two uplinks together must reach this part of the gain of an ideal division of
+# their load. With equal uplinks that is a tenth of their difference, as in balance-slb. If the
+# difference itself were the measure, a slow uplink would stay idle beside a fast one. If each move
+# alone were measured, a load of many small units would stay where it is.
+LEAST_GAIN_OF_IDEAL_RATIO = 0.2
 
 
 def even_out(snapshot: Snapshot) -> Plan:
-    """The moves, greedily: each the one that leaves the fuller of the two emptiest.
+    """The moves, chosen greedily: each leaves the fuller of both uplinks as empty as possible.
 
-    No unit moves twice in one plan, and every move lowers the higher utilization of its two
-    uplinks, so that the same loads give no further moves.
+    No unit moves twice in one plan. Every move lowers the higher utilization of its two uplinks, so
+    the same loads cause no further moves.
     """
     uplinks = failover.in_service(snapshot.uplinks)
     sent_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
-    # What sends nothing makes no uplink emptier.
+    # A unit that sends nothing makes no uplink emptier.
     units = [u for u in snapshot.units if u.load.tx_bps and u.movable and u.uplink in sent_bps]
     moves: list[Move] = []
     in_sets = {unit.name: unit for unit in snapshot.in_sets}
@@ -43,17 +43,17 @@ def even_out(snapshot: Snapshot) -> Plan:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Why nothing is moved, where nothing is."""
+    """Why nothing is moved, if nothing is."""
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2:
-        return Rest(Resting.ALONE)
+        return Rest(WhyAtRest.ALONE)
     emptiest, fullest = _extremes(uplinks, {u.name: u.load.tx_bps for u in uplinks})
     even = _sent_ratio(fullest) - _sent_ratio(emptiest) < LEAST_DIFFERENCE_RATIO
-    return Rest(Resting.EVEN if even else Resting.NO_GAIN, fullest.name, emptiest.name)
+    return Rest(WhyAtRest.EVEN if even else WhyAtRest.NO_GAIN, fullest.name, emptiest.name)
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether nothing moves, whatever units carry; so it is with any mean of such loads."""
+    """Whether nothing moves, whatever units carry. This then also holds for means of such loads."""
     uplinks = failover.in_service(snapshot.uplinks)
     ratios = [_sent_ratio(uplink) for uplink in uplinks]
     return len(ratios) < 2 or max(ratios) - min(ratios) < LEAST_DIFFERENCE_RATIO
@@ -76,9 +76,9 @@ def _between_extremes(
     sent_bps: dict[str, float],
     in_sets: dict[str, Unit],
 ) -> list[Move]:
-    """Moves from the fullest to the emptiest; none that are not worth it.
+    """Moves from the fullest to the emptiest uplink; none if they are not worth it.
 
-    They are made in `sent_bps`, and in `in_sets`, the units that are in sets.
+    The moves are applied to `sent_bps` and to `in_sets`, the units in sets.
     """
     if len(uplinks) < 2:
         return []
@@ -101,7 +101,7 @@ def _between_extremes(
     before_ratio, after_ratio = _sent_ratio(fullest), max(_sent_ratio(left), _sent_ratio(right))
     total_bps = fullest.load.tx_bps + emptiest.load.tx_bps
     ideal_ratio = total_bps / (fullest.capacity_bps + emptiest.capacity_bps)
-    if before_ratio - after_ratio < LEAST_GAIN_RATIO * (before_ratio - ideal_ratio):
+    if before_ratio - after_ratio < LEAST_GAIN_OF_IDEAL_RATIO * (before_ratio - ideal_ratio):
         return []
     in_sets |= members
     sent_bps |= {left.name: left.load.tx_bps, right.name: right.load.tx_bps}
@@ -109,7 +109,7 @@ def _between_extremes(
 
 
 def _best_unit(fuller: Uplink, emptier: Uplink, units: list[Unit]) -> Unit | None:
-    """The unit that leaves the fuller of the two emptiest; None where none makes it emptier."""
+    """The unit whose move leaves the fuller uplink emptiest; None if none makes it emptier."""
     fuller_ratio, emptier_ratio = _sent_ratio(fuller), _sent_ratio(emptier)
     if fuller_ratio - emptier_ratio < LEAST_DIFFERENCE_RATIO:
         return None

@@ -1,4 +1,4 @@
-"""Placement of many small units so that each uplink has its share of them by capacity."""
+"""Places many small units so that each uplink has a share of them by capacity."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from policies.planners.static import placeable
 
 
 def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
-    """Every unit's home; as few as possible leave the one they have (`Unit.uplink`).
+    """The home of every unit; as few as possible leave their uplink (`Unit.uplink`).
 
-    Quotas are exact to one unit (Hamilton's method of largest remainders). An uplink that
-    leaves the team re-places its own units only, and one that joins takes what it gets from
-    those that have too many; first of all those that were its own before.
+    Quotas are exact to one unit (Hamilton's method of largest remainders). If an uplink leaves the
+    team, only its own units get new homes. An uplink that joins takes units from those that have
+    too many, first of all units that were its own before.
     """
     quotas = _quotas(len(units), placeable(uplinks))
     homes: dict[str, str] = {}
@@ -32,7 +32,7 @@ def by_capacity(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, s
 
 
 def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
-    """How many units each uplink gets."""
+    """The number of units for each uplink."""
     total_bps = sum(uplink.capacity_bps for uplink in uplinks)
     exact = {u.name: units * u.capacity_bps / total_bps for u in uplinks}
     quotas = {name: int(share) for name, share in exact.items()}
@@ -45,9 +45,9 @@ def _quotas(units: int, uplinks: Sequence[Uplink]) -> dict[str, int]:
 def _most_at_home_first(
     units: Sequence[Unit], uplinks: Sequence[Uplink], quotas: dict[str, int]
 ) -> Sequence[Unit]:
-    """The units in the order in which they may keep their uplink, where not all may.
+    """The units in the order in which they may keep their uplink, if not all can.
 
-    A unit that another uplink would suit better is likely to have come by a failover.
+    A unit that another uplink would suit better has probably come by a failover.
     """
     held: dict[str | None, int] = {}
     for unit in units:

@@ -1,13 +1,13 @@
-"""Lowers the worst utilization as `minmax` does, and divides VM ports where that is not enough.
+"""Plans moves as `minmax` does, and splits VM ports if moves are not enough.
 
-What a VM port sends is spread over buckets while no placement of whole VM ports keeps uplinks
-from filling up, and its division does so markedly better. Neighbours that move out of its way
-come first, where they suffice. Buckets then go where they even out what is sent: that costs no
-address a move. What a VM port receives stays at its home, so that only sending is looked at.
+A VM port is split if no placement of whole VM ports keeps uplinks from filling up, and a split does
+so much better. What a split VM port sends is spread over buckets. If neighbours can move out of its
+way instead, they do. The planner then moves buckets to even out what uplinks send: no address moves
+for that. What a VM port receives stays at its home, so only sending counts here.
 
-Guaranteed: nothing is split while the fullest uplink sends `HIGH_RATIO` or less, or where a
-perfect division would bring less than `GAIN_RATIO` of capacity and of the utilization; and what
-is called cool would not be split as a whole.
+Nothing is split while the fullest uplink sends `HIGH_RATIO` of its capacity or less, or if even a
+perfect division would gain less than `GAIN_RATIO` of capacity or `GAIN_OF_WORST_RATIO` of the worst
+utilization. A VM port that is reported as mergeable would not be split if it were whole.
 """
 
 from __future__ import annotations
@@ -15,68 +15,72 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from policies import failover, worth
+from policies import failover, gain
+from policies.gain import HIGH_RATIO
 from policies.model import Move, Plan, Reason, Snapshot, Unit, Uplink
 from policies.outcome import after, sent
 from policies.planners import minmax
 from policies.verdicts import Verdict
-from policies.worth import HIGH_RATIO
 
-# What a division must bring: of capacity, and of the utilization that is left without.
+# What a split must gain: a share of capacity, and a share of the worst utilization without it.
 GAIN_RATIO = 0.05
 GAIN_OF_WORST_RATIO = 0.1
-# Whoever relieves an uplink leaves it so far below its capacity, with the fewest moves.
+# A full uplink is relieved by the fewest moves that leave no uplink fuller than this.
 ENOUGH_RATIO = 0.7
-# And needs more than moves of whole ports where that is left.
+# If those moves leave an uplink fuller than this, the planner does all it can.
 NEAR_RATIO = 0.9
-# Of the worst utilization: what an address has to bring that moves.
+# The price of a move: the share of the worst utilization that each must bring. It keeps moves few
+# at any load; `policies.gain` asks for a share of capacity, which keeps nearly idle teams at rest.
 PRICE_RATIO = 0.02
-# Below that nobody misses anything if a VM port is whole again.
+# A VM port is merged if no uplink would then send more than this,
 COOL_RATIO = 0.5
-# What would bring half as much as a division must is not worth going on with.
+# or if a split gains less than this share of what it must.
 COOL_GAIN_RATIO = 0.5
-# How many are divided at once.
+# The most VM ports that are split at once.
 MOST_AT_ONCE = 8
 
 
 def settle(snapshot: Snapshot) -> Plan:
-    """Moves, or divisions first; and which VM ports are divided in vain."""
+    """The moves, splits and merges, and which split VM ports are mergeable."""
     return _settled(snapshot, _placed(snapshot))
 
 
 def relieve(snapshot: Snapshot) -> Plan:
-    """The fewest moves after which no uplink is near its capacity; all it takes where few do not."""
+    """The fewest moves after which no uplink is near its capacity, or else a full plan."""
     placed = _placed(snapshot, ENOUGH_RATIO)
-    if worth.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
+    if gain.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
         return Plan(moves=placed)
     return settle(snapshot)
 
 
 def _settled(snapshot: Snapshot, placed: tuple[Move, ...]) -> Plan:
     left = _after(snapshot, placed)
-    cool, merged = _cool(left)
+    mergeable, merged = _mergeable(left)
     if merged:
-        return Plan(moves=(*placed, *merged), cool=cool)
-    left_ratio = worth.worst_ratio(sent(left.uplinks))
+        return Plan(moves=(*placed, *merged), mergeable=mergeable)
+    left_ratio = gain.worst_ratio(sent(left.uplinks))
     for begun, moves in ((snapshot, ()), (left, placed)):
         if found := _divided(begun, left_ratio):
             other = _divided(left, left_ratio) if begun is snapshot else None
-            if other is not None and found.ratio - other.ratio > minmax.LEAST_GAIN_RATIO:
+            if (
+                other is not None
+                and found.ratio - other.ratio > minmax.LEAST_GAIN_OF_CAPACITY_RATIO
+            ):
                 continue
-            return Plan(moves=(*moves, *found.moves), cool=cool)
-    return Plan(moves=placed, cool=cool)
+            return Plan(moves=(*moves, *found.moves), mergeable=mergeable)
+    return Plan(moves=placed, mergeable=mergeable)
 
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
-    """What stands against moving a VM port of the snapshot, or dividing it."""
-    return minmax.verdict(snapshot, unit, worth.chosen(settle(snapshot), snapshot))
+    """Why a VM port of the snapshot is or is not moved or split."""
+    return minmax.verdict(snapshot, unit, gain.worthwhile(settle(snapshot), snapshot))
 
 
 # ---- moves -----------------------------------------------------------------------------
 
 
 def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
-    """Buckets first, for what is sent alone; then all units, for both directions."""
+    """First moves of buckets, by what is sent; then of all units, by both directions."""
     buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
     if not buckets:
         return minmax.settle(snapshot, enough_ratio, PRICE_RATIO).moves
@@ -95,7 +99,7 @@ def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
 
 
 def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
-    """The team as it would be after the moves."""
+    """The team after the moves."""
     if not moves:
         return snapshot
     targets = {move.unit: move.target for move in moves}
@@ -117,12 +121,12 @@ def _after(snapshot: Snapshot, moves: Sequence[Move]) -> Snapshot:
     )
 
 
-# ---- what a division would bring -------------------------------------------------------
+# ---- what a split would gain -------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """VM ports to divide, and the worst utilization, of sending, that is left."""
+    """VM ports to split, and the worst utilization by sending that is left."""
 
     moves: tuple[Move, ...]
     ratio: float
@@ -130,16 +134,16 @@ class _Division:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """What is spread, as if it were a fluid, over uplinks: how full those are that get some."""
+    """Load that is spread like a fluid: the utilization of the uplinks that get a share of it."""
 
     ratio: float
     shares: tuple[tuple[str, float], ...]
 
 
 def _divided(snapshot: Snapshot, worst_ratio: float) -> _Division | None:
-    """The fewest VM ports, always the hottest of the fullest uplink; None: it is not worth it.
+    """The fewest VM ports to split, each the hottest of the fullest uplink; None if not worth it.
 
-    `worst_ratio`: what is left without.
+    `worst_ratio`: the worst utilization without a split.
     """
     uplinks = failover.in_service(snapshot.uplinks)
     if len(uplinks) < 2 or worst_ratio <= HIGH_RATIO:
@@ -182,7 +186,7 @@ def _least_gain_ratio(worst_ratio: float) -> float:
 
 
 def _sent(uplinks: Sequence[Uplink], units: Iterable[Unit]) -> tuple[dict[str, float], float]:
-    """What each uplink sends besides buckets, and what is in those."""
+    """What each uplink sends besides buckets, and what all buckets send."""
     whole_bps = {uplink.name: uplink.load.tx_bps for uplink in uplinks}
     spread_bps = 0.0
     for unit in units:
@@ -197,7 +201,7 @@ def _fullest(uplinks: Sequence[Uplink], sent_bps: Mapping[str, float]) -> tuple[
 
 
 def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps: float) -> _Level:
-    """The emptiest uplinks get what makes them all as full."""
+    """Pour the load into the emptiest uplinks, until these are equally full."""
     by_ratio = sorted(uplinks, key=lambda u: (whole_bps[u.name] / u.capacity_bps, u.name))
     sent_bps = capacity_bps = level = 0.0
     for uplink in by_ratio:
@@ -213,22 +217,22 @@ def _level(uplinks: Sequence[Uplink], whole_bps: Mapping[str, float], spread_bps
     return _Level(level, tuple((name, bps / total_bps) for name, bps in added.items()))
 
 
-# ---- the way back ----------------------------------------------------------------------
+# ---- merges ----------------------------------------------------------------------
 
 
-def _cool(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
-    """The VM ports that would do no harm as a whole, and of these, which become so now."""
+def _mergeable(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
+    """The split VM ports that would do no harm as a whole, and the merges to make now."""
     uplinks = failover.in_service(snapshot.uplinks)
     spread = [u for u in snapshot.units if u.spread and not u.is_bucket]
     if not spread or not uplinks:
         return (), ()
     whole_bps, spread_bps = _sent(uplinks, snapshot.units)
     now_bps = {u.name: u.load.tx_bps - whole_bps[u.name] for u in uplinks}
-    cool: list[Unit] = []
+    mergeable: list[Unit] = []
     for unit in sorted(spread, key=lambda u: (u.spread_bps, u.name)):
         if unit.uplink not in whole_bps:
             continue
-        # What of it is in which bucket nobody knows: as much of all that is in buckets.
+        # Nobody knows which buckets carry its traffic: assume the same share of each.
         left_bps = max(0.0, spread_bps - unit.spread_bps)
         left = left_bps / spread_bps if spread_bps else 0.0
         merged_bps = dict(whole_bps)
@@ -239,9 +243,9 @@ def _cool(snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[Move, ...]]:
         gain = worst_ratio - max(divided, _fullest(uplinks, whole_bps)[0])
         if worst_ratio > COOL_RATIO and gain > COOL_GAIN_RATIO * _least_gain_ratio(worst_ratio):
             continue
-        cool.append(unit)
-        if unit.ripe:
+        mergeable.append(unit)
+        if unit.merge_due:
             whole_bps, spread_bps = merged_bps, left_bps
             now_bps = {name: left * bps for name, bps in now_bps.items()}
-    merged = tuple(_resplit(unit, Reason.MERGE) for unit in cool if unit.ripe)
-    return tuple(unit.name for unit in cool), merged
+    merged = tuple(_resplit(unit, Reason.MERGE) for unit in mergeable if unit.merge_due)
+    return tuple(unit.name for unit in mergeable), merged

@@ -1,4 +1,4 @@
-"""Placement that looks at names and numbers only, never at load."""
+"""Placement by names and numbers, never by load."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from policies import failover
 from policies.model import Plan, Role, Snapshot, Unit, Uplink
-from policies.verdicts import Rest, Resting, Standing, Verdict
+from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
 
 def by_number(units: Sequence[Unit], uplinks: Sequence[Uplink]) -> dict[str, str]:
     """VMware's "originating virtual port ID": number modulo the number of active uplinks.
 
-    Counts configured active uplinks whether they are up or not, so that a failure
-    re-places nobody but the units of the failed uplink.
+    It counts configured active uplinks whether they are up or not, so that a failure changes the
+    home of no unit on other uplinks.
     """
     homes = {}
     for unit in units:
@@ -37,11 +37,11 @@ def never(_snapshot: Snapshot, _unit: str) -> Verdict:
 
 
 def rest(_snapshot: Snapshot) -> Rest:
-    return Rest(Resting.NEVER)
+    return Rest(WhyAtRest.NEVER)
 
 
 def placeable(uplinks: Sequence[Uplink]) -> Sequence[Uplink]:
-    """The uplinks a unit may call home: the active ones, else standby, else drained, else all."""
+    """The uplinks that can be a home: the active ones, else standby, else drained, else all."""
     for role in (Role.ACTIVE, Role.STANDBY, Role.DRAINED):
         if chosen := [uplink for uplink in uplinks if uplink.role is role]:
             return chosen

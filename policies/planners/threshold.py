@@ -1,35 +1,34 @@
-"""VMware's Load-Based Teaming: relieve an uplink whose mean load passes a threshold.
+"""VMware's Load-Based Teaming: relieves an uplink whose mean load exceeds a threshold.
 
-The rules are those of vSphere 4.1's "Route based on physical NIC load": the mean send or
-receive utilization over the window counts, one unit moves at a time, it is the busiest
-that fits, and it goes where it makes no new saturation.
+The rules are those of vSphere 4.1's "Route based on physical NIC load". The mean utilization over
+the window counts, for sending or receiving. One unit moves at a time: the busiest that fits. It
+moves to an uplink that it does not saturate.
 """
 
 from __future__ import annotations
 
 from policies import failover, rules
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
-from policies.verdicts import Rest, Resting, Standing, Verdict
+from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
-# A unit with less of its uplink than this relieves nothing, and so does a move that makes the
-# fuller of two uplinks emptier by less; it would be in vain, again with each window.
+# Moving a unit with less of its uplink than this does not help. Nor does a move that makes the
+# fuller of two uplinks emptier by less. Such a move would be repeated in each window.
 LEAST_SHARE_RATIO = 0.01
 
-# A switch counts flows late, so a unit's load over a short window may be read too low by this
-# share of it. An uplink is counted at once: what it carries and no unit accounts for tells.
+# A switch counts flows late, so a unit's load over a short window may be this share too low. An
+# uplink's own counters are not late, so they show load that no unit accounts for.
 COUNTED_LATE_RATIO = 0.25
 
 
-# Units that move together: one, or all of an affinity set that are on one uplink.
+# Units that move together: one unit, or all members of an affinity set on one uplink.
 Group = tuple[Unit, ...]
 
 
 def relieve_saturated(snapshot: Snapshot) -> Plan:
     """At most one move, from the most utilized uplink that a move can relieve.
 
-    A unit too big for any uplink is left alone: moving it would move the saturation; also where
-    it only may be, by what its load may be more than counted. What is together by a rule moves
-    together, and counts as one.
+    A unit that is, or may be, too big for any uplink stays: moving it would only move the
+    saturation. Units that a rule keeps together move together and count as one.
     """
     saturated = [u for u in snapshot.uplinks if _is_saturated(u, snapshot)]
     unrelieved: list[str] = []
@@ -41,7 +40,7 @@ def relieve_saturated(snapshot: Snapshot) -> Plan:
 
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
-    """What stands against moving a unit of the snapshot."""
+    """Why a unit of the snapshot is not moved."""
     asked = next(u for u in snapshot.units if u.name == unit)
     uplink = next((u for u in snapshot.uplinks if u.name == asked.uplink), None)
     if not asked.movable:
@@ -65,16 +64,16 @@ def verdict(snapshot: Snapshot, unit: str) -> Verdict:
 
 
 def rest(snapshot: Snapshot) -> Rest:
-    """Why nothing is moved, where nothing is."""
+    """Why nothing is moved, if nothing is."""
     usable = [u for u in snapshot.uplinks if u.usable]
     fullest = max(usable, key=lambda u: (u.utilization_ratio, u.name), default=None)
     unrelieved = relieve_saturated(snapshot).unrelieved
-    resting = Resting.UNRELIEVED if unrelieved else Resting.BELOW
-    return Rest(resting, fullest.name if fullest else None, unrelieved=unrelieved)
+    why = WhyAtRest.UNRELIEVED if unrelieved else WhyAtRest.BELOW
+    return Rest(why, fullest.name if fullest else None, unrelieved=unrelieved)
 
 
 def is_calm(snapshot: Snapshot) -> bool:
-    """Whether nothing moves, whatever units carry; so it is with any mean of such loads."""
+    """Whether nothing moves, whatever units carry. This then also holds for means of such loads."""
     return not any(_is_saturated(uplink, snapshot) for uplink in snapshot.uplinks)
 
 
@@ -83,7 +82,7 @@ def _is_saturated(uplink: Uplink, snapshot: Snapshot) -> bool:
 
 
 def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
-    """The busiest movable unit that some other uplink can take, and the best such uplink."""
+    """The busiest movable unit that another uplink can take, and the best such uplink."""
     unaccounted = _unaccounted(uplink, snapshot)
     for group in _busiest_first(uplink, snapshot):
         if target := _best_target(group, _late(group, unaccounted), uplink, snapshot):
@@ -94,7 +93,7 @@ def _relief(uplink: Uplink, snapshot: Snapshot) -> tuple[Move, ...]:
 
 
 def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -> Uplink | None:
-    """The uplink that is emptiest with the units, of those that stay within the threshold."""
+    """The emptiest uplink, with the units on it, among those that stay within the threshold."""
     able = _able(group, uplink, snapshot)
     fitting = [
         u
@@ -107,7 +106,7 @@ def _best_target(group: Group, late: Load, uplink: Uplink, snapshot: Snapshot) -
 
 
 def _late(group: Group, unaccounted: Load) -> Load:
-    """What the units may carry more than counted."""
+    """The load that units may carry beyond what is counted."""
     return Load(
         min(unaccounted.tx_bps, COUNTED_LATE_RATIO * _tx_bps(group)),
         min(unaccounted.rx_bps, COUNTED_LATE_RATIO * _rx_bps(group)),
@@ -115,21 +114,21 @@ def _late(group: Group, unaccounted: Load) -> Load:
 
 
 def _unaccounted(uplink: Uplink, snapshot: Snapshot) -> Load:
-    """What an uplink carries and none of the policy's units accounts for."""
+    """The load of an uplink that none of the policy's units accounts for."""
     counted = sum((u.load for u in snapshot.units if u.uplink == uplink.name), IDLE)
     over = uplink.load - counted
     return Load(max(0.0, over.tx_bps), max(0.0, over.rx_bps))
 
 
 def _able(group: Group, uplink: Uplink, snapshot: Snapshot) -> list[Uplink]:
-    """The other uplinks in service that rules let the units be moved to."""
+    """The other uplinks in service that rules allow for the units."""
     others = [u for u in failover.in_service(snapshot.uplinks) if u is not uplink]
     members = snapshot.in_sets
     return [u for u in others if all(rules.permits(unit, u.name, members, group) for unit in group)]
 
 
 def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
-    """Movable units that load a saturated direction of the uplink: busier direction first."""
+    """Movable units with load in a saturated direction of the uplink: busier direction first."""
     units = [u for u in snapshot.units if u.uplink == uplink.name and u.movable]
     groups = dict.fromkeys(_together(unit, snapshot) for unit in units)
     busiest: list[Group] = []
@@ -145,7 +144,7 @@ def _busiest_first(uplink: Uplink, snapshot: Snapshot) -> list[Group]:
 
 
 def _together(unit: Unit, snapshot: Snapshot) -> Group:
-    """All of its affinity set that are on its uplink, by name; itself where one is held there."""
+    """All members of its affinity set on its uplink, by name; only itself if one cannot move."""
     if unit.rules.affinity is None:
         return (unit,)
     movable = {u.name: u for u in snapshot.units if u.movable}
@@ -168,6 +167,6 @@ def _rx_bps(group: Group) -> float:
 
 
 def _after(uplink: Uplink, group: Group, more: Load = IDLE) -> float:
-    """Utilization of `uplink` once it carries the units too, in its busier direction."""
+    """The utilization of `uplink` with the units, in its busier direction."""
     total = sum((unit.load for unit in group), uplink.load + more)
     return total.utilization_ratio(uplink.capacity_bps)

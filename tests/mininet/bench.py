@@ -100,18 +100,18 @@ def benching(directory: Path, *words: str) -> Iterator[Bench]:
 
 def interrupt(bench: Bench, begun: Callable[[], bool], number: signal.Signals) -> None:
     """Interrupt a bench as soon as a condition holds: it ends at once and leaves nothing."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 180
     while not begun():
         assert bench.process.poll() is None and time.monotonic() < deadline_s, bench.said()
         time.sleep(0.1)
     assert bench.programs(), "the bench cannot be told from others"
     bench.process.send_signal(number)
-    assert bench.process.wait(timeout=20) == 1, bench.said()
+    assert bench.process.wait(timeout=60) == 1, bench.said()
     assert "interrupted" in bench.said()
     bench.require_nothing_left()
 
 
-def report_of(directory: Path, layout: str, *words: str, timeout_s: float = 120) -> dict[str, Any]:
+def report_of(directory: Path, layout: str, *words: str, timeout_s: float = 400) -> dict[str, Any]:
     """The report of a quick bench, which has the contract's form; the bench has left nothing."""
     with benching(directory, layout, *words) as bench:
         status = bench.process.wait(timeout=timeout_s)

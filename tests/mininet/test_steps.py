@@ -39,7 +39,7 @@ def test_a_network_that_is_never_built_ends_the_bench_with_a_story(tmp_path: Pat
         PYTHONPATH=str(CHECKOUT),
     )
     with closing(bench):
-        status = bench.process.wait(timeout=60)
+        status = bench.process.wait(timeout=180)
         said = bench.said()
         assert status == 1, said
         for name in ("manual", "load-based"):

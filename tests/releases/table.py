@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import documents
 from tests.releases import result
 from tests.releases.steps import FRESH, TESTS
 
@@ -61,9 +62,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
 
 def with_table(text: str, found: Sequence[dict[str, Any]]) -> str:
     """A document with the table between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{after}"
+    return documents.with_made(text, BEGIN, END, f"\n{table(found)}\n")
 
 
 def ran(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

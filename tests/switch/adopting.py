@@ -6,7 +6,8 @@ import re
 import subprocess
 from typing import Any
 
-from tests.switch.bench import Bed, Service
+from tests.switch.bed import Bed
+from tests.switch.service import Service
 
 
 def refused(service: Service, *words: str) -> str:

@@ -7,7 +7,7 @@ import socket
 
 from topologies.network.private_ovs import PrivateOvs
 
-ANSWERS_WITHIN_S = 20.0
+ANSWERS_WITHIN_S = 60.0
 
 
 class Appctl:

@@ -12,7 +12,7 @@ DONE, REFUSED, USAGE = 0, 1, 2
 LONG = "x" * 5000
 KEYS_OF_BRIDGES = "failback-delay-s, mode, policy, poll-interval-ms, teaming, threshold, uplinks"
 IN_USE = "an interface of an attached bridge"
-OF_THE_BOND = "the members of bond0, all of them and nothing else: eth0, eth1"
+OF_THE_BOND = "the members of bond0, all of them and no others: eth0, eth1"
 PERCENT = "a percentage from 10 to 100"
 WINDOW = "seconds from 1 to 86400"
 MBPS = "Mbit/s from 0.001 to 10000000"
@@ -20,8 +20,8 @@ VM_PORTS = "one of br0, vnet0, vnet1, vnet2"
 UPLINKS = "one of eth0, eth1"
 ALL_UPLINKS = "one of eth0, eth1, eth2, eth3, eth4"
 BRIDGES = "one of br0, br1, br2, br3, br4"
-CHOICE = "names of uplinks, comma-separated, each with ! before it to rule out"
-SET_NAME = "the name of a set, without commas and spaces, 64 characters at most"
+CHOICE = "names of uplinks, comma-separated; !NAME rules an uplink out"
+SET_NAME = "the name of a set, without commas or spaces, 64 characters at most"
 ROLE = "an uplink; if it is one: ovs-vsctl set interface {} external_ids:ovs-lbt-role=active"
 
 # The words of a call, its exit status, and its last line, without `ovs-lbt: `, in full or up to `…`.
@@ -31,9 +31,17 @@ CALLS: list[tuple[str, int, str]] = [
     ("shwo", USAGE, "argument COMMAND: invalid choice: 'shwo'…"),
     ("--nonsense show", USAGE, "…"),
     ("show --nonsense", USAGE, "unrecognized arguments: --nonsense"),
-    ("-t b show", USAGE, "argument -t/--target: b -> ovs-lbt, or a name that begins with it…"),
-    ("-t ../ovs-lbt show", USAGE, "argument -t/--target: ../ovs-lbt -> ovs-lbt, or a name…"),
-    ("-t ovs-lbt/../x show", USAGE, "argument -t/--target: ovs-lbt/../x -> ovs-lbt, or a name…"),
+    ("-t b show", USAGE, "argument -t/--target: b -> ovs-lbt, or ovs-lbt followed by…"),
+    (
+        "-t ../ovs-lbt show",
+        USAGE,
+        "argument -t/--target: ../ovs-lbt -> ovs-lbt, or ovs-lbt followed…",
+    ),
+    (
+        "-t ovs-lbt/../x show",
+        USAGE,
+        "argument -t/--target: ovs-lbt/../x -> ovs-lbt, or ovs-lbt followed…",
+    ),
     ("-t ovs-lbtaaaaaaaaaaaaaaaaaaaaaaaaaaaa show", USAGE, "argument -t/--target: ovs-lbtaaa…"),
     ("-t ovs-lbt-b show", REFUSED, "no service is running -> start one with: ovs-lbt run --name…"),
     ("show '\udcff'", USAGE, "'\\udcff' -> text in UTF-8"),
@@ -52,7 +60,11 @@ CALLS: list[tuple[str, int, str]] = [
     ("top --interval 1_0", USAGE, "argument --interval: 1_0 -> seconds from 0.5 to 60"),
     ("top --interval -1", USAGE, "…"),
     ("top --sort names", USAGE, "argument --sort: invalid choice: 'names'…"),
-    ("top", REFUSED, "top: input or output is no terminal -> a terminal, or: ovs-lbt top --once"),
+    (
+        "top",
+        REFUSED,
+        "top: input or output is not a terminal -> a terminal, or: ovs-lbt top --once",
+    ),
     ("plan nobr", REFUSED, f"bridge: nobr -> {BRIDGES}"),
     ("plan ''", REFUSED, f"bridge:  -> {BRIDGES}"),
     ("plan br2", REFUSED, "bridge: br2, not attached -> one of br0, br1"),
@@ -69,13 +81,13 @@ CALLS: list[tuple[str, int, str]] = [
     ("explain bond0", REFUSED, f"interface: bond0 -> {IN_USE}"),
     ("explain db0", REFUSED, f"interface: db0 -> {IN_USE}"),
     # ---- history -----------------------------------------------------------------------
-    ("history nobr", REFUSED, f"bridge: nobr -> {BRIDGES}, or a bridge that the history tells of"),
-    ("history ''", REFUSED, f"bridge: nothing -> {BRIDGES}, or a bridge that the history tells of"),
-    ("history --port nope", REFUSED, "port: nope -> a VM port, or a VM, that there is or that…"),
-    ("history --port ''", REFUSED, "port: nothing -> a VM port, or a VM, that there is or that…"),
-    ("history br0 --port nope", REFUSED, "port: nope -> a VM port, or a VM, that there is or…"),
+    ("history nobr", REFUSED, f"bridge: nobr -> {BRIDGES}, or a bridge in the history"),
+    ("history ''", REFUSED, f"bridge: nothing -> {BRIDGES}, or a bridge in the history"),
+    ("history --port nope", REFUSED, "port: nope -> a VM port or VM that exists now…"),
+    ("history --port ''", REFUSED, "port: nothing -> a VM port or VM that exists now…"),
+    ("history br0 --port nope", REFUSED, "port: nope -> a VM port or VM that exists now…"),
     ("history nobr --port vnet0", REFUSED, f"bridge: nobr -> {BRIDGES}, or a bridge…"),
-    ("history br4", DONE, "nothing is remembered of that"),
+    ("history br4", DONE, "no matching entries"),
     ("history --last nan", USAGE, "argument --last: nan -> a number from 1 to 1000000"),
     ("history --last 0", USAGE, "argument --last: 0 -> a number from 1 to 1000000"),
     ("history --last -1", USAGE, "…"),
@@ -89,18 +101,18 @@ CALLS: list[tuple[str, int, str]] = [
     ("attach nobr", REFUSED, f"bridge: nobr -> {BRIDGES}"),
     ("attach ''", REFUSED, f"bridge:  -> {BRIDGES}"),
     ("attach eth0", REFUSED, f"bridge: eth0 -> {BRIDGES}"),
-    ("attach br0", REFUSED, "bridge br0: attached already -> a bridge that is not attached; or…"),
+    ("attach br0", REFUSED, "bridge br0: already attached -> a bridge that is not attached; to…"),
     (
         "attach br0 --observe",
         REFUSED,
-        "bridge br0: attached already -> a bridge that is not attached;"
-        " or to change it: ovs-lbt set bridge br0 mode=observe",
+        "bridge br0: already attached -> a bridge that is not attached;"
+        " to change this one: ovs-lbt set bridge br0 mode=observe",
     ),
     (
         "attach br0 --policy explicit",
         REFUSED,
-        "bridge br0: attached already -> a bridge that is not attached;"
-        " or to change it: ovs-lbt set bridge br0 policy=explicit",
+        "bridge br0: already attached -> a bridge that is not attached;"
+        " to change this one: ovs-lbt set bridge br0 policy=explicit",
     ),
     ("attach br2", REFUSED, "bridge br2: 0 bonds -> one bond, or --uplink at least twice"),
     ("attach br3", REFUSED, "bridge br3: 2 bonds -> one bond, or --uplink at least twice"),
@@ -123,13 +135,14 @@ CALLS: list[tuple[str, int, str]] = [
     (
         "attach br2 --uplink eth5 --uplink vnet5",
         REFUSED,
-        "Bridge br2 ovs-lbt-uplinks: vnet5, named as libvirt names VMs' interfaces -> "
+        "Bridge br2 ovs-lbt-uplinks: vnet5, with a name that libvirt gives to interfaces of VMs -> "
         + ROLE.format("vnet5"),
     ),
     (
         "attach br2 --uplink eth5 --uplink db0",
         REFUSED,
-        "Bridge br2 ovs-lbt-uplinks: db0, a VM's by its iface-id -> " + ROLE.format("db0"),
+        "Bridge br2 ovs-lbt-uplinks: db0, an interface of a VM, which has iface-id -> "
+        + ROLE.format("db0"),
     ),
     (
         "attach br2 --uplink eth5 --uplink int0",
@@ -144,7 +157,7 @@ CALLS: list[tuple[str, int, str]] = [
     (
         "attach br2 --uplink eth5 --uplink tap0",
         REFUSED,
-        "Bridge br2 ovs-lbt-uplinks: tap0, a tap, as VMs have them -> " + ROLE.format("tap0"),
+        "Bridge br2 ovs-lbt-uplinks: tap0, a tap device, as VMs use -> " + ROLE.format("tap0"),
     ),
     (
         "attach br2 --uplink eth5 --uplink br2",
@@ -154,7 +167,7 @@ CALLS: list[tuple[str, int, str]] = [
     (
         "attach br3 --uplink eth7 --uplink eth8",
         REFUSED,
-        "Bridge br3 ovs-lbt-uplinks: without eth10, the member of a bond -> with it; or off…",
+        "Bridge br3 ovs-lbt-uplinks: eth10, a member of a bond, is missing -> eth10 as well; or…",
     ),
     ("attach br2 --uplink eth5 --uplink eth6 --policy fastest", REFUSED, "policy: fastest -> …"),
     ("attach br2 --uplink eth5 --uplink eth6 --policy ''", REFUSED, "policy: nothing -> one of…"),
@@ -293,21 +306,21 @@ CALLS: list[tuple[str, int, str]] = [
     (
         "set bridge br1 uplinks=eth2,eth3",
         REFUSED,
-        "Bridge br1 ovs-lbt-uplinks: without eth4, an uplink until now -> with it, and role=unused;"
-        " or off the bridge: ovs-vsctl del-port br1 eth4",
+        "Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing -> eth4 with role=unused;"
+        " or remove it: ovs-vsctl del-port br1 eth4",
     ),
     (
         "set bridge br1 uplinks=eth2,eth3,eth4,web0",
         REFUSED,
-        "Bridge br1 ovs-lbt-uplinks: web0, a VM port by its ovs-lbt-allow -> "
+        "Bridge br1 ovs-lbt-uplinks: web0, a VM port, which has ovs-lbt-allow -> "
         + ROLE.format("web0"),
     ),
     (
         "set bridge br1 uplinks=eth2,eth3,web1",
         REFUSED,
-        "Bridge br1 ovs-lbt-uplinks: web1, a VM port by its ovs-lbt-pin -> "
+        "Bridge br1 ovs-lbt-uplinks: web1, a VM port, which has ovs-lbt-pin -> "
         + ROLE.format("web1")
-        + "; Bridge br1 ovs-lbt-uplinks: without eth4, an uplink until now -> …",
+        + "; Bridge br1 ovs-lbt-uplinks: eth4, an uplink until now, is missing -> …",
     ),
     (
         "set bridge br1 uplinks=eth2,eth3,eth4,br1",
@@ -410,7 +423,7 @@ CALLS: list[tuple[str, int, str]] = [
     (
         "set interface vnet0 forged-transmits=reject",
         REFUSED,
-        "Interface vnet0 ovs-lbt-forged-transmits: reject -> attached-mac in external_ids, too…",
+        "Interface vnet0 ovs-lbt-forged-transmits: reject -> attached-mac in external_ids as well…",
     ),
     # ---- move, pin, unpin, drain, undrain ----------------------------------------------
     ("move vnet1", USAGE, "the following arguments are required: UPLINK"),
@@ -429,7 +442,7 @@ CALLS: list[tuple[str, int, str]] = [
     ("pin vnet1 vnet0", REFUSED, f"uplink: vnet0 -> {UPLINKS}"),
     ("pin vnet1 eth2", REFUSED, f"uplink: eth2 -> {UPLINKS}"),
     ("pin eth0 eth1", REFUSED, f"port: eth0, an uplink -> {VM_PORTS}"),
-    ("pin web0 eth4", REFUSED, "uplink eth4: standby -> an active one: one of eth2, eth3"),
+    ("pin web0 eth4", REFUSED, "uplink eth4: standby -> an active uplink: one of eth2, eth3"),
     ("unpin", USAGE, "the following arguments are required: PORT"),
     ("unpin vnet9", REFUSED, f"interface: vnet9 -> {IN_USE}"),
     ("unpin eth0", REFUSED, f"port: eth0, an uplink -> {VM_PORTS}"),
@@ -439,11 +452,11 @@ CALLS: list[tuple[str, int, str]] = [
     ("drain bond0", REFUSED, f"uplink: bond0 -> {ALL_UPLINKS}"),
     ("drain ''", REFUSED, f"uplink:  -> {ALL_UPLINKS}"),
     ("drain eth0 eth1", USAGE, "unrecognized arguments: eth1"),
-    ("undrain eth0", REFUSED, "uplink eth0: active -> a drained one"),
-    ("undrain eth4", REFUSED, "uplink eth4: standby -> a drained one"),
+    ("undrain eth0", REFUSED, "uplink eth0: active -> a drained uplink"),
+    ("undrain eth4", REFUSED, "uplink eth4: standby -> a drained uplink"),
     ("undrain vnet0", REFUSED, f"uplink: vnet0 -> {ALL_UPLINKS}"),
     # ---- run, rescue -------------------------------------------------------------------
-    ("run", REFUSED, "a service runs already as process …"),
+    ("run", REFUSED, "a service is already running as process …"),
     ("run --metrics x", USAGE, "--metrics: x -> ADDR:PORT or none"),
     ("run --metrics 9476", USAGE, "--metrics: 9476 -> ADDR:PORT or none"),
     ("run --metrics a:b", USAGE, "--metrics: a:b -> ADDR:PORT or none"),
@@ -457,15 +470,23 @@ CALLS: list[tuple[str, int, str]] = [
     ("run --ovsdb x", USAGE, "--ovsdb: x -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT"),
     ("run --ovsdb unix:", USAGE, "--ovsdb: unix: -> unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT"),
     ("run --ovsdb ssl:host", USAGE, "--ovsdb: ssl:host -> unix:PATH, tcp:HOST:PORT or ssl:…"),
-    ("run --name other", USAGE, "argument --name: other -> ovs-lbt, or a name that begins…"),
+    ("run --name other", USAGE, "argument --name: other -> ovs-lbt, or ovs-lbt followed by…"),
     ("run --nonsense", USAGE, "unrecognized arguments: --nonsense"),
     ("rescue", USAGE, "one of the arguments BRIDGE --all is required"),
     ("rescue br0 --all", USAGE, "argument --all: not allowed with argument BRIDGE"),
-    ("rescue br0", REFUSED, "the service runs -> rescue is for a host without it"),
-    ("rescue nobr", REFUSED, "the service runs -> rescue is for a host without it"),
+    (
+        "rescue br0",
+        REFUSED,
+        "the service is running -> no running service: rescue is for a host without it",
+    ),
+    (
+        "rescue nobr",
+        REFUSED,
+        "the service is running -> no running service: rescue is for a host without it",
+    ),
     # ---- replay ------------------------------------------------------------------------
     ("replay", USAGE, "the following arguments are required: --policy"),
-    ("replay --policy slb", USAGE, "expected one of TRACE and --prometheus URL"),
+    ("replay --policy slb", USAGE, "expected either TRACE or --prometheus URL"),
     ("replay t.csv --policy fast", USAGE, "argument --policy: invalid choice: 'fast'…"),
     (
         "replay nofile.csv --policy slb",
@@ -515,9 +536,9 @@ VARIABLES: list[tuple[str, str, str, int, str]] = [
         "ovs-lbt-c",
         "detach br0",
         REFUSED,
-        "no service ovs-lbt-c is running -> one that is: ovs-lbt -t ovs-lbt detach br0",
+        "no service ovs-lbt-c is running -> the service that is: ovs-lbt -t ovs-lbt detach br0",
     ),
-    ("OVS_LBT_NAME", "b", "show", USAGE, "OVS_LBT_NAME: b -> ovs-lbt, or a name that begins…"),
+    ("OVS_LBT_NAME", "b", "show", USAGE, "OVS_LBT_NAME: b -> ovs-lbt, or ovs-lbt followed by…"),
     (
         "OVS_LBT_NAME",
         "ovs-lbt-c",
@@ -537,7 +558,7 @@ VARIABLES: list[tuple[str, str, str, int, str]] = [
         "unix:/no/db.sock",
         "run --name ovs-lbt-c --metrics none",
         REFUSED,
-        "Open vSwitch is not started: no /no/db.sock -> one that is, e.g. by: systemctl start…",
+        "Open vSwitch is not running: /no/db.sock does not exist -> a running Open vSwitch:…",
     ),
 ]
 
@@ -565,7 +586,7 @@ WRITES: list[tuple[str, str, str, str, str]] = [
     ("br0", "uplinks", "eth0,eth9", "Bridge br0", "an interface of br0"),
     ("br0", "vm-9c5e-pin", "vnet0", "Bridge br0", "one of eth0, eth1"),
     ("br0", "vm-9c5e-allow", "eth9", "Bridge br0", "some of eth1, eth0, comma-separated…"),
-    ("br1", "uplinks", "eth2,eth3", "Bridge br1", "with it, and role=unused; or off the bridge: …"),
+    ("br1", "uplinks", "eth2,eth3", "Bridge br1", "eth4 with role=unused; or remove it: …"),
     ("br1", "uplinks", "eth2,eth3,eth4,web0", "Bridge br1", ROLE.format("web0")),
     ("br1", "uplinks", "eth2,eth3,eth4,br1", "Bridge br1", ROLE.format("br1")),
     ("br1", "uplinks", "eth2,web0", "Bridge br1", ROLE.format("web0")),
@@ -588,7 +609,7 @@ WRITES: list[tuple[str, str, str, str, str]] = [
     ("web0", "allow", "web1", "Interface web0", "some of eth2, eth3, eth4, comma-separated…"),
 ]
 
-# Where Open vSwitch is not started.
+# Where Open vSwitch is not running.
 WITHOUT_OVS = (
     *("show", "show --json", "top --once", "attach br0", "detach br0", "detach br0 --purge"),
     *("set bridge br0 threshold=60", "move vnet0 eth0", "pin vnet0 eth0", "unpin vnet0"),

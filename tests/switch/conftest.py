@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.switch.bench import Bed, BedSpec, Service, Upstream, upstream_ovs
+from tests.switch.bed import Bed, BedSpec, Upstream, upstream_ovs
+from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
 from topologies.network.private_ovs import PrivateOvs
 

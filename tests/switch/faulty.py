@@ -24,7 +24,7 @@ from controller.engine import Engine  # noqa: E402
 from controller.host import journal, qdisc, vswitchd  # noqa: E402
 from controller.host.control import Server  # noqa: E402
 from controller.metrics import exporter  # noqa: E402
-from controller.openflow import codec, lines, port_flags  # noqa: E402
+from controller.openflow import bundles, connections, port_flags, ports  # noqa: E402
 from controller.ovsdb import database  # noqa: E402
 
 
@@ -80,11 +80,11 @@ def _one_write() -> None:
 
 
 def _handler() -> None:
-    codec.port_states = fails
+    ports.port_states = fails
 
 
 def _reply() -> None:
-    codec.bundle_outcome = fails
+    bundles.bundle_outcome = fails
 
 
 def _handshake() -> None:
@@ -92,8 +92,8 @@ def _handshake() -> None:
     framework.Connection.set_state = sometimes(made, lambda _, state: state == "config")
 
 
-def _line() -> None:
-    lines.Lines.dial = fails  # type: ignore[method-assign]
+def _dial() -> None:
+    connections.Dialers.dial = fails  # type: ignore[method-assign]
 
 
 def _listener() -> None:
@@ -160,7 +160,7 @@ FAULTS = {
     "handler": _handler,
     "reply": _reply,
     "handshake": _handshake,
-    "line": _line,
+    "line": _dial,
     "listener": _listener,
     "echoes": _echoes,
     "sender": _sender,

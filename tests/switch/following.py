@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from tests import documents
 from tests.documents import Block
-from tests.switch.bench import Bed, Service
+from tests.switch.bed import Bed
+from tests.switch.service import Service
 
 
 def names(bed: Bed) -> dict[str, str]:

@@ -23,7 +23,7 @@ LOG = "/run/init.log"
 REAL = "/usr/bin/systemctl.real"
 UNITS = ("/etc/systemd/system", "/lib/systemd/system")
 READY_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 30.0
 
 _running: dict[str, subprocess.Popen[bytes]] = {}
 

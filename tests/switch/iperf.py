@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from tests.switch.bench import Station, run, wait_until
+from tests.switch.bed import Station, run
+from tests.switch.waiting import wait_until
 
 
 @contextlib.contextmanager

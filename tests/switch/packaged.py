@@ -12,12 +12,12 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from tests.switch.bench import wait_until
+from tests.switch.waiting import wait_until
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
 
 CHECKOUT = Path(__file__).parents[2]
-INSTALL_TIMEOUT_S = 60
+INSTALL_TIMEOUT_S = 150
 # Nothing of a checkout, and no policy that keeps services from starting, as containers have it.
 LAYOUT = """
 set -eu
@@ -113,7 +113,7 @@ class Machine:
 
     def version(self) -> str:
         """The version of the service that runs; empty if none answers."""
-        done = self.run("ovs-appctl", "--timeout=5", "-t", "ovs-lbt", "version")
+        done = self.run("ovs-appctl", "--timeout=30", "-t", "ovs-lbt", "version")
         return done.stdout.strip().rpartition(" ")[2]
 
     def uplinks_in_use(self, bridge: str) -> dict[str, str]:

@@ -16,7 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.switch.bench import free_tcp_port, wait_until
+from tests.switch.service import free_tcp_port
+from tests.switch.waiting import wait_until
 from tests.unit.dashboards import dashboards
 
 CONFIGURATION = dashboards.DIRECTORY / "provisioning" / "prometheus.yml"
@@ -26,6 +27,7 @@ INTERVAL_MS = 500
 # As Grafana takes it from the scrape interval.
 RATE_INTERVAL_SCRAPES = 4
 RATE_INTERVAL = f"{RATE_INTERVAL_SCRAPES * INTERVAL_MS}ms"
+STEP = f"{INTERVAL_MS}ms"
 # What the configuration says, and what it says here.
 CHANGES = {
     "scrape_interval: 5s": f"scrape_interval: {INTERVAL_MS}ms",
@@ -58,7 +60,7 @@ class Prometheus:
 
     def over(self, query: str, since_s: float) -> list[Series]:
         """What a graph from then until now gets."""
-        span = {"start": f"{since_s}", "end": f"{time.time()}", "step": f"{INTERVAL_MS}ms"}
+        span = {"start": f"{since_s}", "end": f"{time.time()}", "step": STEP}
         return list(self.get("query_range", query=query, **span)["result"])
 
     def rules(self) -> list[dict[str, Any]]:
@@ -118,7 +120,7 @@ def scraping(target: str, directory: Path) -> Iterator[Prometheus]:
         return False
 
     try:
-        wait_until(ready, "Prometheus is ready", 30.0)
+        wait_until(ready, "Prometheus is ready")
         yield Prometheus(f"http://{address}", target)
     finally:
         process.terminate()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from tests.switch import frames
-from tests.switch.bench import Bed, Shot, Station
+from tests.switch.bed import Bed, Shot, Station
 
 FLOWS_PER_VM = 8
 REPORT = "group report"

@@ -17,18 +17,10 @@ import pytest
 
 from tests.switch import frames
 from tests.switch.adopting import one_line, records, refused, state
-from tests.switch.bench import (
-    ACTIVE_BACKUP,
-    BALANCE_SLB,
-    LACP,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec
+from tests.switch.judging import few_lost, judges_time
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Point, Stream
 from topologies.network.private_ovs import PrivateOvs
 
@@ -86,10 +78,8 @@ def test_attach_and_detach_under_load_lose_nothing(in_use: Bed, service: Service
     worst = [max(sum(n in phase for n in numbers) for numbers in lost.values()) for phase in phases]
     attaches, detaches = worst[::2], worst[1::2]
     print(f"lost of {bed}, in turn: {attaches} at attach, {detaches} at detach")
-    quick_enough(sum(map(len, lost.values())) == 0 or bed.spec.team == PLAIN, f"lost: {lost}")
-    at_most = LOST_ON_PLAIN_UPLINKS_MS * FLOW_PPS // 1000
-    story = f"lost at attach {attaches}, at detach {detaches}; {at_most} of a flow allowed"
-    quick_enough(min(attaches) <= at_most and min(detaches) <= at_most, story)
+    limit = LOST_ON_PLAIN_UPLINKS_MS * FLOW_PPS // 1000 if bed.spec.team == PLAIN else 0
+    few_lost({"attach": min(attaches), "detach": min(detaches)}, limit, FLOW_PPS)
 
 
 @pytest.mark.slow
@@ -231,9 +221,11 @@ def test_an_attach_that_is_not_confirmed_is_undone(in_use: Bed, service: Service
             asked = start_attach(bed, service)
             looked_at(bed)
             stop_switch()
-        out, err = asked.communicate(timeout=20)
+        out, err = asked.communicate(timeout=60)
         assert (asked.returncode, out) == (1, ""), err
-        assert re.fullmatch(r"ovs-lbt: bridge \S+: not installed within 10 s -> .*\n", err), err
+        assert re.fullmatch(r"ovs-lbt: bridge \S+: flows not installed within 10 s -> .*\n", err), (
+            err
+        )
         assert records(bed) == before["records"]
     wait_until(lambda: state(bed) == before, "what the switch still found is taken away")
     listed = service.ask("show", "--json")
@@ -274,20 +266,20 @@ def test_detach_takes_the_keys_away_where_no_switch_runs() -> None:
         (
             "group",
             f"group_id={GROUP_OF_OURS},type=all",
-            f"groups {GROUP_OF_OURS} of others'",
-            "group ids 1811939328 to 1828716543 free",
+            f"groups {GROUP_OF_OURS} of other programs",
+            "group ids 1811939328 to 1828716543 unused",
         ),
         (
             "flow",
             "in_port=LOCAL,actions=NORMAL",
-            "flows table=0,priority=32768,in_port=4294967294 of others'",
-            "none in table 0 from priority 90 on nor in tables 1-12, 20-30",
+            "flows table=0,priority=32768,in_port=4294967294 of other programs",
+            "no other flows in table 0 from priority 90 up, nor in tables 1-12, 20-30",
         ),
         (
             "flow",
             "table=9,priority=0,actions=drop",
-            "flows table=9,priority=0 of others'",
-            "none in table 0 from priority 90 on nor in tables 1-12, 20-30",
+            "flows table=9,priority=0 of other programs",
+            "no other flows in table 0 from priority 90 up, nor in tables 1-12, 20-30",
         ),
     ],
     ids=["groups", "flows before ours", "flows in our tables"],
@@ -332,7 +324,7 @@ def test_what_normal_did_and_we_do_not_is_told(bed: Bed, service: Service) -> No
 
 BAD_INPUT = {
     "unknown bridge": ("attach nobridge", "bridge: nobridge -> one of {bridge}"),
-    "attached already": ("attach {bridge}", "bridge {bridge}: attached already -> .+"),
+    "attached already": ("attach {bridge}", "bridge {bridge}: already attached -> .+"),
     "uplink not on the bridge": (
         "attach {other} --uplink {u0} --uplink eth99",
         "Bridge {other} ovs-lbt-uplinks: .+ -> an interface of {other}",
@@ -347,7 +339,10 @@ BAD_INPUT = {
     "threshold 5": ("set bridge {bridge} threshold=5", "threshold: 5 -> a percentage .+"),
     "threshold abc": ("set bridge {bridge} threshold=abc", "threshold: abc -> a percentage .+"),
     "pin to a non-uplink": ("pin {vm} {vm}", "uplink: {vm} -> one of {u0}, {u1}"),
-    "two services": ("run", "a service runs already as process \\d+ -> only one, or .* standby"),
+    "two services": (
+        "run",
+        "a service is already running as process \\d+ -> a single service, or .* standby",
+    ),
 }
 
 
@@ -390,7 +385,7 @@ def test_a_stranger_is_told_who_may(attached: Bed, service: Service) -> None:
     for words in (["show"], ["attach", attached.bridge], ["detach", attached.bridge], ["run"]):
         drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         told = one_line(subprocess_of(service, [*drop, str(service.executable), *words]))
-        assert re.fullmatch(r"ovs-lbt: user 65534, who may not .+ -> root", told), told
+        assert re.fullmatch(r"ovs-lbt: user 65534 cannot write to .+ -> root", told), told
     assert state(attached) == before
 
 
@@ -402,13 +397,15 @@ def test_a_service_that_cannot_start_says_why() -> None:
         assert re.fullmatch(rf"ovs-lbt: .*127\.0\.0\.1:{port}.* -> .+", told), told
         ovs.stop("ovsdb-server")
         told = refused(service, "run", "--metrics", "none")
-        assert re.fullmatch(r"ovs-lbt: Open vSwitch is not started: no \S+ -> .+", told), told
+        assert re.fullmatch(
+            r"ovs-lbt: Open vSwitch is not running: \S+ does not exist -> .+", told
+        ), told
         told = refused(service, "detach", "br0")
-        assert re.fullmatch(r"ovs-lbt: Open vSwitch is not started: no \S+ -> .+", told), told
+        assert re.fullmatch(
+            r"ovs-lbt: Open vSwitch is not running: \S+ does not exist -> .+", told
+        ), told
         told = refused(service, "attach", "br0")
-        assert told.startswith(
-            "ovs-lbt: no service is running, and Open vSwitch is not started: no "
-        )
+        assert told.startswith("ovs-lbt: neither the service nor Open vSwitch is running: ")
 
 
 # ---- what an operator sees and does ------------------------------------------------------
@@ -434,7 +431,7 @@ def uplink_options(bed: Bed) -> list[str]:
 
 def subprocess_of(service: Service, command: list[str]) -> subprocess.CompletedProcess[str]:
     env = service.ovs.env
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
 
 
 def cookie_of(flow: str) -> int:

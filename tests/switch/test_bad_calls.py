@@ -17,7 +17,9 @@ import pytest
 
 from tests.switch import bad_calls
 from tests.switch.bad_calls import DONE, REFUSED
-from tests.switch.bench import Service, run, wait_until
+from tests.switch.bed import run
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 DEVICES = [f"eth{number}" for number in range(11)] + ["vnet0", "vnet1", "vnet2", "web0", "web1"]
@@ -45,7 +47,7 @@ class Bench:
         command = [os.fsencode(self.service.executable), *typed]
         env = {**self.ovs.env, **variables}
         return subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
         )
 
     def in_force(self) -> dict[str, Any]:
@@ -180,8 +182,8 @@ def test_variables_that_stand_for_options(bench: Bench) -> None:
 
 def test_an_open_vswitch_that_is_not_started_is_told(bench: Bench, tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
-    expected = f"Open vSwitch is not started: no directory {absent} -> one that is, e.g. by: …"
-    empty = f"…Open vSwitch is not started: no {tmp_path}/db.sock -> one that is, e.g. by: …"
+    expected = f"Open vSwitch is not running: {absent} does not exist -> a running Open vSwitch: …"
+    empty = f"…Open vSwitch is …running: {tmp_path}/db.sock does not exist -> …"
 
     def call(case: tuple[str, str]) -> str | None:
         directory, words = case
@@ -212,7 +214,7 @@ def test_writes_to_the_database(bench: Bench) -> None:
             return any(re.fullmatch(pattern, error) for error in bench.errors())
 
         try:
-            wait_until(is_told, story, 2.0)
+            wait_until(is_told, story)
         except AssertionError:
             wrong.append(f"{story}: found {bench.errors()} -> {pattern}")
         if (now := bench.in_force()) != in_force:
@@ -222,7 +224,7 @@ def test_writes_to_the_database(bench: Bench) -> None:
         else:
             bench.ovs.vsctl("--no-wait", "remove", table, record, *column.split(":"))
         try:
-            wait_until(lambda: bench.errors() == [], "put right", 2.0)
+            wait_until(lambda: bench.errors() == [], "put right")
         except AssertionError:
             wrong.append(f"{story}: not put right: {bench.errors()}")
     _none(wrong)
@@ -247,7 +249,10 @@ def test_an_uplink_that_was_left_out_does_not_become_a_vm_port_by_a_restart(benc
     bench.service.kill()
     bench.ovs.vsctl("set", "bridge", "br1", f'{PREFIX}uplinks="eth2,eth4"')
     bench.service.start()
-    wait_until(lambda: any("without eth3" in error for error in bench.errors()), "it is told")
+    wait_until(
+        lambda: any("is missing -> eth3 " in error for error in bench.errors()),
+        "it is told",
+    )
     assert ("br1", "eth3") not in bench.in_force()["ports"]
     bench.ovs.vsctl("set", "bridge", "br1", f"{PREFIX}uplinks={uplinks}")
     wait_until(lambda: bench.errors() == [], "put right")
@@ -290,23 +295,21 @@ def by_the_package(bench: Bench) -> None:
     bench.ovs.vsctl("set", "bridge", "br2", odd, "external_ids:others=ovs-lbt-z=1")
     bench.ovs.vsctl("set", "interface", "eth5", f"{PREFIX}capacity-mbps=5")
     attached = (
-        bench.ovs.vsctl("list", "bridge", "br1"),
-        bench.ovs.vsctl("list", "interface", "web0"),
+        bench.ovs.vsctl("get", "bridge", "br1", "external_ids"),
+        bench.ovs.vsctl("get", "interface", "web0", "external_ids"),
     )
     purge = f"set -- none; . {POSTRM}; forget_settings"
     done = subprocess.run(["sh", "-ec", purge], env=bench.ovs.env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done
-    expected = (
-        "ovs-lbt: attached, so that settings stay: br1 -> ovs-lbt detach BRIDGE --purge before\n"
-    )
+    expected = "ovs-lbt: still attached, so their settings stay: br1 -> run ovs-lbt detach BRIDGE --purge first\n"
     assert done.stderr == expected
     assert bench.ovs.vsctl("get", "bridge", "br2", "external_ids") == '{others="ovs-lbt-z=1"}'
     bench.ovs.vsctl("remove", "bridge", "br2", "external_ids", "others")
     assert bench.ovs.vsctl("get", "interface", "eth5", "external_ids") == "{}"
     assert "ovs-lbt-leader" in bench.ovs.vsctl("get", "open_vswitch", ".", "external_ids")
     assert (
-        bench.ovs.vsctl("list", "bridge", "br1"),
-        bench.ovs.vsctl("list", "interface", "web0"),
+        bench.ovs.vsctl("get", "bridge", "br1", "external_ids"),
+        bench.ovs.vsctl("get", "interface", "web0", "external_ids"),
     ) == attached
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.switch.bench import Upstream, wait_until
+from tests.switch.bed import Upstream
 from tests.switch.chaos import audit, model, run
 from tests.switch.chaos.world import built
+from tests.switch.waiting import wait_until
 
 EVENTS_MAX = 100
 FOR_S = 20.0

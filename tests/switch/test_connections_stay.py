@@ -10,19 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    Uplink,
-    few_twice,
-    holds,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import PLAIN, Bed, BedSpec, Uplink
+from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.sendings import Sending, fire, udp
+from tests.switch.service import Service
+from tests.switch.waiting import holds, wait_until
 from tests.switch.wire import Ear, Stream
 
 BEDS = [BedSpec(PLAIN, 3, (None, 10))]
@@ -162,9 +154,8 @@ def test_nothing_is_heard_twice_while_connections_move(
     for station in bed.stations:
         for number, flow in enumerate(map(str, streamed)):
             assert not stream.received(ears[station.point], number), f"{flow} came to {station}"
-    print(f"lost of {stream.stop().count}, at worst: {sorted(lost.values())[-5:]}")
     few_twice(twice, TWICE_AT_FAILURE_MAX)
-    quick_enough(max(lost.values()) <= LOST_MAX, f"lost: {lost}")
+    few_lost(lost, LOST_MAX, STREAM_PPS)
 
 
 def go_on(stream: Stream, ear: Ear, flows: int) -> None:

@@ -12,17 +12,11 @@ import pytest
 
 from tests import documents
 from tests.switch.adopting import state
-from tests.switch.bench import (
-    ACTIVE_BACKUP,
-    BALANCE_SLB,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    wait_until,
-)
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, Bed, BedSpec
 from tests.switch.following import bridges, follow
+from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
+from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 on_bond = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB)], ids=str, indirect=True)

@@ -9,20 +9,13 @@ import subprocess
 
 from tests import documents
 from tests.switch import frames
-from tests.switch.bench import (
-    ACTIVE_BACKUP,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    run,
-    wait_until,
-)
+from tests.switch.bed import ACTIVE_BACKUP, PLAIN, Bed, BedSpec, Upstream, run
 from tests.switch.following import bridges, follow, typed
+from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of
 from tests.switch.test_rescue import OUTSIDER, check_by
+from tests.switch.waiting import wait_until
 
 
 def test_a_dark_host_gets_its_network_back_by_hand(own: Service, tor: Upstream) -> None:

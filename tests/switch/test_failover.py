@@ -6,16 +6,10 @@ import statistics
 from collections.abc import Callable, Iterator
 
 from tests.switch import frames
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.judging import OUTAGE_S, at_most, judges_time
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 from topologies.network.private_ovs import PrivateOvs
 
@@ -52,7 +46,8 @@ def test_loses_no_more_than_the_bond(
         print(f"frames lost, {who}: {runs}, median {statistics.median(runs)}")
     limit = statistics.median(lost["balance-slb"]) + LOST_MORE_MAX
     for who in ("service alive", "service dead"):
-        quick_enough(statistics.median(lost[who]) <= limit, f"{who}: limit {limit} of {lost}")
+        what = f"frames lost, {who}; by the bond and {LOST_MORE_MAX} more"
+        at_most(what, statistics.median(lost[who]), limit, OUTAGE_S * FLOW_PPS * len(PLACES))
 
 
 def lost_by_the_bond(ovs: PrivateOvs, tor: Upstream) -> list[int]:

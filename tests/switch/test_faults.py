@@ -12,19 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.switch.adopting import refused
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    free_tcp_port,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.service import Service, free_tcp_port
+from tests.switch.waiting import wait_until
 
 FAULTY = Path(__file__).with_name("faulty.py")
 INJECTED = "AttributeError: injected"
-LOG = "the log of ovs-lbt (journalctl -u ovs-lbt) says why"
+LOG = "see the log of ovs-lbt (journalctl -u ovs-lbt)"
 # Faults that end the process, with the part that each is of.
 ENDING = {
     "engine": "engine",
@@ -77,7 +71,7 @@ def told(service: Service, part: str) -> None:
         found = json.loads(service.ask("show", "--json")).get("faults", [])
         return [fault for fault in found if fault["part"] == part]
 
-    (fault,) = wait_until(faults, f"show tells of {part}", 10.0)
+    (fault,) = wait_until(faults, f"show tells of {part}")
     assert INJECTED in str(fault["found"])
     shown = service.do("show")
     assert f"fault of ovs-lbt  {fault['found']}" in shown and LOG in shown
@@ -96,7 +90,7 @@ def blames_nobody_else(error: str) -> None:
 def test_what_ends_the_service_is_told_by_the_next_one(sick: Service, bed: Bed, part: str) -> None:
     error = refused(sick, "attach", bed.bridge)
     blames_nobody_else(error)
-    assert error.startswith("ovs-lbt: the service ended: ")
+    assert error.startswith("ovs-lbt: the service closed the connection: ")
     assert sick.ended() == 1
     sick.launcher = []
     sick.start()
@@ -153,7 +147,7 @@ def test_what_takes_calls_starts_anew(sick: Service, bed: Bed) -> None:
     sick.start()
     told(sick, "listener")
     bed.ovs.vsctl("set-controller", bed.bridge, f"tcp:127.0.0.1:{port}")
-    caller = f"127.0.0.1: datapath id {'[0-9a-f]' * 16} -> that of a bridge that is attached"
+    caller = f"127.0.0.1: datapath id {'[0-9a-f]' * 16} -> the datapath id of an attached bridge"
     wait_until(lambda: re.search(caller, sick.log.read_text()), "a call is taken")
     bed.ovs.vsctl("del-controller", bed.bridge)
 

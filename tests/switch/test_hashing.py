@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
-from controller.dataplane import reconcile
+from controller.dataplane import diff
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import EMPTY
 from controller.dataplane.team import Hash, Team, VmPort
@@ -24,9 +24,10 @@ from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 from tests.ip_hash import ip_hash
 from tests.switch import frames
-from tests.switch.bench import PLAIN, Bed, BedSpec, Shot, Station, wait_until
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
 from tests.switch.direct import Direct
 from tests.switch.trace import outputs
+from tests.switch.waiting import wait_until
 
 VLAN = 10
 OFF_HOME_MAC = "0a:1b:00:00:00:{:02x}"
@@ -123,7 +124,7 @@ def test_what_is_read_back_is_what_was_installed(
     team = team_of(bed, classifier, uplinks=5, on_a_lag=on_a_lag, uplink_vlans=restricted)
     sent_bytes, took_s = direct.install(build(team))
     print(f"{classifier}: {sent_bytes} bytes in {took_s * 1e3:.0f} ms")
-    assert not reconcile.changes(build(team), direct.installed())
+    assert not diff.changes(build(team), direct.installed())
 
 
 # ---- VMware's IP hash ------------------------------------------------------------------

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.switch.bench import PLAIN, Bed, BedSpec, Service, wait_until
+from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 
 BEDS = [BedSpec(PLAIN, 2, (None,) * 2, (None,))]
 pytestmark = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)

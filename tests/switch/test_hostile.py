@@ -16,18 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Shot,
-    Station,
-    judges_time,
-    never_twice,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Shot, Station
+from tests.switch.judging import at_most, judges_time
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream, sending_socket
 
 # A victim, the attacker, a neighbour of both, and one whom no frame of theirs is for.
@@ -44,6 +36,7 @@ STORM_S = 2.0
 MESSAGES_PER_S_MAX = 100
 # Of one core. At rest it is about a hundredth.
 SERVICE_IN_STORM_RATIO_MAX = 0.05
+ANYWHERE_IN_STORM_RATIO_MAX = 0.5
 
 pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
 
@@ -188,7 +181,7 @@ def test_ten_thousand_addresses_leave_everybody_reachable(known: Bed, own: bool)
         assert not own or out == 0, f"{out} frames reached the network"
         learned = len(learned_on(bed, attacker))
         assert learned <= (1 if own else ADDRESSES_LEARNED_MAX), f"{learned} addresses learned"
-        # By the switch upstream, too, which has room for 8192.
+        # By the upstream switch, too, which has room for 8192.
         bed.tor.ovs.run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bed.upstream)
         bed.introduce()
         bed.revalidated()
@@ -208,7 +201,7 @@ def test_an_address_that_is_none_says_nothing(known: Bed) -> None:
 
 
 def test_what_switches_say_to_each_other_is_not_forwarded(known: Bed) -> None:
-    """A BPDU that reached the switch upstream could cost every VM its uplink (BPDU guard)."""
+    """A BPDU that reached the upstream switch could cost every VM its uplink (BPDU guard)."""
     bed, attacker, host = known, known.vms[1], known.hosts[0]
     shots = [
         shot_to(bed, sender, address, kind)
@@ -302,7 +295,7 @@ def test_what_is_sent_to_a_vm_that_moves_comes_once(known: Bed, service: Service
         ears.until_quiet()
         received = stream.received(ears[victim.point], 0)
         twice = [number for number, count in received.items() if count > 1]
-        never_twice(twice, f"received twice: {twice}")
+        assert not twice, f"received twice: {twice}"
         assert stream.lost(ears[victim.point], 0) == 0
         assert all(not stream.received(ears[end], 0) for end in ends)
         all_are_reached(bed)
@@ -337,7 +330,9 @@ def test_a_storm_costs_the_service_nothing(known: Bed, service: Service) -> None
     bed.revalidated()
     bed.introduce()
     all_are_reached(bed)
-    quick_enough(used[0] <= SERVICE_IN_STORM_RATIO_MAX, f"the service took {used[0]:.3f} of a core")
+    at_most(
+        "of a core, the service", used[0], SERVICE_IN_STORM_RATIO_MAX, ANYWHERE_IN_STORM_RATIO_MAX
+    )
 
 
 def messages_sent(bed: Bed) -> int:

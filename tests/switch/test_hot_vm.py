@@ -6,16 +6,10 @@ import re
 from collections.abc import Callable
 
 from tests.switch import frames, iperf
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.judging import at_least, judges_time
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None,), addresses=True)
@@ -56,7 +50,7 @@ def test_one_vm_gets_more_than_balance_slb_gives_it(
         assert moves == 0, f"addresses moved {moves} times upstream"
         move_is_counted(bed, service)
         service.do("detach", bed.bridge)
-        quick_enough(ours_bps[-1] >= MORE_THAN_THE_BOND * bond_bps, seen)
+        at_least("throughput over the bond's", ours_bps[-1] / bond_bps, MORE_THAN_THE_BOND, 1.0)
 
 
 def throughput_bps(bed: Bed, seconds: int) -> float:

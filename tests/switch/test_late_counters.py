@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import PLAIN, Bed, BedSpec, Service, judges_time, quick_enough, wait_until
+from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.judging import at_most, judges_time
+from tests.switch.service import Service
 from tests.switch.test_many_behind_a_port import homes, units
+from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import Stream
 
 VMS = 6
@@ -19,7 +23,9 @@ HOT_MBPS, COLD_MBPS = 30, 5
 # The first look at the flow cache that shows a jump comes within so long, as vswitchd does it.
 LOOK_S = 0.6
 SETTLES_WITHIN_S = 1.0
-WATCHED_S = 5.0
+WATCHED_S, CALM_S = 5.0, 1.0
+# Counters are read every 0.1 s. A switch that answers late makes one rate too high.
+LOOKS_EVERY_S, ONE_POLL = 0.05, 3
 # 3 x 30 and 3 x 5 Mbit/s are 60 and 45 at best, and 65 and 40 where nothing is gained by moving.
 MOST_RATIO = 0.72
 # A rate is over some tenths of a second, and a reading may be of a moment later than another.
@@ -36,9 +42,7 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
     with bed.integration_bridge(VMS):
         bed.set("interface", bed.patch, unit="source-mac")
         session_service.attach(bed, "--policy", "adaptive")
-        for uplink in bed.uplinks:
-            bed.shape(uplink, CAPACITY_MBPS * 1e6)
-            bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+        bed.limit_uplinks(CAPACITY_MBPS)
         bed.introduce()
         wait_until(
             lambda: sum(units(bed, session_service).values()) == VMS, "all addresses are known"
@@ -71,20 +75,28 @@ def hot_on(bed: Bed, uplink: str) -> list[float]:
 def test_jumps_to_and_fro_are_settled_with_the_counters_that_show_them(
     team: Bed, service: Service
 ) -> None:
-    """Half of the VMs are busy while the others rest, and the other way round, all on one uplink first."""
+    """Half of the VMs are busy while the others rest, and the other way round, all on one uplink first.
+
+    Pauses let the jumps begin at other moments between two looks.
+    """
     bed = team
     first = hot_on(bed, bed.uplinks[0].name)
     second = [HOT_MBPS + COLD_MBPS - rate for rate in first]
-    for mbps in (first, second) * 2:
+    for pause_s, mbps in ((0.0, first), (0.15, second), (0.3, first), (0.45, second)):
+        time.sleep(pause_s)
         with sending(bed, mbps):
-            begun_s, above_s = time.monotonic(), 0.0
-            while (passed_s := time.monotonic() - begun_s) < WATCHED_S:
-                if fullest(bed, service) > MOST_RATIO:
+            begun_s, above_s, passed_s = time.monotonic(), 0.0, 0.0
+            latest: deque[float] = deque(maxlen=ONE_POLL)
+            while passed_s < max(WATCHED_S, above_s + CALM_S) and passed_s < HANG_S:
+                latest.append(fullest(bed, service))
+                if min(latest) > MOST_RATIO:
                     above_s = passed_s
-                time.sleep(0.05)
-            quick_enough(above_s <= LOOK_S + SETTLES_WITHIN_S, f"settled after {above_s:.2f} s")
+                time.sleep(LOOKS_EVERY_S)
+                passed_s = time.monotonic() - begun_s
+            at_most("settled after, s", above_s, LOOK_S + SETTLES_WITHIN_S, HANG_S - CALM_S)
 
 
+@judges_time
 @bed_with_a_patch_port
 def test_it_is_never_shown_with_more_than_uplinks_carry(team: Bed, service: Service) -> None:
     bed, rows = team, []
@@ -100,7 +112,9 @@ def test_it_is_never_shown_with_more_than_uplinks_carry(team: Bed, service: Serv
     assert above == []
     offered_bps = 3e6 * (HOT_MBPS + COLD_MBPS)
     settled = [tx_bps for tx_bps, _ in rows[len(rows) // 2 :]]
-    assert all(abs(tx_bps - offered_bps) <= 0.15 * offered_bps for tx_bps in settled)
+    off = max(abs(tx_bps - offered_bps) for tx_bps in settled) / offered_bps
+    # A sender that gets no time offers less.
+    at_most("shown beside what is offered, at worst", off, 0.15, 1.0)
 
 
 def fullest(bed: Bed, service: Service) -> float:

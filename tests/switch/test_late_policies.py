@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import PLAIN, Bed, BedSpec, Service, wait_until
+from tests.switch.bed import Bed
+from tests.switch.service import Service
+from tests.switch.test_late_counters import CAPACITY_MBPS, FLOW_PPS, bed_with_a_patch_port
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
-CAPACITY_MBPS = 100
-FLOW_PPS = 500
 # All by one uplink 84 Mbit/s; at best 46 and 38 by two.
 RATES_MBPS = (30, 20, 18, 16)
 SUM_BPS = 1e6 * sum(RATES_MBPS)
@@ -24,10 +25,6 @@ SAME_RATIO = 0.15
 SETTLES_S = 3.0
 WATCHED_S = 3.0
 
-bed_with_a_patch_port = pytest.mark.parametrize(
-    "bed", [BedSpec(PLAIN, 2, (None,), mtu_bytes=9000)], ids=str, indirect=True
-)
-
 
 @pytest.fixture(scope="module")
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
@@ -35,9 +32,7 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
     bed.set("bridge", bed.bridge, window_s=2, poll_interval_ms=100)
     with bed.integration_bridge(len(RATES_MBPS)):
         session_service.attach(bed, "--policy", "load-based")
-        for uplink in bed.uplinks:
-            bed.shape(uplink, CAPACITY_MBPS * 1e6)
-            bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
+        bed.limit_uplinks(CAPACITY_MBPS)
         bed.introduce()
         yield bed
         session_service.do("detach", bed.bridge)

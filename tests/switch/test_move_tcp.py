@@ -12,20 +12,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.switch import frames, iperf
-from tests.switch.bench import (
-    BALANCE_SLB,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    Station,
-    Uplink,
-    judges_time,
-    never_twice,
-    quick_enough,
-    run,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, Uplink, run
+from tests.switch.judging import at_least, at_most, judges_time, soon
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Ear, Heard, Stream
 
 VLAN = 10
@@ -33,7 +23,8 @@ BEDS = [
     BedSpec(team, 2, (VLAN, None), (VLAN, None), addresses=True) for team in (PLAIN, BALANCE_SLB)
 ]
 TCP_BPS = 10_000_000
-TCP_S = 4
+# The moves are over by then, on a busy machine, too.
+TCP_S = 10
 # Not in bursts: while a switch with a userspace datapath does something else, each of its ports
 # has room for some 90 frames.
 SMOOTHLY = ("--fq-rate", str(TCP_BPS), "--length", "4K")
@@ -78,28 +69,25 @@ def test_tcp_segments_arrive_once_and_in_order_across_moves(
         for i in range(MOVES):
             wait_until(carried(bed.uplinks[i % 2]), "the streams run by the uplink")
             service.move(vm, bed.uplinks[(i + 1) % 2])
-            quick_enough(outwards.poll() is None is inwards.poll(), "the moves took too long")
         sent = [iperf.end(client, TCP_S)["sum_sent"] for client in (outwards, inwards)]
         # What is still under way arrives before this does.
         bed.introduce()
         ears.until_quiet()
         segments = {at: tcp_segments(ears[at.point]) for at in (vm, host)}
     no_room = turned_away(bed) - turned_away_before
-    slow = ""
     for (sender, receiver), stream in zip([(vm, host), (host, vm)], sent, strict=True):
         (left, _), (_, came) = segments[sender], segments[receiver]
         way = f"of {len(left)} segments from {sender} to {receiver}"
         lost = (Counter(left) - Counter(came)).total()
         twice = (Counter(came) - Counter(left)).total()
-        never_twice(twice, f"{way} {twice} came twice")
+        assert not twice, f"{way} {twice} came twice"
         assert lost <= no_room, f"{way} {lost} were lost"
         overtaken = overtaken_by(left, came)
         bps = stream["bytes"] * 8 / stream["seconds"]
-        story = f"{way} {lost} had no room, one was overtaken by {overtaken}, {bps:.0f} bit/s; "
-        print(story)
-        if lost or overtaken > OVERTAKEN_BY_MAX or bps < SENT_MIN_RATIO * TCP_BPS:
-            slow += story
-    quick_enough(not slow, slow)
+        print(f"{way} {lost} had no room, one was overtaken by {overtaken}, {bps:.0f} bit/s")
+        at_most(f"segments {sender} to {receiver} that had no room", lost, 0, len(left) / 2)
+        at_most(f"segments that overtook one to {receiver}", overtaken, OVERTAKEN_BY_MAX, len(left))
+        at_least(f"bit/s to {receiver}", bps, SENT_MIN_RATIO * TCP_BPS, 0)
 
 
 def turned_away(bed: Bed) -> int:
@@ -142,8 +130,7 @@ def test_inbound_follows_a_silent_vm(attached: Bed, service: Service) -> None:
         service.move(vm, bed.uplinks[1])
         moved_s = time.monotonic()
         wait_until(lambda: to_vm(ears[ends[1]].frames(), vm), "frames for the VM on its new uplink")
-        took_s = time.monotonic() - moved_s
-        quick_enough(took_s <= FOLLOWS_WITHIN_S, f"inbound follows after {took_s:.2f} s")
+        soon("inbound follows", time.monotonic() - moved_s, FOLLOWS_WITHIN_S)
         learning = wait_until(
             lambda: repeated(ears[ends[1]].frames(), vm),
             "the learning packet is sent, and again when cached flows are renewed",
@@ -159,7 +146,7 @@ def test_inbound_follows_a_silent_vm(attached: Bed, service: Service) -> None:
         stream.stop()
         ears.until_quiet()
         twice = [n for n in stream.received(ears[vm.point], 0).values() if n > 1]
-        never_twice(twice, f"the VM heard {len(twice)} frames more than once")
+        assert not twice, f"the VM heard {len(twice)} frames more than once"
 
 
 def to_vm(heard: list[Heard], vm: Station) -> list[Heard]:

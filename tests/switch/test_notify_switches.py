@@ -8,16 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    LACP,
-    PLAIN,
-    STATIC_LAG,
-    Bed,
-    BedSpec,
-    Service,
-    Station,
-    wait_until,
-)
+from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Station
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Heard
 
 VM_VLANS = (None, 10, 10)

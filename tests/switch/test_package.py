@@ -10,18 +10,11 @@ import pytest
 
 from tests.switch import frames, packaged
 from tests.switch.adopting import state
-from tests.switch.bench import (
-    BALANCE_SLB,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Upstream,
-    free_tcp_port,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.judging import few_lost, judges_time
 from tests.switch.packaged import Machine
+from tests.switch.service import free_tcp_port
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Stream
 from topologies.network.private_ovs import PrivateOvs
 
@@ -113,7 +106,7 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     places = ["/etc", "/lib/systemd", "/opt", "/usr/bin", "/usr/share", "/var", "/run/openvswitch"]
     found = machine.do("find", *places, *left)
     assert found == "", "a purge leaves nothing"
-    quick_enough(lost == [0, 0], f"lost of {stream.sent}: {lost}")
+    few_lost(lost, 0, FLOW_PPS)
 
 
 def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
@@ -161,14 +154,18 @@ def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine)
     for path in ("/usr/local/bin/ovs-lbt", "/etc/systemd/system/ovs-lbt.service"):
         machine.path(path).touch()
     said = machine.install(package)
-    assert "/usr/local/bin/ovs-lbt, which comes before /usr/bin/ovs-lbt -> remove it" in said
-    assert "/etc/systemd/system, which hides the package's -> remove it there" in said
+    assert (
+        "/usr/local/bin/ovs-lbt, which takes precedence over /usr/bin/ovs-lbt -> remove it" in said
+    )
+    assert "/etc/systemd/system, which overrides the unit of the package -> remove it there" in said
 
     machine.do("ln", "-sf", "/somewhere/.venv/bin/ovs-lbt", "/usr/local/bin/ovs-lbt")
     again = machine.run("dpkg", "-i", f"/run/{package.name}")
-    assert "/usr/local/bin/ovs-lbt, which comes before" in again.stderr, "the unit starts by it"
+    assert "/usr/local/bin/ovs-lbt, which takes precedence over" in again.stderr, (
+        "the unit starts by it"
+    )
 
     machine.path("/usr/bin/mnexec").unlink()
     benched = machine.run("/usr/bin/ovs-lbt", "bench", "vmware_lbt")
     assert benched.returncode == 1
-    assert "mnexec -> apt install mininet" in benched.stderr
+    assert "mnexec -> install with: apt install mininet" in benched.stderr

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import PLAIN, Bed, BedSpec, Service, Station, holds, wait_until
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station
 from tests.switch.sendings import Landing, Sending, fire, others, udp
+from tests.switch.service import Service
+from tests.switch.waiting import holds, wait_until
 from tests.switch.wire import Stream
 
 FRAME_BYTES_MAX = 9000

@@ -18,19 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    LACP,
-    PLAIN,
-    STATIC_LAG,
-    Bed,
-    BedSpec,
-    Service,
-    Shot,
-    Station,
-    Uplink,
-    run,
-    wait_until,
-)
+from tests.switch.bed import LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Shot, Station, Uplink, run
 from tests.switch.sendings import (
     REPORT,
     Landing,
@@ -44,7 +32,9 @@ from tests.switch.sendings import (
     udp,
     vlan_of,
 )
+from tests.switch.service import Service
 from tests.switch.trace import Tracer
+from tests.switch.waiting import wait_until
 
 VM_VLANS = (None, None, None, None, 10, 10, 20, 20)
 SWITCH_INDEPENDENT = BedSpec(PLAIN, 3, VM_VLANS)
@@ -68,9 +58,9 @@ WITHOUT_A_LAG = [*BY_PORT, *BY_MAC, *BY_CONNECTION]
 # distribution once in millions of tries; here each try is the same.
 DEVIATIONS_MAX = 5
 OUTSIDER = "02:ee:00:00:00:01"
-SETTLES_WITHIN_S = 20.0
+SETTLES_WITHIN_S = 60.0
 # Cached flows are a second old at worst, but for a busy switch.
-FOLLOWS_WITHIN_S = 10.0
+FOLLOWS_WITHIN_S = 60.0
 _new_macs = itertools.count(0x1000)
 
 

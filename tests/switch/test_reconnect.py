@@ -9,16 +9,10 @@ from collections.abc import Iterable
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    BALANCE_SLB,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec
+from tests.switch.judging import few_lost, judges_time
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 BEDS = [BedSpec(team, 2, (10, 10, 20), (10,)) for team in (PLAIN, BALANCE_SLB)]
@@ -58,7 +52,7 @@ def test_kill_and_restart_lose_and_move_nothing(attached: Bed, service: Service)
         lost = [stream.lost(ears[host.point], 0), stream.lost(ears[vm.point], 1)]
     assert service.bindings(bed) == before
     assert service.metric("ovslbt_moves_applied_total", bridge=bed.bridge) == 0
-    quick_enough(lost == [0, 0], f"lost outbound and inbound: {lost}")
+    few_lost(lost, 0, FLOW_PPS)
 
 
 @on_both_beds

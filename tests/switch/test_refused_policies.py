@@ -8,16 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from tests.switch.adopting import refused, state
-from tests.switch.bench import (
-    BALANCE_SLB,
-    LACP,
-    PLAIN,
-    STATIC_LAG,
-    Bed,
-    BedSpec,
-    Service,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, STATIC_LAG, Bed, BedSpec
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 
 PLAIN_TEAM, BOND = BedSpec(PLAIN, 2), BedSpec(BALANCE_SLB, 2)
 STATIC, NEGOTIATED = BedSpec(STATIC_LAG, 2), BedSpec(LACP, 2)

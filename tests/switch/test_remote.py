@@ -8,17 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    free_tcp_port,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.service import Service, free_tcp_port
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of
+from tests.switch.waiting import wait_until
 from tests.wire.certificates import make
 
 FOREIGN_FLOW = "cookie=0xf0e1,table=200,priority=7,udp,actions=drop"
@@ -132,7 +126,8 @@ def test_a_bridge_that_listens_for_tls_is_dialled_by_tls(
         remote.options = [*over_tcp, *tls(certificates, "stranger")]
         remote.start()
         bed.set("bridge", bed.bridge, policy="load-based")
-        story = f"{bed.bridge}: closed at once -> a bridge, which trusts us"
+        found = f"{bed.bridge}: the switch closed the connection at once"
+        story = f"{found} -> a switch that trusts our certificate"
         wait_until(lambda: story in remote.log_tail(50), "the stranger is refused")
         assert not remote.show_json(bed.bridge)["connected"]
     finally:
@@ -152,7 +147,8 @@ def test_a_bridge_may_dial_us(bed: Bed, remote: Service, certificates: Path, kin
     bed.ovs.vsctl("set-controller", bed.bridge, f"{kind}:127.0.0.1:{port}")
     remote.start()
     wait_until(
-        lambda: " -> that of a bridge that is attached" in remote.log_tail(50), "it is a stranger"
+        lambda: " -> the datapath id of an attached bridge" in remote.log_tail(50),
+        "it is a stranger",
     )
     works(bed, remote)
 
@@ -171,16 +167,16 @@ MALFORMED = frozenset({"--ovsdb tcp:127.0.0.1", "--listen 6653"})
     ("options", "found"),
     [
         ("--ovsdb tcp:127.0.0.1", "--ovsdb: tcp:127.0.0.1 -> "),
-        ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640, no certificate -> "),
-        ("--private-key /nowhere", "--private-key alone -> "),
+        ("--ovsdb ssl:127.0.0.1:6640", "--ovsdb: ssl:127.0.0.1:6640 without a certificate -> "),
+        ("--private-key /nowhere", "only --private-key -> "),
         ("--listen 6653", "--listen: 6653 -> ADDR:PORT"),
         ("--listen 0.0.0.0:1", "--listen 0.0.0.0:1 without TLS -> "),
         ("--metrics 0.0.0.0:1", "--metrics 0.0.0.0:1 without TLS -> "),
         ("--ovsdb tcp:192.0.2.1:6640", "--ovsdb: tcp:192.0.2.1:6640 without TLS -> "),
-        ("--metrics-ca-cert /no", "--metrics-ca-cert alone -> "),
+        ("--metrics-ca-cert /no", "--metrics-ca-cert without a certificate -> "),
         (
             "--listen 127.0.0.1:1 --private-key /no --certificate /no --ca-cert /no",
-            "--private-key: /no, not readable -> a PEM file",
+            "--private-key: /no cannot be read -> a readable PEM file",
         ),
     ],
 )

@@ -7,17 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    BALANCE_SLB,
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.service import Service
 from tests.switch.test_delivery import check_everything, settled_homes
 from tests.switch.test_reconnect import flows_of
+from tests.switch.waiting import wait_until
 
 SPEC = BedSpec(PLAIN, 3, (None, None, 10))
 OUTSIDER = "02:ee:00:00:00:01"
@@ -43,7 +37,7 @@ def test_one_uplink_and_all_vm_ports_forward_and_nothing_loops(dark: Bed, own: S
     said = own.do("rescue", "--all")
     first, *others = dark.uplinks
     cut_off = ", ".join(u.name for u in others)
-    assert said == f"{dark.bridge}: NORMAL by {first.name}; cut off: {cut_off}\n"
+    assert said == f"{dark.bridge}: NORMAL by {first.name}; disconnected: {cut_off}\n"
     check_by(dark, 0)
 
 
@@ -83,11 +77,15 @@ def test_what_needs_no_rescue_is_left_alone(own: Service, tor: Upstream) -> None
     with Bed(own.ovs, tor, SPEC) as plain, Bed(own.ovs, tor, BedSpec(BALANCE_SLB, 2)) as bond:
         own.attach(plain)
         own.attach(bond)
-        refused(own, plain.bridge, "ovs-lbt: the service runs -> ")
+        refused(own, plain.bridge, "ovs-lbt: the service is running -> ")
         own.kill()
         before = [flows_of(plain), flows_of(bond)]
-        refused(own, plain.bridge, f"ovs-lbt: bridge {plain.bridge}: forwards by its flows -> ")
-        refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: on a bond, ")
+        refused(
+            own,
+            plain.bridge,
+            f"ovs-lbt: bridge {plain.bridge}: the flows of ovs-lbt are installed and forward -> ",
+        )
+        refused(own, bond.bridge, f"ovs-lbt: bridge {bond.bridge}: the uplinks are a bond, ")
         refused(own, "nobridge", "ovs-lbt: bridge: nobridge -> one of ")
         assert own.command("rescue", "--all").returncode == 0
         assert [flows_of(plain), flows_of(bond)] == before

@@ -21,24 +21,18 @@ from typing import Any
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import (
-    PLAIN,
-    Bed,
-    BedSpec,
-    Service,
-    Station,
-    Uplink,
-    judges_time,
-    quick_enough,
-    run,
-    wait_until,
-)
-from tests.switch.traffic import Traffic
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, Uplink, run
+from tests.switch.judging import at_least, at_most, few_lost, judges_time
+from tests.switch.service import Service
+from tests.switch.traffic import FLOW_PPS, Traffic
+from tests.switch.waiting import wait_until
 
 CAPACITY_MBPS = 40
 FLOOD_MBPS = 35
 # Queues fill, and TCP finds its rate.
 WARM_UP_S = 1.5
+# Of what it should be, where senders get little time.
+LITTLE_RATIO = 0.1
 MEASURED_S = 3.0
 HANDLE, CLASS_IDS, DEFAULT_CLASS = "6c62:", 0x6C620000, 0xFFF1
 BED = BedSpec(PLAIN, 2, (None,) * 3, (None,) * 3, addresses=True)
@@ -81,10 +75,9 @@ def test_shares_of_two_to_one_divide_a_full_uplink(
     part(bed, service, {0: {"shares": 100}, 1: {"shares": 50}})
     with sending(bed, kind, {0: FLOOD_MBPS, 1: FLOOD_MBPS}):
         first, second = measured(bed, [0, 1])
-    quick_enough(
-        1.8 <= first / second <= 2.2, f"2 : 1 within 10 %, but {first:.1f} : {second:.1f} Mbit/s"
-    )
-    quick_enough(first + second > 0.9 * CAPACITY_MBPS, f"only {first + second:.1f} Mbit/s in all")
+    at_least("the one's part over the other's", first / second, 1.8, LITTLE_RATIO)
+    at_most("the one's part over the other's", first / second, 2.2, 3.0)
+    at_least("Mbit/s in all", first + second, 0.9 * CAPACITY_MBPS, LITTLE_RATIO * CAPACITY_MBPS)
 
 
 @judges_time
@@ -94,8 +87,8 @@ def test_a_limit_holds_on_an_idle_uplink(shared: Bed, service: Service, kind: st
     part(bed, service, {0: {"limit_mbps": limit_mbps}})
     with sending(bed, kind, {0: FLOOD_MBPS}):
         (rate_mbps,) = measured(bed, [0])
-    within = 0.95 * limit_mbps <= rate_mbps <= 1.05 * limit_mbps
-    quick_enough(within, f"{limit_mbps} Mbit/s within 5 %, but {rate_mbps:.2f}")
+    at_least("Mbit/s", rate_mbps, 0.95 * limit_mbps, LITTLE_RATIO * limit_mbps)
+    at_most("Mbit/s", rate_mbps, 1.05 * limit_mbps, 1.3 * limit_mbps)
 
 
 def test_two_that_prefer_an_uplink_without_room_for_both_have_one_each(
@@ -133,8 +126,10 @@ def test_a_reservation_is_kept_against_a_flood(shared: Bed, service: Service) ->
     )
     with sending(bed, "udp", {0: FLOOD_MBPS, 1: FLOOD_MBPS, 2: reserve_mbps}):
         first, second, reserved = measured(bed, [0, 1, 2])
-    quick_enough(reserved >= 0.95 * reserve_mbps, f"{reserved:.2f} of {reserve_mbps} Mbit/s kept")
-    quick_enough(first + second > 0.9 * (CAPACITY_MBPS - reserve_mbps), "the rest is not shared")
+    # Without a reservation, one share of 201 would leave it a fifth of a megabit.
+    at_least("Mbit/s reserved", reserved, 0.95 * reserve_mbps, LITTLE_RATIO * reserve_mbps)
+    rest_mbps = CAPACITY_MBPS - reserve_mbps
+    at_least("Mbit/s of the others", first + second, 0.9 * rest_mbps, LITTLE_RATIO * rest_mbps)
 
 
 @judges_time
@@ -152,7 +147,7 @@ def test_a_move_changes_no_class_and_loses_nothing(shared: Bed, service: Service
         assert (old["rate"], old["ceil"]) == (new["rate"], new["ceil"])
     assert after[1]
     assert int(after[1]["sent"]) > 0, "what it sends by the new uplink is in its class there"
-    quick_enough(traffic.lost() == {}, f"lost: {traffic.lost()}")
+    few_lost(traffic.lost(), 0, FLOW_PPS)
 
 
 def test_a_tagged_frame_is_in_the_class_of_its_sender(shared: Bed, service: Service) -> None:
@@ -290,7 +285,11 @@ def changes_seen() -> Iterator[Callable[[], list[str]]]:
 def is_told(pid: int) -> bool:
     """Whether a process listens to a group of the kernel's messages."""
     process = Path(f"/proc/{pid}")
-    its = {os.readlink(fd) for fd in (process / "fd").iterdir()}
+    its = set()
+    for fd in (process / "fd").iterdir():
+        # The process may close a file between the listing and the look at it.
+        with contextlib.suppress(FileNotFoundError):
+            its.add(os.readlink(fd))
     rows = [row.split() for row in (process / "net/netlink").read_text().splitlines()[1:]]
     return any(int(row[3], 16) and f"socket:[{row[9]}]" in its for row in rows)
 

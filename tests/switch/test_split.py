@@ -11,28 +11,22 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import frames, iperf
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Upstream,
-    judges_time,
-    quick_enough,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.judging import judges_time, soon
+from tests.switch.service import Service
 from tests.switch.test_hot_vm import WINDOW, address_moves
+from tests.switch.waiting import wait_until
 
 SPEC = BedSpec(BALANCE_SLB, 2, (None, None), addresses=True)
 UPLINK_BPS = 100e6
 STREAMS = 16
-# A split VM port is merged when it has been cool for that long, 60 s of its own accord.
-COOLING_S = 4
+# A split VM port is merged when it has been mergeable for that long: 60 s by default.
+MERGE_AFTER_S = 4
 COOLS_SOON = f"""
 import sys
 from controller.teaming import splits
 from controller.cli import main
-splits.COOLING_S = {COOLING_S}
+splits.MERGE_AFTER_S = {MERGE_AFTER_S}
 sys.argv = sys.argv[1:]
 sys.exit(main())
 """
@@ -63,7 +57,7 @@ def test_a_hot_vm_is_split_and_merged(
         hot, moves_before = bed.vms[0], address_moves(bed)
         with loaded(bed):
             started_s = time.monotonic()
-            wait_until(lambda: is_split(bed, service), "the hot VM is split", 20)
+            wait_until(lambda: is_split(bed, service), "the hot VM is split")
             after_s = time.monotonic() - started_s
             home = service.bindings(bed)[hot.port]
             wait_until(
@@ -84,16 +78,16 @@ def test_a_hot_vm_is_split_and_merged(
         record_property("split", seen)
         arrives_once(bed, "split")
         assert address_moves(bed) == moves_before, "no address moves upstream"
-        wait_until(lambda: not is_split(bed, service), "it is merged", 6 * COOLING_S)
+        wait_until(lambda: not is_split(bed, service), "it is merged", 6 * MERGE_AFTER_S)
         wait_until(lambda: bucket_groups(bed) == 0, "its buckets are gone")
         arrives_once(bed, "merged")
         with loaded(bed):
-            wait_until(lambda: is_split(bed, service), "it is split again", 20)
+            wait_until(lambda: is_split(bed, service), "it is split again")
             service.do("pin", hot.port, home)
             wait_until(lambda: bucket_groups(bed) == 0, "a pin merges it")
         assert service.metric("ovslbt_moves_applied_total", reason="merge") >= 1
         service.do("detach", bed.bridge)
-        quick_enough(after_s <= SPLIT_WITHIN_S, seen)
+        soon("the hot VM is split", after_s, SPLIT_WITHIN_S)
 
 
 def loaded(bed: Bed) -> contextlib.AbstractContextManager[object]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.switch import frames
-from tests.switch.bench import BALANCE_SLB, PLAIN, Bed, BedSpec, Service, Station
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station
+from tests.switch.service import Service
 from tests.switch.trace import outputs, port_numbers
 
 BEDS = [

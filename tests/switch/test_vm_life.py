@@ -11,17 +11,10 @@ import pytest
 
 from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, cookie
 from tests.switch import frames
-from tests.switch.bench import (
-    BALANCE_SLB,
-    Bed,
-    BedSpec,
-    Service,
-    Station,
-    judges_time,
-    quick_enough,
-    run,
-    wait_until,
-)
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Station, run
+from tests.switch.judging import judges_time, soon
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import STREAM_SHIFT, Stream
 
 SPEC = BedSpec(BALANCE_SLB, 2, (10,) * 3)
@@ -60,9 +53,9 @@ def test_a_vm_that_announces_itself_elsewhere_is_found_there(
     host, vlan = bed.hosts[0], bed.vlans[0]
     with service.dead(), talk(bed, neighbour, vm) as found_after_s:
         say(bed, host, vm.mac, frames.ANNOUNCEMENTS[kind], host.sends(vlan))
-        quick_enough(found_after_s(host) <= FOUND_WITHIN_S, f"after a {kind} from outside")
+        soon(f"found after a {kind} from outside", found_after_s(host), FOUND_WITHIN_S)
         say(bed, vm, vm.mac, frames.ANNOUNCEMENTS[kind], vm.sends(vlan))
-        quick_enough(found_after_s(vm) <= FOUND_WITHIN_S, f"after a {kind} of its own")
+        soon(f"found after a {kind} of its own", found_after_s(vm), FOUND_WITHIN_S)
 
 
 @judges_time
@@ -78,8 +71,8 @@ def test_a_vm_whose_port_goes_is_found_elsewhere_at_once(life: Bed, service: Ser
         wait_until(lambda: bound(bed, service, vm), "the VM's new port is bound")
         say(bed, vm, vm.mac, frames.broadcast, vm.sends(bed.vlans[0]))
         back_s = found_after_s(vm)
-    quick_enough(gone_s <= FOUND_AT_ONCE_S, f"found elsewhere after {gone_s:.3f} s")
-    quick_enough(back_s <= FOUND_WITHIN_S, f"it came back and spoke: found after {back_s:.3f} s")
+    soon("found elsewhere", gone_s, FOUND_AT_ONCE_S)
+    soon("found when it came back and spoke", back_s, FOUND_WITHIN_S)
 
 
 @judges_time
@@ -92,7 +85,7 @@ def test_a_vm_that_was_remote_comes_in(life: Bed, service: Service) -> None:
         wait_until(lambda: bound(bed, service, vm), "the VM's port is bound")
         with talk(bed, neighbour, vm, host) as found_after_s:
             say(bed, vm, vm.mac, frames.broadcast, vm.sends(vlan))
-            quick_enough(found_after_s(vm) <= FOUND_WITHIN_S, "it spoke here")
+            soon("found after it spoke here", found_after_s(vm), FOUND_WITHIN_S)
 
 
 def test_a_vm_on_its_way_here_is_found_where_it_still_is(life: Bed, service: Service) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.switch.bench import wait_until
+from tests.switch.waiting import wait_until
 
 # What `sh` asks with: no other line begins like that.
 PROMPT = "tmux-test$"
@@ -66,7 +66,7 @@ class Pane:
 
     def _tmux(self, *words: str, env: Mapping[str, str] | None = None) -> str:
         command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr.strip()}"
         return done.stdout
 

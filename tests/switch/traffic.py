@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.switch import frames
-from tests.switch.bench import Bed, Station, wait_until
+from tests.switch.bed import Bed, Station
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 
 FLOW_PPS = 500

@@ -15,14 +15,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from tests.switch import frames
 
 NETNS_DIRECTORY = Path("/run/netns")
-CLONE_NEWNET = 0x40000000
+CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 ETH_P_ALL = 0x0003
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_STATISTICS, PACKET_AUXDATA = 1, 6, 8
@@ -34,7 +35,8 @@ VLAN_ID_MASK = 0xFFF
 RECEIVE_BUFFER_BYTES = 64 << 20
 FRAME_BYTES_MAX = 9216
 STREAM_SHIFT = 48
-QUIET_TIMEOUT_S = 5.0
+# It may take a busy machine that long to take up what was heard.
+QUIET_TIMEOUT_S = 60.0
 
 _closing = ThreadPoolExecutor(8, "closes ears")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -93,13 +95,24 @@ def inside(netns: str | None) -> Iterator[None]:
 
 
 class OwnNetwork:
-    """A network of our own, that ends with the last process in it.
+    """A network of our own, and names of networks of our own, that end with the last process in it.
 
     Two switches with userspace datapaths cannot share a network: both want a device
     called `ovs-netdev`. So the private one gets its own, and the host's keep theirs.
+    Several processes, each with an Open vSwitch, can so run these tests beside each other.
+
+    The names (`ip netns`) are files, which would outlive a process that is killed. So this thread
+    and what it starts see others than the machine's from now on.
+
+    Raises:
+        OSError: the machine does not permit namespaces.
     """
 
     def __init__(self) -> None:
+        _check(_libc.unshare(CLONE_NEWNS))
+        _check(_libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+        NETNS_DIRECTORY.mkdir(exist_ok=True)
+        _check(_libc.mount(b"tmpfs", bytes(NETNS_DIRECTORY), b"tmpfs", 0, None))
         with open("/proc/thread-self/ns/net") as home:
             _check(_libc.unshare(CLONE_NEWNET))
             self._own = open("/proc/thread-self/ns/net")  # noqa: SIM115
@@ -125,7 +138,7 @@ def _set_namespace(fd: int) -> None:
 def _check(result: int) -> None:
     if result:
         error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+        raise OSError(error, f"{os.strerror(error)} -> namespaces, as root: unshare --mount --net")
 
 
 def sending_socket(point: Point) -> socket.socket:
@@ -270,6 +283,29 @@ class Sent:
     latest_s: float
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What an ear has heard of streams, counted as it comes.
+
+    Counting everything anew at each look takes longer and longer: on a busy machine longer than
+    as much more takes to arrive.
+    """
+
+    heard: list[Heard]
+    done: int = 0
+    # By the stream's number and the frame's.
+    counts: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def go_on(self) -> None:
+        new, self.done = self.heard[self.done :], len(self.heard)
+        for heard in new:
+            number = heard.frame_id
+            if number is not None and not heard.outgoing:
+                flow = self.counts.setdefault(number >> STREAM_SHIFT, {})
+                sequence = number & ((1 << STREAM_SHIFT) - 1)
+                flow[sequence] = flow.get(sequence, 0) + 1
+
+
 class Stream:
     """Flows of numbered frames at a steady rate, sent by a process of their own.
 
@@ -283,6 +319,7 @@ class Stream:
         self._number = number
         self._sockets: list[socket.socket] = []
         self._process: subprocess.Popen[str] | None = None
+        self._tallies: dict[Ear, _Tally] = {}
         self.sent: Sent | None = None
 
     def first_id(self, flow: int) -> int:
@@ -320,7 +357,7 @@ class Stream:
         """End it; what it did. Frames are still on their way for a moment."""
         if self.sent is None:
             assert self._process is not None, "the stream was not started"
-            answer, _ = self._process.communicate(timeout=10)
+            answer, _ = self._process.communicate(timeout=60)
             report = json.loads(answer)
             self.sent = Sent(
                 report["sent"], tuple(report["refused"]), report["elapsed_s"], report["latest_s"]
@@ -331,13 +368,12 @@ class Stream:
 
     def received(self, ear: Ear, flow: int) -> Mapping[int, int]:
         """How often each sequence number of a flow came into the interface."""
-        counts: dict[int, int] = {}
-        first = self.first_id(flow)
-        for heard in ear.frames():
-            number = heard.frame_id
-            if number is not None and not heard.outgoing and number >> STREAM_SHIFT == first >> 48:
-                counts[number - first] = counts.get(number - first, 0) + 1
-        return counts
+        heard = ear.frames()
+        tally = self._tallies.get(ear)
+        if tally is None or tally.heard is not heard:
+            tally = self._tallies[ear] = _Tally(heard)
+        tally.go_on()
+        return dict(tally.counts.get(self._number + flow, {}))
 
     def lost(self, ear: Ear, flow: int) -> int:
         """Frames of a stopped flow that never came into the interface."""

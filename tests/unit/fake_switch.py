@@ -7,7 +7,7 @@ live uplink of their installed binding group. Time passes only in `run_until`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
@@ -57,6 +57,8 @@ from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pip
 from controller.engine import Engine
 
 Rate = Callable[[float], float]
+# Behind a VM port: (ofport, MAC, VLAN).
+Address = tuple[int, str, int]
 
 
 A_MOMENT_S = 0.1
@@ -74,9 +76,9 @@ class FakeSwitch:
     hashed_bps: dict[tuple[int, int], Rate] = field(default_factory=dict)
     # Of what VM ports offer, the part in each bucket, while they are hashed.
     connections: dict[int, dict[int, float]] = field(default_factory=dict)
-    # What addresses behind VM ports send, by (ofport, MAC, VLAN).
-    behind_bps: dict[tuple[int, str, int], Rate] = field(default_factory=dict)
-    # What is sent to VM ports, and by which uplink the switch upstream sends it, by ofport.
+    # What addresses behind VM ports send.
+    behind_bps: dict[Address, Rate] = field(default_factory=dict)
+    # What is sent to VM ports, and by which uplink the upstream switch sends it, by ofport.
     inbound_bps: dict[int, Rate] = field(default_factory=dict)
     comes_by: dict[int, int] = field(default_factory=dict)
     inbound_bytes: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class FakeSwitch:
     held: deque[Event] = field(default_factory=deque)
     sent_bytes: dict[int, float] = field(default_factory=dict)
     sent_by_bucket: dict[tuple[int, int], float] = field(default_factory=dict)
-    sent_by_address: dict[tuple[int, str, int], float] = field(default_factory=dict)
+    sent_by_address: dict[Address, float] = field(default_factory=dict)
     # What was sent by buckets comes from VM ports, too: flows of the first of them count it.
     hashed_bytes: float = 0.0
     born_s: dict[int, float] = field(default_factory=dict)
@@ -117,26 +119,24 @@ class FakeSwitch:
             case ReadInbound(bridge=bridge, ofports=ofports):
                 counted = [(*key, int(n)) for key, n in self.inbound_bytes.items()]
                 return [InboundRead(bridge, tuple(c for c in counted if c[0] in ofports))]
-            case ReadStats(bridge=bridge, buckets=buckets, stations=stations):
+            case ReadStats(bridge=bridge, buckets=buckets, address_units=address_units):
                 ports = tuple(self._counters(ofport) for ofport in self.ports)
+                of_vms, of_buckets = self._flows_of(
+                    tables.Kind.FROM_VM, tables.Kind.BUCKET
+                ).values()
                 units = tuple(
-                    (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF))
-                    for f in self.flows.values()
-                    if tables.cookie_kind(f.cookie) is tables.Kind.FROM_VM
+                    (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF)) for f in of_vms
                 )
                 shared = tuple(
                     (key, Sample(self.now_s + 1000.0, int(self.sent_by_bucket.get(key, 0)), 0))
-                    for f in self.flows.values()
-                    if tables.cookie_kind(f.cookie) is tables.Kind.BUCKET
+                    for f in (of_buckets if buckets else ())
                     for key in [tables.cookie_bucket(f.cookie)]
                 )
                 behind = tuple(
-                    (slot, Sample(self.now_s + 1000.0, int(self.sent_by_address.get(key, 0)), 0))
-                    for key, slot in self.slots().items()
+                    (slot, Sample(self.now_s + 500.0, int(self.sent_by_address.get(key, 0)), 0))
+                    for key, slot in (self.slots() if address_units else {}).items()
                 )
-                read = UnitCountersRead(
-                    bridge, units, shared if buckets else (), behind if stations else ()
-                )
+                read = UnitCountersRead(bridge, units, shared, behind)
                 return [PortStatsRead(bridge, ports), read]
             case ReadLearned(bridge=bridge):
                 return [LearnedRead(bridge, tuple(self.learned), self.beneath, self.elsewhere)]
@@ -166,23 +166,37 @@ class FakeSwitch:
     def uplink_of_bucket(self, number: int, bucket: int) -> int | None:
         return self._leaves_by(tables.bucket_group_id(number, bucket))
 
-    def slots(self) -> dict[tuple[int, str, int], int]:
-        """The slot of each address that is a unit of its own."""
-        found = {}
+    def _flows_of(self, *kinds: tables.Kind) -> dict[tables.Kind, list[FlowSpec]]:
+        """The flows of each kind, looked for in one pass: a bridge has hundreds of them."""
+        found: dict[tables.Kind, list[FlowSpec]] = {kind: [] for kind in kinds}
         for flow in self.flows.values():
-            if tables.cookie_kind(flow.cookie) is tables.Kind.FROM_ADDRESS:
-                fields = dict(flow.match)
-                ofport, vlan = (fields[tables.Register(number).field] for number in (0, 2))
-                assert isinstance(ofport, int) and isinstance(vlan, int)
-                found[ofport, str(fields["eth_src"]), vlan] = tables.cookie_ofport(flow.cookie)
+            kind = tables.cookie_kind(flow.cookie)
+            if kind in found:
+                found[kind].append(flow)
         return found
 
-    def uplink_of_address(self, ofport: int, mac: str, vlan: int = 0) -> int | None:
-        """The uplink by which an address behind a VM port leaves now."""
-        slot = self.slots().get((ofport, mac, vlan))
+    def slots(self) -> dict[Address, int]:
+        """The slot of each address that is a unit of its own."""
+        found = {}
+        (flows,) = self._flows_of(tables.Kind.FROM_ADDRESS).values()
+        for flow in flows:
+            fields = dict(flow.match)
+            ofport, vlan = (fields[tables.Register(number).field] for number in (0, 2))
+            assert isinstance(ofport, int) and isinstance(vlan, int)
+            found[ofport, str(fields["eth_src"]), vlan] = tables.cookie_ofport(flow.cookie)
+        return found
+
+    def uplink_of_address(
+        self, ofport: int, mac: str, vlan: int = 0, slots: Mapping[Address, int] | None = None
+    ) -> int | None:
+        """The uplink by which an address behind a VM port leaves now.
+
+        `slots`: those there are, if the caller asks for many addresses.
+        """
+        slot = (self.slots() if slots is None else slots).get((ofport, mac, vlan))
         if slot is None:
             return self.uplink_of(ofport)
-        return self._leaves_by(tables.station_group_id(slot))
+        return self._leaves_by(tables.address_group_id(slot))
 
     def _leaves_by(self, group_id: int) -> int | None:
         group = self.groups.get(group_id)
@@ -212,10 +226,11 @@ class FakeSwitch:
             sent = offered_bps(middle_s) / 8 * elapsed_s
             self._count_bucket(key, sent)
             self.hashed_bytes += sent
+        slots = self.slots() if self.behind_bps else {}
         for address, offered_bps in self.behind_bps.items():
             sent = offered_bps(middle_s) / 8 * elapsed_s
             self.sent_by_address[address] = self.sent_by_address.get(address, 0) + sent
-            for counted in (address[0], self.uplink_of_address(*address)):
+            for counted in (address[0], self.uplink_of_address(*address, slots)):
                 if counted is not None:
                     self.sent_bytes[counted] = self.sent_bytes.get(counted, 0) + sent
         for ofport, offered_bps in self.inbound_bps.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from controller.host.wires import TlsFiles
+from controller.host.sockets import TlsFiles
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 AUTHORITY = """\

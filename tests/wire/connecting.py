@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.api.events import Event
-from controller.host.wires import Reach
-from controller.openflow import framework, lines
-from controller.openflow.lines import Line
+from controller.host.sockets import Reach
+from controller.openflow import connections, framework
+from controller.openflow.connections import Dialer
 from tests.wire.fake_switch import (
     ECHO_REPLY,
     ECHO_REQUEST,
@@ -58,7 +58,7 @@ class Service:
         )
         self.threads_before = threading.active_count()
         reach = Reach("unix:db.sock", path.parent)
-        self.line = Line("br0", lambda: reach.dial("br0", ()))
+        self.dialer = Dialer("br0", lambda: reach.dial("br0", ()))
 
     def next_event(self, timeout_s: float = 10) -> str:
         try:
@@ -67,9 +67,9 @@ class Service:
             return "nothing"
 
     def threads_left(self) -> int:
-        """Threads more than before the first connection, once the line is stopped."""
-        self.line.stop()
-        self.line.join(5)
+        """Threads more than before the first connection, once the dialer has stopped."""
+        self.dialer.stop()
+        self.dialer.join(5)
         until_s = time.monotonic() + 5
         while threading.active_count() > self.threads_before and time.monotonic() < until_s:
             time.sleep(0.02)
@@ -145,7 +145,7 @@ def answers(path: Path) -> Seen:
 
 def nonsense(path: Path) -> Seen:
     """The switch says what nobody can read, each time that it is dialled."""
-    lines.RETRY_REFUSED_S = 0.5
+    connections.RETRY_REFUSED_S = 0.5
     switch, service, events, dialled_s = FakeSwitch(path), Service(path), [], []
     for _ in range(3):
         switch.accept()
@@ -182,7 +182,7 @@ def master(path: Path) -> Seen:
 
 def not_leading(path: Path) -> Seen:
     """Another service leads, or nobody knows, on a switch where somebody has been master."""
-    lines.RETRY_REFUSED_S = 0.2
+    connections.RETRY_REFUSED_S = 0.2
     switch, service, roles = FakeSwitch(path), Service(path), []
     for leads in (False, None):
         service.leads = leads
@@ -209,7 +209,7 @@ def not_leading(path: Path) -> Seen:
 
 def deposed(path: Path) -> Seen:
     """Another controller becomes master: said at once, or when something is refused."""
-    lines.RETRY_REFUSED_S = 0.2
+    connections.RETRY_REFUSED_S = 0.2
     switch, service, events = FakeSwitch(path), Service(path), []
     status = struct.pack("!IIIB3xQ", 0x4F4E4600, ROLE_STATUS, SLAVE, 0, 1)
     is_slave = struct.pack("!HH", 1, 10) + bytes(64)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.api.events import PortFlagsSet, SetPortFlags
-from controller.host.wires import Reach
+from controller.host.sockets import Reach
 from controller.openflow import port_flags
 
 DOWN, NO_FLOOD = 1, 16
@@ -70,7 +70,9 @@ def test_a_port_that_is_not_there_has_no_flag() -> None:
 
 
 def test_a_refusal_is_one_line() -> None:
-    with pytest.raises(port_flags.Refused, match="OpenFlow error 00070000 -> port flags set"):
+    with pytest.raises(
+        port_flags.Refused, match="OpenFlow error 00070000 -> a switch that sets no-flood"
+    ):
         port_flags.set_flags(Switch({1: 0}, refuses=True).ours, frozenset({1}), frozenset())
 
 

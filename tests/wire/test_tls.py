@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from controller.host.wires import Reach, TlsFiles, TlsWire, Unreachable, is_loopback
+from controller.host.sockets import Reach, TlsFiles, TlsSocket, Unreachable, is_loopback
 from controller.metrics import scrapes
-from controller.openflow.lines import Lines
+from controller.openflow.connections import Dialers
 from controller.ovsdb.database import Database, DatabaseAway
 from tests.wire.certificates import files, make
 
@@ -110,7 +110,7 @@ def test_metrics_are_for_nobody_else(
 ) -> None:
     with pytest.raises(REFUSED):
         scrape(pki, port, name)
-    assert told(caplog, f"metrics for {HOST}: {why} -> TLS, and a certificate that is good")
+    assert told(caplog, f"metrics for {HOST}: {why} -> a TLS client with a valid certificate")
     assert scrape(pki, port, "reader") == TEXT
 
 
@@ -120,7 +120,7 @@ def test_who_speaks_no_tls_gets_nothing_and_keeps_nobody_waiting(
     with contextlib.closing(socket.create_connection((HOST, port))) as silent:
         with pytest.raises(REFUSED):
             urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=5)
-        assert told(caplog, "http request -> TLS, and a certificate that is good")
+        assert told(caplog, "http request -> a TLS client with a valid certificate")
         assert scrape(pki, port, "reader") == TEXT
         silent.close()
 
@@ -166,10 +166,10 @@ def test_on_loopback_they_are_for_everybody(host: str) -> None:
 def test_a_caller_is_a_bridge_by_its_certificate(
     pki: Path, name: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lines = Lines(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
+    dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
     with contextlib.closing(socket.create_server((HOST, 0))) as free:
         port = free.getsockname()[1]
-    lines.listen((HOST, port), files(pki, "service", "ca"))
+    dialers.listen((HOST, port), files(pki, "service", "ca"))
     context = ssl.create_default_context(cafile=str(pki / "ca.pem"))
     context.check_hostname = False
     if name:
@@ -180,7 +180,7 @@ def test_a_caller_is_a_bridge_by_its_certificate(
         context.wrap_socket(sock) as tls,
     ):
         assert tls.recv(1) == b""
-    assert told(caplog, f"{HOST}: {why} -> TLS, and a certificate that is good")
+    assert told(caplog, f"{HOST}: {why} -> a TLS client with a valid certificate")
 
 
 @contextlib.contextmanager
@@ -193,7 +193,7 @@ def listening(pki: Path, name: str) -> Iterator[int]:
             while True:
                 sock, _ = server.accept()
                 with contextlib.suppress(OSError):
-                    TlsWire(sock, context, server_side=True)
+                    TlsSocket(sock, context, server_side=True)
                 sock.close()
 
     with contextlib.closing(socket.create_server((HOST, 0))) as server:
@@ -215,7 +215,7 @@ def test_a_bridge_is_one_by_its_certificate(pki: Path, name: str, why: str) -> N
         reach = Reach(f"ssl:{HOST}:6640", Path(), files(pki, "service", "ca"))
         with pytest.raises(Unreachable) as refused:
             reach.dial("br0", (target,))
-    assert str(refused.value) == f"{target} of {HOST}: {why} -> TLS"
+    assert str(refused.value) == f"{target} of {HOST}: {why} -> a TLS connection"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_bridge_is_one_by_its_certificate(pki: Path, name: str, why: str) -> N
 def test_a_database_is_one_by_its_certificate(pki: Path, name: str, why: str) -> None:
     with listening(pki, name) as port, pytest.raises(DatabaseAway) as refused:
         Database(f"ssl:{HOST}:{port}", lambda _: None, files(pki, "service", "ca"))
-    assert str(refused.value) == f"ssl:{HOST}:{port}: no answer ({why}) -> an ovsdb-server"
+    assert str(refused.value) == f"ssl:{HOST}:{port}: no answer ({why}) -> a running ovsdb-server"
 
 
 # ---- without TLS -----------------------------------------------------------------------------
@@ -253,13 +253,13 @@ def test_what_never_leaves_this_host(host: str, so: bool) -> None:
 
 def test_nothing_is_said_without_tls_beyond_this_host() -> None:
     def expected(text: str) -> str:
-        return f"^{re.escape(text)}, or an address of loopback$"
+        return f"^{re.escape(text)}, or a loopback address$"
 
     with pytest.raises(ValueError, match=expected(PLAIN_METRICS)):
         scrapes.serve(application, "0.0.0.0", 9476, None)
-    lines = Lines(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
+    dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
     with pytest.raises(ValueError, match=expected(PLAIN_LISTENER)):
-        lines.listen(("0.0.0.0", 6653), None)
+        dialers.listen(("0.0.0.0", 6653), None)
     with pytest.raises(Unreachable, match=expected(PLAIN_BRIDGE)):
         Reach(f"ssl:{ABROAD}:6640", Path()).dial("br0", ("ptcp:6653",))
     with pytest.raises(ValueError, match=expected(PLAIN_DATABASE)):
@@ -274,8 +274,12 @@ PLAIN_DATABASE = f"--ovsdb: tcp:{ABROAD}:6640 without TLS -> ssl:HOST:PORT"
 
 def test_readers_of_metrics_need_our_certificate(pki: Path) -> None:
     assert TlsFiles.for_metrics(None, None) is None
-    with pytest.raises(ValueError, match=r"^--metrics-ca-cert alone -> --private-key"):
+    with pytest.raises(
+        ValueError, match=r"^--metrics-ca-cert without a certificate -> --private-key"
+    ):
         TlsFiles.for_metrics(None, "readers.pem")
     wrong = TlsFiles.for_metrics(files(pki, "service", "ca"), "/nowhere")
-    with pytest.raises(ValueError, match=r"^--metrics-ca-cert: /nowhere, not readable -> a PEM"):
+    with pytest.raises(
+        ValueError, match=r"^--metrics-ca-cert: /nowhere cannot be read -> a readable PEM"
+    ):
         scrapes.serve(application, HOST, 0, wrong)

@@ -1,1 +1,1 @@
-"""The benches: for each layout, what is run on it and what must come out."""
+"""The benches: what runs on each layout, and what is expected."""

@@ -27,13 +27,13 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
-# Of all uplinks together; each VM offers an equal part.
+# The load as a share of all uplinks together; each VM offers an equal part.
 OFFERED_RATIO = 0.7
 MOST_DIFFERENCE = 0.10
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One: every VM sends at the same steady rate."""
+    """One scenario: every VM sends at the same steady rate."""
     layout = mixed_speed.layout()
     return [
         Scenario(
@@ -53,7 +53,7 @@ def _load(stage: Stage, options: Options) -> Load:
 
 
 def difference(layout: Layout, result: Result, name: str) -> float:
-    """How far apart the uplinks' utilizations are, as a share of the busier; median of runs."""
+    """The gap between the uplinks' utilizations, as a share of the busier; median of runs."""
     found = []
     for one in result.observed[name]:
         used = mean_utilization(intervals(layout, one), *one.steady_s)
@@ -62,7 +62,7 @@ def difference(layout: Layout, result: Result, name: str) -> float:
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]:
-    """How far apart the uplinks are."""
+    """The difference between the uplinks."""
     (result,) = results
     layout = result.scenario.layout
     return {
@@ -74,7 +74,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Ours use both uplinks alike, where a bond that sees no speeds cannot."""
+    """Our policies use both uplinks evenly; a bond that ignores speeds does not."""
     (result,) = results
     contenders = result.medians()
     found = []

@@ -19,11 +19,11 @@ from topologies.loads.move_load import MoveLoad
 from topologies.loads.shift_load import Rates, ShiftLoad
 
 CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s")
-# Who moves nothing by itself; a move is made alike under every policy.
+# The contender that moves nothing by itself; a move is the same under every policy.
 MOVED = ("originating-port", "balance-slb")
 JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
 FAILURE = "an uplink fails"
-# Beside the streams of the VM that is moved: together more than the uplink carries.
+# Together with the streams of the VM that moves, this is more than the uplink carries.
 BUSY_RATIO = 0.8
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
 OURS, PEER = "adaptive", "balance-slb/1s"

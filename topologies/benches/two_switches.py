@@ -23,13 +23,13 @@ CONTENDERS = (
     "active-backup",
     "balance-slb",
 )
-# Of both uplinks together: one can carry all of it.
+# The load as a share of both uplinks together: one uplink can carry all of it.
 OFFERED_RATIO = 0.4
 MOST_FAILOVER_MS = 1000
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One: with a switch that fails and returns."""
+    """One scenario: a switch fails and returns."""
     return [
         Scenario(
             name="a switch fails",
@@ -51,12 +51,12 @@ def _load(stage: Stage, options: Options) -> Load:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Nothing arrives twice, nobody is cut off; and the peers beside ours."""
+    """Nothing arrives twice, nobody is cut off, and ours is as good as the peers."""
     (result,) = results
     contenders = result.medians()
     found = []
     for name in filter(is_ours, contenders):
-        # Of every run, and not of the median one.
+        # The worst run counts, not the median.
         twice = round(sum(run["probe_duplicated"] for run in result.figures[name]))
         found.append(Expectation(f"{name}: nothing arrives twice", str(twice), twice == 0))
         failover_ms = max(run["failover_ms"] for run in result.figures[name])

@@ -1,1 +1,1 @@
-"""How contenders are compared: who they are, scenarios, runs step by step, figures, expectations."""
+"""Compares contenders: their definition, scenarios, runs step by step, figures, expectations."""

@@ -1,7 +1,7 @@
-"""Who is compared: each contender teams a server's uplinks in its own way.
+"""The contenders: each one teams a server's uplinks in its own way.
 
-A contender says which form the server's bridge has, takes it over before the load, and
-tells its bindings and its moves while the load runs.
+A contender determines the form of the server's bridge, takes the bridge over before the load, and
+reports its bindings and moves while the load is running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topologies.network.switches import TEAMS, ServerBridge, SplitServer
 THRESHOLD_PERCENT = 75
 MANUAL = "manual"
 NOBODY = "none"
-# Open vSwitch's own bonds by its names for them; balance-tcp is nothing without LACP.
+# Open vSwitch's own bonds, by their names in Open vSwitch. balance-tcp needs LACP.
 BONDS: dict[str, type[ServerBridge]] = {
     "active-backup": TEAMS["bond"],
     "balance-slb": TEAMS["balance-slb"],
@@ -30,14 +30,14 @@ BONDS: dict[str, type[ServerBridge]] = {
     "balance-tcp": TEAMS["lacp"],
 }
 SWITCH_INDEPENDENT, LACP = "switch-independent", "lacp"
-# Forms in which each server chooses by itself by which cable a frame goes.
+# The forms in which each server chooses by itself which cable a frame uses.
 TWO_SIDED = (TEAMS["plain"], TEAMS["balance-slb"])
-# The server's bridge as our service takes it over.
+# The form of the server's bridge that our service takes over.
 FORMS: dict[str, type[ServerBridge]] = {
     SWITCH_INDEPENDENT: TEAMS["plain"],
     LACP: TEAMS["lacp"],
 }
-# Our presets, each with its usual teaming: hashing flows over all members needs a LAG.
+# Our presets, each with its usual teaming. Hashing flows over all members needs a LAG.
 OURS = {
     "originating-port": SWITCH_INDEPENDENT,
     "source-mac": SWITCH_INDEPENDENT,
@@ -51,20 +51,20 @@ OURS = {
     "set-port": SWITCH_INDEPENDENT,
     "adaptive": SWITCH_INDEPENDENT,
 }
-# By default a bond of Open vSwitch rebalances every 10 s, a third of LBT's window; in a
-# run whose window is shorter, as much oftener, down to the least interval that it takes.
+# By default, a bond of Open vSwitch rebalances every 10 s, a third of LBT's window. In a run with a
+# shorter window it rebalances as much more often, down to the shortest interval that it supports.
 REBALANCES_PER_WINDOW = 3
 LEAST_REBALANCE_INTERVAL_MS = 1000
-# Those that rebalance by a clock of their own.
+# The bonds that rebalance on a timer of their own.
 OWN_INTERVALS_MS = {"balance-slb/1s": LEAST_REBALANCE_INTERVAL_MS}
 _SHIFT = re.compile(r"\|bond\|INFO\|bond (?P<bond>\S+): shift \d+kB of load")
 
 
 @dataclass(frozen=True, slots=True)
 class Teams:
-    """The started servers as a contender finds them.
+    """The started servers, as a contender gets them.
 
-    `capacities_bps` is of every uplink, by its interface.
+    `capacities_bps`: of every uplink, by interface.
     """
 
     ovs: PrivateOvs
@@ -76,25 +76,25 @@ class Teams:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Where the VM ports are bound (interface -> uplink), and all moves up to now."""
+    """The bindings of VM ports (interface -> uplink), and the number of moves so far."""
 
     bindings: Mapping[str, str]
     moves: int = 0
 
 
 class Contender(ABC):
-    """One way to team the uplinks; used for one run."""
+    """A way to team the uplinks; used for one run."""
 
     name: str
     server_class: type[ServerBridge]
 
     @abstractmethod
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
-        """Make the teams work; what must be undone afterwards goes on the stack."""
+        """Take the bridges over. What must be undone afterwards goes on the stack."""
 
     @abstractmethod
     def observe(self) -> Observation:
-        """The bindings now. It must cost little: it is asked several times a second."""
+        """The present bindings. This must be cheap: it is called several times a second."""
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
         """Send what comes in at a VM port, from this address, by another uplink (an interface).
@@ -102,27 +102,28 @@ class Contender(ABC):
         Raises:
             RuntimeError: it was refused, or this contender moves nothing.
         """
-        raise RuntimeError(f"{self.name}: moves nothing -> a contender that does")
+        raise RuntimeError(f"{self.name}: moves nothing -> a contender that moves VM ports")
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
-        """Have a VM port begin at this uplink, which is where numbers place it.
+        """Start with a VM port on this uplink, where its number would place it.
 
-        For those that place by something else. It is no move, and its own rule goes on.
+        This is for contenders that place by something other than numbers. It is not a move, and the
+        contender's own rule continues to apply.
         """
         return  # by number
 
     def pids(self) -> dict[str, int]:
-        """Programs that this contender needs beside Open vSwitch, and their process ids."""
+        """The programs that this contender needs besides Open vSwitch, with their process ids."""
         return {}
 
 
 def rebalance_interval_ms(pace: Pace) -> int:
-    """How often a bond of Open vSwitch rebalances in a run of this pace."""
+    """The rebalance interval of Open vSwitch's bonds in a run of this pace."""
     return max(LEAST_REBALANCE_INTERVAL_MS, pace.window_s * 1000 // REBALANCES_PER_WINDOW)
 
 
 def shifts(log: str, bond: str) -> int:
-    """How often a bond has moved a hash to another member, by its vswitchd's log."""
+    """How often a bond has moved a hash to another member, according to the log of its vswitchd."""
     return sum(found["bond"] == bond for found in _SHIFT.finditer(log))
 
 
@@ -150,7 +151,7 @@ class Manual(Contender):
 class OvsBond(Contender):
     """One of Open vSwitch's own bonds, without our service.
 
-    It has no bindings to tell: what it places are hashes. A shift of one is a move.
+    It has no bindings to report, because it places hashes. A shift of a hash counts as a move.
     """
 
     def __init__(self, name: str) -> None:
@@ -172,7 +173,7 @@ class OvsBond(Contender):
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
         (bond,) = self._bonds
-        # It would move back by load what was moved by hand.
+        # Without this, the bond would move back by load what was moved by hand.
         self._ovs.vsctl("set", "port", bond, "other_config:bond-rebalance-interval=0")
         self._migrate(bond, mac, uplink)
 
@@ -187,7 +188,7 @@ class OvsBond(Contender):
 
 
 class Ours(Contender):
-    """Our service with one of its policies, over plain uplinks or over an LACP bond."""
+    """Our service with one of its policies, on plain uplinks or on an LACP bond."""
 
     def __init__(self, policy: str, teaming: str = SWITCH_INDEPENDENT) -> None:
         self._policy, self._teaming = policy, teaming
@@ -201,7 +202,7 @@ class Ours(Contender):
         self._service = resources.enter_context(Service(teams.ovs, log))
         self._bridges = {str(server.name) for server in teams.servers}
         for uplink, capacity_bps in teams.capacities_bps.items():
-            # A virtual link reports 10 Gbit/s, whatever it is shaped to.
+            # A virtual link reports 10 Gbit/s, whatever its shaped rate.
             speed = f"external_ids:ovs-lbt-capacity-mbps={capacity_bps // 10**6}"
             teams.ovs.vsctl("set", "interface", uplink, speed)
         settings = {
@@ -212,7 +213,7 @@ class Ours(Contender):
         words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in settings.items()]
         for server in teams.servers:
             teams.ovs.vsctl("set", "bridge", server.name, *words)
-            # Without uplinks named, those are the members of the bridge's bond.
+            # Without named uplinks, the members of the bridge's bond are the uplinks.
             uplinks = server.uplinks if self._teaming == SWITCH_INDEPENDENT else []
             self._service.attach(server.name, uplinks, self._policy)
 
@@ -228,7 +229,7 @@ class Ours(Contender):
         return Observation(bindings, moves)
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
-        # As `ovs-lbt move` asks, without starting Python while time is measured.
+        # The same request as `ovs-lbt move`, without starting Python while time is measured.
         self._ovs.run("ovs-appctl", "-t", "ovs-lbt", "lbt/move", interface, uplink)
 
     def pids(self) -> dict[str, int]:
@@ -236,10 +237,10 @@ class Ours(Contender):
 
 
 def by_name(name: str) -> Contender:
-    """The contender of this name; ours take another teaming behind a slash: `dynamic/lacp`.
+    """The contender with this name. Our policies can have a teaming behind a slash: `dynamic/lacp`.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such contender.
     """
     if name == MANUAL:
         return Manual()
@@ -256,12 +257,12 @@ def by_name(name: str) -> Contender:
 def chosen(
     usual: Sequence[str], policies: Sequence[str] | None, peers: Sequence[str] | None
 ) -> list[str]:
-    """Who takes part: of `usual`, with the policies and the peers that a user has chosen.
+    """The contenders that take part: `usual`, or the policies and peers that a user has chosen.
 
-    None leaves the usual ones. The order is that of `usual`: whoever is not in it, last.
+    None keeps the usual ones. The order is that of `usual`, with all others last.
 
     Raises:
-        ValueError: there is no such contender, or it belongs to the other side.
+        ValueError: there is no such contender, or it is on the other side.
     """
     for name in policies or ():
         if not isinstance(by_name(name), Ours):

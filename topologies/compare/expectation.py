@@ -1,4 +1,4 @@
-"""Conditions on a bench's figures: what a document, or a comparison, says must come out."""
+"""Conditions on a bench's figures, from documents or from comparisons."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from topologies.compare.contenders import BONDS, MANUAL
 from topologies.compare.figures import Figures
 
-# The best of ours against the best bond of Open vSwitch.
+# The best of our policies against the best bond of Open vSwitch.
 LEAST_THROUGHPUT_RATIO = 0.98
 MOST_CPU_RATIO = 1.05
-# Load is uneven where a peer's uplinks are; below that nothing is to be won.
+# The spread of a peer above which its load counts as uneven; below that there is nothing to gain.
 UNEVEN_CV = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A condition, what was found and whether that meets it."""
+    """A condition, what was found, and whether that meets it."""
 
     condition: str
     found: str
@@ -35,10 +35,10 @@ def is_ours(contender: str) -> bool:
 
 
 def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """The best of ours beside the best peer: throughput, spread, CPU time per bit.
+    """Compare our best policy with the best peer: throughput, spread, CPU time per bit.
 
-    Throughput is that of the fastest of each side. Spread and CPU time are those of the
-    most even of each side that are as fast within 2 %, since an operator would choose that.
+    Throughput is that of the fastest on each side. Spread and CPU time are those of the most even
+    on each side among those within 2 % of the fastest, because an operator would choose that one.
     """
     of_ours = {name: one for name, one in contenders.items() if is_ours(name)}
     of_peers = {name: one for name, one in contenders.items() if is_peer(name)}
@@ -77,24 +77,24 @@ def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expe
 
 
 def within(condition: str, value: float, least: float, most: float) -> Expectation:
-    """That a share lies in a range."""
+    """Expects a share within a range."""
     return Expectation(
         f"{condition}: {least:.3f} to {most:.3f}", f"{value:.3f}", least <= value <= most
     )
 
 
 def at_least(condition: str, value: float, least: float) -> Expectation:
-    """That a share is reached."""
+    """Expects at least this share."""
     return Expectation(f"{condition}: at least {least:.3f}", f"{value:.3f}", value >= least)
 
 
 def fastest(contenders: Mapping[str, Figures]) -> str:
-    """Who has the most throughput; of equals the first by name. Empty without any."""
+    """The contender with the most throughput; of equals the first by name. Empty without any."""
     return min(contenders, key=lambda name: (-contenders[name]["throughput_bps"], name), default="")
 
 
 def best(contenders: Mapping[str, Figures]) -> str:
-    """Of those within 2 % of the best throughput the most even one; empty without any."""
+    """The most even contender within 2 % of the best throughput; empty without any."""
     if not contenders:
         return ""
     most_bps = max(one["throughput_bps"] for one in contenders.values())

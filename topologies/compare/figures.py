@@ -1,4 +1,4 @@
-"""From what was observed of a contender to its figures: the numbers that are compared."""
+"""Computes the figures of a contender, which are compared, from what was observed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def spread_cv(layout: Layout, observed: Observed) -> float:
 
 
 def uplink_difference(utilization: Mapping[str, float]) -> float:
-    """How far apart the uplinks are, as a share of the busier one."""
+    """The difference between the uplinks, as a share of the busier one."""
     if not utilization or not max(utilization.values()):
         return 1.0
     return 1 - min(utilization.values()) / max(utilization.values())

@@ -1,4 +1,4 @@
-"""How fast a run goes: LBT's window, and a ramp slow enough for it."""
+"""The pace of a run: LBT's window, and a ramp that is slow enough for it."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ QUICK = Pace(
 
 
 def in_real_time(chosen: Pace) -> Pace:
-    """A pace with the documented window, and everybody's own intervals."""
+    """The same pace with the documented window and everybody's own intervals."""
     return replace(chosen, window_s=FAITHFUL.window_s, poll_interval_ms=REAL_TIME_POLL_INTERVAL_MS)

@@ -1,4 +1,4 @@
-"""What a layout's bench consists of, and how its user wants it run."""
+"""The definition of a bench, and the options of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.loads.web_load import Direction
 
-# Draws what a bench has found into a directory; the files.
+# Draws the results of a bench into a directory, and returns the files.
 Draw = Callable[[Sequence[Result], Path], list[Path]]
 
 
@@ -26,7 +26,7 @@ class Options:
 
 
 def nothing_more(_results: Sequence[Result]) -> Mapping[str, Mapping[str, Figures]]:
-    """No further figures."""
+    """Derives no further figures."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""What a bench has found: each scenario with its runs."""
+"""The results of a bench: each scenario with its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contender in one scenario: build the network, take it over, load it, watch it."""
+"""Runs one contender in one scenario: builds the network, takes it over, loads and observes it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import ServerBridge
 
-# Everything of a run has its own network namespace, so names are short and fixed.
+# Each run has its own network namespace, so names can be short and fixed.
 PREFIX = "lbt-"
 SAMPLE_INTERVAL_S = 0.25
 REACHABLE_TIMEOUT_S = 15.0
 LAG_TIMEOUT_S = 15.0
 # In real time, above the senders of a load.
 SWITCH_PRIORITY = 2
-# After the load: what is still in a queue is not lost.
+# Time after the load, so that frames that are still queued do not count as lost.
 QUEUES_EMPTY_S = 0.3
-# A step that takes longer is ended: several times what it takes on two busy cores.
+# The time limit of a step: several times what it takes on two busy cores.
 START_LIMIT_S = 60.0
 BUILD_LIMIT_S = 120.0
 TEAM_LIMIT_S = 120.0
@@ -68,12 +68,12 @@ class Observed:
     delivered_packets: int
 
 
-# Told each sample, and how long the load lasts.
+# Gets each sample, and the duration of the load.
 Progress = Callable[[Sample, float], None]
 
 
 class _Topo(LayoutTopo):
-    """A layout as it stands, with the servers' bridges in a contender's form."""
+    """A layout with the servers' bridges in a contender's form."""
 
     def build(self, layout: Layout, contender: Contender) -> None:
         self.build_from(layout, PREFIX, contender.server_class, datapath="userspace")
@@ -82,13 +82,13 @@ class _Topo(LayoutTopo):
 def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress) -> Observed:
     """Run one contender in a network and on an Open vSwitch of its own.
 
-    Nothing of it is left afterwards, also when it fails or is interrupted.
+    Nothing is left afterwards, even if it fails or is interrupted.
 
     Raises:
         RuntimeError: something did not start or did not work; the message says what.
     """
     setLogLevel("error")
-    # Mininet would raise limits of the whole machine; we need none of them.
+    # Mininet would raise limits of the whole machine, which we do not need.
     Mininet.inited = True
     before = processes.children()
     resources = contextlib.ExitStack()
@@ -97,7 +97,7 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
     finally:
         with step("clean up", CLEAN_UP_LIMIT_S, "what is left of it: ps, ip link"):
             resources.close()
-            # What was ended while it started is in nobody's list.
+            # Programs that were ended while they started are in no list.
             processes.kill(processes.children() - before)
 
 
@@ -124,7 +124,7 @@ def _run(
         network.build()
         network.start()
         for host in network.hosts:
-            # One algorithm everywhere: machines differ in their default.
+            # One congestion control everywhere: the default differs between machines.
             host.cmd("sysctl -qw net.ipv4.tcp_congestion_control=cubic")
     servers: dict[str, ServerBridge] = {
         name: network[PREFIX + name] for name in layout.nodes(Role.SERVER_BRIDGE)
@@ -141,7 +141,7 @@ def _run(
     with step("have all end systems reach each other", REACH_LIMIT_S, "the load of this machine"):
         if scenario.reachable:
             _await_reachable(layout, network)
-        # Open vSwitch opens the socket it sends by with its first frame, which has passed.
+        # Open vSwitch opens its sending socket with its first frame, which has passed by now.
         packet_sockets.enlarge(ovs.pid("ovs-vswitchd"))
         if scenario.undisturbed:
             processes.undisturb(ovs.pid("ovs-vswitchd"), SWITCH_PRIORITY)
@@ -202,7 +202,7 @@ def _ends(layout: Layout, network: Mininet, vm: str, uplink: str) -> tuple[str, 
 
 
 def _watch(layout: Layout, contender: Contender, load: Load, progress: Progress) -> list[Sample]:
-    """Sample until the load ends."""
+    """Take samples until the load ends."""
     names = {own_interface(layout, PREFIX, up): up for up in layout.nodes(Role.UPLINK)}
     vnics = {own_interface(layout, PREFIX, vnic): vnic for vnic in layout.loaded_vnics()}
     moves_before = contender.observe().moves
@@ -238,10 +238,10 @@ def _sample(
 
 
 def _await_lags(ovs: PrivateOvs, layout: Layout) -> None:
-    """Wait until LACP has been negotiated over every cable, at both ends."""
+    """Wait until LACP is negotiated on every cable, at both ends."""
     ends = 0
     for uplink in layout.nodes(Role.UPLINK):
-        # A cable between two servers is two uplinks, each of them one end.
+        # A cable between two servers has an uplink at each end.
         back_to_back = layout.attributes(layout.far_end(uplink))["role"] == Role.UPLINK
         in_lag = "upstream_vlan" not in layout.attributes(uplink)
         ends += (1 if back_to_back else 2) * in_lag
@@ -270,7 +270,7 @@ def _await_reachable(layout: Layout, network: Mininet) -> None:
 
 
 def _access_interfaces(layout: Layout) -> list[str]:
-    """The switches' interfaces towards end systems."""
+    """The switches' interfaces to end systems."""
     vnics = (own_interface(layout, PREFIX, vnic) for vnic in layout.nodes(Role.VNIC))
     clients = (upstream_interface(layout, PREFIX, one) for one in layout.nodes(Role.CLIENT))
     return [*vnics, *clients]
@@ -279,9 +279,10 @@ def _access_interfaces(layout: Layout) -> list[str]:
 def _packets(
     before: Mapping[str, Counters], after: Mapping[str, Counters], access: Sequence[str]
 ) -> tuple[int, int]:
-    """Packets that came from end systems meanwhile, and packets delivered to them.
+    """The packets from end systems in the meantime, and the packets delivered to them.
 
-    Read at the switches' ports towards them, since a switch does not count all it drops.
+    They are read at the switches' ports to the end systems, because a switch does not count
+    everything that it drops.
     """
     entered = sum(after[n].received_packets - before[n].received_packets for n in access)
     delivered = sum(after[n].sent_packets - before[n].sent_packets for n in access)
@@ -289,7 +290,7 @@ def _packets(
 
 
 def _shaped_interfaces(layout: Layout) -> list[str]:
-    """Every interface whose link is held back."""
+    """Every interface with a shaped link."""
     return [
         interface
         for role in SWITCHES
@@ -300,7 +301,7 @@ def _shaped_interfaces(layout: Layout) -> list[str]:
 
 
 def _stop(network: Mininet) -> None:
-    """End Mininet's nodes; one that does not must not keep the others from ending."""
+    """End Mininet's nodes. If one fails to end, the others are still ended."""
     with contextlib.suppress(Exception):
         network.stop()
     for node in (*network.hosts, *network.switches):

@@ -1,4 +1,4 @@
-"""A scenario's contenders run in turn, as often as is wished."""
+"""Runs the contenders of a scenario in turn, as often as asked."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compare(scenario: Scenario, names: Sequence[str], pace: Pace, repeat: int) -
 
 
 def fit(scenario: Scenario, names: Sequence[str]) -> list[str]:
-    """Those of the contenders that can work in the scenario's layout; says why others cannot."""
+    """The contenders that can work in the scenario's layout. Reports why others cannot."""
     fitting = []
     for name in names:
         if problem := contenders.unfit(scenario.layout, contenders.by_name(name)):

@@ -1,4 +1,4 @@
-"""What is observed while a contender runs, and the reading of the machine's counters."""
+"""Observations while a contender is running, and the machine's counters."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def mean_utilization(
 
 
 def move_times_s(samples: list[Sample]) -> list[float]:
-    """When each move was first seen, from the start of the load on."""
+    """The time of each move, as first seen, since the start of the load."""
     times: list[float] = []
     for before, after in pairwise(samples):
         times += [after.at_s] * max(0, after.moves - before.moves)

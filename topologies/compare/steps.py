@@ -1,4 +1,4 @@
-"""A bench goes step by step, and a step that does not come to its end is ended."""
+"""Runs a bench step by step, and ends a step that takes too long."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import topologies
 from topologies.network import processes
 
 PACKAGE = Path(topologies.__file__).parent
-# So often a step that is not done says that it goes on.
+# The interval at which a step that is not done reports that it continues.
 TELL_INTERVAL_S = 10.0
-# What goes on nevertheless, in cleaning up after itself or by swallowing the error, is ended again.
+# A step that continues anyway, in its clean-up or because it ignores the error, is ended again.
 AGAIN_S = 30.0
 CHILDREN_TOLD = 8
 STATES = {"Z": "ended, but not reaped", "D": "in the kernel", "T": "stopped", "R": "running"}
 
 
 class Overdue(RuntimeError):
-    """A step was ended; the text says which, what it waited for, how long, and what to look at."""
+    """A step was ended. The text says which, what it waited for, how long, and what to look at."""
 
 
 def tell(text: str) -> None:
@@ -33,25 +33,25 @@ def tell(text: str) -> None:
 
 
 def in_silence(_text: str) -> None:
-    """Of a step that shows by itself how far it is."""
+    """For a step that shows its own progress."""
 
 
 @contextlib.contextmanager
 def step(
     what: str, limit_s: float, look_at: str, say: Callable[[str], None] = tell
 ) -> Iterator[None]:
-    """Do something that takes at most so long. It is for the main thread, which signals reach.
+    """Do something with a time limit. Only for the main thread, which receives signals.
 
     Raises:
-        Overdue: it was not done by then.
-        RuntimeError: a program that it needs failed, or is not there.
+        Overdue: the step was not done in time.
+        RuntimeError: a program that it needs failed or is missing.
     """
     begin_s = time.monotonic()
     told: list[Overdue] = []
 
     def look(_number: int, frame: FrameType | None) -> None:
         elapsed_s = time.monotonic() - begin_s
-        # A timer may be early by less than a tick of the clock.
+        # A timer may fire early by less than a tick of the clock.
         left_s = limit_s - elapsed_s
         if left_s > 0.001:
             signal.setitimer(signal.ITIMER_REAL, min(TELL_INTERVAL_S, left_s))
@@ -92,7 +92,7 @@ def _story(
 
 
 def _place(frame: FrameType | None) -> str:
-    """Where a program is: the innermost line, and the innermost one of ours."""
+    """The place of a program in its code: the innermost line, and the innermost line of ours."""
     lines: list[str] = []
     while frame is not None:
         path = Path(frame.f_code.co_filename)
@@ -107,7 +107,7 @@ def _place(frame: FrameType | None) -> str:
 
 
 def _children() -> str:
-    """The processes of this one and their states, those that do something unusual first."""
+    """The child processes with their states, unusual states first."""
     found = [
         (state not in STATES, f"{name} {STATES.get(state, 'waits')}")
         for name, state in processes.states().items()

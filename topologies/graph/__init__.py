@@ -1,4 +1,4 @@
-"""A layout as a graph: its parts, its ports, how fast its links are, and how it is drawn.
+"""Layouts as graphs: their parts, ports, speeds of links, and drawings.
 
 Nothing here needs Mininet, a switch, or root.
 """

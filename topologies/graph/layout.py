@@ -1,8 +1,8 @@
-"""A layout as a graph: who is there, how fast each link is, and what the limit is.
+"""A layout as a graph: its nodes, the speed of each link, and the limit.
 
-Nodes carry a `role` and what that role needs; edges carry `capacity` in bit/s, and an
-edge without one is not limited by the layout (the access links inside a host). A
-layout's Mininet network and its limit both come from this graph, so they cannot differ.
+Nodes have a `role` and what that role needs. Edges have a `capacity` in bit/s. An edge without one
+is not limited by the layout, such as the access links inside a host. Both the Mininet network and
+the limit of a layout are made from this graph, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import networkx as nx
 
 
 class Role(StrEnum):
-    """What a node of a layout is."""
+    """The role of a node in a layout."""
 
     SERVER_BRIDGE = "server bridge"  # has the team
     VIRTUAL_SWITCH = "virtual switch"  # one more switch, between a server's team and its vNICs
@@ -33,11 +33,11 @@ SWITCHES = (Role.SERVER_BRIDGE, Role.VIRTUAL_SWITCH, Role.UPSTREAM_SWITCH)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A named graph, with what the document that describes it has measured.
+    """A named graph, with the measurements of the document that describes it.
 
-    `published` holds shares of link speed (and ratios), never absolute rates: the
-    layout is scaled. `senders` and `receivers` are between whom the load goes, and so
-    the limit; without them it goes from all VMs to all clients.
+    `published` has shares of link speed and ratios, never absolute rates, because the layout is
+    scaled. The load, and so the limit, is from `senders` to `receivers`; without them it is from
+    all VMs to all clients.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Layout:
         return [node for node, of_node in self.graph.nodes(data="role") if of_node == role]
 
     def attributes(self, node: str) -> Mapping[str, Any]:
-        """Everything the graph says about a node."""
+        """All attributes of a node."""
         attributes: Mapping[str, Any] = self.graph.nodes[node]
         return attributes
 
@@ -66,7 +66,7 @@ class Layout:
         return str(self.attributes(node)["address"]).partition("/")[0]
 
     def addresses_of(self, owner: str) -> list[str]:
-        """Where an end system takes load: a client's address, or those of its loaded vNICs."""
+        """The addresses that receive load: a client's, or those of loaded vNICs."""
         if "address" in self.attributes(owner):
             return [self.address(owner)]
         vnics = [vnic for vnic in self.vnics_of(owner) if self.attributes(vnic)["loaded"]]
@@ -88,7 +88,7 @@ class Layout:
         return [uplink for uplink in self.nodes(Role.UPLINK) if self.graph.has_edge(server, uplink)]
 
     def far_end(self, uplink: str) -> str:
-        """Where an uplink's cable goes: an upstream switch, or another server's uplink."""
+        """The other end of an uplink's cable: an upstream switch, or another server's uplink."""
         server = self.neighbour(uplink, Role.SERVER_BRIDGE)
         (other,) = set(self.graph.adj[uplink]) - {server}
         return str(other)
@@ -135,7 +135,7 @@ class Layout:
 def maximum_flow_bps(graph: nx.Graph, sources: list[str], sinks: list[str]) -> int:
     """The most that can flow at once from all the sources to all the sinks."""
     flow = nx.DiGraph(graph)
-    # Objects, so that they cannot have the name of a node of the layout.
+    # Objects, because strings could be names of nodes in the layout.
     source, sink = object(), object()
     flow.add_edges_from((source, node) for node in sources)
     flow.add_edges_from((node, sink) for node in sinks)

@@ -20,7 +20,7 @@ SPAN_S = 0.5
 
 
 class FailureLoad(ShiftLoad):
-    """Rates stay what they are; the switch upstream takes a link down.
+    """Rates stay what they are; the upstream switch takes a link down.
 
     `rates_bps` is what each VM sends, and `failing` the uplink. It fails once nobody has
     moved for `still_s`, or that has taken too long.

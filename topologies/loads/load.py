@@ -20,7 +20,7 @@ def cannot_move(vm: str, uplink: str) -> None:
     Raises:
         RuntimeError: always.
     """
-    raise RuntimeError(f"{vm} to {uplink}: nobody to ask -> a team that moves VMs")
+    raise RuntimeError(f"{vm} to {uplink}: this team cannot be asked to move VMs -> one that can")
 
 
 def stays(_vm: str, _uplink: str) -> None:

@@ -27,7 +27,7 @@ BUFFER_BYTES = 4 * 1024
 PROBES_PPS = 500.0
 WARM_UP_S, COOL_DOWN_S = 2.0, 1.0
 BUSY_PORT, END_TIMEOUT_S = 7200, 15.0
-# After a move the switch upstream sees the VM at its new uplink.
+# After a move the upstream switch sees the VM at its new uplink.
 SEEN_WITHIN_S = 3.0
 # The kernel's: what a sender has sent again, and what came to a receiver before what it follows.
 RETRANSMITTED, DISORDERED = "RetransSegs", "TCPOFOQueue"

@@ -60,7 +60,7 @@ def hot_vms(uplinks: Mapping[str, str], count: int) -> list[str]:
 class ShiftLoad(Load):
     """The load changes once the team has placed the even one, at a moment nobody can know.
 
-    `start` waits for that placement: the switch upstream tells by which uplink it sees each
+    `start` waits for that placement: the upstream switch tells by which uplink it sees each
     VM. The four whose load rises are then the same for every team: those of one uplink.
     """
 
@@ -274,7 +274,7 @@ def balanced(layout: Layout, uplinks: Mapping[str, str], vms: Sequence[str]) -> 
 
 
 class Place:
-    """Where the switch upstream sees each VM, which is where its team has placed it."""
+    """Where the upstream switch sees each VM, which is where its team has placed it."""
 
     def __init__(self, stage: Stage, vms: Sequence[str]) -> None:
         self._stage = stage

@@ -1,4 +1,4 @@
-"""A layout as a network that runs: Mininet, switches, links of a speed, an Open vSwitch and a service.
+"""Runs a layout as a network: Mininet, switches, shaped links, an Open vSwitch and a service.
 
 It imports `graph`.
 """

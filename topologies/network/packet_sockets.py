@@ -15,14 +15,14 @@ import socket
 from pathlib import Path
 
 BUFFER_BYTES = 8_000_000
-# By the kernel's headers; Python's `socket` does not name them.
+# From the kernel's headers; Python's `socket` does not have these names.
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 SYS_PIDFD_GETFD = 438
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def enlarge(pid: int, buffer_bytes: int = BUFFER_BYTES) -> int:
-    """Enlarge the buffers of every packet socket of a process; how many there are.
+    """Enlarge the buffers of every packet socket of a process. Returns their number.
 
     Raises:
         OSError: not permitted, or the kernel is older than 5.6.

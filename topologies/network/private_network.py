@@ -1,7 +1,7 @@
-"""A network namespace of one's own for this process and everything it starts.
+"""A private network namespace for this process and everything it starts.
 
-Names of bridges and interfaces cannot clash with the machine's or another bench's, and
-whatever happens to the process, the kernel removes all of them with its last member.
+Names of bridges and interfaces cannot clash with those of the machine or of another bench. However
+the process ends, the kernel removes them when its last member is gone.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def private_network() -> Iterator[None]:
-    """Be in a new, empty network namespace; afterwards be in the old one again.
+    """Enter a new, empty network namespace; leave it at the end of the context.
 
-    It holds for the calling thread and what it starts. Interface counters are to be
-    read from /proc/thread-self/net/dev there: /sys keeps showing the old namespace.
+    It applies to the calling thread and to what that starts. Read interface counters from
+    /proc/thread-self/net/dev there: /sys still shows the old namespace.
 
     Raises:
         OSError: not permitted, or not supported by this kernel.
@@ -40,9 +40,9 @@ def private_network() -> Iterator[None]:
 
 @contextlib.contextmanager
 def network_of(pid: int) -> Iterator[None]:
-    """Be in another process's network namespace; afterwards in the old one again.
+    """Enter another process's network namespace; leave it at the end of the context.
 
-    It holds for the calling thread. Sockets that are made there stay there.
+    It applies to the calling thread. Sockets that are created there stay there.
 
     Raises:
         OSError: there is no such process, or it is not permitted.

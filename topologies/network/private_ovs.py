@@ -1,8 +1,8 @@
-"""An Open vSwitch of one's own: its own database, sockets and vswitchd.
+"""A private Open vSwitch: its own database, sockets and vswitchd.
 
-Benches and tests run on a private instance (userspace datapath), so that nothing
-they do, restart or leave behind can touch the host's bridges or its ovs-lbt service.
-Every OVS command, Mininet and `ovs-lbt` follow the environment that `env` gives.
+Benches and tests use a private instance with the userspace datapath. So nothing they do, restart or
+leave behind affects the host's bridges or its ovs-lbt service. All OVS commands, Mininet and
+`ovs-lbt` use the environment in `env`.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from pathlib import Path
 from topologies.network import processes
 
 START_TIMEOUT_S = 10.0
-# What ovs-ctl gives the daemons of a host.
+# The options with which ovs-ctl starts the daemons of a host.
 NICENESS = -10
-# A Unix socket's path holds 107 characters, and the longest name that OVS puts behind the
+# The path of a Unix socket has at most 107 characters. The longest name that OVS appends to the
 # directory is `/ovs-vswitchd.PID.ctl`.
 LONGEST_RUNDIR = 82
 RANDOM_CHARACTERS = 8  # what tempfile appends
 
 
 def _place(prefix: str) -> str:
-    """Where temporary directories go, unless sockets in there had too long a path."""
+    """The directory for temporary directories, unless paths of sockets in it would be too long."""
     usual = tempfile.gettempdir()
     return usual if len(f"{usual}/{prefix}") + RANDOM_CHARACTERS <= LONGEST_RUNDIR else "/tmp"
 
 
 class PrivateOvs:
-    """A running ovsdb-server and ovs-vswitchd under a directory of their own.
+    """A running ovsdb-server and ovs-vswitchd in a directory of their own.
 
-    Use it as a context manager. `rundir` holds sockets and pidfiles; `env` is the
-    environment in which commands reach this instance and no other.
+    Use it as a context manager. `rundir` has sockets and pidfiles. `env` is the environment in
+    which commands use this instance and no other.
 
     Raises:
-        RuntimeError: a daemon did not start; the message carries the end of its log.
+        RuntimeError: a daemon did not start; the message has the end of its log.
     """
 
     def __init__(self, prefix: str = "ovs-lbt-") -> None:
         self.rundir = Path(tempfile.mkdtemp(prefix=prefix, dir=_place(prefix)))
         directory = str(self.rundir)
-        # Without the settings of an `ovs-lbt` of the machine's: they may name its database.
+        # Without the settings of an installed `ovs-lbt`: they may name its database.
         kept = {k for k in os.environ if not k.startswith("OVS_LBT_") or k == "OVS_LBT_FRAMEWORK"}
         others = {k: os.environ[k] for k in kept}
         self.env = {
@@ -60,7 +60,7 @@ class PrivateOvs:
 
     def __enter__(self) -> PrivateOvs:
         try:
-            # By the schema that belongs to the tools in use.
+            # The schema must belong to the tools in use.
             self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"))
             self.start_database()
             # As ovs-ctl does.
@@ -76,10 +76,10 @@ class PrivateOvs:
         self.close()
 
     def run(self, *command: str, timeout_s: float = 30.0) -> str:
-        """Run a command against this instance; its standard output.
+        """Run a command on this instance and return its standard output.
 
         Raises:
-            RuntimeError: it exited non-zero; the message carries its standard error.
+            RuntimeError: it exited non-zero; the message has its standard error.
         """
         done = subprocess.run(
             command, env=self.env, capture_output=True, text=True, timeout=timeout_s
@@ -97,7 +97,7 @@ class PrivateOvs:
         return int((self.rundir / f"{daemon}.pid").read_text())
 
     def start_database(self, *options: str) -> None:
-        """Start ovsdb-server, which `options` may tell to listen elsewhere, too."""
+        """Start ovsdb-server. `options` may make it listen elsewhere as well."""
         self._start(
             "ovsdb-server",
             str(self.rundir / "conf.db"),
@@ -109,7 +109,7 @@ class PrivateOvs:
         self._start("ovs-vswitchd", f"unix:{self.rundir}/db.sock")
 
     def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:
-        """End one daemon and wait until it is gone; a daemon that is not there is fine."""
+        """End a daemon and wait until it is gone. It need not be running."""
         if (process := self._daemons.pop(daemon, None)) is not None:
             processes.end(process, signal_number)
 
@@ -124,7 +124,7 @@ class PrivateOvs:
 
     @contextlib.contextmanager
     def environment(self) -> Iterator[None]:
-        """Meanwhile every OVS command of this process, Mininet's too, is for this instance."""
+        """In this context, OVS commands of this process, including Mininet's, use this instance."""
         before = dict(os.environ)
         os.environ.update(self.env)
         try:
@@ -134,12 +134,12 @@ class PrivateOvs:
             os.environ.update(before)
 
     def _version(self) -> str:
-        """Which Open vSwitch this is."""
+        """The version of this Open vSwitch."""
         return self.run("ovs-vswitchd", "--version").split("\n", 1)[0].rpartition(" ")[2]
 
     def _start(self, daemon: str, *arguments: str) -> None:
-        # In the foreground, as a child of ours: a daemon that detaches is nobody's child,
-        # and where process 1 does not reap it stays a zombie that looks alive.
+        # In the foreground, as our child: a daemon that detaches would become a zombie that looks
+        # alive where process 1 does not reap it.
         self.stop(daemon)
         log = self.rundir / f"{daemon}.log"
         command = ["nice", "-n", str(NICENESS), daemon, *arguments]

@@ -1,1 +1,1 @@
-"""What a bench tells: on the terminal, as JSON, as a page, as the document of all layouts."""
+"""Results of benches: on the terminal, as JSON, as a page, and as the document of all layouts."""

@@ -77,7 +77,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         from topologies.scale.picture import draw
     except ImportError as missing:
-        print(f"no picture: {missing} -> apt install python3-matplotlib", file=sys.stderr)
+        print(
+            f"no picture, without {missing} -> install with: apt install python3-matplotlib",
+            file=sys.stderr,
+        )
     else:
         print(*draw(report, directory), sep="\n")
     return 1 if "failed" in report else 0

@@ -30,10 +30,11 @@ from controller.api.events import (
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow
 from controller.dataplane.specs import Changes, FlowSpec
 from controller.engine import Engine
-from controller.openflow import codec
+from controller.openflow import ports
 from controller.ovsdb import database
-from tests.switch.bench import Bed, wait_until
+from tests.switch.bed import Bed
 from tests.switch.direct import Direct
+from tests.switch.waiting import wait_until
 
 NOW_S = 1000.0
 TOLD_MAX = 6
@@ -80,7 +81,7 @@ def _read(bed: Bed) -> _Switch:
     with contextlib.closing(Direct(bed)) as direct:
         return _Switch(
             bed.bridge,
-            tuple(map(codec.port_state, direct.ports())),
+            tuple(map(ports.port_state, direct.ports())),
             direct.read_installed(),
             direct.learned(),
             frozenset(map(int, numbers)),

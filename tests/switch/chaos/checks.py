@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.switch import frames
-from tests.switch.bench import Copies, Shot, Station
+from tests.switch.bed import Copies, Shot, Station
 from tests.switch.chaos import audit, model
 from tests.switch.chaos.model import VLANS, Event, Service, State
 from tests.switch.chaos.world import World

@@ -93,7 +93,7 @@ def from_text(text: str) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class UplinkState:
-    """`plugged`: its cable; `in_lag`: the switch upstream has it in the LAG.
+    """`plugged`: its cable; `in_lag`: the upstream switch has it in the LAG.
 
     `dark`: its cable loses all that is put on it, and what watches the link says so.
     """

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tests.switch.bench import Upstream
+from tests.switch.bed import Upstream
 from tests.switch.chaos import checks, model
 from tests.switch.chaos.model import Event
 from tests.switch.chaos.world import World, built, first_state

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.switch.bench import Upstream, upstream_ovs
+from tests.switch.bed import Upstream, upstream_ovs
 from tests.switch.chaos import checks, model, run
 from tests.switch.chaos.model import Event
 from tests.switch.chaos.run import Report

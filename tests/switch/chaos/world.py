@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from controller.bridge.bridge import NEW_VM_AUDIT_S
+from controller.bridge.reconcile import NEW_VM_AUDIT_S
 from controller.dataplane.tables import LOCK_TIMEOUT_S
 from tests.switch import frames
-from tests.switch.bench import (
+from tests.switch.bed import (
     ACTIVE_BACKUP,
     BALANCE_SLB,
     LACP,
@@ -21,17 +21,17 @@ from tests.switch.bench import (
     STATIC_LAG,
     Bed,
     BedSpec,
-    Service,
     Station,
     Uplink,
     Upstream,
     run,
-    wait_until,
 )
 from tests.switch.chaos import model
 from tests.switch.chaos.model import Event, State
+from tests.switch.service import Service
 from tests.switch.test_liveness import heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
+from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 VM_VLANS = (None, None, 10, 10, 20)
@@ -45,8 +45,8 @@ SPECS = (
 )
 BFD_PERIOD_MS = 100
 FLAP_S = 0.05
-BOUND_WITHIN_S = 20.0
-SAME_AGAIN_WITHIN_S = 15.0
+BOUND_WITHIN_S = 60.0
+SAME_AGAIN_WITHIN_S = 60.0
 # Put where garbage was.
 DEFAULTS = {
     "policy": "originating-port",

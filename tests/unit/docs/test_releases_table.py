@@ -98,7 +98,8 @@ def test_a_step_that_fails_or_is_late_is_no_success(tmp_path: Path) -> None:
     assert run("echo 1 failed in 1.00s")["verdict"] == result.FAILED
     late = run("sleep 60", limit_s=0.05)
     assert late["status"] is None
-    assert late["verdict"] == "not done in time: 0 s -> at most 0.05 s"
+    # A busy machine ends it late.
+    assert re.fullmatch(r"not done in time: \d+ s -> at most 0.05 s", late["verdict"])
     assert told[-1].startswith("x: not done in time")
 
 

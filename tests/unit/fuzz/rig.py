@@ -63,7 +63,7 @@ class Rig(Service):
         self.replies: list[Reply] = []
         nothing: Any = Nothing()
         self._journal = self._exporter = self._database = self._control = nothing
-        self._lines = self._qdiscs = nothing
+        self._dialers = self._qdiscs = nothing
         self._supervisor = _NoSupervisor()  # type: ignore[assignment]
         here, there = host(), replace(host(), name="br1")
         self.good: FakeSwitch = world(there).switches["br1"]
@@ -99,7 +99,7 @@ class Rig(Service):
         try:
             connection._recv_loop()
         except Exception as error:
-            # As `lines` has it: the connection ends.
+            # As in `connections`: the connection ends.
             self.ended = repr(error)
         connection.close()
         _drain()

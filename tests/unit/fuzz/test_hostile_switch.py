@@ -10,8 +10,8 @@ import pytest
 from controller.api.events import DatabaseRead, SwitchConnected
 from controller.dataplane.specs import FlowSpec, match
 from controller.dataplane.tables import Kind, Table, cookie
-from controller.openflow import codec
-from controller.openflow.codec import Asked
+from controller.openflow import replies
+from controller.openflow.xids import Asked
 from tests.unit.fuzz import session
 from tests.unit.fuzz.rig import Rig
 
@@ -57,7 +57,7 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
     [
         pytest.param(
             session.multipart(Asked.PORTS, FLOWS, [session.flow_stats(MASKED)]),
-            "statistics of type 1 -> 4",
+            "statistics of type 1 -> type 4",
             id="flows in answer to what ports counted",
         ),
         pytest.param(
@@ -67,7 +67,7 @@ def test_counters_that_nobody_asked_for_do_no_harm(said: list[bytes]) -> None:
         ),
         pytest.param(
             session.multipart(Asked.GROUPS, GROUPS, [bytes(8)]),
-            "a part of 0 bytes -> 8 to 8",
+            "a part with a length of 0 bytes -> 8 to 8 bytes",
             id="a group of nothing, which would be read for ever",
         ),
         pytest.param(
@@ -93,7 +93,7 @@ def test_a_stranger_who_dials_has_nothing_to_say(caplog: pytest.LogCaptureFixtur
 def test_an_answer_that_never_ends_ends_its_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(codec, "MOST_BYTES", 5000)
+    monkeypatch.setattr(replies, "MOST_BYTES", 5000)
     body = struct.pack("!HH4x", PORT_STATS, 1) + session.port_stats(1, 5) * 6
     part = session.message(19, Asked.PORTS, body)
     hostile(*[part] * 9)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,8 @@ SOURCES = sorted(
     for package in ("controller", "policies", "topologies", "tests")
     for path in (CHECKOUT / package).rglob("*.py")
 )
+# A line that may import the package, or something of it.
+IMPORTS = re.compile(r"\b(import|from)\b.*\bovs\b")
 # A class that releases up to 3.2 define twice; all releases have it here.
 HOMES = {"UnixctlClient": "ovs.unixctl.client"}
 
@@ -62,14 +65,18 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _top_level(node.orelse)
 
 
-def uses(path: Path) -> list[tuple[int, str, str]]:
+@cache
+def uses(path: Path) -> Sequence[tuple[int, str, str]]:
     """(line, module, name) of each name of the package that a source file uses."""
+    text = path.read_text(encoding="utf-8")
+    # Few files import the package, and all files take seconds to parse.
+    if not IMPORTS.search(text):
+        return ()
     # A dotted name is seen once for each of its dots.
-    return sorted(set(_uses(path)))
+    return tuple(sorted(set(_uses(ast.parse(text)))))
 
 
-def _uses(path: Path) -> Iterator[tuple[int, str, str]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _uses(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
     # What a local name stands for: `ovs` itself, or a module of it.
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -124,9 +131,11 @@ def imported(path: Path) -> set[str]:
 
 def faults(path: Path) -> list[str]:
     """`file:line name: where it was looked for -> where it is`."""
+    if not (used := uses(path)):
+        return []
     there = imported(path)
     found = []
-    for line, module, name in uses(path):
+    for line, module, name in used:
         where = f"{path.name}:{line} {name}"
         home = HOMES.get(name, module)
         if module not in there:

@@ -20,7 +20,7 @@ UNLIKE: dict[str, object] = {
     "spread": True,
     "spread_bps": 4.0,
     "divisible": True,
-    "ripe": True,
+    "merge_due": True,
 }
 
 

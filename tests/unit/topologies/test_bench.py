@@ -178,12 +178,18 @@ def test_only_the_scenarios_asked_for_are_run(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["set_vs_lbfo", "--scenario", "no such thing"], "set_vs_lbfo: nobody left to compare"),
+        (
+            ["set_vs_lbfo", "--scenario", "no such thing"],
+            "set_vs_lbfo: no contender left to compare",
+        ),
         (
             ["two_switches", "--policy", "address-hash", "--against", "none"],
             "a switch fails: without address-hash: a LAG must end at one switch",
         ),
-        (["vmware_lbt", "--direction", "receive", "--scenario", "-"], "vmware_lbt: nobody left"),
+        (
+            ["vmware_lbt", "--direction", "receive", "--scenario", "-"],
+            "vmware_lbt: no contender left",
+        ),
     ],
 )
 def test_with_nobody_left_nothing_is_run(
@@ -216,11 +222,11 @@ def test_all_goes_on_where_one_layout_fails_or_has_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layouts = ("set_vs_lbfo", "quad_gbe_team", "two_switches")
-    monkeypatch.setattr(bench, "LAYOUTS", layouts)
+    monkeypatch.setattr(bench, "LAYOUT_NAMES", layouts)
     monkeypatch.setattr(run, "run", _even())
     words = ["--all", "--policy", "dynamic", "--against", "none", "--out", str(tmp_path)]
     assert bench.main(words) == 0, "a layout that nobody chosen fits is no failure"
-    assert "quad_gbe_team: nobody left" in capsys.readouterr().err
+    assert "quad_gbe_team: no contender left" in capsys.readouterr().err
     monkeypatch.setattr(run, "run", _even(failing="set_vs_lbfo"))
     shutil.rmtree(tmp_path)
     assert bench.main(words) == 1

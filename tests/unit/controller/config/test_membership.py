@@ -45,7 +45,7 @@ def told(config: BridgeConfig) -> list[str]:
 
 # ---- on a bond --------------------------------------------------------------------------
 
-OF_THE_BOND = "the members of bond0, all of them and nothing else: eth1, eth2"
+OF_THE_BOND = "the members of bond0, all of them and no others: eth1, eth2"
 
 
 @pytest.mark.parametrize("named", ["eth1,vnet0", "eth1,eth2,vnet0", "vnet0,vnet1"])
@@ -86,29 +86,29 @@ def test_members_of_a_second_bond_are_no_vm_ports() -> None:
     config = read_bridge(with_ids(row, uplinks="eth1,eth2"))
     assert (teamed(config), vm_ports(config)) == (["eth1", "eth2"], ["vnet0"])
     assert [line.split(" -> ")[0] for line in told(config)] == [
-        "Bridge br0 ovs-lbt-uplinks: without eth3, the member of a bond",
-        "Bridge br0 ovs-lbt-uplinks: without eth4, the member of a bond",
+        "Bridge br0 ovs-lbt-uplinks: eth3, a member of a bond, is missing",
+        "Bridge br0 ovs-lbt-uplinks: eth4, a member of a bond, is missing",
     ]
 
 
 # ---- plain uplinks ----------------------------------------------------------------------
 
 OF_A_VM = {
-    "iface-id": (port("p3", 3, {"iface-id": "9c5e"}), "a VM's by its iface-id"),
-    "vm-id": (port("p3", 3, {"vm-id": "9c5e"}), "a VM's by its vm-id"),
-    "vm-uuid": (port("p3", 3, {"vm-uuid": "9c5e"}), "a VM's by its vm-uuid"),
+    "iface-id": (port("p3", 3, {"iface-id": "9c5e"}), "an interface of a VM, which has iface-id"),
+    "vm-id": (port("p3", 3, {"vm-id": "9c5e"}), "an interface of a VM, which has vm-id"),
+    "vm-uuid": (port("p3", 3, {"vm-uuid": "9c5e"}), "an interface of a VM, which has vm-uuid"),
     "attached-mac": (
         port("p3", 3, {"attached-mac": "02:00:00:00:00:01"}),
-        "a VM's by its attached-mac",
+        "an interface of a VM, which has attached-mac",
     ),
-    "bound": (port("p3", 3, ours(binding="eth1")), "a VM port by its ovs-lbt-binding"),
-    "pinned": (port("p3", 3, ours(pin="eth1")), "a VM port by its ovs-lbt-pin"),
+    "bound": (port("p3", 3, ours(binding="eth1")), "a VM port, which has ovs-lbt-binding"),
+    "pinned": (port("p3", 3, ours(pin="eth1")), "a VM port, which has ovs-lbt-pin"),
     "patch": (of_kind(port("p3", 3), "patch"), "of type patch"),
     "internal": (of_kind(port("p3", 3), "internal"), "of type internal"),
     "vhost": (of_kind(port("p3", 3), "dpdkvhostuserclient"), "of type dpdkvhostuserclient"),
-    "tap": (of_kind(port("p3", 3), driver="tun"), "a tap, as VMs have them"),
-    "libvirt": (port("vnet2", 3), "named as libvirt names VMs' interfaces"),
-    "Proxmox": (port("tap101i0", 3), "named as Proxmox names VMs' interfaces"),
+    "tap": (of_kind(port("p3", 3), driver="tun"), "a tap device, as VMs use"),
+    "libvirt": (port("vnet2", 3), "with a name that libvirt gives to interfaces of VMs"),
+    "Proxmox": (port("tap101i0", 3), "with a name that Proxmox gives to interfaces of VMs"),
     "LOCAL": (port("br0", 0xFFFE), "the bridge's own port"),
 }
 # What operators have as uplinks, and Mininet, containers and laboratories.
@@ -161,13 +161,13 @@ def test_what_comes_to_seem_a_vms_later_stays_an_uplink_while_the_service_runs()
     assert teamed(config) == ["eth1", "eth2", "p3"] and len(config.errors) == 1
 
 
-LEFT_OUT = "with it, and role=unused; or off the bridge: ovs-vsctl del-port br0 eth3"
+LEFT_OUT = "eth3 with role=unused; or remove it: ovs-vsctl del-port br0 eth3"
 
 
 def test_an_uplink_does_not_become_a_vm_port_by_leaving_the_list() -> None:
     """The network would be joined to itself."""
     here = world(plain(port("eth3", 3), port("vnet0", 10), uplinks="eth1,eth2,eth3")).start()
-    error = f"Bridge br0 ovs-lbt-uplinks: without eth3, an uplink until now -> {LEFT_OUT}"
+    error = f"Bridge br0 ovs-lbt-uplinks: eth3, an uplink until now, is missing -> {LEFT_OUT}"
     assert refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth2")) == error
     here.write(with_ids(here.rows["br0"], uplinks="eth1,eth2")).run_for(1)
     config = here.engine.fleet.bridges["br0"].config
@@ -195,7 +195,7 @@ def test_a_list_that_is_taken_away_leaves_the_team_as_it_is() -> None:
 FORGOTTEN = {
     "card": (of_kind(port("eth3", 3), driver="ixgbe"), "a network card (ixgbe)"),
     "in use": (port("eth3", 3), "an uplink that VM ports are bound to"),
-    "role": (port("eth3", 3, ours(role="drained")), "an uplink by its ovs-lbt-role"),
+    "role": (port("eth3", 3, ours(role="drained")), "an uplink, which has ovs-lbt-role"),
 }
 
 
@@ -209,8 +209,8 @@ def test_what_seems_to_be_an_uplink_is_no_vm_port(case: str) -> None:
     assert config.missing == ("eth3",)
     (error,) = (line for line in told(config) if "ovs-lbt-uplinks" in line)
     assert error == (
-        f"Bridge br0 ovs-lbt-uplinks: without eth3, {what} -> with it; or off the bridge:"
-        " ovs-vsctl del-port br0 eth3; or, if a VM is behind it:"
+        f"Bridge br0 ovs-lbt-uplinks: eth3, {what}, is missing -> eth3 as well; or remove it:"
+        " ovs-vsctl del-port br0 eth3; or, if it leads to a VM:"
         " ovs-vsctl set interface eth3 external_ids:ovs-lbt-unit=port"
     )
     here = world(unattached(row)).start()

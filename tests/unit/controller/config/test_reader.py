@@ -315,7 +315,7 @@ def test_the_members_of_a_bond_carry_what_the_bond_does() -> None:
 
 def test_a_vm_port_without_keys() -> None:
     plain, config = vm_port({})
-    assert plain == VmPortConfig("vnet0", plain.ofport, vm="vnet0")
+    assert plain == VmPortConfig("vnet0", plain.ofport, "vnet0", "load-based", "port")
     assert config.errors == ()
 
 
@@ -479,7 +479,7 @@ def test_to_reject_what_cannot_be_told_is_named() -> None:
     assert told.forges
     assert messages(config) == [
         "Interface vnet0 ovs-lbt-forged-transmits: reject -> "
-        "attached-mac in external_ids, too: the addresses that it may send from"
+        "attached-mac in external_ids as well: the addresses from which the VM may send"
     ]
 
 

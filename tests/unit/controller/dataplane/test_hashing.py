@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
-from controller.dataplane import reconcile, tables
+from controller.dataplane import diff, tables
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import FlowSpec
 from controller.dataplane.tables import VLAN_PRESENT, Kind, Register, Table
@@ -320,7 +320,7 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     other = VmPort(OfPort(11), UPLINKS)
     with_hash = replace(team, vm_ports=(*team.vm_ports, other))
     ports = (replace(team.vm_ports[0], hashed=None), other)
-    made = reconcile.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
+    made = diff.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
     assert not made.delete_flows and not made.delete_groups
     assert {g.group_id for g in made.modify_groups} <= {tables.binding_group_id(10)}
     ours = {tables.bucket_group_id(3, b) for b in range(len(team.hashes[0].buckets))}
@@ -339,7 +339,7 @@ def test_a_bucket_moves_by_one_group(team: Team, data: st.DataObject) -> None:
     buckets = list(made.buckets)
     buckets[index] = tuple(data.draw(st.permutations(buckets[index])))
     moved = replace(team, hashes=(replace(made, buckets=tuple(buckets)),))
-    changes = reconcile.changes(build(moved), build(team))
+    changes = diff.changes(build(moved), build(team))
     assert len(changes) == len(changes.modify_groups) <= 1
 
 
@@ -347,7 +347,7 @@ def test_a_home_moves_by_groups_alone() -> None:
     team = spread(Classifier.TRANSPORT, (UPLINKS,) * BUCKETS, off_home_macs=OFF_HOME_MACS)
     (port,) = team.vm_ports
     moved = replace(team, vm_ports=(replace(port, order=port.order[::-1]),))
-    changes = reconcile.changes(build(moved), build(team))
+    changes = diff.changes(build(moved), build(team))
     assert len(changes) == len(changes.modify_groups) <= 1 + len(UPLINKS)
 
 

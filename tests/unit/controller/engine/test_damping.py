@@ -16,10 +16,10 @@ from controller.api.events import Record
 from controller.api.history import Happened
 from controller.load.peaks import PEAK_S
 from policies.damping import (
-    FIRST_REST_S,
+    FIRST_COOLDOWN_S,
     FORGOTTEN_AFTER_S,
     GROWTH,
-    LONGEST_REST_S,
+    LONGEST_COOLDOWN_S,
     MOST_MOVES,
     PERIOD_S,
     Damping,
@@ -35,7 +35,7 @@ def test_no_period_has_more_moves_than_the_budget(waits_s: list[float]) -> None:
     damping, now_s, made = Damping(), 0.0, list[float]()
     for wait_s in waits_s:
         now_s += wait_s
-        if "web" not in damping.resting(now_s):
+        if "web" not in damping.in_cooldown(now_s):
             damping.note("web", now_s)
             made.append(now_s)
     for at_s in made:
@@ -43,15 +43,15 @@ def test_no_period_has_more_moves_than_the_budget(waits_s: list[float]) -> None:
 
 
 def test_rests_grow_up_to_an_hour() -> None:
-    damping, now_s, rest_s = Damping(), 0.0, FIRST_REST_S
+    damping, now_s, rest_s = Damping(), 0.0, FIRST_COOLDOWN_S
     for _ in range(9):
         damping.note("web", now_s)
         free_s = damping.until_s("web", now_s)
-        assert free_s >= now_s + min(rest_s, LONGEST_REST_S)
-        assert damping.resting(free_s - 0.1) == {"web"}
-        assert damping.resting(free_s) == set()
+        assert free_s >= now_s + min(rest_s, LONGEST_COOLDOWN_S)
+        assert damping.in_cooldown(free_s - 0.1) == {"web"}
+        assert damping.in_cooldown(free_s) == set()
         now_s, rest_s = free_s, GROWTH * rest_s
-    assert damping.until_s("web", now_s - 1.0) - now_s <= LONGEST_REST_S
+    assert damping.until_s("web", now_s - 1.0) - now_s <= LONGEST_COOLDOWN_S
 
 
 def test_hours_without_a_move_take_rests_back() -> None:
@@ -60,7 +60,7 @@ def test_hours_without_a_move_take_rests_back() -> None:
         damping.note("web", at_s)
     later_s = 25.0 + 2 * FORGOTTEN_AFTER_S
     damping.note("web", later_s)
-    assert damping.until_s("web", later_s) == later_s + GROWTH * FIRST_REST_S
+    assert damping.until_s("web", later_s) == later_s + GROWTH * FIRST_COOLDOWN_S
 
 
 def test_the_budget_holds_whatever_moves_are_for() -> None:
@@ -68,9 +68,9 @@ def test_the_budget_holds_whatever_moves_are_for() -> None:
     for at_s in range(MOST_MOVES):
         assert damping.spent(at_s) == set()
         damping.note("web", at_s, by_load=False)
-    assert damping.spent(3.0) == {"web"} == damping.resting(3.0)
+    assert damping.spent(3.0) == {"web"} == damping.in_cooldown(3.0)
     assert damping.until_s("web", 3.0) == PERIOD_S
-    assert damping.resting(PERIOD_S) == set(), "one that failed over need not rest"
+    assert damping.in_cooldown(PERIOD_S) == set(), "one that failed over need not rest"
 
 
 def test_moves_of_before_a_restart_count() -> None:
@@ -81,20 +81,20 @@ def test_moves_of_before_a_restart_count() -> None:
     after.restore("web", later, now_s=-40.0)
     assert after.until_s("web", -40.0) == before.until_s("web", 60.0) - 100.0
     after.restore("web", (), now_s=-30.0)
-    assert after.resting(-30.0) == {"web"}, "what is known here is better"
+    assert after.in_cooldown(-30.0) == {"web"}, "what is known here is better"
 
 
 def test_moves_of_a_clock_that_was_ahead_do_not_count() -> None:
     damping = Damping()
     damping.restore("web", [Moved(1e9, step=3)], now_s=5.0)
-    assert damping.resting(5.0) == set()
+    assert damping.in_cooldown(5.0) == set()
 
 
 def test_what_is_gone_is_forgotten() -> None:
     damping = Damping()
     damping.note("web", 1.0)
     damping.keep({"db"})
-    assert damping.resting(1.0) == set()
+    assert damping.in_cooldown(1.0) == set()
 
 
 # ---- on a bridge -----------------------------------------------------------------------
@@ -222,10 +222,10 @@ def test_no_period_makes_a_vm_port_go_back_and_forth(
     here = crowded(*ways, poll_interval_ms="1000").run_until(1200)
     assert most_moves(here) <= MOST_MOVES
     for times in moved_s(here).values():
-        assert len(times) <= math.log(1200 / FIRST_REST_S, GROWTH) + 2
+        assert len(times) <= math.log(1200 / FIRST_COOLDOWN_S, GROWTH) + 2
         rests_s = [later - at_s for at_s, later in pairwise(times)]
         for step, rest_s in enumerate(rests_s):
-            assert rest_s >= FIRST_REST_S * GROWTH**step
+            assert rest_s >= FIRST_COOLDOWN_S * GROWTH**step
 
 
 @settings(max_examples=3)

@@ -494,12 +494,12 @@ REFUSALS = {
     "detach br9": "bridge: br9 -> one of br0",
     "attach br9": "bridge: br9 -> one of br0",
     "attach br0": (
-        "bridge br0: attached already -> a bridge that is not attached;"
-        " or to change it: ovs-lbt set bridge br0 policy=load-based"
+        "bridge br0: already attached -> a bridge that is not attached;"
+        " to change this one: ovs-lbt set bridge br0 policy=load-based"
     ),
     "attach br0 mode=observe": (
-        "bridge br0: attached already -> a bridge that is not attached;"
-        " or to change it: ovs-lbt set bridge br0 mode=observe"
+        "bridge br0: already attached -> a bridge that is not attached;"
+        " to change this one: ovs-lbt set bridge br0 mode=observe"
     ),
     "set bridge br0 threshold=75 threshold=60": "threshold: given 2 times -> once",
     "set interface vnet0 pin= pin=eth1": "pin: given 2 times -> once",
@@ -551,7 +551,7 @@ def test_a_policy_key_taken_away_by_hand_ends_our_work() -> None:
     assert here.commands(Disconnect) == [Disconnect("br0")]
     assert here.engine.deadline_s() == float("inf")
     (told,) = reports(here, "warning")
-    assert told.startswith("Bridge br0 ovs-lbt-policy: none -> a policy: its flows stay")
+    assert told.startswith("Bridge br0 ovs-lbt-policy: removed; the flows stay in place, unmanaged")
 
 
 def test_a_bridge_that_is_no_more_is_let_go_in_silence() -> None:
@@ -757,7 +757,9 @@ def test_a_vm_port_whose_vlan_no_uplink_carries_has_no_uplink_until_one_does() -
     assert here.engine.fleet.status()[0].config_errors == (
         "Port vnet0 tag: 20 -> a VLAN that an uplink carries",
     )
-    assert "-> none does" in refusal(here.ask("move", "vnet0", "eth1"))
+    assert "-> an uplink that carries them; there is none" in refusal(
+        here.ask("move", "vnet0", "eth1")
+    )
     re_tagged(here, "eth2", trunks=(10, 20)).run_for(1)
     assert here.bindings()["vnet0"] == "eth2"
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()

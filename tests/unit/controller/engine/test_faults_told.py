@@ -23,7 +23,7 @@ from controller.text.wording import OUR_LOG
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, without_us
 
-ITSELF = f"as ovs-lbt itself failed: line br0: KeyError: 'x' -> {OUR_LOG}"
+ITSELF = f"because ovs-lbt itself failed: line br0: KeyError: 'x' -> {OUR_LOG}"
 
 
 def fault(part: str = "lines", at_s: float = 3.0, count: int = 1) -> Faulted:
@@ -40,7 +40,7 @@ def attaching() -> World:
 def test_an_attach_is_not_the_switchs_fault_when_a_part_of_ours_has_failed() -> None:
     here = attaching().run_until(3).say(fault()).run_until(ATTACH_TIMEOUT_S)
     text = refusal(here.replies[1])
-    assert text == f"bridge br0: not installed within 10 s, {ITSELF}; see the log"
+    assert text == f"bridge br0: flows not installed within 10 s, {ITSELF}; see the log"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_detach_is_not_either() -> None:
     assert here.ask("detach", "br0") is None
     here.say(fault(at_s=0.0)).run_for(DETACH_TIMEOUT_S)
     assert refusal(here.replies[1]) == (
-        "bridge br0: the switch was not reached: ovs-lbt itself failed, line br0: KeyError: 'x',"
+        "bridge br0: the switch was not reached because ovs-lbt itself failed (line br0: KeyError: 'x'),"
         f" so only the configuration was removed -> {OUR_LOG}"
     )
 
@@ -77,7 +77,7 @@ def test_a_drain_is_not_either(connected: bool) -> None:
     assert refusal(here.replies[1]).endswith(ITSELF)
 
 
-class Held(World):
+class Obstacle(World):
     """One that never carries out the first command of a kind."""
 
     def __init__(self, kind: type[Command]) -> None:
@@ -96,17 +96,19 @@ class Held(World):
 @pytest.mark.parametrize(
     ("held", "why"),
     [
-        (Write, ", as its settings are not in the database -> an ovsdb-server that answers"),
-        (ReadForwarding, ", as fdb/show was not answered -> an ovs-vswitchd that answers"),
+        (Write, ", because its settings are not in the database -> a running ovsdb-server"),
+        (ReadForwarding, ", because fdb/show was not answered -> an ovs-vswitchd that answers"),
         (ReadInstalled, " -> a switch that answers"),
         (Apply, " -> a switch that answers"),
     ],
 )
 def test_an_attach_says_who_has_not_answered(held: type[Command], why: str) -> None:
-    here = Held(held).start()
+    here = Obstacle(held).start()
     assert here.ask("attach", "br0") is None
     here.run_until(ATTACH_TIMEOUT_S)
-    assert refusal(here.replies[1]) == f"bridge br0: not installed within 10 s{why}; see the log"
+    assert (
+        refusal(here.replies[1]) == f"bridge br0: flows not installed within 10 s{why}; see the log"
+    )
 
 
 def test_show_tells_of_a_fault_for_a_day_the_last_first() -> None:

@@ -13,9 +13,9 @@ from controller.api import history
 from controller.api.events import Record
 from controller.api.history import Names
 from controller.config.rows import BridgeRow
-from controller.decisions.chronicle import OUTCOME_S
+from controller.decisions.decision_log import OUTCOME_S
 from controller.host.journal import Journal, answer
-from controller.load.judging import UPLINK_LAG_S
+from controller.load.team_view import UPLINK_LAG_S
 from policies.model import Reason
 from tests.unit.fake_switch import Rate, World, done, refusal, world
 from tests.unit.rows import host, with_interface
@@ -111,9 +111,9 @@ def test_failover_and_failback_are_told_with_the_links_that_caused_them() -> Non
     told = [(e["event"], e["why"]) for e in entries(here) if e["event"] != "outcome"]
     assert told == [
         ("link-down", "the link of eth1 went down"),
-        ("moved", "eth1 carries nothing"),
+        ("moved", "eth1 failed"),
         ("link-up", "the link of eth1 went up"),
-        ("moved", "eth1 carries traffic again"),
+        ("moved", "eth1 is back in service"),
     ]
     failover = entries(here, "moved")[0]
     assert [move["port"] for move in failover["moves"]] == ["vnet0", "vnet2"], "one decision"
@@ -220,17 +220,17 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Pat
     assert asked(path, "br1", "--last", "2") == [57, 59]
     assert asked(path, "br1", "--port", "vnet0", "--last", "2") == [51, 57]
     there_is = Names(frozenset({"br7"}), frozenset({"vnet9"}))
-    assert answer(path, ("br7",), there_is) == "nothing is remembered of that"
-    assert answer(path, ("--port", "vnet9"), there_is) == "nothing is remembered of that"
+    assert answer(path, ("br7",), there_is) == "no matching entries"
+    assert answer(path, ("--port", "vnet9"), there_is) == "no matching entries"
 
 
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("br8", "bridge: br8 -> one of br7, or a bridge that the history tells of"),
-        ("br8 --port vnet0", "bridge: br8 -> one of br7, or a bridge that the history tells of"),
-        ("--port vnet8", "port: vnet8 -> a VM port, or a VM, that there is or that the history"),
-        ("br0 --port vnet8", "port: vnet8 -> a VM port, or a VM, that there is or that the"),
+        ("br8", "bridge: br8 -> one of br7, or a bridge in the history"),
+        ("br8 --port vnet0", "bridge: br8 -> one of br7, or a bridge in the history"),
+        ("--port vnet8", "port: vnet8 -> a VM port or VM that exists now or is in the history"),
+        ("br0 --port vnet8", "port: vnet8 -> a VM port or VM that exists now or is in the"),
     ],
 )
 def test_what_never_was_is_refused(tmp_path: Path, words: str, found: str) -> None:

@@ -11,7 +11,7 @@ ETH1, ETH2 = 1, 2
 
 
 def receiving(bps: float = 1e6, teaming: str = "switch-independent") -> World:
-    """vnet0 is on eth1, and so is what the switch upstream sends it."""
+    """vnet0 is on eth1, and so is what the upstream switch sends it."""
     here = world(host("originating-port", binding="eth1", teaming=teaming))
     switch = here.switches["br0"]
     switch.learned = ((10, MAC, 0),)
@@ -72,7 +72,8 @@ def test_inbound_that_never_follows_is_told_of_once() -> None:
     status = here.engine.fleet.status()[0]
     assert (status.reannounced, status.not_followed) == (3, 1)
     assert not observed(here)
-    found = "br0: inbound of vnet0: by eth1, announced again and again -> by eth2"
+    still = "still arrives by eth1 after repeated learning packets"
+    found = f"br0: inbound traffic of vnet0: {still} -> by eth2"
     assert reports(here, "warning").count(found) == 1
 
 
@@ -110,7 +111,7 @@ def test_flows_are_read_twice_a_second_at_most_and_ports_with_each_poll() -> Non
     assert 45 <= len(polls) <= 55
     assert 9 <= len(units_s) <= 12
     bridge = here.engine.fleet.bridges["br0"]
-    assert bridge.deciding.last_s == polls[-1][0], "each poll ends with a decision"
+    assert bridge.scheduling.last_s == polls[-1][0], "each poll ends with a decision"
 
 
 def test_a_poll_a_second_reads_all_there_is() -> None:

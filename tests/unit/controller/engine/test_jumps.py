@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from policies.damping import CORRECTED_WITHIN_S, FIRST_REST_S, Damping
+from policies.damping import CORRECTED_WITHIN_S, FIRST_COOLDOWN_S, Damping
 from tests.unit.controller.engine import jumps
 from tests.unit.controller.engine.jumps import Jump, Outcome
 
@@ -32,7 +32,7 @@ def test_hardly_more_is_lost_than_who_knows_all_loads_would_lose(spread_s: float
 
 
 def test_loads_that_start_later_are_placed_at_once_too() -> None:
-    """The first two are parted while the others have not begun, which takes a second round."""
+    """The first two are per_address while the others have not begun, which takes a second round."""
     capacities = (100e6, 100e6)
     jump = Jump(
         capacities,
@@ -59,12 +59,12 @@ def test_what_hardly_carries_anything_stays_where_it_is() -> None:
 def test_a_correction_is_no_further_step_and_the_last_of_its_kind() -> None:
     damping = Damping()
     damping.note("web", 10.0, provisional=True)
-    assert damping.resting(10.1) == set()
-    assert damping.resting(10.0 + CORRECTED_WITHIN_S) == {"web"}
-    assert damping.until_s("web", 12.0) == 10.0 + FIRST_REST_S
+    assert damping.in_cooldown(10.1) == set()
+    assert damping.in_cooldown(10.0 + CORRECTED_WITHIN_S) == {"web"}
+    assert damping.until_s("web", 12.0) == 10.0 + FIRST_COOLDOWN_S
     damping.note("web", 10.5, provisional=True)
-    assert damping.resting(10.6) == {"web"}
-    assert damping.until_s("web", 10.6) == 10.5 + FIRST_REST_S
+    assert damping.in_cooldown(10.6) == {"web"}
+    assert damping.until_s("web", 10.6) == 10.5 + FIRST_COOLDOWN_S
 
 
 def test_the_history_tells_what_a_move_was_decided_by() -> None:

@@ -196,7 +196,8 @@ def test_show_says_that_lacp_has_fallen_back() -> None:
     (shown,) = json.loads(as_json.text)["bridges"]
     asked = (shown["policy"], shown["teaming"], shown["fallen_back"])
     assert asked == ("originating-port", "lacp", True)
-    assert reports(here, "warning") == ["br0: LACP is not negotiated -> one uplink"]
+    found = "br0: LACP is not negotiated, so one uplink serves all VM ports"
+    assert reports(here, "warning") == [f"{found} -> LACP on the upstream switch"]
 
 
 # ---- a member that loses it ------------------------------------------------------------
@@ -272,7 +273,7 @@ GOES = [
     (LACP_PASSIVE, "lacp"),
 ]
 NEEDS_LACP = "a bond with lacp active or passive; without LACP switch-independent or static"
-IS_ONE_LINK = "lacp, as the switch upstream takes the members for one link"
+IS_ONE_LINK = "lacp, because the upstream switch treats the members as one link"
 GOES_NOT = [
     (PLAIN_UPLINKS, "lacp", "lacp on plain uplinks", NEEDS_LACP),
     (BOND, "lacp", "lacp on bond bond0 with lacp off", NEEDS_LACP),

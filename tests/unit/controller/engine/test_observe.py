@@ -64,7 +64,7 @@ def test_on_plain_uplinks_the_bindings_in_force_are_shown_beside_the_planned_one
     assert sorted(str(u) for u in would_be(here).values()) == ["eth1", "eth1", "eth2", "eth2"]
     assert set(here.stored_bindings().values()) == {"eth1", None}
     text = done(here.ask("show"))
-    assert "observing: nothing is moved" in text and "eth1 (eth2)" in text
+    assert "observe mode: load moves nothing" in text and "eth1 (eth2)" in text
 
 
 def test_on_a_bond_nothing_is_installed_and_the_virtual_binding_is_shown() -> None:
@@ -75,7 +75,7 @@ def test_on_a_bond_nothing_is_installed_and_the_virtual_binding_is_shown() -> No
     uplinks = [p["uplink"] for p in shown["ports"]]
     assert sorted(uplinks) == ["eth1", "eth1", "eth2", "eth2"]
     assert [p["planned_uplink"] for p in shown["ports"]] == uplinks
-    assert "observing: the bond forwards as without us" in done(here.ask("show"))
+    assert "observe mode: the bond forwards as before" in done(here.ask("show"))
 
 
 def test_enforcing_nothing_is_planned_that_is_not_made() -> None:
@@ -189,7 +189,7 @@ def test_vm_ports_are_on_the_active_member_before_normal_takes_over(back: bool) 
         assert would_be(here) == homes
     gathered = next(c.entry for _, c in here.log if isinstance(c, Record) and c.entry.moves)
     assert {move.reason for move in gathered.moves} == {"manual"}, "nobody has drained anything"
-    assert gathered.why == "NORMAL takes over by eth2, as an operator wants"
+    assert gathered.why == "an operator asked for NORMAL, which takes over by eth2"
     assert not any("(drain)" in line for line in reports(here, "info"))
 
 

@@ -135,7 +135,7 @@ def test_a_role_wins_over_a_pin_and_the_pin_holds_again_after_it(role: str) -> N
 @pytest.mark.parametrize("role", ["standby", "drained", "unused"])
 def test_a_pin_that_would_not_hold_is_refused(role: str) -> None:
     here = team("active", role)
-    text = f"uplink eth2: {role} -> an active one: one of eth1"
+    text = f"uplink eth2: {role} -> an active uplink: one of eth1"
     assert refusal(here.ask("pin", "vnet0", "eth2")) == text
     assert refusal(here.ask("set", "interface", "vnet0", "pin=eth2")) == text
 
@@ -205,7 +205,9 @@ def test_a_drain_of_a_switch_that_goes_away_is_answered() -> None:
 def test_a_drain_on_a_lag_says_that_the_switch_upstream_decides_what_it_sends() -> None:
     here = team("active", "active", teaming="static")
     text = done(here.ask("drain", "eth1"))
-    assert text.startswith("eth1: idle, 2 VM ports moved; the switch upstream sends by it")
+    assert text.startswith(
+        "eth1: idle, 2 VM ports moved; the upstream switch continues to send on it"
+    )
 
 
 def test_a_drain_the_database_refuses_changes_nothing() -> None:
@@ -220,14 +222,14 @@ def test_a_bridge_detached_during_a_drain_ends_it() -> None:
     here = team("active", "active")
     assert here.ask("drain", "eth1") is None
     done(here.ask("detach", "br0"))
-    assert "given back" in refusal(here.replies[1])
+    assert "was detached" in refusal(here.replies[1])
 
 
 REFUSALS = {
     "drain eth9": "uplink: eth9 -> one of eth1, eth2, eth3",
     "drain vnet0": "uplink: vnet0 -> one of eth1, eth2, eth3",
-    "drain eth3": "uplink eth3: unused -> an active or standby one",
-    "undrain eth1": "uplink eth1: active -> a drained one",
+    "drain eth3": "uplink eth3: unused -> an active or standby uplink",
+    "undrain eth1": "uplink eth1: active -> a drained uplink",
     "undrain eth9": "uplink: eth9 -> one of eth1, eth2, eth3",
     "move vnet0 eth3": "uplink eth3: unused -> one of eth1, eth2",
     "set interface eth1 role-before=standby": (
@@ -248,15 +250,14 @@ def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> Non
 def test_the_last_uplink_that_works_is_not_drained() -> None:
     here = team("active", "active").set_link(2, up=False)
     assert refusal(here.ask("drain", "eth1")) == (
-        "uplink eth1: the last that carries traffic"
-        " -> another active or standby uplink of br0 that is up"
+        "uplink eth1: the last working uplink -> one that leaves another to carry the traffic"
     )
 
 
 @pytest.mark.parametrize("role", ["drained", "unused"])
 def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
     here = team("active", "unused")
-    text = f"role: {role} -> active or standby, as no other uplink of the bridge is"
+    text = f"role: {role} -> active or standby, because no other uplink of the bridge is"
     assert refusal(here.ask("set", "interface", "eth1", f"role={role}")) == text
 
 
@@ -349,14 +350,14 @@ def test_a_move_to_an_uplink_that_waits_says_how_long() -> None:
     assert refusal(here.ask("move", "vnet0", "eth2")) == text
     here.run_until(10).set_link(2, up=True).run_until(20)
     assert refusal(here.ask("move", "vnet0", "eth2")) == (
-        "uplink eth2: its link returned, and its failback delay has 35 s to go -> one of eth1"
+        "uplink eth2: its link returned, and its failback delay ends in 35 s -> one of eth1"
     )
 
 
 def test_a_move_to_a_standby_uplink_is_refused_while_an_active_one_works() -> None:
     here = team("active", "standby")
     assert refusal(here.ask("move", "vnet0", "eth2")) == (
-        "uplink eth2: standby, and an active one carries traffic -> one of eth1"
+        "uplink eth2: standby, and an active uplink carries traffic -> one of eth1"
     )
 
 

@@ -35,7 +35,7 @@ def standing_by() -> Engine:
     engine = Engine(leads=False, name=WHO)
     assert engine.handle(DatabaseRead((host(),), "ovs-lbt@here"), 0.0) == ()
     (said,) = engine.handle(Leading(False), 0.0)
-    assert said == Report("warning", "another service leads -> standing by")
+    assert said == Report("warning", "another service leads -> this service is on standby")
     return engine
 
 
@@ -61,7 +61,7 @@ def test_who_stands_by_says_so_and_who_leads() -> None:
     told = {"bridges": [], "standby": True, "leader": "ovs-lbt@here"}
     assert json.loads(reply.text) == told
     assert engine.handle(Request(2, ("show",)), 1.0) == (
-        Reply(2, "standing by: ovs-lbt@here leads"),
+        Reply(2, "on standby: ovs-lbt@here leads"),
     )
 
 
@@ -70,7 +70,7 @@ def test_who_stands_by_says_so_and_who_leads() -> None:
 )
 def test_who_stands_by_refers_operators_to_who_leads(words: str) -> None:
     engine = standing_by()
-    text = "this service stands by -> the one that leads: ovs-lbt@here"
+    text = "this service is on standby -> the service that leads: ovs-lbt@here"
     asked = Request(1, tuple(words.split()))
     assert engine.handle(asked, 1.0) == (Reply(1, text, refused=True),)
 
@@ -87,7 +87,7 @@ def test_who_takes_the_lead_looks_after_every_bridge_as_it_is_now() -> None:
     other = replace(host(), name="br1")
     engine.handle(DatabaseRead((host(), other)), 1.0)
     said, *commands = engine.handle(Leading(True), 2.0)
-    assert said == Report("warning", "taking the lead")
+    assert said == Report("warning", "this service leads now")
     assert commands == [Connect("br0"), Connect("br1")]
     assert engine.handle(Leading(True), 3.0) == ()
 

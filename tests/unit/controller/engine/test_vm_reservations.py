@@ -68,7 +68,7 @@ def test_a_reservation_that_comes_moves_one_and_says_why() -> None:
     assert (bound["vnet0"], bound["vnet1"]) == ("eth1", "eth2")
     assert moves(here) == Counter({"rule": 1})
     said = json.loads(done(here.ask("explain", "vnet1", "--json")))["said"]
-    assert "has room for what is reserved" in said["why there"]
+    assert "has room for its reservation" in said["why there"]
     here.run_for(60)
     assert here.bindings() == bound and moves(here)["rule"] == 1
 

@@ -80,7 +80,7 @@ def test_rather_no_traffic_than_by_another_uplink() -> None:
     (entry,) = entries(here, "rule-broken")
     assert (entry["port"], entry["why"]) == ("vnet0", text)
     told = json.loads(done(here.ask("explain", "vnet0", "--json")))
-    assert told["said"]["why there"] == "none of the uplinks that it is allowed carries traffic"
+    assert told["said"]["why there"] == "none of its allowed uplinks carries traffic"
     assert told["said"]["to change"] == "eth1 has to carry traffic; then it returns by itself"
     assert told["rules_broken"] == {"allow": "on no uplink -> eth1, carrying traffic"}
 
@@ -280,18 +280,18 @@ def test_explain_lists_what_is_asked_for_and_what_is_not_so() -> None:
     here = team({"vnet0": asked, "vnet1": {"anti_affinity": "web", "pin": "eth2"}})
     said = json.loads(done(here.ask("explain", "vnet0", "--json")))["said"]
     assert said["rules"] == (
-        "allowed eth1, eth2 only, rather than any other none; "
-        "is kept apart from all of anti-affinity set web; prefers eth2; should not use eth3; "
+        "allowed on eth1, eth2 only, and on no uplink while those fail; "
+        "should share no uplink with the anti-affinity set web; prefers eth2; should not use eth3; "
         "broken: prefer, on eth1 -> eth2"
     )
-    assert "where its rules and its policy place it" in said["why there"]
+    assert "its rules and its policy place it here" in said["why there"]
 
 
 def test_a_set_that_is_too_large_is_spread_evenly_and_shown_as_broken() -> None:
     here = team({name: {"anti_affinity": "web"} for name in VMS}, uplinks=2)
     assert sorted(here.bindings()[name] for name in VMS) == ["eth1", "eth1", "eth2", "eth2"]
     assert broken(here) == {(name, "anti-affinity") for name in VMS}
-    assert "of web -> uplinks of their own" in shown(here)["rules_broken"][0]["how"]
+    assert "of web -> different uplinks" in shown(here)["rules_broken"][0]["how"]
 
 
 def test_rules_that_contradict_each_other_are_shown_and_all_else_is_met() -> None:
@@ -335,7 +335,9 @@ def test_an_operators_move_may_break_what_should_be_and_holds() -> None:
     here = team({name: {"anti_affinity": "web"} for name in VMS[:2]}, uplinks=2)
     other = here.bindings()["vnet1"]
     told = done(here.ask("move", "vnet0", other))
-    assert told == f"vnet0 anti-affinity: on {other} with vnet1 of web -> uplinks of their own"
+    assert (
+        told == f"vnet0 anti-affinity: on {other}, together with vnet1 of web -> different uplinks"
+    )
     here.run_for(60)
     assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other
     assert broken(here) == {("vnet0", "anti-affinity"), ("vnet1", "anti-affinity")}
@@ -351,7 +353,7 @@ def test_rules_end_as_they_begin_by_set() -> None:
     done(here.ask("set", "interface", "vnet0", "allow=", "prefer=", "affinity="))
     here.run_for(2)
     port = here.engine.fleet.bridges["br0"].config.vm_ports[0]
-    assert not port.rules.whole and len(order_of(here, "vnet0")) == 3
+    assert not port.rules.unsplittable and len(order_of(here, "vnet0")) == 3
 
 
 def test_rules_for_a_vm_are_kept_on_the_bridge() -> None:
@@ -380,15 +382,15 @@ def _with_id(port: PortRow, vm: str) -> PortRow:
         ("allow=!eth1,!eth2,!eth3", "some of eth1, eth2, eth3, comma-separated"),
         ("prefer=eth1,!eth1", "names of uplinks, comma-separated"),
         ("prefer=,", "names of uplinks, comma-separated"),
-        ("affinity=a b", "the name of a set, without commas and spaces"),
-        ("anti-affinity=a,b", "the name of a set, without commas and spaces"),
+        ("affinity=a b", "the name of a set, without commas or spaces"),
+        ("anti-affinity=a,b", "the name of a set, without commas or spaces"),
     ],
 )
 def test_a_rule_that_cannot_be_meant_is_refused(assignment: str, expected: str) -> None:
     here = team({})
     found = refusal(here.ask("set", "interface", "vnet0", assignment))
     assert assignment.partition("=")[2] in found and expected in found
-    assert not here.engine.fleet.bridges["br0"].config.vm_ports[0].rules.whole
+    assert not here.engine.fleet.bridges["br0"].config.vm_ports[0].rules.unsplittable
 
 
 def test_of_a_bad_rule_the_last_good_one_stays_in_force() -> None:

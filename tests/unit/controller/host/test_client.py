@@ -78,10 +78,15 @@ def test_a_service_that_ends_or_hangs_is_given_up(place: Path) -> None:
 
     with service(place, ends):
         assert client.running()
-        with pytest.raises(client.Unanswered, match=r"the service ended: .* -> the log of ovs-lbt"):
+        with pytest.raises(
+            client.Unanswered, match=r"the service closed the connection: .* -> see the log"
+        ):
             client.ask("lbt/show", [])
     (place / f"ovs-lbt.{os.getpid()}.ctl").unlink()
-    with service(place, hangs), pytest.raises(client.Unanswered, match=r"no answer in 0\.1 s -> "):
+    with (
+        service(place, hangs),
+        pytest.raises(client.Unanswered, match=r"no answer from the service within 0\.1 s -> "),
+    ):
         client.ask("lbt/show", [], timeout_s=0.1)
     over.set()
 
@@ -114,10 +119,10 @@ def test_an_open_vswitch_that_is_not_started_is_told(
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(absent))
     told = client.obstacle()
     assert told is not None
-    assert told.startswith(f"Open vSwitch is not started: no directory {absent} -> one that is")
+    assert told.startswith(f"Open vSwitch is not running: {absent} does not exist -> a running")
     monkeypatch.setattr(ovs.dirs, "RUNDIR", str(tmp_path))
     assert client.obstacle() is None
-    with pytest.raises(client.Unanswered, match="no service is running, and Open vSwitch is not"):
+    with pytest.raises(client.Unanswered, match="neither the service nor Open vSwitch is running"):
         client.ask("lbt/show", [])
 
 
@@ -127,9 +132,9 @@ def test_a_directory_that_root_cannot_write_to_is_not_a_matter_of_rights(
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert client.obstacle() is None
-    assert client.read_only() == f"{place}: read-only -> a directory that can be written to"
+    assert client.read_only() == f"{place}: read-only -> a writable directory"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert client.obstacle() == f"user 1000, who may not write to {place} -> root"
+    assert client.obstacle() == f"user 1000 cannot write to {place} -> root"
 
 
 def test_another_service_than_the_one_that_is_meant_is_found(place: Path) -> None:

@@ -15,7 +15,7 @@ from ovs.db import idl
 from ovsdbapp.backend.ovs_idl import idlutils
 
 import controller
-from controller import alone
+from controller import one_shot
 from controller.api.events import (
     Event,
     Faulted,
@@ -32,7 +32,7 @@ from controller.host import client, control, faults, journal, qdisc, vswitchd
 from controller.host.faults import Ledger
 from controller.metrics import scrapes
 from controller.openflow import framework, port_flags
-from controller.openflow.lines import Line
+from controller.openflow.connections import Dialer
 from controller.ovsdb import database
 from controller.ovsdb.replica import Replica
 from controller.text.wording import OUR_LOG
@@ -256,7 +256,7 @@ def test_a_line_that_fails_dials_again(told: Told) -> None:
         dialled.release()
         broken()
 
-    line = Line("br0", dial)  # type: ignore[arg-type]
+    line = Dialer("br0", dial)  # type: ignore[arg-type]
     assert all(dialled.acquire(timeout=WAIT_S) for _ in range(3))
     line.stop()
     line.join(WAIT_S)
@@ -304,7 +304,7 @@ def test_a_switch_is_not_blamed_for_what_we_cannot_read(told: Told) -> None:
     framework.Connection.refuse_unread(switch, "port_stats", ValueError("7"))
     assert refused == [
         f"port_stats of br0: AttributeError: x, a fault of ovs-lbt -> {OUR_LOG}",
-        "port_stats: ValueError('7') -> one that can be read",
+        "port_stats: ValueError('7') -> a valid message",
     ]
     assert told.counts() == [("openflow", 1)]
 
@@ -338,7 +338,7 @@ def test_a_look_of_tops_that_fails_is_told_and_the_next_one_is_made(
     told: list[feed.News] = []
     looks = feed.Feed(told.append, 1.0)
     monkeypatch.setattr(feed, "look", broken_otherwise)
-    assert looks._news() == feed.Away("ZeroDivisionError: x, a fault of top -> the next look")
+    assert looks._news() == feed.Away("ZeroDivisionError: x, a fault of top -> the next update")
     monkeypatch.setattr(client, "ask", broken_otherwise)
     looks._carry_out(("move", "vnet0", "eth1"))
     (answer,) = told
@@ -353,15 +353,15 @@ def broken_otherwise(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("going_on", "said"),
     [
-        (False, "ovs-lbt: a fault of ovs-lbt, not of the switch: see above -> "),
-        (True, "ovs-lbt: no answer in 0 s -> a switch and a database that answer"),
+        (False, "ovs-lbt: ovs-lbt itself failed, see above -> "),
+        (True, "ovs-lbt: no answer within 0 s -> a switch and a database that answer"),
     ],
 )
 def test_a_request_without_a_service_says_whose_fault_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], going_on: bool, said: str
 ) -> None:
-    monkeypatch.setattr(alone, "ANSWER_TIMEOUT_S", 0.0)
-    assert alone.OneAnswer(lambda _: None, "").serve(lambda: going_on) == 1
+    monkeypatch.setattr(one_shot, "ANSWER_TIMEOUT_S", 0.0)
+    assert one_shot.OneAnswer(lambda _: None, "").serve(lambda: going_on) == 1
     assert capsys.readouterr().err.startswith(said)
 
 
@@ -378,7 +378,7 @@ def test_a_request_that_nobody_answers_is_not_put_down_to_the_switch(
     answer = caller.recv(4096).decode()
     caller.close()
     served.close()
-    assert "no answer in 0 s -> " in answer and "the log of ovs-lbt" in answer
+    assert "not completed within 0 s -> " in answer and "the log of ovs-lbt" in answer
     assert "a switch that answers" not in answer
 
 

@@ -36,6 +36,19 @@ def test_the_clock_is_the_switchs_own() -> None:
     assert rates((10, 0, 0), (10.5, 500, 0)).latest().tx_bps == 8000
 
 
+def test_a_steady_load_whose_readings_differ_has_not_risen() -> None:
+    kept, sent_bytes = rates((0.0, 0, 0)), 0
+    rises_bps = []
+    for number, kilobytes in enumerate((900, 980, 910, 975, 900, 985), 1):
+        sent_bytes += kilobytes * 1000
+        kept.add(Sample(number / 10, sent_bytes, 0))
+        rises_bps.append(kept.rise(recent_s=0.3).tx_bps)
+    assert max(rises_bps[2:]) < 1e6
+    assert kept.rise().tx_bps > 5e6, "above the reading before alone"
+    kept.add(Sample(0.7, sent_bytes + 1_100_000, 0))
+    assert kept.rise(recent_s=0.3).tx_bps > 8e6, "a rise is seen at once"
+
+
 def test_a_repeated_sample_is_ignored() -> None:
     assert rates((10, 0, 0), (11, 1000, 0), (11, 1000, 0)).latest().tx_bps == 8000
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.openflow import codec, framing
+from controller.openflow import counters, decode, framing
 from tests.unit.fuzz import session
 
 MULTIPART = 19
@@ -15,9 +15,9 @@ FLOWS, GROUPS, PORTS = 1, 7, 4
 BODY_AT = 16
 # Whoever reads statistics, which come as they were sent.
 READERS: dict[int, Callable[[bytes], object]] = {
-    FLOWS: lambda body: codec.installed_flows(codec.lasting(body)),
-    GROUPS: lambda body: codec.installed_groups(framing.groups(body)),
-    PORTS: codec.port_counters,
+    FLOWS: lambda body: decode.installed_flows(decode.lasting(body)),
+    GROUPS: lambda body: decode.installed_groups(framing.groups(body)),
+    PORTS: counters.port_counters,
 }
 
 
@@ -45,50 +45,70 @@ def instruction(kind: int, length: int, rest: bytes = b"") -> bytes:
 @pytest.mark.parametrize(
     ("kind", "body", "found"),
     [
-        pytest.param(FLOWS, flow(0), "a part of 0 bytes -> 56 to 56", id="a flow of nothing"),
-        pytest.param(FLOWS, flow(57), "a part of 57 bytes -> 56 to 56", id="a flow too long"),
-        pytest.param(FLOWS, bytes(9), "a part of 9 bytes -> 56 to 9", id="half a flow"),
-        pytest.param(FLOWS, flow(56, 0), "a match of 0 bytes -> 4 to 8", id="no match"),
-        pytest.param(FLOWS, flow(56, 12), "a match of 12 bytes -> 4 to 8", id="a match too long"),
+        pytest.param(
+            FLOWS,
+            flow(0),
+            "a part with a length of 0 bytes -> 56 to 56 bytes",
+            id="a flow of nothing",
+        ),
+        pytest.param(
+            FLOWS,
+            flow(57),
+            "a part with a length of 57 bytes -> 56 to 56 bytes",
+            id="a flow too long",
+        ),
+        pytest.param(FLOWS, bytes(9), "a part of 9 bytes -> at least 56 bytes", id="half a flow"),
+        pytest.param(FLOWS, flow(56, 0), "a match of 0 bytes -> 4 to 8 bytes", id="no match"),
+        pytest.param(
+            FLOWS, flow(56, 12), "a match of 12 bytes -> 4 to 8 bytes", id="a match too long"
+        ),
         pytest.param(
             FLOWS,
             flow(64, instructions=instruction(4, 0)),
-            "a part of 0 bytes -> 8 to 8",
+            "a part with a length of 0 bytes -> 8 to 8 bytes",
             id="an instruction of nothing",
         ),
         pytest.param(
             FLOWS,
             flow(64, instructions=instruction(4, 60000)),
-            "a part of 60000 bytes -> 8 to 8",
+            "a part with a length of 60000 bytes -> 8 to 8 bytes",
             id="an instruction over all that follows",
         ),
         pytest.param(
             FLOWS,
             flow(72, instructions=instruction(1, 16, bytes(8))),
-            "an instruction 1 of 16 bytes -> 8",
+            "an instruction of type 1, 16 bytes -> 8 bytes",
             id="a goto with something behind it",
         ),
         pytest.param(
             FLOWS,
             flow(80, instructions=instruction(4, 24, struct.pack("!HH12x", 25, 0))),
-            "a part of 0 bytes -> 8 to 16",
+            "a part with a length of 0 bytes -> 8 to 16 bytes",
             id="an action of nothing",
         ),
         pytest.param(
             FLOWS,
             flow(80, instructions=instruction(4, 24, struct.pack("!HH12x", 0, 8))),
-            "an action 0 of 8 bytes -> 16",
+            "an action of type 0, 8 bytes -> 16 bytes",
             id="half an output",
         ),
-        pytest.param(GROUPS, bytes(8), "a part of 0 bytes -> 8 to 8", id="a group of nothing"),
+        pytest.param(
+            GROUPS,
+            bytes(8),
+            "a part with a length of 0 bytes -> 8 to 8 bytes",
+            id="a group of nothing",
+        ),
         pytest.param(
             GROUPS,
             struct.pack("!HBxI", 24, 3, 5) + bytes(16),
-            "a part of 0 bytes -> 16 to 16",
+            "a part with a length of 0 bytes -> 16 to 16 bytes",
             id="a bucket of nothing",
         ),
         pytest.param(
-            PORTS, bytes(111), "statistics of 111 bytes -> 112 for each port", id="half a port"
+            PORTS,
+            bytes(111),
+            "port statistics of 111 bytes -> 112 bytes for each port",
+            id="half a port",
         ),
     ],
 )
@@ -99,7 +119,7 @@ def test_lengths_that_do_not_agree_are_found(kind: int, body: bytes, found: str)
 
 
 def test_a_hello_whose_element_is_nothing_is_found() -> None:
-    with pytest.raises(framing.Malformed, match="a part of 0 bytes -> 4 to 4"):
+    with pytest.raises(framing.Malformed, match="a part with a length of 0 bytes -> 4 to 4 bytes"):
         look_through(session.message(0, 1, bytes(4)))
 
 

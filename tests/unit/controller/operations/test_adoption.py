@@ -132,7 +132,7 @@ def test_detach_leaves_no_trace_and_keeps_what_describes_the_hardware() -> None:
 def test_flows_of_others_that_a_new_fail_mode_would_flush_are_reason_to_refuse() -> None:
     here = world(plain_uplinks("standalone"), foreign=FOREIGN * 3).start()
     text = refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
-    assert "3 flows of others'" in text and " -> fail mode secure" in text
+    assert "3 flows of other programs" in text and " -> fail mode secure" in text
     assert here.rows["br0"] == plain_uplinks("standalone")
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
@@ -149,7 +149,7 @@ def test_attaching_to_a_switch_that_does_not_answer_is_given_up_without_a_trace(
     assert here.ask("attach", "br0") is None
     here.run_until(10)
     text = refusal(here.replies[1])
-    assert text.startswith("bridge br0: not installed within 10 s -> a switch that answers")
+    assert text.startswith("bridge br0: flows not installed within 10 s -> a switch that answers")
     assert here.rows["br0"] == without_us(host())
     assert here.engine.fleet.bridges == {} and here.dialled == set()
 
@@ -189,7 +189,7 @@ def test_a_bridge_that_is_deleted_while_it_is_being_attached_is_refused() -> Non
     here.ask("attach", "br0")
     here.rows.clear()
     here.say(DatabaseRead(()))
-    assert refusal(here.replies[1]) == "bridge br0: deleted -> a bridge"
+    assert refusal(here.replies[1]) == "bridge br0: deleted meanwhile -> an existing bridge"
 
 
 def test_a_detach_that_the_database_refuses_leaves_the_bridge_as_it_was() -> None:
@@ -206,7 +206,7 @@ def test_a_note_for_detach_that_somebody_spoiled_stops_nothing() -> None:
     assert error.startswith("Bridge br0 ovs-lbt-before: { -> written by the service, as JSON")
     text = refusal(here.ask("detach", "br0"))
     assert text.startswith(
-        "Bridge br0 ovs-lbt-before: {, so that fail_mode is left at standalone -> what attach noted"
+        "Bridge br0 ovs-lbt-before: {, so fail_mode stays standalone -> the fail mode that attach"
     )
     assert here.rows["br0"].external_ids == {}
 
@@ -291,13 +291,13 @@ def occupied(*ids: int) -> dict[int, GroupSpec]:
     [
         (
             {"groups": occupied(*range(GROUP_IDS.start, GROUP_IDS.start + 5))},
-            "groups 1811939328 1811939329 1811939330 and 2 more of others'",
-            "group ids 1811939328 to 1828716543 free",
+            "groups 1811939328 1811939329 1811939330 and 2 more of other programs",
+            "group ids 1811939328 to 1828716543 unused",
         ),
         (
             {"foreign": (ForeignFlow(0, 100, 9, "in_port=10"),)},
-            "flows table=0,priority=100,in_port=10 of others'",
-            "none in table 0 from priority 90 on nor in tables 1-12, 20-30",
+            "flows table=0,priority=100,in_port=10 of other programs",
+            "no other flows in table 0 from priority 90 up, nor in tables 1-12, 20-30",
         ),
         (
             {"foreign": tuple(ForeignFlow(20, p, 9, "") for p in range(5))},
@@ -326,7 +326,7 @@ def test_flows_behind_ours_are_in_nobodys_way() -> None:
 
 def test_on_plain_uplinks_any_flow_in_table_0_would_come_before_our_drop() -> None:
     here = world(plain_uplinks("secure"), foreign=(ForeignFlow(0, 1, 9, ""),)).start()
-    assert "from priority 1 on" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    assert "from priority 1 up" in refusal(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     here.switches["br0"].foreign = (ForeignFlow(0, 0, 9, "in_port=1"),)
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
 
@@ -373,8 +373,11 @@ NOT_DONE = {
     "stp_enable": ({"stp_enable": True}, "Bridge br0 stp_enable: "),
     "rstp_enable": ({"rstp_enable": True}, "Bridge br0 rstp_enable: "),
     "snooping": ({"mcast_snooping_enable": True}, "Bridge br0 mcast_snooping_enable: "),
-    "flood_vlans": ({"flood_vlans": (5, 6)}, "Bridge br0 flood_vlans: VLAN 5, 6"),
-    "mirrors": ({"mirrors": ("m0",)}, "Bridge br0 mirrors: the output port of m0"),
+    "flood_vlans": (
+        {"flood_vlans": (5, 6)},
+        "Bridge br0 flood_vlans: ovs-lbt learns addresses in VLAN 5, 6",
+    ),
+    "mirrors": ({"mirrors": ("m0",)}, "Bridge br0 mirrors: the output port of mirror m0"),
 }
 
 
@@ -392,8 +395,8 @@ def test_ports_that_normal_treats_otherwise_are_told() -> None:
     alone = PortRow("vnet1", (interface("vnet1", 11),), protected=True)
     told = normal.not_done(bridge(tunnel, alone, port("vnet2", 12)))
     assert told == (
-        "Port vnet0 vlan_mode: an access port of VLAN 5, not a tunnel",
-        "Port vnet1 protected: it reaches other protected ports",
+        "Port vnet0 vlan_mode: the port works as an access port of VLAN 5, not as a tunnel",
+        "Port vnet1 protected: the port can reach other protected ports",
     )
 
 
@@ -563,10 +566,10 @@ def test_an_attach_that_is_not_confirmed_is_undone_and_cleaned_up_when_the_switc
     assert here.ask("attach", "br0", "uplinks=eth1,eth2") is None
     assert here.rows["br0"].fail_mode == "secure"
     here.run_for(ATTACH_TIMEOUT_S)
-    assert "not installed within 10 s -> " in refusal(here.replies[1])
+    assert "flows not installed within 10 s -> " in refusal(here.replies[1])
     assert here.rows["br0"] == plain_uplinks("standalone")
     assert "br0" in here.dialled, "what was sent may still be installed"
-    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")).endswith("-> try again")
+    assert refusal(here.ask("attach", "br0", "uplinks=eth1,eth2")).endswith("-> try again later")
     here.answer_held()
     assert switch.installed == EMPTY
     assert here.engine.fleet.bridges == {} and here.dialled == set()

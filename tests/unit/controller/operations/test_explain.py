@@ -42,10 +42,10 @@ def test_a_port_about_to_move_says_where_and_when() -> None:
     found = explained(here)
     assert (found["against"], found["target"]) == ("moves", "eth2")
     assert found["said"]["now"] == (
-        "it is moved to eth2 in 19 s, when a full window is known, if loads stay as they are."
-        " Judged by the mean load of the last 11 s; its window is 30 s, but no more is known yet"
+        "it is moved to eth2 in 19 s, when a full window has been measured, if loads stay as they are."
+        " Judged by the mean load of the last 11 s; its window is 30 s, but no more has been measured yet"
     )
-    assert "ovs-lbt plan br0, then apply" in found["said"]["to change"]
+    assert "ovs-lbt plan br0, then ovs-lbt apply br0" in found["said"]["to change"]
     here.run_for(found["decided_in_s"] + 1)
     assert here.bindings()["vnet0"] == "eth2", "as it was said"
 
@@ -58,7 +58,7 @@ def test_a_port_that_was_moved_says_why_with_the_loads_at_that_moment() -> None:
     assert found["said"]["where"] == "on eth2 since 00:00:28 UTC, 32 s ago"
     assert found["said"]["why there"] == (
         "threshold: eth1 was above the threshold, and it was the busiest port that another uplink"
-        " could take. Expected of it: eth1 85% -> 55%, eth2 0% -> 30%"
+        " could take. Expected effect: eth1 85% -> 55%, eth2 0% -> 30%"
     )
     assert found["said"]["carries"] == (
         "sends 3000.00, receives 0.00 Mbit/s (mean of 30 s): 30% of eth2, which is at 30% of"
@@ -66,6 +66,17 @@ def test_a_port_that_was_moved_says_why_with_the_loads_at_that_moment() -> None:
     )
     assert found["against"] == "below-threshold"
     assert "eth2 is at 30.0%, not above the threshold of 75%" in found["said"]["now"]
+
+
+def test_a_reason_without_a_sentence_of_its_own_is_explained_by_the_decision_log() -> None:
+    here = crowded().run_until(60)
+    bridge = here.engine.fleet.bridges["br0"]
+    bridge.bindings.bound["vnet0"] = replace(bridge.bindings.bound["vnet0"], reason="split")
+    assert said(here)["why there"] == (
+        "split: eth1 at 85% over 30 s, above 75%. Expected effect: eth1 85% -> 55%, eth2 0% -> 30%"
+    )
+    bridge.decision_log.entries.clear()
+    assert said(here)["why there"] == "split: the decision log no longer has that move"
 
 
 def test_another_port_goes_first() -> None:
@@ -83,16 +94,16 @@ def test_another_port_goes_first() -> None:
             "vnet0",
             "no-room",
             "eth1 is at 90.5%, above 75%, but with it eth2 would be at 90.0%",
-            "by itself it is 90% of the fastest of them",
+            "by itself it needs 90% of the fastest of them",
         ),
         (
             (9e9, 0.05e9),
             "vnet1",
             "too-small",
-            "eth1 is at 90.5%, above 75%, but in that direction this port has less than 1%",
+            "eth1 is at 90.5%, above 75%, but this port has less than 1% of capacity in that direction",
             "it has to carry more",
         ),
-        ((1e9,), "vnet0", "below-threshold", "eth1 is at 10.0%, not above", "has to pass 75%"),
+        ((1e9,), "vnet0", "below-threshold", "eth1 is at 10.0%, not above", "has to exceed 75%"),
     ],
 )
 def test_the_policy_says_what_is_against_a_move(
@@ -130,20 +141,20 @@ def test_what_a_verdict_says_is_what_the_plan_does() -> None:
             {"pin": "eth1"},
             "pinned",
             "pinned to eth1",
-            "it stays: its pin holds it, whatever the loads are",
+            "it stays: it is pinned, whatever the loads are",
             "ovs-lbt unpin vnet0",
         ),
         (
             {"exclude": "true"},
             "excluded",
             "excluded: no policy moves it",
-            "it stays: no policy moves it, whatever the loads are",
+            "it stays: it is excluded from moves by load",
             "ovs-lbt set interface vnet0 exclude=false",
         ),
         (
             {"policy": "explicit"},
             "never-by-load",
-            "a policy of its own, where the bridge has load-based",
+            "has its own policy; the policy of the bridge is load-based",
             "it stays: explicit moves nothing because of load",
             "another policy, or: ovs-lbt move vnet0 UPLINK",
         ),
@@ -175,12 +186,10 @@ def test_away_from_home_and_what_it_waits_for() -> None:
     here.set_link(1, up=False).run_for(1)
     found = explained(here)
     assert (found["against"], found["home"], found["uplink"]) == ("away-from-home", "eth1", "eth2")
-    assert found["said"]["why there"].startswith("failover: eth1 carried nothing any more")
-    assert found["said"]["now"] == "it belongs on eth1, and waits: link down"
+    assert found["said"]["why there"].startswith("failover: eth1 no longer carried traffic")
+    assert found["said"]["now"] == "its home is eth1, and it has not returned yet: link down"
     here.set_link(1, up=True).run_for(5)
-    waits = (
-        "it belongs on eth1, and waits: its link returned, and its failback delay has 40 s to go"
-    )
+    waits = "its home is eth1, and it has not returned yet: its link returned, and its failback delay ends in 40 s"
     assert said(here)["now"] == waits
     here.run_for(41)
     assert said(here)["why there"].startswith("failback: eth1 is its home")
@@ -194,7 +203,7 @@ def test_until_loads_are_known() -> None:
     here.run_until(20).add_port(port("vnet7", 17)).run_for(4)
     found = explained(here, "vnet7")
     assert found["against"] == "load-unknown"
-    assert "its own load is known for" in found["said"]["now"]
+    assert "its own load has been measured for only" in found["said"]["now"]
 
 
 def test_observed_it_is_said_where_it_would_be() -> None:
@@ -210,8 +219,8 @@ def test_observed_it_is_said_where_it_would_be() -> None:
 def test_a_hashed_port_has_a_home_and_sends_by_buckets() -> None:
     found = explained_after(host("dynamic", binding="eth1"), (1e9,))
     assert found["buckets"] == {"eth1": 128, "eth2": 128}
-    assert "spread over 256 buckets: 128 by eth1, 128 by eth2" in found["said"]["carries"]
-    told = "it stays: dynamic moves buckets of what it sends, never its home"
+    assert "it sends by 256 buckets: 128 on eth1, 128 on eth2" in found["said"]["carries"]
+    told = "it stays: dynamic moves buckets of what it sends, but never its home"
     assert found["said"]["now"] == told
 
 
@@ -220,7 +229,7 @@ def test_a_bridge_that_is_away() -> None:
     here.disconnect()
     found = explained(here)
     assert found["against"] == "not-connected"
-    assert found["said"]["carries"] == "unknown, as the switch is not connected"
+    assert found["said"]["carries"] == "unknown, because the switch is not connected"
 
 
 def test_without_lacp_one_uplink_serves_all() -> None:

@@ -49,14 +49,14 @@ def test_nothing_is_said_of_a_release_we_have_run_on_or_of_none(version: str | N
 def test_another_one_is_warned_of_and_not_refused(version: str) -> None:
     assert releases.refusal(version) is None
     assert releases.warning(version) == (
-        f"Open_vSwitch ovs_version: {version} -> {' | '.join(TESTED)}, which were tested"
+        f"Open_vSwitch ovs_version: {version} -> {' | '.join(TESTED)}, the tested releases"
     )
 
 
 @pytest.mark.parametrize("version", ["2.7.3", "2.7.90-dev", "1.12.0"])
 def test_one_without_what_we_need_is_refused(version: str) -> None:
     assert releases.refusal(version) == (
-        f"Open_vSwitch ovs_version: {version} -> 2.8 or later, whose learn action has a limit"
+        f"Open_vSwitch ovs_version: {version} -> 2.8 or later, which can limit what the learn action learns"
     )
 
 

@@ -111,7 +111,7 @@ def random_trace(
         ("load-based", 24, 90, 3),
         ("slb", 5, 45, 1),
         ("dynamic", 4, 30, 1),
-        ("adaptive", 8, 40, 5),
+        pytest.param("adaptive", 8, 40, 5, marks=pytest.mark.slow),
     ],
 )
 def test_skipping_changes_nothing(policy: str, samples: int, sample_s: float, moves: int) -> None:
@@ -272,7 +272,7 @@ def test_the_command_tells_people_in_80_columns(capsys: pytest.CaptureFixture[st
         ([__file__, "--policy", "slb"], 1, "line 1: "),
         ([str(EXAMPLE), "--policy", "ip-hash"], 1, "-> teaming lacp or static"),
         ([str(EXAMPLE)], 2, "--policy"),
-        (["--policy", "slb"], 2, "expected one of TRACE and --prometheus URL"),
+        (["--policy", "slb"], 2, "expected either TRACE or --prometheus URL"),
         (["--policy", "slb", "--prometheus", "http://x"], 2, "--prometheus URL and --bridge B"),
         ([str(EXAMPLE), "--policy", "slb", "--since", "1y"], 2, "1y -> e.g. 90m"),
         (["--policy", "slb", "--prometheus", "x", "--bridge", "b"], 1, "x -> http://HOST:PORT"),

@@ -88,7 +88,9 @@ def test_rates_become_samples_of_the_step_before_and_gaps_are_idle(server: str) 
 
 
 def test_nothing_recorded_and_unequal_uplinks_are_refused(server: str) -> None:
-    with pytest.raises(BadTrace, match="nothing of bridge br0 -> its ports and uplinks"):
+    with pytest.raises(
+        BadTrace, match="no samples of bridge br0 -> samples of its ports and uplinks"
+    ):
         fetch(server, "br0", 3600, NOW_S)
     record(capacity=500)
     with pytest.raises(BadTrace, match="uplinks of 8000 and 4000 bit/s -> one capacity"):
@@ -133,5 +135,5 @@ def test_an_address_that_is_none_is_refused() -> None:
 def test_an_answer_that_goes_on_is_refused(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     record()
     monkeypatch.setattr(prometheus, "MOST_ANSWER_BYTES", 100)
-    with pytest.raises(BadTrace, match="an answer that goes on -> 100 bytes at most"):
+    with pytest.raises(BadTrace, match="the answer is too long -> at most 100 bytes"):
         fetch(server, "br0", 3600, NOW_S)

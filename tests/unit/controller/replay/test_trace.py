@@ -35,7 +35,7 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
     [
         ([], f"line 1: nothing -> the columns {HEAD}"),
         (["time,port"], f"line 1: time,port -> the columns {HEAD}"),
-        ([HEAD], "line 2: the end -> a sample"),
+        ([HEAD], "line 2: the end of the file -> at least one sample"),
         ([HEAD, "0,h,a,1,2"], "line 2: 5 fields -> 6 fields"),
         ([HEAD, "0,h,a,many,2,100"], "line 2: tx_bps many -> a number from 0 to 1e+15"),
         ([HEAD, "0,h,a,1,-2,100"], "line 2: rx_bps -2 -> a number from 0 to 1e+15"),
@@ -45,13 +45,16 @@ def test_hosts_come_in_any_order_and_each_in_its_own_time() -> None:
         ([HEAD, "0,h,a,1,2,0"], "line 2: uplink_capacity_bps 0 of h -> 1 or more"),
         (
             [HEAD, "0,h,a,1,2,100", "60,h,a,1,2,99"],
-            "line 3: uplink_capacity_bps 99 of h -> 100, as before",
+            "line 3: uplink_capacity_bps 99 of h -> 100, as in earlier samples",
         ),
         (
             [HEAD, "60,h,a,1,2,100", "0,h,a,1,2,100"],
-            "line 3: time_s 0 -> 60 or later, as h was there",
+            "line 3: time_s 0 -> 60 or later, the previous time of h",
         ),
-        ([HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"], "line 3: a of h at 0 again -> one line"),
+        (
+            [HEAD, "0,h,a,1,2,100", "0,h,a,1,2,100"],
+            "line 3: a second line for a of h at 0 -> one line",
+        ),
     ],
 )
 def test_a_bad_line_is_named(lines: list[str], told: str) -> None:
@@ -102,7 +105,7 @@ def test_a_file_whose_packed_data_are_damaged_is_named(tmp_path: Path) -> None:
         (["0,h,a,1,2,1e-300"], "line 2: uplink_capacity_bps 1e-300 of h -> 1 or more"),
         (
             ["0,h,a,1,2,100", "1e10,h,a,1,2,100"],
-            "line 3: time_s 1e10 -> at most 2.6784e+06 after 0",
+            "line 3: time_s 1e10 -> at most 2.6784e+06 s after 0",
         ),
         (['0,h,a,"1\n2",2,100'], r"line 3: tx_bps 1\n2 -> a number from 0 to 1e+15"),
     ],

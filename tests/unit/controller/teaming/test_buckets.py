@@ -220,7 +220,7 @@ def test_a_rule_for_a_vm_may_be_kept_on_the_bridge() -> None:
 def test_a_pinned_port_is_not_hashed() -> None:
     here = world(with_interface(team("dynamic"), "vnet1", pin="eth1")).start()
     hashed = {
-        p.ofport: buckets.hashed_by(p) for p in here.engine.fleet.bridges["br0"].config.vm_ports
+        p.ofport: buckets.hashed_by(p, ()) for p in here.engine.fleet.bridges["br0"].config.vm_ports
     }
     assert hashed == {10: "dynamic", 11: None, 12: "dynamic", 13: "dynamic"}
     assert here.switches["br0"].uplink_of(11) == 1
@@ -300,12 +300,12 @@ def test_leaving_for_normal_the_buckets_gather_as_well() -> None:
 def test_every_bridge_and_uplink_has_an_address_of_its_own() -> None:
     """Locally administered, unicast, and the same after a restart."""
     rows = [replace(team("dynamic"), name=name) for name in ("br0", "br1")]
-    found = [buckets.off_home_macs(read_bridge(row)) for row in rows]
+    found = [buckets.off_home_macs(read_bridge(row), ()) for row in rows]
     macs = [mac for of_bridge in found for mac in of_bridge.values()]
     assert len(set(macs)) == len(macs) == 4
     assert {int(mac[:2], 16) & 0x03 for mac in macs} == {0x02}
-    assert found == [buckets.off_home_macs(read_bridge(row)) for row in rows]
-    assert buckets.off_home_macs(read_bridge(team("load-based"))) == {}
+    assert found == [buckets.off_home_macs(read_bridge(row), ()) for row in rows]
+    assert buckets.off_home_macs(read_bridge(team("load-based")), ()) == {}
 
 
 def test_a_bucket_of_no_hash_is_not_counted() -> None:

@@ -113,11 +113,11 @@ def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
     text = "qdisc of eth1: tbf 8001: -> none, or ovs-lbt-qdisc=replace"
     assert here.shapers.keys() == {"eth2"}
     assert here.engine.fleet.status()[0].not_done == (text,)
-    assert reports(here, "warning") == [f"br0: not done: {text}"]
+    assert reports(here, "warning") == [f"br0: not carried out: {text}"]
     done(here.ask("set", "interface", "eth1", "qdisc=replace"))
     assert here.shapers.keys() == {"eth1", "eth2"}
     assert here.engine.fleet.status()[0].not_done == ()
-    assert "br0: qdisc of eth1: replaced, it was tbf 8001:" in reports(here, "warning")
+    assert "br0: qdisc of eth1: replaced; it was tbf 8001:" in reports(here, "warning")
 
 
 def test_a_service_that_starts_waits_until_it_knows_whose_frames_are_whose() -> None:
@@ -182,14 +182,14 @@ def test_a_detach_that_cannot_wait_says_what_it_leaves() -> None:
     here.holds_shaped = True
     here.ask("detach", "br0")
     here.run_for(6)
-    text = "bridge br0: queues of eth1, eth2: left -> tc qdisc del dev UPLINK root"
+    text = "bridge br0: the queues of eth1, eth2 were not removed -> tc qdisc del dev UPLINK root"
     assert refusal(here.replies[here.asked]).split("; ")[0] == text
 
 
 def test_under_a_policy_that_rewrites_addresses_shares_are_reported() -> None:
     row = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100")
     (said,) = shared(row).engine.fleet.status()[0].not_done
-    assert said.startswith("shares of vnet0: dynamic, under which other uplinks")
+    assert said.startswith("shares of vnet0: dynamic, which sends from another address")
     pinned = with_interface(host("dynamic", binding="eth1"), "vnet0", shares="100", pin="eth1")
     assert shared(pinned).engine.fleet.status()[0].not_done == ()
 
@@ -198,7 +198,7 @@ def test_an_uplink_of_unknown_speed_is_reported() -> None:
     row = with_interface(host(binding="eth1"), "vnet0", shares="100")
     here = world(row, speed_bps=0, learned=LEARNED).start().run_for(3)
     assert here.shapers == {}
-    found = "capacity of eth1: unknown -> capacity-mbps, without which nothing can be shared out"
+    found = "capacity of eth1: unknown -> capacity-mbps, which shares and reservations need"
     assert found in here.engine.fleet.status()[0].not_done
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.api.events import Apply, SendFrame
-from controller.decisions.deciding import Deciding
+from controller.decisions.scheduling import Scheduling
 from controller.teaming import buckets
-from controller.teaming.splits import COOLING_S, REMEMBERED_S, Splits
+from controller.teaming.splits import MERGE_AFTER_S, REMEMBERED_S, Splits
 from tests.unit.fake_switch import World, done, moves, world
 from tests.unit.rows import bridge, host, ours, port, two_uplinks, with_ids, with_interface
 
@@ -133,14 +133,14 @@ def test_each_split_within_an_hour_has_it_cool_for_longer() -> None:
     for times in range(4):
         splits.split("vnet0", now_s)
         splits.judge(["vnet0"], ["vnet0"], now_s)
-        ripe_s = now_s + COOLING_S * 2**times
-        assert splits.deadline_s(now_s) == ripe_s
-        assert splits.ripe(ripe_s - 1) == set() and splits.ripe(ripe_s) == {"vnet0"}
-        now_s = ripe_s
+        merge_due_s = now_s + MERGE_AFTER_S * 2**times
+        assert splits.deadline_s(now_s) == merge_due_s
+        assert splits.due(merge_due_s - 1) == set() and splits.due(merge_due_s) == {"vnet0"}
+        now_s = merge_due_s
         splits.merge("vnet0")
     splits.split("vnet0", now_s + REMEMBERED_S)
     splits.judge(["vnet0"], ["vnet0"], now_s + REMEMBERED_S)
-    assert splits.deadline_s(now_s + REMEMBERED_S) == now_s + REMEMBERED_S + COOLING_S
+    assert splits.deadline_s(now_s + REMEMBERED_S) == now_s + REMEMBERED_S + MERGE_AFTER_S
 
 
 def test_one_that_is_hot_again_cools_anew() -> None:
@@ -149,7 +149,7 @@ def test_one_that_is_hot_again_cools_anew() -> None:
     splits.judge(["vnet0"], ["vnet0"], 0.0)
     splits.judge(["vnet0"], [], 50.0)
     splits.judge(["vnet0"], ["vnet0"], 55.0)
-    assert splits.ripe(60.0) == set() and splits.ripe(55.0 + COOLING_S) == {"vnet0"}
+    assert splits.due(60.0) == set() and splits.due(55.0 + MERGE_AFTER_S) == {"vnet0"}
 
 
 @given(st.lists(st.floats(1, 400), min_size=1, max_size=60))
@@ -162,7 +162,7 @@ def test_no_load_has_a_port_split_often(waits_s: list[float]) -> None:
             made.append(now_s)
         splits.judge(["vnet0"], ["vnet0"] if turn % 2 else [], now_s)
         now_s += wait_s
-        if splits.ripe(now_s):
+        if splits.due(now_s):
             splits.merge("vnet0")
     for at_s in made:
         assert sum(0.0 <= other - at_s < REMEMBERED_S for other in made) <= 6
@@ -259,11 +259,11 @@ def test_it_is_told() -> None:
     assert sum(shown["buckets"]["adaptive"].values()) == 256
     explained = done(here.ask("explain", "vnet0"))
     assert "split by connection since" in " ".join(explained.split())
-    assert "no placement of whole ports" in " ".join(explained.split())
+    assert "no placement of whole VM ports" in " ".join(explained.split())
 
 
 def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deciding, "wanted", lambda *_: iter(()))
+    monkeypatch.setattr(Scheduling, "wanted", lambda *_: iter(()))
     here = hot(14.0, 1.0).run_until(10)
     assert split(here) == set()
     shown = done(here.ask("plan", "br0"))

@@ -86,7 +86,7 @@ def test_what_is_wrong_is_said_and_stands_out() -> None:
         "NOT CONNECTED",
         show_view.OBSERVING_UPLINKS,
         show_view.FALLEN_BACK,
-        "  eth3 has its link, but no answer by it: LACP, BFD",
+        "  eth3 has its link, but receives nothing from its peer: LACP, BFD",
         "  rule broken  vnet2 pin: eth2 -> eth1",
         "  bad value  bridge br0: threshold: 7 -> 10 to 100",
         "  not done   spanning tree",
@@ -108,7 +108,7 @@ def test_where_an_observed_port_would_be() -> None:
 
 
 def test_without_a_bridge_there_is_a_hint() -> None:
-    assert drawn([]) == "no bridge is attached; try: ovs-lbt attach BRIDGE"
+    assert drawn([]) == "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 
 
 def test_the_service_says_the_same_as_the_command() -> None:

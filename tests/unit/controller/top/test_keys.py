@@ -105,8 +105,8 @@ def test_a_text_is_scrolled_to_its_ends_and_no_further() -> None:
             ("pin", "vnet10", "eth2"),
         ),
         ("u", "unpin vnet10 (db-1): its policy may move it again", ("unpin", "vnet10")),
-        ("d enter", "drain eth1: move 2 VM ports off it, and use it no more", ("drain", "eth1")),
-        ("d 2", "drain eth2: move 1 VM port off it, and use it no more", ("drain", "eth2")),
+        ("d enter", "drain eth1: move 2 VM ports off it, and stop using it", ("drain", "eth1")),
+        ("d 2", "drain eth2: move 1 VM port off it, and stop using it", ("drain", "eth2")),
         ("d left enter", "undrain eth9: use it again", ("undrain", "eth9")),
     ],
 )

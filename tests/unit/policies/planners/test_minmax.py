@@ -14,7 +14,7 @@ from policies import rules
 from policies.model import Load, OfPort, Reason, Rules, Snapshot, Unit, Uplink
 from policies.optimum import least_worst_ratio
 from policies.planners import minmax
-from policies.verdicts import Resting, Standing
+from policies.verdicts import Standing, WhyAtRest
 from tests.unit.policies import placements
 from tests.unit.policies.placements import after, loaded, worst_ratio
 from tests.unit.policies.units import changed
@@ -77,7 +77,7 @@ def test_uplinks_are_filled_by_their_own_capacity() -> None:
 def test_little_gain_moves_nobody() -> None:
     snapshot = team([("eth1", 1, 0), ("eth1", 0.9, 0), ("eth2", 0.1, 0)], 100, 100)
     assert ways(snapshot) == {}
-    assert minmax.rest(snapshot).resting is Resting.NO_BETTER
+    assert minmax.rest(snapshot).why is WhyAtRest.NO_BETTER
     assert minmax.verdict(snapshot, "b").standing is Standing.NO_USE
 
 
@@ -132,7 +132,7 @@ def test_an_uplink_out_of_service_is_no_target_and_no_source() -> None:
     down = replace(
         snapshot, uplinks=(snapshot.uplinks[0], replace(snapshot.uplinks[1], usable=False))
     )
-    assert ways(down) == {} and minmax.rest(down).resting is Resting.ALONE
+    assert ways(down) == {} and minmax.rest(down).why is WhyAtRest.ALONE
     gone = replace(
         snapshot, uplinks=(replace(snapshot.uplinks[0], usable=False), snapshot.uplinks[1])
     )
@@ -198,7 +198,7 @@ def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
         assert promised <= max(uplink.capacity_bps, uplink.reserved_bps)
     before_ratio, after_ratio = worst_ratio(snapshot), worst_ratio(then)
     if plan.moves:
-        assert before_ratio - after_ratio >= minmax.LEAST_GAIN_RATIO * (1 - 1e-9)
+        assert before_ratio - after_ratio >= minmax.LEAST_GAIN_OF_CAPACITY_RATIO * (1 - 1e-9)
     assert after_ratio >= least_worst_ratio(snapshot.uplinks, snapshot.units) * (1 - 1e-9)
     assert together(then) <= together(snapshot)
     was, now = rules.found(snapshot.units), rules.found(then.units)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
 from policies.planners.rebalance import LEAST_DIFFERENCE_RATIO, even_out, rest
-from policies.verdicts import Rest, Resting
+from policies.verdicts import Rest, WhyAtRest
 
 MBPS = 1e6
 
@@ -94,11 +94,11 @@ def test_what_is_received_is_none_of_its_business() -> None:
 
 def test_a_team_at_rest_says_why() -> None:
     even = team({"a": ("eth1", 30.0), "b": ("eth2", 29.0)}, 100, 100)
-    assert rest(even) == Rest(Resting.EVEN, "eth1", "eth2")
+    assert rest(even) == Rest(WhyAtRest.EVEN, "eth1", "eth2")
     elephant = team({"a": ("eth1", 90.0), "b": ("eth2", 10.0)}, 100, 100)
     assert even_out(elephant).moves == ()
-    assert rest(elephant) == Rest(Resting.NO_GAIN, "eth1", "eth2")
-    assert rest(team({"a": ("eth1", 90.0)}, 100)) == Rest(Resting.ALONE)
+    assert rest(elephant) == Rest(WhyAtRest.NO_GAIN, "eth1", "eth2")
+    assert rest(team({"a": ("eth1", 90.0)}, 100)) == Rest(WhyAtRest.ALONE)
 
 
 @given(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.gain import HIGH_RATIO
 from policies.model import Load, Move, OfPort, Plan, Reason, Snapshot, Unit, Uplink
 from policies.planners import minmax
 from policies.planners.splitting import GAIN_RATIO, settle
-from policies.worth import HIGH_RATIO
 
 G = 1e9
 
@@ -111,13 +111,13 @@ def test_one_is_cool_that_would_do_no_harm_as_a_whole(
     sent: float, beside: float, cool: bool
 ) -> None:
     plan = settle(team({"web": ("eth2", beside)}, hot=("eth1", sent, 0.0)))
-    assert plan.cool == (("hot",) if cool else ())
+    assert plan.mergeable == (("hot",) if cool else ())
     assert all(move.reason is not Reason.MERGE for move in plan.moves)
 
 
 def test_one_that_was_cool_for_long_is_whole_again() -> None:
     snapshot = team({"web": ("eth2", 1.0)}, hot=("eth1", 3.0, 0.0))
-    ripe = tuple(replace(unit, ripe=unit.name == "hot") for unit in snapshot.units)
+    ripe = tuple(replace(unit, merge_due=unit.name == "hot") for unit in snapshot.units)
     plan = settle(replace(snapshot, units=ripe))
     assert ("hot", "eth1", "merge") in ways(plan)
 
@@ -151,7 +151,7 @@ def test_what_is_cool_would_not_be_divided_again(
 ) -> None:
     others = {f"vm{n}": load for n, load in enumerate(loads)}
     plan = settle(team(others, uplinks=3, hot=("eth1", sent, 0.0)))
-    if "hot" not in plan.cool:
+    if "hot" not in plan.mergeable:
         return
     merged = team({**others, "hot": ("eth1", sent)}, uplinks=3)
     alone = tuple(replace(unit, divisible=unit.name == "hot") for unit in merged.units)

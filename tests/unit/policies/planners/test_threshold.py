@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies import failover
 from policies.model import Load, Move, OfPort, Plan, Reason, Role, Rules, Snapshot, Unit, Uplink
 from policies.planners.threshold import relieve_saturated, rest, verdict
-from policies.verdicts import Rest, Resting, Standing, Verdict
+from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 from tests.unit.policies.units import changed
 
 GBPS = 1e9
@@ -298,10 +298,10 @@ def test_each_rule_that_keeps_a_port_says_so() -> None:
 
 def test_a_team_at_rest_says_why() -> None:
     quiet = team(uplink("eth1"), uplink("eth2"), sending("vm1", "eth2", 3))
-    assert rest(quiet) == Rest(Resting.BELOW, "eth2")
+    assert rest(quiet) == Rest(WhyAtRest.BELOW, "eth2")
     stuck = team(uplink("eth1"), uplink("eth2"), sending("vm1", "eth2", 9))
-    assert rest(stuck) == Rest(Resting.UNRELIEVED, "eth2", unrelieved=("eth2",))
-    assert rest(Snapshot((), ())) == Rest(Resting.BELOW)
+    assert rest(stuck) == Rest(WhyAtRest.UNRELIEVED, "eth2", unrelieved=("eth2",))
+    assert rest(Snapshot((), ())) == Rest(WhyAtRest.BELOW)
 
 
 # ---- whatever the loads ----------------------------------------------------------------
@@ -401,4 +401,4 @@ def test_a_team_is_at_rest_for_the_reason_it_gives(snapshot: Snapshot) -> None:
     above = [u for u in snapshot.uplinks if u.usable and u.utilization_ratio > 0]
     over = [u for u in above if u.utilization_ratio > snapshot.threshold_ratio]
     if not plan.moves:
-        assert (said.resting is Resting.BELOW) == (not over)
+        assert (said.why is WhyAtRest.BELOW) == (not over)

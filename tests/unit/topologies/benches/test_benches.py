@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from tests.unit.topologies import bench_runs
-from topologies import bench, layouts
+from topologies import LAYOUT_NAMES, benches
 from topologies.benches import converged, mixed_speed, quad_gbe_team
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders
@@ -89,7 +89,7 @@ def _result(
     return bench_runs.result(scenario, runs)
 
 
-def _judged(name: str, results: Sequence[Result]) -> tuple[list[Expectation], list[Result]]:
+def _team_view(name: str, results: Sequence[Result]) -> tuple[list[Expectation], list[Result]]:
     """The expectations, and the results with what can be derived from them."""
     plan = PLANS[name]
     more = plan.derived(results)
@@ -98,12 +98,15 @@ def _judged(name: str, results: Sequence[Result]) -> tuple[list[Expectation], li
 
 
 def _missed(name: str, *results: Result) -> list[str]:
-    return [one.condition for one in _judged(name, results)[0] if not one.met]
+    return [one.condition for one in _team_view(name, results)[0] if not one.met]
 
 
-def test_every_layout_has_its_bench_in_the_order_of_the_command() -> None:
-    assert tuple(PLANS) == bench.LAYOUTS
-    assert set(bench.LAYOUTS) == set(layouts.LAYOUTS)
+def test_every_layout_and_every_bench_is_in_the_list() -> None:
+    directory = Path(benches.__path__[0])
+    found = {path.stem for path in directory.glob("*.py")} - {"__init__", "plans"}
+    layouts = {p.stem for p in directory.parent.glob("*.py") if "\ntopos = " in p.read_text()}
+    assert set(LAYOUT_NAMES) == found == layouts
+    assert len(set(LAYOUT_NAMES)) == len(LAYOUT_NAMES)
 
 
 @every_bench
@@ -139,7 +142,7 @@ def test_the_main_scenario_has_a_baseline_ours_and_peers(name: str) -> None:
 @every_bench
 def test_what_is_published_is_of_a_contender_and_of_what_is_measured(name: str) -> None:
     results = [_result(one) for one in PLANS[name].scenarios(OPTIONS)]
-    _, complete = _judged(name, results)
+    _, complete = _team_view(name, results)
     for result in complete:
         medians = result.medians()
         for contender, published in result.scenario.published.items():
@@ -153,7 +156,7 @@ def test_any_part_of_a_bench_can_be_judged(name: str) -> None:
     for scenario in PLANS[name].scenarios(OPTIONS):
         for few in (1, 2):
             for names in combinations(scenario.contenders, few):
-                checked, (complete,) = _judged(name, [_result(scenario, names)])
+                checked, (complete,) = _team_view(name, [_result(scenario, names)])
                 assert set(complete.medians()) == set(names)
                 assert all(one.condition and one.found for one in checked)
                 compared = any("best peer" in one.condition for one in checked)
@@ -184,7 +187,7 @@ def test_set_vs_lbfo_within_5_percent_of_what_was_published() -> None:
         for mbps in (86.0, 99.0):
             (missed,) = _missed("set_vs_lbfo", _result(scenario, [name], None, {name: mbps * 1e6}))
             assert missed.startswith(f"{name}: total as a share of a link, within 5 %")
-    (checked, (complete,)) = _judged("set_vs_lbfo", [_result(scenario, ["set"])])
+    (checked, (complete,)) = _team_view("set_vs_lbfo", [_result(scenario, ["set"])])
     assert complete.medians()["set"]["share_of_link"] == 0.925
     assert checked[0].found == "0.925"
 
@@ -227,7 +230,7 @@ def test_converged_compares_jumbo_with_standard_frames() -> None:
     names = scenarios[converged.JUMBO].contenders
     twice = _result(scenarios[converged.JUMBO], throughput_bps=dict.fromkeys(names, 185e6))
     assert _missed("converged", standard, twice) == []
-    _, complete = _judged("converged", [standard, twice])
+    _, complete = _team_view("converged", [standard, twice])
     assert {one["jumbo_ratio"] for one in complete[1].medians().values()} == {2.0}
     assert "jumbo_ratio" not in complete[0].medians()["manual"]
     less = _result(scenarios[converged.JUMBO], throughput_bps=dict.fromkeys(names, 184e6))
@@ -241,7 +244,7 @@ def test_converged_expects_nothing_of_whoever_meets_a_fault() -> None:
         slow = _result(
             scenario, throughput_bps=dict.fromkeys(("load-based", "adaptive", "dynamic"), 1e6)
         )
-        checked, _ = _judged("converged", [slow])
+        checked, _ = _team_view("converged", [slow])
         assert scenario.reachable == (not name.startswith("fault"))
         assert bool(checked) == scenario.reachable
         assert any(not one.met for one in checked) == scenario.reachable
@@ -351,7 +354,7 @@ def test_a_peer_that_beats_ours_is_named(name: str) -> None:
     main = PLANS[name].scenarios(OPTIONS)[0]
     peers = [one for one in main.contenders if is_peer(one)]
     faster = _result(main, throughput_bps=dict.fromkeys(peers, 97e6))
-    checked, _ = _judged(name, [faster])
+    checked, _ = _team_view(name, [faster])
     missed = [one for one in checked if not one.met and "best peer" in one.condition]
     assert [one.condition for one in missed] == [
         f"{main.name}: throughput of the best of ours >= 0.98 x best peer"

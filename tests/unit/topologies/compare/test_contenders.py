@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.presets import PRESETS
 from topologies import two_switches
 from topologies.compare import contenders, pace
 from topologies.layouts import LAYOUTS
@@ -16,6 +17,10 @@ from topologies.network.switches import (
     PlainUplinksServer,
     SplitServer,
 )
+
+
+def test_every_preset_is_a_contender_with_a_usual_teaming() -> None:
+    assert contenders.OURS.keys() == PRESETS.keys()
 
 
 @pytest.mark.parametrize(

@@ -294,14 +294,20 @@ def fit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["converged", "--seeds", "2"], "--seeds converged -> shift, whose load jumps"),
-        (["--all", "--seeds", "2"], "--seeds --all -> shift, whose load jumps"),
-        (["vmware_lbt", "--instances", "x"], "--instances vmware_lbt -> shift, whose load jumps"),
-        (["shift", "--seeds", "2", "--repeat", "2"], "--seeds --repeat 2 -> more seeds instead"),
+        (["converged", "--seeds", "2"], "--seeds converged -> shift, the layout whose load jumps"),
+        (["--all", "--seeds", "2"], "--seeds --all -> shift, the layout whose load jumps"),
+        (
+            ["vmware_lbt", "--instances", "x"],
+            "--instances vmware_lbt -> shift, the layout whose load jumps",
+        ),
+        (
+            ["shift", "--seeds", "2", "--repeat", "2"],
+            "--seeds --repeat 2 -> more seeds instead of repetitions",
+        ),
         (["shift", "--resume"], "--resume -> with --seeds, --seed or --instances"),
         (["shift", "--seeds", "0"], "0 -> a whole number of at least 1"),
         (["shift", "--seeds", "1", "--seed", "2"], "not allowed with"),
-        (["shift", "--seeds", "1", "--scenario", "web"], "nobody left to compare"),
+        (["shift", "--seeds", "1", "--scenario", "web"], "no contender left to compare"),
     ],
 )
 @pytest.mark.usefixtures("fit")

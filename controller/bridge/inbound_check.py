@@ -1,0 +1,179 @@
+"""The inbound check: whether inbound traffic follows VM ports that have moved.
+
+Upstream switches learn from a learning packet by which uplink they now reach a VM port's addresses.
+A switch that lost the packet, or took it for a loop, still sends by the old uplink. Everything
+arrives, but the move relieved nothing. The counters of what each uplink brings for a VM port show
+this, and the VM port is announced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from controller.api.events import Command, InboundRead, Observe, Report
+from controller.config.values import BridgeConfig
+from controller.teaming.bindings import Bound
+from controller.teaming.buckets import hashed_by
+from policies.model import Move
+from policies.presets import PRESETS
+
+# The switch updates flow counters twice a second.
+READ_INTERVAL_S = 0.5
+# How long after learning packets inbound traffic may still come by another uplink, because the
+# upstream switch forwards from its cache. Counters show it up to half a second later.
+ANSWERED_AFTER_S = 1.5
+COUNTED_AFTER_S = 0.5
+# How often a VM port is announced again before the service reports that inbound does not follow.
+MOST_AGAIN = 3
+# If nothing comes for this long, nobody sends to the VM port, and the check ends.
+SILENT_S = 10.0
+# Inbound follows if at least this share of a VM port's inbound bytes comes by its uplink.
+FOLLOWED_RATIO = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The result of one reading of the counters.
+
+    `followed`: the VM ports whose inbound traffic follows, and how long after the move it was first
+    seen on the new uplink, in seconds. `again`: the ofports of VM ports to announce again. `astray`:
+    the VM ports given up, with the ofports of the uplinks that still bring their traffic.
+    """
+
+    followed: tuple[tuple[str, float], ...] = ()
+    again: frozenset[int] = frozenset()
+    astray: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A VM port that has moved to `uplink`, an ofport.
+
+    `again`: how often it was announced again. `counted`: bytes by the uplink's ofport at `read_s`.
+    `came_s`: since when each reading has shown bytes on its uplink.
+    """
+
+    name: str
+    uplink: int
+    moved_s: float
+    announced_s: float
+    again: int = 0
+    counted: dict[int, int] | None = None
+    read_s: float = 0.0
+    came_s: float | None = None
+
+
+@dataclass(slots=True)
+class InboundCheck:
+    """The inbound checks of one bridge."""
+
+    # How often VM ports were announced again because inbound did not follow.
+    reannounced: int = 0
+    # How many moves inbound did not follow in the end.
+    not_followed: int = 0
+    # The VM ports that have moved lately, by ofport.
+    _watched: dict[int, _Watched] = field(default_factory=dict)
+    # When to read counters next, in seconds of engine time.
+    _due_s: float = 0.0
+
+    def watch_moves(
+        self, moves: Iterable[Move], config: BridgeConfig, split: Collection[str], now_s: float
+    ) -> None:
+        """Watch the VM ports among these moves, which the switch has made.
+
+        `split`: the VM ports that are split. If addresses behind a port use uplinks of their own,
+        so does their inbound traffic; and on a LAG the upstream switch chooses the member. Neither
+        is watched.
+        """
+        if config.on_a_lag:
+            return
+        ports = {port.name: port for port in config.vm_ports}
+        uplinks = {uplink.name: int(uplink.ofport) for uplink in config.uplinks}
+        for move in moves:
+            port = ports.get(move.unit)
+            if port is None or port.per_address or not move.source or move.source == move.target:
+                continue
+            by = hashed_by(port, split)
+            if move.target in uplinks and not (by and PRESETS[by].classifier.by_address):
+                self.watch(port.name, int(port.ofport), uplinks[move.target], now_s)
+
+    def watch(self, name: str, ofport: int, uplink: int, now_s: float) -> None:
+        """A VM port has moved to an uplink, and its learning packets are on their way."""
+        self._watched[ofport] = _Watched(name, uplink, moved_s=now_s, announced_s=now_s)
+        self._due_s = min(self._due_s, now_s)
+
+    def keep(self, ofports: Collection[int]) -> None:
+        """Forget all others."""
+        self._watched = {number: w for number, w in self._watched.items() if number in ofports}
+
+    def forget(self) -> None:
+        self._watched.clear()
+
+    def deadline_s(self) -> float:
+        """When to read counters next; infinity if nothing is watched."""
+        return self._due_s if self._watched else float("inf")
+
+    def due(self, now_s: float) -> tuple[int, ...]:
+        """The ofports whose counters to read now."""
+        if not self._watched or now_s < self._due_s:
+            return ()
+        self._due_s = now_s + READ_INTERVAL_S
+        return tuple(sorted(self._watched))
+
+    def judge(
+        self, read: InboundRead, config: BridgeConfig, bound: Mapping[str, Bound], now_s: float
+    ) -> tuple[list[Command], frozenset[int]]:
+        """What to report about a reading, and the ofports of VM ports to announce again."""
+        seen = self.take(read.counted, now_s)
+        self.reannounced += len(seen.again)
+        self.not_followed += len(seen.astray)
+        told: list[Command] = [Observe(config.name, "inbound_follow", s) for _, s in seen.followed]
+        uplinks = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
+        for port, others in seen.astray:
+            home = bound[port].uplink if port in bound else "-"
+            found = ", ".join(uplinks.get(number, str(number)) for number in others)
+            still = f"still arrives by {found} after repeated learning packets"
+            text = f"inbound traffic of {port}: {still} -> by {home}"
+            told.append(Report("warning", f"{config.name}: {text}"))
+        return told, seen.again
+
+    def take(self, counted: Iterable[tuple[int, int, int]], now_s: float) -> Seen:
+        """Judge what came since the last reading, as (ofport, the uplink's ofport, bytes)."""
+        read: dict[int, dict[int, int]] = {}
+        for ofport, uplink, count in counted:
+            read.setdefault(ofport, {})[uplink] = count
+        followed, again, astray = [], set(), []
+        for ofport, watched in sorted(self._watched.items()):
+            came = _since(watched, read.get(ofport, {}))
+            before_s, watched.read_s = watched.read_s, now_s
+            watched.counted = read.get(ofport)
+            total, by_uplink = sum(came.values()), came.get(watched.uplink, 0)
+            if total:
+                came_s = now_s if watched.came_s is None else watched.came_s
+                watched.came_s = came_s if by_uplink else None
+            if not total:
+                if now_s - watched.announced_s >= SILENT_S:
+                    del self._watched[ofport]
+            elif by_uplink >= FOLLOWED_RATIO * total:
+                followed.append((watched.name, came_s - watched.moved_s))
+                del self._watched[ofport]
+            elif before_s - watched.announced_s < ANSWERED_AFTER_S + COUNTED_AFTER_S:
+                continue
+            elif watched.again < MOST_AGAIN:
+                watched.again += 1
+                watched.announced_s = now_s
+                again.add(ofport)
+            else:
+                others = (n for n, count in came.items() if count and n != watched.uplink)
+                astray.append((watched.name, tuple(sorted(others))))
+                del self._watched[ofport]
+        return Seen(tuple(followed), frozenset(again), tuple(astray))
+
+
+def _since(watched: _Watched, now: dict[int, int]) -> dict[int, int]:
+    """The bytes that came by each uplink since the last reading; empty if not known."""
+    before = watched.counted
+    if not before or any(now.get(uplink, 0) < count for uplink, count in before.items()):
+        return {}
+    return {uplink: count - before.get(uplink, 0) for uplink, count in now.items()}

@@ -1,0 +1,386 @@
+"""How a bridge is brought in line with its configuration, its links and its policies.
+
+Each event ends in `reconcile`: a list of steps, none of which handles an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from controller.api.events import (
+    Apply,
+    BundleDone,
+    ForgetForwarding,
+    ReadForwarding,
+    ReadLearned,
+    Report,
+    Write,
+)
+from controller.bridge import addresses, gathering, kept_rules, learning_packets
+from controller.bridge.installation import Bundle
+from controller.bridge.learning_packets import Announced
+from controller.bridge.phase import Phase, Turn, after
+from controller.bridge.state import BridgeState, Commands
+from controller.config.values import BridgeConfig
+from controller.dataplane import specs
+from controller.decisions.decision_log import told
+from controller.teaming import bindings, splits
+from controller.teaming.bindings import Bindings
+from controller.teaming.shaping import is_asked_for
+from policies.model import Move
+from policies.presets import PRESETS
+
+# How long after a VM port came to read its addresses, in case ovs-vswitchd restarts and forgets
+# them. By then its VM has usually sent something.
+NEW_VM_AUDIT_S = 2.0
+
+
+@dataclass(slots=True)
+class ReconciledBridge(BridgeState):
+    """A bridge, and the steps by which its switch follows its state."""
+
+    # ---- phases ------------------------------------------------------------------------------
+
+    def _turn(self, turn: Turn) -> None:
+        self.phase = after(self.phase, turn, self.config.observes_bond)
+
+    def gather(self, now_s: float) -> bool:
+        """Begin to bind every unit to one member, if NORMAL needs that before it takes over.
+
+        Policies and pins wait meanwhile. Returns False if any member will do.
+        """
+        if not self.connected or not self.installed_anything:
+            return False
+        member = gathering.member_to_use(self.config, self.applied_bindings.bound)
+        if member is None:
+            return False
+        self._turn(Turn.GATHER)
+        self.gathering.begin(now_s)
+        self.applied.gather(self.bindings, member)
+        self.decision_log.because = f"an operator asked for NORMAL, which takes over by {member}"
+        return True
+
+    def _leave_to_normal(self, now_s: float) -> Commands:
+        """Leave the bond to NORMAL. Units gather first if the bond needs it."""
+        self.gathering.end()
+        if not self.on_normal or not self.connected or not self.installed_anything:
+            return []
+        return [] if self.gather(now_s) else self._introduce_to_normal()
+
+    def _introduce_to_normal(self) -> Commands:
+        """Read learned addresses before our flows go, to tell NORMAL and the upstream switches."""
+        self.learning_packets.plan_once(self._everything)
+        return [ReadLearned(self.config.name)] if self.connected else []
+
+    def _learn_from_normal(self) -> Commands:
+        """Read what NORMAL has learned before our pipeline takes its place on a bond."""
+        takes_over = self._serves and self.config.on_bond and not self.installed_anything
+        return self._read_forwarding() if takes_over and self.settled else []
+
+    def _read_forwarding(self) -> Commands:
+        self.addresses.awaits_normal = True
+        return [ReadForwarding(self.config.name)]
+
+    # ---- the configuration in force ----------------------------------------------------------
+
+    def _take_config(self, config: BridgeConfig, now_s: float) -> Commands:
+        """Take a configuration in force, that is, after the fallback without LACP is considered."""
+        self._end_splits(config)
+        old, self.config = self.config, config
+        other_mode = old.mode != config.mode
+        self._turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
+        self.links.follow_team(old.uplinks, config.uplinks)
+        self.addresses.keep(config.vm_ports)
+        self.address_units.keep(config)
+        if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
+            self.installation.audit_by(now_s + NEW_VM_AUDIT_S)
+        commands = _errors_reported(old, config)
+        if config.fallen_back and not old.fallen_back:
+            commands += self._fall_back()
+        self._place_anew(old)
+        if old.fallen_back and not config.fallen_back:
+            commands += self._end_fallback()
+        if other_mode:
+            # Earlier loads do not belong to the bindings that are judged from now on.
+            self.scheduling.begin_windows(now_s)
+            commands += self._leave_to_normal(now_s)
+            commands += self._learn_from_normal()
+        if config.fallen_back and not old.fallen_back and self._any_up:
+            self._announce(self._everything, now_s)
+        return commands
+
+    def _fall_back(self) -> Commands:
+        """LACP is not negotiated: to the upstream switch, each member is a port of its own."""
+        asked = self.config.asked.vm_ports
+        self.bindings.set_aside({port.name: port.binding for port in asked if port.binding})
+        found = f"{self.config.name}: LACP is not negotiated, so one uplink serves all VM ports"
+        return [Report("warning", f"{found} -> LACP on the upstream switch")]
+
+    def _end_fallback(self) -> Commands:
+        """Members are one link again: drop the announcements planned for single members."""
+        self.bindings.take_up()
+        self.learning_packets.forget()
+        return [Report("info", f"{self.config.name}: LACP is negotiated again")]
+
+    def _place_anew(self, old: BridgeConfig) -> None:
+        """Forget units that are gone, and homes that a new policy or team places anew.
+
+        A policy that keeps bindings takes VM ports over where they are.
+        """
+        self._keep_units()
+        if other_team := bindings.places_anew(old.asked, self.config.asked):
+            self.installation.found_homes.clear()
+        before = {port.name: port.policy for port in old.asked.vm_ports}
+        for port in self.config.asked.vm_ports:
+            anew = other_team or before.get(port.name) != port.policy
+            if anew and not PRESETS[port.policy].keeps_bindings:
+                behind = [
+                    s.name for s in self.address_units.by_name.values() if s.port == port.name
+                ]
+                for name in (port.name, *behind):
+                    self.bindings.place_anew(name)
+                    self.address_units.found.pop(name, None)
+
+    def _keep_units(self) -> None:
+        """Forget units that are gone."""
+        names = {unit.name for unit in self.units()}
+        self.scheduling.keep(names)
+        self.inbound_check.keep({int(port.ofport) for port in self.config.vm_ports})
+        self.bindings.keep(names)
+        self.applied.keep(unit.name for unit in self._applied_units)
+
+    def _end_splits(self, config: BridgeConfig) -> None:
+        """End the splits that a configuration does not allow, unless it has fallen back."""
+        if config.fallen_back or not self.scheduling.splits.since_s:
+            return
+        self.scheduling.splits.end_disallowed(config, self.bindings.bound)
+        if self.applied.apart is not None:
+            self.applied.split = splits.allowed(config, self.applied.split)
+
+    def _count_anew(self, now_s: float) -> None:
+        """Ignore what buckets have counted so far: it is of other VM ports, or not known."""
+        self.polling.read_buckets_at(self.scheduling.count_anew(now_s))
+
+    # ---- the steps ---------------------------------------------------------------------------
+
+    def reconcile(self, now_s: float) -> Commands:
+        """Bring bindings in line with homes and links, and the switch in line with bindings.
+
+        A list of steps, none of which handles an event. A bundle without changes is done at once,
+        so the list then runs again. Announcements are planned here; `tick` sends them.
+        """
+        commands: Commands = []
+        if self.phase is Phase.LOOKING:
+            return commands
+        again = True
+        while again:
+            if self.phase.is_attached:
+                commands += self._follow_lacp(now_s)
+                self._announce_waiting(now_s)
+                commands += self._record_links(now_s)
+                self._choose_applied(now_s)
+                commands += self._bind(now_s)
+                commands += self._judge_rules(now_s)
+            sent, again = self._install(now_s)
+            commands += sent
+        return [*commands, *self._shape(now_s)]
+
+    def _follow_lacp(self, now_s: float) -> Commands:
+        """Fall back to one uplink while LACP is not negotiated, and return when it is."""
+        config = self.config.in_force(self.links.lacp_known(self.config.uplinks))
+        changed = config.fallen_back is not self.config.fallen_back
+        return self._take_config(config, now_s) if changed else []
+
+    def _announce_waiting(self, now_s: float) -> None:
+        """Announce what waited until the service knew whether LACP is negotiated."""
+        if not self._lacp_in_doubt:
+            self._announce(self.learning_packets.take_waiting(), now_s)
+
+    def _record_links(self, now_s: float) -> Commands:
+        """Record the uplinks whose links went up or down."""
+        silent = {uplink.name: self.links.silent(uplink) for uplink in self.config.uplinks}
+        return [
+            record
+            for uplink, up in self.links.take_changes()
+            for record in self.decision_log.linked(
+                self.team_view, uplink, up, silent.get(uplink, ()), now_s
+            )
+        ]
+
+    def _choose_applied(self, now_s: float) -> None:
+        """Choose the bindings that the switch follows: those that policies see, or others.
+
+        The bindings in use stay while plain uplinks are only observed, while units gather, and until
+        NORMAL has taken over from us.
+        """
+        observed = self.observing and not self.config.on_bond
+        leaving = self.on_normal and self.installed_anything and self.applied.apart is not None
+        if observed or self.gathering.is_under_way or leaving:
+            self.applied.hold(self.bindings)
+            return
+        if self.applied.apart is not None and not self.on_normal:
+            self._go_on_from(self.applied.apart, now_s)
+        self.applied.release()
+        self.applied.split = self.scheduling.splits.names
+
+    def _go_on_from(self, held: Bindings, now_s: float) -> None:
+        """Let policies see, from now on, the bindings that the switch has followed.
+
+        On plain uplinks, the homes that policies planned meanwhile are dropped.
+        """
+        virtual = not self.config.on_bond
+        homes = held.homes if virtual else self.bindings.homes
+        keeps = {u.name for u in self.units() if PRESETS[u.policy].keeps_bindings}
+        homes = {name: home for name, home in homes.items() if name in keeps}
+        self.bindings = Bindings(homes, dict(held.bound))
+        if virtual:
+            self.scheduling.splits.hold(self.applied.split, now_s)
+
+    def _bind(self, now_s: float) -> Commands:
+        """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
+        units, uplinks = self.units(), self.uplinks()
+        moves = [
+            *self.scheduling.splits.take_untold(),
+            *self.bindings.follow(units, uplinks, now_s),
+        ]
+        self.counts.plan(moves)
+        if moves:
+            policies = {unit.name: unit.policy for unit in units}
+            self.scheduling.note(moves, policies, now_s)
+        commands: Commands = []
+        if self.observing:
+            commands += self._logged(moves, ", not made")
+            commands += self.decision_log.planned(self.team_view, moves, now_s)
+        else:
+            self.installation.expect(moves)
+        if self.applied.apart is not None:
+            self.installation.expect(self.applied.follow(self._applied_units, uplinks, now_s))
+        return commands
+
+    def _judge_rules(self, now_s: float) -> Commands:
+        """Report rules that are newly broken, or kept again."""
+        if self.phase is Phase.GATHERING:
+            return []
+        return kept_rules.changes(self.decision_log, self.team_view, self.bound, now_s)
+
+    def _install(self, now_s: float) -> tuple[Commands, bool]:
+        """Send what differs, as a bundle. Also returns whether it needed no change and is done."""
+        if not self._may_install(now_s):
+            return [], False
+        team, installed = self._team(self.applied_bindings), self.installation.installed
+        pipeline = specs.EMPTY if team is None else self.installation.desire(team)
+        step = self.installation.step(pipeline, self._seeds)
+        bundle = self.installation.next_bundle(step)
+        if bundle is None:
+            return [*self._remember_bindings(), *self._follow_flags(now_s)], False
+        if not bundle.changes:
+            done = BundleDone(self.config.name, bundle.bundle_id)
+            self.installation.finish(done, now_s)
+            return self._carried_out(bundle, learned_before=True, now_s=now_s), True
+        self.addresses.seeded(self.config.vm_ports, step.installs, installed or specs.EMPTY)
+        text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
+        apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
+        # When the bundle is done, this reading gives the addresses to announce.
+        moved = learning_packets.seen_upstream(self.config, bundle.moves) if self._announces else ()
+        ahead = [ReadLearned(self.config.name)] if self.learning_packets.read_ahead(moved) else []
+        return [Report("debug", text), apply, *ahead], False
+
+    def _follow_flags(self, now_s: float) -> Commands:
+        return [*self.flooding.follow(self.config, self._serves, now_s)]
+
+    def _shape(self, now_s: float) -> Commands:
+        """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.
+
+        Queues wait until learned addresses are known. Otherwise a service that starts would take
+        away the classes that VM ports have.
+        """
+        if self.phase is Phase.LOOKING:
+            return []
+        serves = self._serves and not self.observing
+        if not serves or not any(map(is_asked_for, self.config.vm_ports)):
+            return [*self.shaping.ask(self.config, {}, now_s)]
+        if not (self.connected and self.addresses.known):
+            return []
+        return [*self.shaping.ask(self.config, self.shaped_team.shapers(), now_s)]
+
+    # ---- the result of a bundle --------------------------------------------------------------
+
+    def _carried_out(self, bundle: Bundle, learned_before: bool, now_s: float) -> Commands:
+        """The switch has made the changes of a bundle: answer requests, and announce moves.
+
+        `learned_before`: whether the installed pipeline learned addresses before the bundle.
+        """
+        commands: Commands = list(bundle.waiting)
+        if any(move.is_resplit for move in bundle.moves):
+            self._count_anew(now_s)
+        if self.config.on_bond and not learned_before and addresses.learns(bundle.installs):
+            # When a member fails, the bond announces by another one every address that NORMAL has
+            # learned. Those frames would come back to us, and our VMs would seem to have moved away.
+            commands.append(ForgetForwarding(self.config.name))
+        self.counts.apply(bundle.moves)
+        if any(move.reason.by_load for move in bundle.moves):
+            self.scheduling.convergence.confirm(now_s)
+        commands += self._logged(bundle.moves)
+        commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
+        if not self.installed_anything:
+            commands += self.learning_packets.take_introductions()
+            if self.on_normal:
+                # On NORMAL, no flows count them.
+                self.address_units.forget()
+                self._keep_units()
+        moves = [move for move in bundle.moves if not move.is_resplit]
+        if self._announces:
+            self.inbound_check.watch_moves(moves, self.config, self.split, now_s)
+        self._announce_moves(learning_packets.seen_upstream(self.config, moves), now_s)
+        self.learning_packets.end_reading_ahead()
+        return [*commands, *self._remember_bindings({move.unit for move in moves})]
+
+    def _logged(self, moves: Iterable[Move], more: str = "") -> Commands:
+        """A log line for each VM port that moves, and for all buckets with one source and target."""
+        return [
+            Report("info", f"{self.config.name}: {move}{more}")
+            for move in told(self.team_view, moves)
+        ]
+
+    def _remember_bindings(self, moved: Collection[str] = ()) -> Commands:
+        """Write bindings to the database, so that a restart moves nothing.
+
+        Under a policy with a move budget, also write when VM ports have moved.
+        """
+        if not self.phase.is_attached or self.config.fallen_back:
+            return []
+        known = {
+            port.name: self.scheduling.damping.remembered(port.name)
+            for port in self.config.vm_ports
+            if port.name in moved and PRESETS[port.policy].at_once
+        }
+        settings = bindings.remembered(self.config, self.bound, known, self.epoch_s)
+        return [Write(settings)] if settings else []
+
+    # ---- announcements -----------------------------------------------------------------------
+
+    def _announce(self, announced: frozenset[Announced], now_s: float) -> None:
+        """Plan learning packets for VM ports or their addresses; `tick` sends them."""
+        if not announced or not self._announces:
+            return
+        if self._lacp_in_doubt:
+            self.learning_packets.wait(announced)
+        else:
+            self.learning_packets.plan(announced, now_s)
+
+    def _announce_moves(self, moved: set[str], now_s: float) -> None:
+        """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""
+        ofports = learning_packets.ports_of(self.config, self.split, self.units(), moved)
+        located = self.address_units.located(self.config, moved)
+        otherwise = self.address_units.take_unsaid(
+            self.installed or specs.EMPTY, self.config, self._is_at_home
+        )
+        if not self.config.on_a_lag:
+            located |= otherwise
+        self._announce(frozenset[Announced](ofports | located), now_s)
+
+
+def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:
+    """A log line for each configuration error that is new."""
+    return [Report("warning", str(error)) for error in new.errors if error not in old.errors]

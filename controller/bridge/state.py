@@ -1,0 +1,480 @@
+"""The state of one bridge, and what follows from it. Nothing here changes the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.api.events import (
+    Apply,
+    Command,
+    ForeignFlow,
+    InstalledRead,
+    Prepare,
+)
+from controller.api.history import Entry
+from controller.bridge import desired, kept_rules, learning_packets
+from controller.bridge.addresses import Addresses
+from controller.bridge.applied_bindings import AppliedBindings
+from controller.bridge.gathering import Gathering
+from controller.bridge.inbound_check import InboundCheck
+from controller.bridge.installation import Installation
+from controller.bridge.learning_packets import Announced, LearningPackets
+from controller.bridge.move_counts import Counts
+from controller.bridge.no_flood import Flooding
+from controller.bridge.phase import Phase
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.dataplane import specs
+from controller.dataplane.team import Team
+from controller.decisions import planning
+from controller.decisions.decision_log import DecisionLog
+from controller.decisions.planning import Basis, Proposal
+from controller.decisions.scheduling import Scheduling
+from controller.load.loads import Loads
+from controller.load.polling import Polling
+from controller.load.team_view import TeamView
+from controller.teaming import splits
+from controller.teaming.address_units import AddressUnit, AddressUnits
+from controller.teaming.bindings import Bindings, Bound
+from controller.teaming.links import Links
+from controller.teaming.shaping import ShapedTeam, Shaping, is_asked_for
+from policies.model import Unit, Uplink
+
+Commands = list[Command]
+
+
+@dataclass(slots=True)
+class BridgeState:
+    """Everything that is remembered of one bridge between two events."""
+
+    # The configuration in force.
+    config: BridgeConfig
+    # The wall-clock time at which `now_s` was zero, in seconds.
+    epoch_s: float = 0.0
+    # What the service does with the bridge now.
+    phase: Phase = Phase.SERVING
+    # ---- what the switch has reported
+    # Ports, and which uplinks carry traffic.
+    links: Links = field(default_factory=Links)
+    # The measured loads of ports, units and buckets.
+    loads: Loads = field(default_factory=Loads)
+    # The addresses behind VM ports: all of them, and those that are units of their own.
+    addresses: Addresses = field(default_factory=Addresses)
+    address_units: AddressUnits = field(default_factory=AddressUnits)
+    # ---- what is decided
+    # When to read counters.
+    polling: Polling = field(default_factory=Polling)
+    # When to ask which policy, and what they have decided lately.
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    # The bindings that policies see.
+    bindings: Bindings = field(default_factory=Bindings)
+    # The bindings that the switch follows, if they differ.
+    applied: AppliedBindings = field(default_factory=AppliedBindings)
+    # Until when units gather on one member of the bond.
+    gathering: Gathering = field(default_factory=Gathering)
+    # ---- what the switch should have
+    # Our flows and groups, and the bundle under way.
+    installation: Installation = field(default_factory=Installation)
+    # The port flag `no-flood` on VM ports.
+    flooding: Flooding = field(default_factory=Flooding)
+    # The queues of uplinks' devices.
+    shaping: Shaping = field(default_factory=Shaping)
+    # ---- what neighbours and people are told
+    # Learning packets to send.
+    learning_packets: LearningPackets = field(default_factory=LearningPackets)
+    # The inbound check of VM ports that have moved.
+    inbound_check: InboundCheck = field(default_factory=InboundCheck)
+    # The log of decisions.
+    decision_log: DecisionLog = field(default_factory=DecisionLog)
+    # Moves by reason, for metrics.
+    counts: Counts = field(default_factory=Counts)
+
+    # ---- what is known of the switch ---------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self.links.connected
+
+    @property
+    def read(self) -> InstalledRead | None:
+        """The last reading of the switch's flows and groups; None: there was none."""
+        return self.installation.read
+
+    @property
+    def foreign(self) -> tuple[ForeignFlow, ...]:
+        """The flows of other programs in the last reading."""
+        return self.read.foreign if self.read is not None else ()
+
+    @property
+    def flagged_by_others(self) -> tuple[str, ...]:
+        """The VM ports on which another program has set the flag `no-flood`."""
+        return self.flooding.others_in(self.config)
+
+    @property
+    def installed(self) -> specs.Pipeline | None:
+        """Our flows and groups on the switch; None: not known."""
+        return self.installation.installed
+
+    @property
+    def installed_anything(self) -> bool:
+        return self.installation.has_anything
+
+    @property
+    def settled(self) -> bool:
+        """Whether the installed pipeline is known, and no change of flows or flags is under way."""
+        return self.connected and self.installation.settled and not self.flooding.changing
+
+    @property
+    def known(self) -> bool:
+        """Whether everything that a change depends on has been read from the switch."""
+        return self.settled and not self.addresses.awaits_normal
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the switch has the desired pipeline."""
+        return self.settled and self.installed == self.desired()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the switch has the desired pipeline, and nothing is left to announce."""
+        return self.learning_packets.idle and self.has_all
+
+    @property
+    def awaited(self) -> str:
+        """What keeps the bridge from being settled, as the end of a message: found -> expected."""
+        if self.connected and self.addresses.awaits_normal:
+            return ", because fdb/show was not answered -> an ovs-vswitchd that answers"
+        if self.connected and self.flooding.error is not None:
+            return f", because of the flag no-flood of VM ports: {self.flooding.error}"
+        return " -> a switch that answers"
+
+    @property
+    def _any_up(self) -> bool:
+        return any(map(self.links.up, self.config.uplinks))
+
+    @property
+    def _lacp_in_doubt(self) -> bool:
+        """Whether it is not certain that LACP has failed.
+
+        The bridge has fallen back, but a member is up whose LACP was current in the last reading of
+        the database, which may be out of date.
+        """
+        config = self.config
+        current = (u for u in config.uplinks if u.name in config.lacp_current)
+        return config.fallen_back and any(map(self.links.up, current))
+
+    @property
+    def _renumbered(self) -> bool:
+        """Whether the switch has another port under an ofport that the database gives one of ours.
+
+        A restart of ovs-vswitchd may number ports anew, and the database follows only after the
+        connection. Flows for the old numbers could take an uplink for a VM port.
+        """
+        ours = {int(port.ofport): port.name for port in self.config.vm_ports}
+        ours |= {int(uplink.ofport): uplink.name for uplink in self.config.uplinks}
+        return self.links.names_another(ours)
+
+    # ---- what is done with the bridge --------------------------------------------------------
+
+    @property
+    def observing(self) -> bool:
+        return self.config.mode == "observe"
+
+    @property
+    def on_normal(self) -> bool:
+        """Whether NORMAL forwards on the observed bond, or will once our flows are removed."""
+        if self.phase.is_attached:
+            return self.phase is Phase.ON_NORMAL
+        return self.config.observes_bond and not self.gathering.is_under_way
+
+    @property
+    def _serves(self) -> bool:
+        """Whether the bridge forwards by our pipeline, rather than by NORMAL over its bond."""
+        return self.phase is not Phase.LEAVING and not self.on_normal and bool(self.config.uplinks)
+
+    @property
+    def _announces(self) -> bool:
+        """Whether learning packets are sent."""
+        return self.phase.is_attached and self._serves
+
+    @property
+    def _follows_addresses(self) -> bool:
+        """Whether the switch may have learned addresses by our flows."""
+        return self.phase.is_attached and self.installed_anything
+
+    @property
+    def _wants_addresses(self) -> bool:
+        """Whether units or queues need the learned addresses to be read."""
+        ports = self.config.vm_ports
+        if self._follows_addresses and any(port.per_address for port in ports):
+            return True
+        asking = [port for port in ports if is_asked_for(port)]
+        if not asking or not self._announces or not self.settled:
+            return False
+        known = self.addresses.by_port
+        missing = any(port.name not in known and not port.attached_macs for port in asking)
+        return missing or not self.addresses.known
+
+    def _may_install(self, now_s: float) -> bool:
+        """Whether the switch may be changed now."""
+        if not self.connected or not self.installation.ready(now_s) or self._renumbered:
+            return False
+        return not self.addresses.awaits_normal or self.phase is Phase.LEAVING
+
+    # ---- bindings and loads ------------------------------------------------------------------
+
+    @property
+    def applied_bindings(self) -> Bindings:
+        """The bindings that the switch follows; on NORMAL, the planned bindings."""
+        return self.applied.bindings(self.bindings)
+
+    @property
+    def bound(self) -> Mapping[str, Bound]:
+        """Where each VM port is, by name."""
+        bound = self.applied_bindings.bound
+        return {p.name: bound[p.name] for p in self.config.vm_ports if p.name in bound}
+
+    def addresses_on(self, uplink: str) -> int:
+        """How many addresses that are units of their own leave by an uplink."""
+        return len(self.address_units.by_name.keys() & self.applied_bindings.on(uplink))
+
+    @property
+    def team_view(self) -> TeamView:
+        """The team with the bindings that policies see.
+
+        Each call makes a new one, because it caches loads, and every event changes what they are
+        computed from. A caller that needs it more than once keeps it.
+        """
+        return TeamView(
+            config=self.config,
+            links=self.links,
+            loads=self.loads,
+            bound=self.bindings.bound,
+            found=self.installation.found_homes,
+            on_normal=self.on_normal,
+            address_units=self.address_units,
+            in_cooldown=self.scheduling.in_cooldown,
+            peaks=self.scheduling.peaks,
+            merge_due=self.scheduling.merge_due,
+            late_known=self.scheduling.late_known,
+            split=self.split,
+        )
+
+    def uplinks(self) -> tuple[Uplink, ...]:
+        """The team with its latest loads."""
+        return self.team_view.uplinks()
+
+    def units(self) -> tuple[Unit, ...]:
+        """VM ports, the known addresses behind them, and buckets."""
+        return self.team_view.units()
+
+    @property
+    def split(self) -> frozenset[str]:
+        """The VM ports that are split, as policies see it."""
+        return splits.allowed(self.config, self.scheduling.splits.names)
+
+    @property
+    def _applied_split(self) -> frozenset[str]:
+        """The VM ports whose frames the switch spreads."""
+        return splits.allowed(self.config, self.applied.split)
+
+    @property
+    def _applied_units(self) -> tuple[Unit, ...]:
+        return replace(self.team_view, split=self._applied_split).units()
+
+    @property
+    def hashed(self) -> bool:
+        """Whether a policy in use moves buckets because of load."""
+        return self.team_view.hashed
+
+    @property
+    def rules(self) -> kept_rules.States:
+        """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
+        return kept_rules.states(self.team_view, self.bound)
+
+    def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
+        """The units in cooldown, by name: until when, and whether because of their move budget."""
+        return self.scheduling.cooldowns(self.team_view, now_s)
+
+    @property
+    def _returns_s(self) -> float:
+        """When the next VM ports return to a better uplink."""
+        return min(self.bindings.deadline_s(), self.applied.deadline_s())
+
+    def _is_at_home(self, unit: AddressUnit) -> bool:
+        """Whether an address leaves by its VM port's home."""
+        bound = self.applied_bindings.bound
+        uplinks = {bound[name].uplink for name in (unit.name, unit.port) if name in bound}
+        return len(uplinks) < 2
+
+    @property
+    def _everything(self) -> frozenset[Announced]:
+        return learning_packets.everything(self.config, self.address_units)
+
+    # ---- what the switch should have ---------------------------------------------------------
+
+    @property
+    def shaped_team(self) -> ShapedTeam:
+        """The team that the queues of uplinks are built from."""
+        return desired.shaped_team(self.team_view, self.bound, self.addresses.macs())
+
+    def desired(self) -> specs.Pipeline:
+        """The pipeline for the bindings that the switch follows; empty if it should have none."""
+        return self._desired(self.applied_bindings)
+
+    def _desired(self, of: Bindings) -> specs.Pipeline:
+        team = self._team(of)
+        return specs.EMPTY if team is None else self.installation.pipeline_of(team)
+
+    def _team(self, of: Bindings) -> Team | None:
+        """The team that the pipeline is built from, given these bindings; None: no pipeline.
+
+        A bridge that is being given back, or left to NORMAL, keeps its pipeline until NORMAL floods
+        to all ports again.
+        """
+        if not self.config.uplinks:
+            return None
+        if not self._serves and (
+            not self.installed_anything or self.flooding.given_back(self.config)
+        ):
+            return None
+        uplinks = self.uplinks()
+        no_flood = self.flooding.ports if self._serves else None
+        return desired.team(
+            self.config,
+            self._applied_split,
+            self._applied_units,
+            lambda unit: of.order(unit, uplinks),
+            of.homes,
+            no_flood or frozenset(),
+            self.address_units.by_name.values(),
+        )
+
+    def _seeds(
+        self, pipeline: specs.Pipeline, installed: specs.Pipeline
+    ) -> tuple[specs.FlowSpec, ...]:
+        """The learned flows to install together with the flows that learn."""
+        return self.addresses.seeds(self.config.vm_ports, pipeline, installed)
+
+    def foreseen(self, now_s: float) -> Commands:
+        """The bundle that `take_over` would send at once, for the shell to prepare."""
+        if not self._may_install(now_s):
+            return []
+        uplinks = self.uplinks()
+        if self.observing and not self.config.on_bond:
+            ahead = self.applied.bindings(self.bindings.hold())
+            ahead = ahead.foreseen(self._applied_units, uplinks, now_s)
+        else:
+            ahead = self.bindings.foreseen(self.units(), uplinks, now_s)
+        step = self.installation.step(self._desired(ahead), self._seeds)
+        if not step.changes:
+            return []
+        bundle_id = self.installation.next_bundle_id
+        return [Prepare(Apply(self.config.name, bundle_id, step.changes))]
+
+    # ---- what operators ask -------------------------------------------------------------------
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The latest decisions, the last one at the end."""
+        return self.decision_log.entries
+
+    @property
+    def homes(self) -> Mapping[str, str]:
+        """The home of each unit, by name."""
+        return self.bindings.homes
+
+    def bound_to(self, uplink: str) -> list[str]:
+        """The units bound to an uplink, as policies see it."""
+        return self.bindings.on(uplink)
+
+    def order(self, unit: Unit) -> tuple[Uplink, ...]:
+        """The uplinks that a unit may use, the one in force first."""
+        return self.applied_bindings.order(unit, self.uplinks())
+
+    @property
+    def behind(self) -> Mapping[str, AddressUnit]:
+        """The addresses that are units of their own, by name."""
+        return self.address_units.by_name
+
+    def split_since_s(self, port: str) -> float | None:
+        """Since when a VM port is split; None: it is not."""
+        return self.scheduling.splits.since_s.get(port)
+
+    @property
+    def usable(self) -> set[str]:
+        """The uplinks that carry traffic now."""
+        return self.links.usable(self.config.uplinks)
+
+    def is_up(self, uplink: UplinkConfig) -> bool:
+        """Whether an uplink is up."""
+        return self.links.up(uplink)
+
+    def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
+        """Why no unit can move to this unusable uplink now."""
+        return self.links.why_unused(uplink, now_s)
+
+    def known_s(self, port: VmPortConfig) -> float:
+        """For how long the load of a VM port over uplinks has been known."""
+        if self.on_normal:
+            return self.loads.known_s(port.ofport, 0.0)
+        return self.loads.unit_known_s(port.ofport)
+
+    def basis(self, policy: str, now_s: float) -> Basis:
+        """The loads that a policy can judge now."""
+        moved_s = self.scheduling.last_moved_s(policy)
+        return planning.basis(self.team_view, policy, moved_s, now_s)
+
+    def bases(self, now_s: float) -> dict[str, Basis]:
+        """The loads that each policy can judge now."""
+        return {policy: self.basis(policy, now_s) for policy in self.team_view.policies}
+
+    def proposal(self, now_s: float) -> Proposal:
+        """What policies would move now."""
+        return planning.propose(self.team_view, self.bases(now_s), self.homes, now_s)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether units are gathering on one member before NORMAL takes over."""
+        return self.gathering.is_under_way
+
+    def has_gathered(self, now_s: float) -> bool:
+        """Whether units have gathered."""
+        return self.gathering.is_over(now_s)
+
+    @property
+    def gathered_at_s(self) -> float:
+        """When units have gathered; infinity if they do not gather."""
+        return self.gathering.deadline_s()
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether a device of an uplink has queues of ours, or will."""
+        return not self.shaping.cleared
+
+    @property
+    def queueing(self) -> list[str]:
+        """The devices of uplinks that queue as they were asked to."""
+        return self.shaping.on()
+
+    # ---- when there is something to do -------------------------------------------------------
+
+    def deadline_s(self) -> float:
+        """When `tick` next has something to do; infinity when nothing is waiting."""
+        times = [self.links.deadline_s(), self._returns_s, self.decision_log.deadline_s()]
+        if self.observing:
+            times.append(self.gathering.deadline_s())
+        if self.connected:
+            times += [self.installation.deadline_s(), self.shaping.deadline_s()]
+            times.append(self.learning_packets.deadline_s(self._wants_addresses))
+            times.append(self.inbound_check.deadline_s())
+            if self.phase.is_attached:
+                times.append(self.polling.due_s)
+        return min(times)
+
+    @property
+    def tells_at_s(self) -> float:
+        """When the next announcement or inbound check is due; infinity if none is."""
+        if not self.connected:
+            return float("inf")
+        return min(self.learning_packets.due_s(), self.inbound_check.deadline_s())

@@ -1,0 +1,175 @@
+"""The status of a bridge, as a `BridgeStatus`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.api.events import UNSUPPORTED, PortCounters
+from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.bridge.bridge import Bridge
+from controller.config.values import UplinkConfig, VmPortConfig
+from controller.teaming.bindings import Bound
+from policies import optimum
+from policies.model import Reason, Uplink
+from policies.rules import Rule
+
+# Over how long the loads of the optimality ratio are averaged.
+LATELY_S = 2.0
+
+
+def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
+    """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
+    config, decided_s = bridge.config, bridge.scheduling.last_s
+    units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
+    uplinks = tuple(
+        _uplink(bridge, uplink, of_record, units)
+        for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
+    )
+    rules = bridge.rules
+    utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
+    return BridgeStatus(
+        name=config.name,
+        policy=config.asked.policy,
+        teaming=config.asked.teaming,
+        mode=config.mode,
+        connected=bridge.connected,
+        threshold_ratio=config.threshold_ratio,
+        imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
+        optimality_ratio=_optimality_ratio(bridge),
+        uplinks=uplinks,
+        ports=tuple(_port(bridge, port, rules, epoch_s) for port in config.asked.vm_ports),
+        config_errors=tuple(str(error) for error in config.errors),
+        not_done=(*config.not_done, *bridge.shaped_team.not_done(), *bridge.shaping.not_done()),
+        moves_planned=_by_reason(bridge.counts.planned),
+        moves_applied=_by_reason(bridge.counts.applied),
+        moves_refused=_by_reason(bridge.counts.refused),
+        failovers=bridge.counts.applied[Reason.FAILOVER],
+        last_decision_at=None if decided_s is None else epoch_s + decided_s,
+        buckets=_bucket_counts(bridge),
+        on_normal=bridge.on_normal,
+        fallen_back=config.fallen_back,
+        budgets_spent=_budgets_spent(bridge),
+        reannounced=bridge.inbound_check.reannounced,
+        not_followed=bridge.inbound_check.not_followed,
+    )
+
+
+def _optimality_ratio(bridge: Bridge) -> float:
+    """The optimality ratio of the last seconds, because flow counters lag by half a second."""
+    team_view = bridge.team_view
+    window_s = team_view.covered(LATELY_S)
+    units = [replace(unit, load=load) for unit, load in team_view.carried(window_s)]
+    return optimum.optimality_ratio(team_view.uplinks(window_s), units)
+
+
+def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
+    """The number of buckets of each hashed policy on each uplink."""
+    bound, found = bridge.applied_bindings.bound, Counter[tuple[str, str]]()
+    for unit in bridge.units():
+        if unit.is_bucket and unit.name in bound:
+            found[unit.policy, bound[unit.name].uplink] += 1
+    names = [uplink.name for uplink in bridge.config.uplinks]
+    return {p: {n: found[p, n] for n in names} for p in bridge.team_view.in_use}
+
+
+def _budgets_spent(bridge: Bridge) -> int:
+    """The number of units whose move budget was spent when the last decision was made."""
+    decided_s = bridge.scheduling.last_s
+    if decided_s is None:
+        return 0
+    return sum(spent for _, spent in bridge.cooldowns(decided_s).values())
+
+
+def _uplink(
+    bridge: Bridge, uplink: Uplink, config: UplinkConfig, units: Mapping[str, dict[str, int]]
+) -> UplinkStatus:
+    counters = bridge.loads.counters.get(uplink.ofport)
+    return UplinkStatus(
+        name=uplink.name,
+        up=uplink.ofport in bridge.links.ports and bridge.links.up(config),
+        role=uplink.role.value,
+        capacity_bps=uplink.capacity_bps,
+        load=uplink.load,
+        tx_bytes=_counted(counters.tx_bytes if counters else None),
+        rx_bytes=_counted(counters.rx_bytes if counters else None),
+        drops=_drops(counters),
+        unrelieved=uplink.name in bridge.decision_log.unrelieved,
+        link_changes=bridge.links.changes[uplink.name],
+        units=sum(count[uplink.name] for count in units.values()) if units else None,
+        silent=bridge.links.silent(config),
+        decided=bridge.decision_log.decided.get(uplink.name),
+    )
+
+
+def _port(
+    bridge: Bridge, port: VmPortConfig, rules: Mapping[str, Mapping[Rule, str]], epoch_s: float
+) -> PortStatus:
+    bound = bridge.bound.get(port.name)
+    planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
+    counters = bridge.loads.counters.get(port.ofport)
+    return PortStatus(
+        name=port.name,
+        vm=port.vm,
+        policy=port.policy,
+        uplink=bound.uplink if bound else None,
+        load=bridge.team_view.port_load(port),
+        reason=_reason(bridge, port, bound),
+        bound_at=epoch_s + bound.since_s if bound else None,
+        tx_bytes=_counted(counters.rx_bytes if counters else None),
+        rx_bytes=_counted(counters.tx_bytes if counters else None),
+        drops=_drops(counters),
+        planned_uplink=planned.uplink if planned else None,
+        rules={rule.value: how for rule, how in rules.get(port.name, {}).items()},
+        shares=port.shares,
+        reserve_bps=port.rules.reserve_bps or None,
+        limit_bps=port.limit_bps,
+        shaped_drops=bridge.shaping.drops(port),
+        units=_units(bridge, port) if port.per_address else None,
+        split=port.name in bridge.scheduling.splits.since_s,
+        tx_packets=_counted(counters.rx_packets if counters else None),
+        rx_packets=_counted(counters.tx_packets if counters else None),
+        tx_dropped_packets=_counted(counters.rx_dropped if counters else None),
+        rx_dropped_packets=_counted(counters.tx_dropped if counters else None),
+    )
+
+
+def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
+    """Why its frames leave where they do. A split VM port does not only use its home."""
+    if bound and port.name in bridge.scheduling.splits.since_s:
+        return Reason.SPLIT.value
+    return bound.reason if bound else None
+
+
+def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
+    """The number of addresses behind a VM port, each a unit of its own, on each uplink."""
+    bound, counts = (
+        bridge.applied_bindings.bound,
+        dict.fromkeys(map(_name, bridge.config.uplinks), 0),
+    )
+    for unit in bridge.address_units.by_name.values():
+        where = bound.get(unit.name) if unit.port == port.name else None
+        if where is not None and where.uplink in counts:
+            counts[where.uplink] += 1
+    return counts
+
+
+def _name(uplink: UplinkConfig) -> str:
+    return uplink.name
+
+
+def _by_reason(counter: Counter[str]) -> dict[str, int]:
+    return {reason.value: counter[reason.value] for reason in Reason}
+
+
+def _counted(counter: float | None) -> int | None:
+    return None if counter is None or counter == UNSUPPORTED else int(counter)
+
+
+def _drops(counters: PortCounters | None) -> int | None:
+    if counters is None:
+        return None
+    drops = [_counted(counters.tx_dropped), _counted(counters.rx_dropped)]
+    known = [drop for drop in drops if drop is not None]
+    return sum(known) if known else None

@@ -1,0 +1,43 @@
+"""Bindings: what a VM port sends leaves by the uplink that it is bound to.
+
+Tables: UPLINK_OUT. Groups: one for each VM port, its binding.
+
+Invariant: a move changes the VM port's binding group, and no flow. If the uplink goes down, the
+switch itself changes over to the next one of the VM port's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.dataplane import hashing
+from controller.dataplane.failover import first_live
+from controller.dataplane.output import leave_by
+from controller.dataplane.specs import Action, FlowSpec, GroupSpec, ToGroup, match
+from controller.dataplane.tables import Kind, Register, Table, binding_group_id, cookie
+from controller.dataplane.team import Team, VmPort
+from policies.model import OfPort
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    for port in team.vm_ports:
+        yield FlowSpec(
+            Table.UPLINK_OUT,
+            10,
+            match(**{Register.VM_PORT.field: port.ofport}),
+            (ToGroup(binding_group_id(port.ofport)),),
+            cookie=cookie(Kind.FROM_VM, port.ofport),
+        )
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    for port in team.vm_ports:
+        ways = ((uplink, _leave(port, uplink, team)) for uplink in port.order)
+        yield first_live(binding_group_id(port.ofport), ways)
+
+
+def _leave(port: VmPort, uplink: OfPort, team: Team) -> tuple[Action, ...]:
+    """Out by the uplink; if the VM port is hashed, the uplink is its home and the hash decides."""
+    if port.hashed is None:
+        return leave_by(uplink, team)
+    return hashing.spread(port.hashed, home=uplink)

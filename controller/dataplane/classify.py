@@ -1,0 +1,91 @@
+"""Classification: by which port a frame came in, and in which VLAN it is.
+
+Tables: CLASSIFY; in LEARN and FROM_UPLINK, the flows that drop what no bridge may forward.
+
+Invariant: behind CLASSIFY, one of the registers VM_PORT and UPLINK is set, and register VLAN holds
+a VLAN that this port carries. A frame of VLAN 0 has no tag, or one that gives a priority; any other
+frame has the tag of its VLAN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
+from controller.dataplane.matching import masked
+from controller.dataplane.specs import CopyBits, FlowSpec, PopVlan, PushVlan, SetField, match
+from controller.dataplane.tables import (
+    ETH_FLOW_CONTROL,
+    ETH_TAGS,
+    MULTICAST,
+    NO_ADDRESS,
+    RESERVED_MULTICAST,
+    VENDORS_MULTICAST,
+    VLAN_ID_BITS,
+    VLAN_ID_MASK,
+    VLAN_PRESENT,
+    Register,
+    Table,
+    openflow_port,
+)
+from controller.dataplane.team import Team
+from policies.model import OfPort
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    for uplink in team.uplinks:
+        came_in = SetField(Register.UPLINK.field, uplink)
+        vlans = team.uplink_vlans.get(uplink, TRUNK)
+        yield from _classify(uplink, vlans, came_in, Table.FROM_UPLINK)
+    for port in team.vm_ports:
+        came_in = SetField(Register.VM_PORT.field, port.ofport)
+        yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
+        # Tag 0 means "no VLAN". Without it, the tag behind it would become the frame's VLAN.
+        for tag in ETH_TAGS:
+            inner = match(in_port=openflow_port(port.ofport), vlan_vid=VLAN_PRESENT, eth_type=tag)
+            yield FlowSpec(Table.CLASSIFY, 115, inner)
+    if not team.over_normal:
+        # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
+        yield FlowSpec(Table.CLASSIFY, 1, ())
+    yield from _drop_what_no_bridge_forwards()
+
+
+def _classify(
+    ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
+) -> Iterator[FlowSpec]:
+    """Set the registers, and give the frame the tag of its VLAN; drop what the port does not take."""
+    port = openflow_port(ofport)
+    yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_dst=RESERVED_MULTICAST))
+    # No host sends from a multicast address.
+    yield FlowSpec(Table.CLASSIFY, 120, match(in_port=port, eth_src=MULTICAST))
+    tagged = vlans.carried if vlans.takes_tagged else VlanSet()
+    if vlans.native is not None:
+        in_vlan = (came_in, SetField(Register.VLAN.field, vlans.native))
+        tag = SetField("vlan_vid", VLAN_PRESENT | vlans.native)
+        push, retag = ((PushVlan(), tag), (tag,)) if vlans.native else ((), ())
+        untagged = match(in_port=port, vlan_vid=0)
+        priority_tagged = match(in_port=port, vlan_vid=VLAN_PRESENT)
+        yield FlowSpec(Table.CLASSIFY, 110, untagged, (*in_vlan, *push), goto)
+        yield FlowSpec(Table.CLASSIFY, 110, priority_tagged, (*in_vlan, *retag), goto)
+        if not vlans.native:
+            # As NORMAL does: a tag that gives neither a VLAN nor a priority is removed.
+            empty_tag = match(in_port=port, vlan_vid=VLAN_PRESENT, vlan_pcp=0)
+            yield FlowSpec(Table.CLASSIFY, 112, empty_tag, (*in_vlan, PopVlan()), goto)
+        if tagged:
+            tagged |= VlanSet.of(0)
+    by_tag = CopyBits("vlan_tci", 0, Register.VLAN.field, 0, VLAN_ID_BITS)
+    for value, mask in blocks(tagged):
+        vid = masked(VLAN_PRESENT | value, VLAN_PRESENT | mask, VLAN_PRESENT | VLAN_ID_MASK)
+        yield FlowSpec(
+            Table.CLASSIFY, 100, match(in_port=port, vlan_vid=vid), (came_in, by_tag), goto
+        )
+    yield FlowSpec(Table.CLASSIFY, 90, match(in_port=port))
+
+
+def _drop_what_no_bridge_forwards() -> Iterator[FlowSpec]:
+    """Drop what switches tell each other, and frames without a source address."""
+    for reserved in VENDORS_MULTICAST:
+        yield FlowSpec(Table.LEARN, 60, match(eth_dst=reserved))
+        yield FlowSpec(Table.FROM_UPLINK, 30, match(eth_dst=reserved))
+    yield FlowSpec(Table.LEARN, 60, match(eth_type=ETH_FLOW_CONTROL))
+    yield FlowSpec(Table.LEARN, 60, match(eth_src=NO_ADDRESS))

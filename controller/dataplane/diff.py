@@ -1,0 +1,43 @@
+"""Desired against installed: the smallest set of changes that makes them equal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.dataplane.flooding import opens
+from controller.dataplane.readback import no_flood
+from controller.dataplane.specs import EMPTY, Changes, Pipeline
+
+
+def changes(desired: Pipeline, installed: Pipeline) -> Changes:
+    """What to send so that `installed` becomes `desired`. Equal specs cost nothing."""
+    return Changes(
+        add_groups=tuple(g for i, g in desired.groups.items() if i not in installed.groups),
+        modify_groups=tuple(
+            g
+            for i, g in desired.groups.items()
+            if i in installed.groups and installed.groups[i] != g
+        ),
+        add_flows=tuple(f for k, f in desired.flows.items() if installed.flows.get(k) != f),
+        delete_flows=tuple(f for k, f in installed.flows.items() if k not in desired.flows),
+        delete_groups=tuple(i for i in installed.groups if i not in desired.groups),
+        forget=desired == EMPTY and bool(installed.flows),
+    )
+
+
+def closing(desired: Pipeline, installed: Pipeline) -> Pipeline:
+    """The first step towards `desired`: all changes except those that let more broadcasts in.
+
+    The switch applies a change to its flow cache entry by entry. A way that opens before
+    the old one closes would deliver a broadcast twice; the other order loses a few. For a VM port
+    that is new to the service, NORMAL may have been such a way.
+    """
+    before = dict(installed.groups)
+    if (new := desired.groups.keys() - before.keys()) and no_flood(installed) is not None:
+        before.update({group_id: replace(desired.groups[group_id], buckets=()) for group_id in new})
+    kept = {
+        group_id: before[group_id]
+        for group_id, group in desired.groups.items()
+        if group_id in before and opens(before[group_id], group)
+    }
+    return Pipeline(desired.flows, {**desired.groups, **kept}) if kept else desired

@@ -1,0 +1,171 @@
+"""Flooding: broadcast, multicast and unknown unicast reach each VM port of the VLAN once.
+
+Tables: DELIVERY; in DESTINATION, the flows for multicast. Groups: one for the local VM ports of each
+class of VLANs, and for each VM port one for each uplink (its delivery groups).
+
+Invariant: the network sends such a frame down every uplink, and a VM port takes it from the first
+live uplink of its order only. On a LAG the network sends it down one member, whichever that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from controller.config.vlans import VlanSet, classes
+from controller.dataplane import normal
+from controller.dataplane.failover import first_live
+from controller.dataplane.matching import register_values
+from controller.dataplane.output import out_by
+from controller.dataplane.specs import (
+    Action,
+    Bucket,
+    FlowSpec,
+    GroupSpec,
+    Match,
+    MatchValue,
+    ToGroup,
+    match,
+)
+from controller.dataplane.tables import (
+    ALL_HOSTS,
+    ETH_IPV4,
+    GROUP_IDS,
+    GROUP_REPORTS,
+    IGMP,
+    MULTICAST,
+    UNICAST,
+    Register,
+    Table,
+    delivery_group_id,
+    local_group_id,
+    unicast_group_id,
+)
+from controller.dataplane.team import Team, VmPort
+from policies.model import MAX_UPLINKS, OfPort
+
+
+def opens(old: GroupSpec, new: GroupSpec) -> bool:
+    """Whether a delivery group will deliver what it did not: fewer uplinks come before its own."""
+    slot = (new.group_id - GROUP_IDS.start) >> 16
+    if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
+        return False
+    return not _delivers(old) or not _yields_to(new) >= _yields_to(old)
+
+
+def _delivers(group: GroupSpec) -> bool:
+    return any(bucket.actions for bucket in group.buckets)
+
+
+def _yields_to(group: GroupSpec) -> set[int | None]:
+    return {bucket.watch_port for bucket in group.buckets if not bucket.actions}
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    for uplink in team.uplinks:
+        yield from _from_uplink(uplink, team)
+    yield from _from_vm_ports(team)
+
+
+def _from_uplink(uplink: OfPort, team: Team) -> Iterator[FlowSpec]:
+    index = team.uplinks.index(uplink)
+    from_uplink, flooded, flooded_unicast = normal.flooded_by(uplink, team)
+    for vlan_class in _vlan_classes(team):
+        delivered = tuple(ToGroup(delivery_group_id(p.ofport, index)) for p in vlan_class.ports)
+        priority = 10 if vlan_class.is_rest else 20
+        if flooded_unicast != flooded:
+            for unicast in vlan_class.matches(eth_dst=UNICAST, **from_uplink):
+                actions = (*delivered, *flooded_unicast)
+                yield FlowSpec(Table.DELIVERY, priority + 5, unicast, actions)
+        for in_vlan in vlan_class.matches(**from_uplink):
+            yield FlowSpec(Table.DELIVERY, priority, in_vlan, (*delivered, *flooded))
+
+
+def _from_vm_ports(team: Team) -> Iterator[FlowSpec]:
+    """Multicast from VM ports goes to the local VM ports and out by the sender's uplink."""
+    general_query: dict[str, MatchValue] = {
+        "eth_type": ETH_IPV4,
+        "ip_proto": IGMP,
+        "ipv4_dst": ALL_HOSTS,
+    }
+    for vlan_class in _vlan_classes(team):
+        local = (ToGroup(vlan_class.group_id),)
+        above = 0 if vlan_class.is_rest else 10
+        for in_vlan in vlan_class.matches(eth_dst=MULTICAST):
+            yield FlowSpec(Table.DESTINATION, 10 + above, in_vlan, local, goto=Table.UPLINK_OUT)
+        for in_vlan in vlan_class.matches(**general_query):
+            yield FlowSpec(Table.DESTINATION, 50 + above, in_vlan, local, goto=Table.UPLINK_OUT)
+    # A member that overhears another's report stays silent (RFC 2236 section 3, RFC 2710
+    # section 4), and the snooping switch at another uplink would stop sending it the group. So
+    # reports only go upstream.
+    for report in GROUP_REPORTS:
+        yield FlowSpec(Table.DESTINATION, 40, match(**report), goto=Table.UPLINK_OUT)
+    if not team.hears_everywhere:
+        # If the source is not learned, nothing distinguishes the frame that comes back from one
+        # of somebody else: VM ports at other uplinks would get two copies. They get that one.
+        unlearned = {Register.LEARNED.field: 0}
+        yield FlowSpec(
+            Table.DESTINATION, 70, match(eth_dst=MULTICAST, **unlearned), goto=Table.UPLINK_OUT
+        )
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    for vlan_class in _vlan_classes(team):
+        # The switch leaves out the port that the frame came in by.
+        buckets = tuple(Bucket(out_by(port.ofport)) for port in vlan_class.ports)
+        yield GroupSpec(vlan_class.group_id, "all", buckets)
+    for port in team.vm_ports:
+        for uplink in team.uplinks:
+            yield _delivery_group(port, uplink, team)
+
+
+def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
+    """Deliver to the VM port what an uplink floods, while no uplink before this one is live.
+
+    The buckets of the uplinks before it have no actions: the frame came by those uplinks as well,
+    and is delivered from there. So there is one copy, even in a failover that the service does not
+    know of yet. On a LAG the frame came by this uplink only, whether the VM port may send by it or
+    not.
+    """
+    before = () if team.hears_everywhere else port.order
+    ways: list[tuple[OfPort, tuple[Action, ...]]] = []
+    if uplink in port.order:
+        if uplink in before:
+            before = before[: before.index(uplink)]
+        ways = [*((u, ()) for u in before), (uplink, out_by(port.ofport))]
+    elif team.hears_everywhere and port.order:
+        ways = [(uplink, (ToGroup(unicast_group_id(port.ofport)),))]
+    return first_live(delivery_group_id(port.ofport, team.uplinks.index(uplink)), ways)
+
+
+@dataclass(frozen=True, slots=True)
+class _VlanClass:
+    """VLANs that the same VM ports carry.
+
+    `is_rest`: its flows do not name its VLANs, as those of the other classes have a higher
+    priority. The largest class is that one.
+    """
+
+    vlans: VlanSet
+    ports: tuple[VmPort, ...]
+    is_rest: bool
+
+    @property
+    def group_id(self) -> int:
+        return local_group_id(None if self.is_rest else next(iter(self.vlans)))
+
+    def matches(self, **fields: MatchValue) -> Iterator[Match]:
+        """Matches that together cover these VLANs."""
+        if self.is_rest:
+            yield match(**fields)
+            return
+        for value in register_values(self.vlans):
+            assert value is not None
+            yield match(**fields, **{Register.VLAN.field: value})
+
+
+def _vlan_classes(team: Team) -> Iterator[_VlanClass]:
+    largest_first = classes(frozenset(port.vlans.carried for port in team.vm_ports))
+    for vlans in largest_first:
+        ports = tuple(port for port in team.vm_ports if vlans <= port.vlans.carried)
+        yield _VlanClass(vlans, ports, is_rest=vlans is largest_first[0])

@@ -1,0 +1,151 @@
+"""NORMAL: on a bond, the frames of ports that the service does not know are left to NORMAL.
+
+Such a port is that of a VM that was started while the service was not running.
+
+Tables: in CLASSIFY, EGRESS and DELIVERY, the flows for these ports. It teaches LOCATION and
+LOCAL_SOURCE what these ports send. Groups: one for each uplink, where NORMAL takes unicast from any.
+
+Invariant: without a bond, no frame reaches NORMAL, which would join the uplinks into a loop. With
+one, NORMAL gets what uplinks flood only while it floods to no VM port that the service knows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from controller.config.vlans import TRUNK
+from controller.dataplane.failover import first_live
+from controller.dataplane.output import TO_NORMAL
+from controller.dataplane.specs import (
+    Action,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    MatchValue,
+    PopVlan,
+    Resubmit,
+    SetField,
+    ToGroup,
+    match,
+)
+from controller.dataplane.tables import (
+    ADDRESSES_PER_PORT_MAX,
+    FROM_NORMAL,
+    LEARNED_TIMEOUT_S,
+    LOCK_TIMEOUT_S,
+    UNICAST,
+    VLAN_ID_BITS,
+    VLAN_PRESENT,
+    Kind,
+    Register,
+    Table,
+    cookie,
+    normal_group_id,
+)
+from controller.dataplane.team import Team
+from policies.model import OfPort
+
+_LEFT_TO_NORMAL = SetField(Register.NORMAL.field, 1)
+
+
+def flooded_by(
+    uplink: OfPort, team: Team
+) -> tuple[dict[str, MatchValue], tuple[Action, ...], tuple[Action, ...]]:
+    """How NORMAL gets what an uplink floods.
+
+    The match of frames from the uplink, the actions for all of them, and those for unicast.
+    """
+    from_uplink, restored = _as_it_came(uplink, team)
+    if not team.floods_to_normal:
+        return from_uplink, (), ()
+    to_normal: tuple[Action, ...] = (*restored, TO_NORMAL)
+    if not team.normal_takes_any:
+        return from_uplink, to_normal, to_normal
+    return from_uplink, to_normal, (*restored, ToGroup(normal_group_id(uplink)))
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    """Nothing without a bond."""
+    if not team.over_normal:
+        return
+    yield from _learn_from_unknown(team)
+    # The flows in EGRESS for known VM ports, and for no VM port at all, have a higher priority.
+    yield FlowSpec(Table.EGRESS, 3, match(**{Register.UPLINK.field: 0}), goto=Table.UPLINK_OUT)
+    for uplink in team.uplinks:
+        from_uplink, restored = _as_it_came(uplink, team)
+        left = match(**from_uplink, **{Register.NORMAL.field: 1})
+        yield FlowSpec(Table.DELIVERY, 40, left, (*restored, TO_NORMAL))
+        yield FlowSpec(
+            Table.EGRESS,
+            3,
+            match(**from_uplink),
+            (_LEFT_TO_NORMAL, Resubmit(Table.LOCAL_SOURCE)),
+            goto=Table.REFLECTION,
+        )
+
+
+def _learn_from_unknown(team: Team) -> Iterator[FlowSpec]:
+    """Learn from a frame of an unknown port before it goes on to NORMAL.
+
+    Unicast from uplinks for the address is then left to NORMAL. It does not go to the port that
+    the VM had before it was stopped and started.
+
+    A broadcast of the VM that comes back is dropped, as any reflection is. The switch remembers
+    this for `LOCK_TIMEOUT_S` only: each frame teaches it anew, and nothing tells the service when
+    the VM leaves. The VLAN of an untagged frame is not known here, so its address is learned for
+    all VLANs.
+
+    The cookie of what is learned depends on the ports without flooding. When these change, the
+    flow that taught it goes, and with it all that was learned.
+    """
+    numbers = ",".join(map(str, sorted(team.no_flood))).encode()
+    taught = cookie(Kind.LEARNED, FROM_NORMAL | zlib.crc32(numbers))
+    limit = ADDRESSES_PER_PORT_MAX  # for all of these ports together
+    tag = LearnMatch("vlan_tci", Register.VLAN.field, VLAN_ID_BITS)
+    for tags, vlan in ((0, ()), ((VLAN_PRESENT, VLAN_PRESENT), (tag,))):
+        located: tuple[LearnMatch | LearnLoad, ...] = (
+            *vlan,
+            LearnMatch("eth_src", "eth_dst", 48),
+            LearnLoad("in_port", Register.TARGET.field, 16),
+        )
+        local: tuple[LearnMatch | LearnLoad, ...] = (
+            *vlan,
+            LearnMatch("eth_src", "eth_src", 48),
+            LearnLoad(1, Register.LOCAL.field, 1),
+        )
+        yield FlowSpec(
+            Table.CLASSIFY,
+            1,
+            match(vlan_vid=tags, eth_src=UNICAST, **{Register.NORMAL.field: 0}),
+            (
+                _LEFT_TO_NORMAL,
+                Learn(Table.LOCATION, taught, LEARNED_TIMEOUT_S, located, True, 20, limit),
+                Learn(Table.LOCAL_SOURCE, taught, LOCK_TIMEOUT_S, local, True, 20, limit),
+                Resubmit(Table.CLASSIFY),
+            ),
+        )
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    """Give NORMAL unicast from the first live uplink only: what is flooded comes by all of them."""
+    if team.floods_to_normal and team.normal_takes_any:
+        for index, uplink in enumerate(team.uplinks):
+            before: list[tuple[OfPort, tuple[Action, ...]]] = [
+                (u, ()) for u in team.uplinks[:index]
+            ]
+            yield first_live(normal_group_id(uplink), [*before, (uplink, (TO_NORMAL,))])
+
+
+def _as_it_came(uplink: OfPort, team: Team) -> tuple[dict[str, MatchValue], tuple[Action, ...]]:
+    """A match of the frames from an uplink, and the actions that restore what CLASSIFY changed.
+
+    NORMAL takes no tagged frames from an access port, and ours have a tag.
+    """
+    vlans = team.uplink_vlans.get(uplink, TRUNK)
+    from_uplink: dict[str, MatchValue] = {Register.UPLINK.field: uplink}
+    if team.over_normal and vlans.native and not vlans.takes_tagged:
+        return {**from_uplink, "vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}, (PopVlan(),)
+    return from_uplink, ()

@@ -1,0 +1,84 @@
+"""Output: frames leave by a port, with the tag that the port wants.
+
+Tables: PORT_OUT.
+
+Invariant: a frame leaves by a port only in a VLAN that the port carries, with at most one tag.
+Only an uplink that carries every VLAN needs no flow here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.config.vlans import TRUNK, PortVlans, VlanSet
+from controller.dataplane.matching import register_values
+from controller.dataplane.specs import (
+    Action,
+    FlowSpec,
+    MatchValue,
+    Output,
+    PopVlan,
+    Resubmit,
+    SetField,
+    match,
+)
+from controller.dataplane.tables import (
+    ETH_TAGS,
+    OFPP_NORMAL,
+    VLAN_PRESENT,
+    Register,
+    Table,
+    openflow_port,
+)
+from controller.dataplane.team import Team
+from policies.model import OfPort
+
+TO_NORMAL = Output(OFPP_NORMAL)
+
+
+def out_by(ofport: OfPort) -> tuple[Action, ...]:
+    """Actions that send a frame out by a port, or drop it if the port does not carry its VLAN."""
+    return SetField(Register.TARGET.field, ofport), Resubmit(Table.PORT_OUT)
+
+
+def leave_by(uplink: OfPort, team: Team) -> tuple[Action, ...]:
+    """Actions that send a frame out by an uplink: `out_by`, or less where that is enough."""
+    carries_everything = team.uplink_vlans.get(uplink, TRUNK) == TRUNK
+    return (Output(openflow_port(uplink)),) if carries_everything else out_by(uplink)
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    for uplink in team.uplinks:
+        vlans = team.uplink_vlans.get(uplink, TRUNK)
+        if vlans != TRUNK:
+            yield from _port_out(uplink, vlans)
+            yield from _drop_inner_tags(uplink, vlans)
+    for port in team.vm_ports:
+        yield from _port_out(port.ofport, port.vlans)
+
+
+def _port_out(ofport: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
+    out, carried = Output(openflow_port(ofport)), vlans.carried
+    target: dict[str, MatchValue] = {Register.TARGET.field: ofport}
+    untagged = None if vlans.native_tagged else vlans.native
+    if untagged or (untagged == 0 and not vlans.takes_tagged):
+        # The switch accepts pop_vlan only in a flow that matches tagged frames.
+        tagged: dict[str, MatchValue] = {"vlan_vid": (VLAN_PRESENT, VLAN_PRESENT)}
+        in_native = match(**target, **tagged, **{Register.VLAN.field: untagged})
+        yield FlowSpec(Table.PORT_OUT, 20, in_native, (PopVlan(), out))
+    if untagged and not vlans.takes_tagged:
+        carried = VlanSet()
+    for value in register_values(carried):
+        in_vlan = target if value is None else {**target, Register.VLAN.field: value}
+        yield FlowSpec(Table.PORT_OUT, 10, match(**in_vlan), (out,))
+
+
+def _drop_inner_tags(uplink: OfPort, vlans: PortVlans) -> Iterator[FlowSpec]:
+    """Drop frames with two tags that would lose the outer one.
+
+    The next switch would take the inner tag for the frame's VLAN.
+    """
+    if vlans.native and not vlans.native_tagged:
+        in_native = {Register.TARGET.field: uplink, Register.VLAN.field: vlans.native}
+        for tag in ETH_TAGS:
+            yield FlowSpec(Table.PORT_OUT, 30, match(**in_native, eth_type=tag))

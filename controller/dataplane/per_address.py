@@ -1,0 +1,87 @@
+"""Address units: an address behind a VM port leaves by an uplink of its own.
+
+Binding group -> HASH (a flow for each address counts it) -> the address's group (its first live
+uplink) -> OFF_HOME (unchanged). An address that is not known yet leaves by the VM port's home, where
+the VM port hears all broadcasts.
+
+The switch forgets an address that is silent for long. Unicast to it then comes by the uplink where
+upstream switches know it, or by every uplink if they have forgotten it as well:
+DELIVERY -> the address's group -> OFF_HOME (delivered if it came by the address's uplink).
+
+Tables: in HASH, EGRESS, DELIVERY and OFF_HOME, the flows for these addresses and their VM ports.
+Groups: one for each address.
+
+Invariant: a move changes the address's group only. A forgotten address gets one copy of unicast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller.dataplane import hashing
+from controller.dataplane.output import out_by
+from controller.dataplane.specs import FlowSpec, GroupSpec, MatchValue, SetField, ToGroup, match
+from controller.dataplane.tables import ASSIGNED, Kind, Register, Table, address_group_id, cookie
+from controller.dataplane.team import Team
+from controller.dataplane.unicast import to_vm_port
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    """Nothing for a team without VM ports whose addresses are units."""
+    if all(port.hashed != ASSIGNED for port in team.vm_ports):
+        return
+    yield hashing.in_hash(ASSIGNED, 0, {}, hashing.BY_HOME)
+    if not team.hears_everywhere:
+        yield from hashing.for_the_home_to_hear(ASSIGNED, team)
+    vm_ports = {port.ofport: port for port in team.vm_ports}
+    for address in team.addresses:
+        vlan: dict[str, MatchValue] = {Register.VLAN.field: address.vlan}
+        sent = {**vlan, Register.VM_PORT.field: int(address.ofport), "eth_src": address.mac}
+        group = (ToGroup(address_group_id(address.slot)),)
+        counts = cookie(Kind.FROM_ADDRESS, address.slot)
+        yield replace(hashing.in_hash(ASSIGNED, 10, sent, group), cookie=counts)
+        received = {Register.TARGET.field: int(address.ofport), Register.VM_PORT.field: 0}
+        actions, goto = to_vm_port(vm_ports[address.ofport], team)
+        yield FlowSpec(
+            Table.EGRESS,
+            40,
+            match(**vlan, **received, eth_dst=address.mac),
+            actions,
+            goto,
+            cookie=cookie(Kind.TO_ADDRESS, address.slot),
+        )
+        if not team.hears_everywhere:
+            unknown: dict[str, MatchValue] = {
+                r.field: 0 for r in (Register.VM_PORT, Register.TARGET)
+            }
+            unknown |= {**vlan, "eth_dst": address.mac}
+            behind = SetField(Register.HOME.field, int(address.ofport))
+            yield FlowSpec(Table.DELIVERY, 30, match(**unknown), (behind, *group))
+    if not team.hears_everywhere:
+        yield from _delivered_once(team)
+
+
+def _delivered_once(team: Team) -> Iterator[FlowSpec]:
+    """Deliver unicast for a forgotten address only if it came by the address's uplink.
+
+    Nothing that came by an uplink leaves by one.
+    """
+    from_uplink: dict[str, MatchValue] = {Register.VM_PORT.field: 0}
+    yield FlowSpec(Table.OFF_HOME, 40, match(**from_uplink))
+    for port in team.vm_ports:
+        for uplink in team.uplinks if port.hashed == ASSIGNED else ():
+            came_by_own = {r.field: int(uplink) for r in (Register.UPLINK, Register.TARGET)}
+            behind = {Register.HOME.field: int(port.ofport)}
+            yield FlowSpec(
+                Table.OFF_HOME,
+                50,
+                match(**from_uplink, **came_by_own, **behind),
+                out_by(port.ofport),
+            )
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    """For each address, a group that sends by the first live uplink of its order."""
+    for address in team.addresses:
+        yield hashing.by_first_live(address_group_id(address.slot), address.order)

@@ -1,0 +1,88 @@
+"""Reflection: frames of ours that come back from the network, and addresses that have left.
+
+Tables: REFLECTION, DEPARTURE; in FROM_UPLINK, the flow for multicast.
+
+Invariant: a frame from an uplink whose source is behind a VM port goes no further, unless it
+announces that the address has moved away. An address that has announced itself from here in the
+last `LOCK_TIMEOUT_S` seconds has not moved away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.dataplane.matching import SAME_VLAN
+from controller.dataplane.specs import FlowSpec, Learn, LearnLoad, LearnMatch, Resubmit, match
+from controller.dataplane.tables import (
+    DEPARTED_MAX,
+    ELSEWHERE,
+    LEARNED_TIMEOUT_S,
+    MULTICAST,
+    Kind,
+    Register,
+    Table,
+    cookie,
+)
+from controller.dataplane.team import Team
+
+
+def flows(_team: Team) -> Iterator[FlowSpec]:
+    """The same flows for every team."""
+    local = {Register.LOCAL.field: 1}
+    yield FlowSpec(
+        Table.FROM_UPLINK,
+        10,
+        match(eth_dst=MULTICAST),
+        (Resubmit(Table.LOCAL_SOURCE),),
+        Table.REFLECTION,
+    )
+    yield FlowSpec(Table.REFLECTION, 10, match(**{Register.LOCAL.field: 0}), (), Table.DELIVERY)
+    yield FlowSpec(
+        Table.REFLECTION,
+        10,
+        match(eth_dst=MULTICAST, **local),
+        (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK)),
+        Table.DEPARTURE,
+    )
+    yield FlowSpec(
+        Table.DEPARTURE,
+        10,
+        match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: 0}),
+        (*_learn_departure(), Resubmit(Table.UNCACHE_FIRST)),
+        goto=Table.DELIVERY,
+    )
+    yield FlowSpec(
+        Table.DEPARTURE,
+        10,
+        match(**{Register.ANNOUNCES.field: 1, Register.LOCKED.field: 1}),
+        (Resubmit(Table.UNCACHE_AGAIN),),
+    )
+
+
+def _learn_departure() -> tuple[Learn, Learn]:
+    """Overwrite what was learned of an address that has moved away."""
+    elsewhere = cookie(Kind.LEARNED, 0)
+    return (
+        Learn(
+            Table.LOCATION,
+            elsewhere,
+            LEARNED_TIMEOUT_S,
+            (
+                SAME_VLAN,
+                LearnMatch("eth_src", "eth_dst", 48),
+                LearnLoad(ELSEWHERE, Register.TARGET.field, 16),
+            ),
+            limit=DEPARTED_MAX,
+        ),
+        Learn(
+            Table.LOCAL_SOURCE,
+            elsewhere,
+            LEARNED_TIMEOUT_S,
+            (
+                SAME_VLAN,
+                LearnMatch("eth_src", "eth_src", 48),
+                LearnLoad(0, Register.LOCAL.field, 1),
+            ),
+            limit=DEPARTED_MAX,
+        ),
+    )

@@ -1,0 +1,104 @@
+"""Unicast: frames for one address go to its VM port, or out where no VM port has it.
+
+Tables: EGRESS, INBOUND; in DESTINATION and FROM_UPLINK, the flow for unicast. Groups: one for each
+VM port that may not use every uplink.
+
+Invariant: unicast from an uplink reaches a VM port only while an uplink is live that the VM port
+may use. The switch checks this, so a move changes no flow and no group here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.dataplane.failover import first_live
+from controller.dataplane.output import out_by
+from controller.dataplane.specs import Action, FlowSpec, GroupSpec, Resubmit, ToGroup, match
+from controller.dataplane.tables import (
+    ELSEWHERE,
+    UNICAST,
+    Kind,
+    Register,
+    Table,
+    cookie,
+    inbound_cookie,
+    unicast_group_id,
+)
+from controller.dataplane.team import Team, VmPort
+
+
+def to_vm_port(port: VmPort, team: Team) -> tuple[tuple[Action, ...], Table | None]:
+    """How a frame from an uplink goes to a VM port: actions, and the table to go on in.
+
+    While no uplink is live that the VM port may use, its VM cannot announce where it is. Switches
+    upstream would flood frames for it to all other uplinks without end, so these are dropped.
+    """
+    if port.is_confined(team.uplinks):
+        return (ToGroup(unicast_group_id(port.ofport)),), None
+    return (), Table.PORT_OUT
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    yield FlowSpec(
+        Table.DESTINATION, 10, match(eth_dst=UNICAST), (Resubmit(Table.LOCATION),), Table.EGRESS
+    )
+    locate: tuple[Action, ...] = (Resubmit(Table.LOCATION),)
+    if not team.hears_everywhere:
+        locate += (Resubmit(Table.INBOUND),)
+    yield FlowSpec(Table.FROM_UPLINK, 10, match(eth_dst=UNICAST), locate, Table.EGRESS)
+    for port in team.vm_ports:
+        yield from _to_known(port, team)
+        yield from _count_inbound(port, team)
+    yield from _to_unknown()
+
+
+def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
+    target = {Register.TARGET.field: port.ofport}
+    yield FlowSpec(Table.EGRESS, 20, match(**target), goto=Table.PORT_OUT)
+    actions, goto = to_vm_port(port, team)
+    yield FlowSpec(
+        Table.EGRESS,
+        30,
+        match(**target, **{Register.VM_PORT.field: 0}),
+        actions,
+        goto,
+        cookie=cookie(Kind.TO_VM, port.ofport),
+    )
+
+
+def _to_unknown() -> Iterator[FlowSpec]:
+    """Frames for an address that is not known, or that is known to be elsewhere."""
+    for unknown in (0, ELSEWHERE):
+        target = {Register.TARGET.field: unknown}
+        yield FlowSpec(
+            Table.EGRESS,
+            10,
+            match(**target, **{Register.UPLINK.field: 0}),
+            goto=Table.UPLINK_OUT,
+        )
+        yield FlowSpec(
+            Table.EGRESS,
+            5,
+            match(**target),
+            (Resubmit(Table.LOCAL_SOURCE),),
+            goto=Table.REFLECTION,
+        )
+
+
+def _count_inbound(port: VmPort, team: Team) -> Iterator[FlowSpec]:
+    """Count what each uplink brings for a VM port, which shows whether inbound follows a move.
+
+    There is a flow for each uplink, so that a move changes none. A LAG is one link upstream.
+    """
+    for uplink in () if team.hears_everywhere else team.uplinks:
+        ends = {Register.TARGET.field: int(port.ofport), Register.UPLINK.field: int(uplink)}
+        counts = inbound_cookie(port.ofport, uplink)
+        yield FlowSpec(Table.INBOUND, 10, match(**ends), cookie=counts)
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    for port in team.vm_ports:
+        if port.is_confined(team.uplinks):
+            usable = (uplink for uplink in team.uplinks if uplink in port.order)
+            out = out_by(port.ofport)
+            yield first_live(unicast_group_id(port.ofport), ((u, out) for u in usable))

@@ -1,0 +1,42 @@
+"""The convergence timer: how long policies take until they have nothing more to move.
+
+It runs from the first move that a policy makes because of load. It ends when the switch confirms
+the last move, after which all policies have judged the resulting loads and moved nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ConvergenceTimer:
+    """The convergence timer of one bridge."""
+
+    # When the first move was decided, in seconds of engine time; None: the bridge is at rest.
+    _since_s: float | None = None
+    # When the switch last confirmed moves.
+    _made_s: float | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        return self._since_s is None
+
+    def start(self, now_s: float) -> None:
+        """A policy moves a unit because of load: start, unless the timer runs already."""
+        if self._since_s is None:
+            self._since_s = now_s
+
+    def confirm(self, now_s: float) -> None:
+        """The switch has confirmed moves. Ignored while the timer does not run: no policy chose them."""
+        if not self.at_rest:
+            self._made_s = now_s
+
+    def stop(self) -> float | None:
+        """Stop because all policies have judged and moved nothing; return the time in seconds.
+
+        None if the timer did not run, or the switch refused all moves.
+        """
+        since_s, made_s = self._since_s, self._made_s
+        self._since_s = self._made_s = None
+        return made_s - since_s if since_s is not None and made_s is not None else None

@@ -1,0 +1,428 @@
+"""Schedules the decisions of a bridge's policies, and asks each policy what it wants to move.
+
+A policy with a window judges means over it, and a new window begins after each move. A policy that
+acts at once (`adaptive`) judges the peaks of the last seconds, and present loads when an uplink is
+full. A unit that load has moved is in cooldown. After a split, nothing is judged until the switch
+has counted the new buckets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.decisions.convergence import ConvergenceTimer
+from controller.decisions.evidence import Evidence, how
+from controller.load.filling import Filling
+from controller.load.load_phases import LoadPhases
+from controller.load.peaks import PEAK_S, Peaks
+from controller.load.polling import UNITS_INTERVAL_S
+from controller.load.team_view import TeamView
+from controller.teaming import buckets
+from controller.teaming.splits import Splits
+from policies import gain
+from policies.damping import Damping
+from policies.model import IDLE, Load, Move, Plan, Snapshot
+from policies.outcome import with_loads
+from policies.presets import PRESETS
+
+# After a split, bucket counters are valid once they were read twice, beginning this long after it.
+# By then the switch has revalidated its cached flows and counted by the new ones.
+RESPLIT_AFTER_S = 0.6
+RESPLIT_READINGS = 2
+# The longest cooldown of a bucket.
+BUCKET_COOLDOWN_S = 60.0
+# Which loads a policy judged, in words.
+AT_PEAKS = f"at its peak within {PEAK_S:g} s"
+AT_THE_MOMENT = "at that moment"
+# While no uplink is full, moves are made only after they have been worth it for this long. So the
+# service does not chase loads that start one after another.
+EVEN_AFTER_S = 0.3
+# If an uplink carries this share of its capacity more than before, and no known unit accounts for
+# it, units that are counted late have begun to carry more.
+UNEXPLAINED_RATIO = 0.1
+# The readings of a steady load go up and down on a busy host. A load has risen if it is higher than
+# in so long before.
+RECENT_S = 0.3
+ON_TIME_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The moves that a policy wants, and the figures behind them."""
+
+    moves: Sequence[Move]
+    evidence: Evidence
+
+
+@dataclass(slots=True)
+class Scheduling:
+    """Schedules the decisions of one bridge, and remembers what the next decision needs.
+
+    `last_s`: when the last decision was made, in seconds of engine time; None: none was.
+    `in_cooldown`: the units in cooldown. `merge_due`: the split VM ports that may be merged.
+    """
+
+    last_s: float | None = None
+    splits: Splits = field(default_factory=Splits)
+    damping: Damping = field(default_factory=Damping)
+    peaks: Peaks = field(default_factory=Peaks)
+    load_phases: LoadPhases = field(default_factory=LoadPhases)
+    filling: Filling = field(default_factory=Filling)
+    late_known: bool = True
+    # How long the bridge takes to converge.
+    convergence: ConvergenceTimer = field(default_factory=ConvergenceTimer)
+    # Whether moves would help now, but would make things worse in a remembered phase.
+    is_torn: bool = False
+    _late: frozenset[str] = frozenset()
+    in_cooldown: frozenset[str] = frozenset()
+    merge_due: frozenset[str] = frozenset()
+    # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
+    # a move only reorders some packets.
+    _bucket_damping: Damping = field(default_factory=lambda: Damping(BUCKET_COOLDOWN_S))
+    # When a move last changed the loads that a policy judges, by policy.
+    _moved_s: dict[str, float] = field(default_factory=dict)
+    # How many decisions in a row found moves worth making, by policy.
+    _found_gain: Counter[str] = field(default_factory=Counter)
+    # Since when they have found such moves, by policy.
+    _gain_since_s: dict[str, float] = field(default_factory=dict)
+    # How many readings in a row found an uplink full and moves that help.
+    _found_urgent: int = 0
+    # When buckets last began to count other traffic, and how often they were read since.
+    _recounted_s: float = -math.inf
+    _readings: int = 0
+
+    def keep(self, units: Collection[str]) -> None:
+        """Forget all units but these."""
+        for damping in self.dampings:
+            damping.keep(units)
+
+    def begin_windows(self, now_s: float) -> None:
+        """Begin the windows of all policies now, because they judge other bindings from now on."""
+        self._moved_s = dict.fromkeys(PRESETS, now_s)
+
+    def note(self, moves: Iterable[Move], policies: Mapping[str, str], now_s: float) -> None:
+        """Record moves, and begin the windows of the policies whose loads they change.
+
+        No mean may mix loads from before a move with loads from after it. A move by load changes
+        only the loads that the unit's own policy judges; any other move changes those of all.
+        `policies`: the policy of each unit, by name.
+        """
+        for move in moves:
+            if buckets.is_bucket(move.unit):
+                self._bucket_damping.note(move.unit, now_s)
+            elif move.source and not move.is_resplit:
+                self.damping.note(
+                    move.unit, now_s, move.reason.by_load, self.filling.changes(now_s)
+                )
+            for policy in [policies[move.unit]] if move.reason.by_load else PRESETS:
+                self._moved_s[policy] = now_s
+
+    def last_moved_s(self, policy: str) -> float:
+        """When a move last changed the loads that a policy judges; minus infinity if none did."""
+        return self._moved_s.get(policy, -math.inf)
+
+    # ---- a decision --------------------------------------------------------------------
+
+    def begin(self, now_s: float) -> None:
+        """Begin a decision, when all replies of a poll have come. `wanted` must follow."""
+        self.last_s = now_s
+        self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
+        self.merge_due = self.splits.due(now_s)
+
+    def wanted(self, team_view: TeamView, now_s: float, between: bool = False) -> Iterator[Wanted]:
+        """Yield what each policy wants to move.
+
+        A policy with a window is asked at most once in each window. `between`: only ports were
+        read, between two polls. Policies with buckets in use are then not asked.
+        """
+        in_use = team_view.in_use if between else ()
+        policies = [policy for policy in team_view.rebalancing if policy not in in_use]
+        known = self.late_known
+        offered = {
+            p: self._at_this_moment(p, team_view, now_s) for p in policies if PRESETS[p].at_once
+        }
+        # The first reading after everything was counted mixes loads from before and after the
+        # change, so wait for the next one.
+        if known and self.late_known and any(PRESETS[p].at_once for p in team_view.rebalancing):
+            carried = team_view.carried()
+            self.peaks.take(carried, now_s)
+            self.load_phases.take(carried, _least_capacity_bps(team_view), now_s)
+        for policy in policies:
+            if (snapshot := offered.get(policy)) is not None and (
+                wanted := self._urgent(policy, team_view, snapshot, now_s)
+            ):
+                yield wanted
+                continue
+            if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
+                continue
+            if PRESETS[policy].at_once:
+                wanted = self._wanted_at_once(policy, team_view, now_s)
+            elif snapshot := team_view.snapshot(policy, window_s := team_view.window_s(policy)):
+                moves = PRESETS[policy].rebalance(snapshot).moves
+                wanted = Wanted(moves, Evidence.of(snapshot, how(window_s)))
+            else:
+                wanted = None
+            if wanted is not None:
+                yield wanted
+
+    def _at_this_moment(self, policy: str, team_view: TeamView, now_s: float) -> Snapshot | None:
+        """Return the team with its present loads, and note how they change.
+
+        None: the present loads are not known.
+        """
+        beside = team_view.beside()
+        if not self._paused(policy, team_view, now_s):
+            self.filling.take_beside(beside, now_s)
+        snapshot = team_view.offered(policy, self.filling.beside)
+        if snapshot is None or self._counts_lag(policy, team_view, now_s):
+            return None
+        late = team_view.late_ports
+        ports = [port.ofport for port in team_view.config.vm_ports if port.ofport not in late]
+        rise = team_view.loads.rise(ports)
+        self.filling.see(snapshot, rise, _late_rise(team_view, late, rise), now_s)
+        self._judge_looks(team_view, beside, now_s)
+        return snapshot
+
+    def _urgent(
+        self, policy: str, team_view: TeamView, snapshot: Snapshot, now_s: float
+    ) -> Wanted | None:
+        """Return moves that relieve a full uplink, judged by the present loads of units.
+
+        While loads still change, two readings in a row must ask for moves, because the first
+        reading after a change mixes loads from before and after it.
+        """
+        if not self.late_known or not self.filling.is_urgent(now_s):
+            self._found_urgent = 0
+            return None
+        moves, evidence = self._relief(policy, team_view, snapshot, now_s)
+        self._found_urgent = self._found_urgent + 1 if moves else 0
+        if self._found_urgent < (1 if self.filling.steady else 2):
+            return None
+        self._found_urgent = self._found_gain[policy] = 0
+        return Wanted(moves, evidence)
+
+    def _judge_looks(self, team_view: TeamView, beside: Mapping[str, Load], now_s: float) -> None:
+        """Find out whether all late counters have been read completely since loads last changed.
+
+        `beats` describes late counters. The result is `late_known`.
+        """
+        age_s = team_view.loads.looked_at_s(port.ofport for port in team_view.config.vm_ports)
+        late = team_view.late_units()
+        # Peaks of units that were not known to be late may come from a burst, so forget them.
+        self.peaks.drop(late - self._late)
+        self._late = late
+        slack_s = team_view.config.poll_interval_s / 2
+        counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)
+        if divided := team_view.divided_ports:
+            # If all these ports are late themselves, what was read of them covers the addresses
+            # behind them.
+            lag_s = UNITS_INTERVAL_S - slack_s
+            looks_tell = all(map(team_view.loads.is_late, divided))
+            counted = counted and self.filling.addresses_known(None if looks_tell else lag_s)
+        self.late_known = counted and not (late and self._is_unexplained(team_view, beside, late))
+
+    def _is_unexplained(
+        self, team_view: TeamView, beside: Mapping[str, Load], late: Collection[str]
+    ) -> bool:
+        """Whether uplinks of late units carry more unexplained traffic than a moment ago.
+
+        Then these units have begun to carry more, and little of it has been counted yet. There is
+        no other sign of loads that rise slowly.
+        """
+        at = {unit.uplink for unit in team_view.loaded() if unit.name in late}
+        for uplink in team_view.config.uplinks:
+            if uplink.name in at:
+                new = beside[uplink.name] - self.filling.beside(uplink.name)
+                if max(new.tx_bps, new.rx_bps) > UNEXPLAINED_RATIO * team_view.capacity_bps(uplink):
+                    return True
+        return False
+
+    def _relief(
+        self, policy: str, team_view: TeamView, snapshot: Snapshot, now_s: float
+    ) -> tuple[Sequence[Move], Evidence]:
+        """Return moves that relieve a full uplink, and the figures behind them.
+
+        Moves that also help at the peaks are preferred. If there are none, and the uplink stays
+        full, moves that help only now are returned.
+        """
+        relieve = PRESETS[policy].relieve
+        if peaks := team_view.offered(policy, self.filling.beside, self.peaks):
+            plan = gain.worthwhile(gain.worthwhile(relieve(peaks), peaks), snapshot)
+            if _is_whole(plan):
+                return plan.moves, Evidence.of(peaks, AT_PEAKS)
+            if moves := self._for_the_moment(policy, snapshot, peaks):
+                return moves, Evidence.of(snapshot, AT_THE_MOMENT)
+            if plan.moves or not self.filling.lasts(now_s):
+                return plan.moves, Evidence.of(peaks, AT_PEAKS)
+        return gain.worthwhile(relieve(snapshot), snapshot).moves, Evidence.of(
+            snapshot, AT_THE_MOMENT
+        )
+
+    def _wanted_at_once(self, policy: str, team_view: TeamView, now_s: float) -> Wanted | None:
+        """Return moves that have been worth making for `EVEN_AFTER_S`, at the peaks of loads.
+
+        Loads that belong together start within about that time, so all of them are judged at once.
+        If loads do not change, two readings are enough: the first reading after a change mixes
+        loads from before and after it.
+        """
+        if not self.late_known or (peaks := team_view.live(policy, self.peaks)) is None:
+            return None
+        plan = Plan()
+        if gain.is_possible(peaks):
+            plan = gain.worthwhile(PRESETS[policy].rebalance(peaks), peaks)
+        evidence = Evidence.of(peaks, AT_PEAKS)
+        if latest := team_view.live(policy):
+            # What each address must bring was judged at the peaks already.
+            plan = gain.worthwhile(plan, latest, each_ratio=0.0)
+            if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks)):
+                plan = replace(plan, moves=tuple(moves))
+                evidence = Evidence.of(latest, AT_THE_MOMENT)
+        ports = (unit.name for unit in peaks.units if not unit.is_bucket)
+        self.splits.judge(ports, plan.mergeable, now_s)
+        if not plan.moves:
+            self._found_gain[policy] = 0
+            return None
+        self._found_gain[policy] += 1
+        if self._found_gain[policy] == 1:
+            self._gain_since_s[policy] = now_s
+        waits = now_s - self._gain_since_s[policy] < EVEN_AFTER_S - ON_TIME_S
+        if self._found_gain[policy] < 2 or (waits and self.filling.changes(now_s)):
+            return None
+        return Wanted(plan.moves, evidence)
+
+    def _for_the_moment(self, policy: str, latest: Snapshot, peaks: Snapshot) -> Sequence[Move]:
+        """Return moves that relieve an uplink now and harm no phase of the last seconds.
+
+        Peaks add up loads that are never high at the same time. So the caller asks for this when no
+        move helps at the peaks, and before it splits a VM port because of them. Moves that are good
+        for the present loads may harm another phase. Moves that are good for the means of present
+        loads and peaks often do not, so they are tried second. Empty: there are no such moves.
+        """
+        self.is_torn = False
+        high = gain.worst_ratio(latest.uplinks) > gain.NEARLY_FULL_RATIO
+        if not high or not self.load_phases.is_known or not gain.is_possible(latest):
+            return ()
+        for snapshot in (latest, _between(latest, peaks)):
+            plan = gain.worthwhile(PRESETS[policy].relieve(snapshot), latest)
+            if not _is_whole(plan):
+                continue
+            if gain.harms_no_phase(plan.moves, latest, self.load_phases) and gain.keeps_worst(
+                plan.moves, peaks
+            ):
+                return plan.moves
+            self.is_torn = True
+        return ()
+
+    def pauses(self, policy: str, team_view: TeamView, now_s: float) -> bool:
+        """Whether a policy must wait, because its window since the last move is not over."""
+        return self._paused(policy, team_view, now_s) or self._counts_lag(policy, team_view, now_s)
+
+    def _paused(self, policy: str, team_view: TeamView, now_s: float) -> bool:
+        return now_s - self.last_moved_s(policy) < team_view.pause_s(policy)
+
+    def knows(self, team_view: TeamView, now_s: float) -> bool:
+        """Whether the loads of the present bindings are known over the windows of all policies."""
+        pauses = any(self.pauses(policy, team_view, now_s) for policy in team_view.policies)
+        return not pauses and team_view.covers(team_view.longest_window_s)
+
+    def converged(self, team_view: TeamView, now_s: float) -> float | None:
+        """Return how long the bridge took to converge, in seconds.
+
+        It has converged when all policies have judged the loads after the last move, and moved
+        nothing. None: it has not converged yet, or it had before.
+        """
+        if self.convergence.at_rest or self.looks_again:
+            return None
+        policies = team_view.rebalancing
+        window_s = max(map(team_view.window_s, policies), default=0.0)
+        paused = any(self.pauses(policy, team_view, now_s) for policy in policies)
+        return None if paused or not team_view.covers(window_s) else self.convergence.stop()
+
+    def forget_loads(self) -> None:
+        """Forget all loads, because the switch was disconnected or is another one."""
+        self.peaks.forget()
+        self.load_phases.forget()
+        self.filling.forget()
+
+    @property
+    def looks_again(self) -> bool:
+        """Whether a reading found moves worth making, so that the next one may make them."""
+        return any(self._found_gain.values()) or self._found_urgent > 0
+
+    # ---- what buckets count ------------------------------------------------------------
+
+    def count_anew(self, now_s: float) -> float:
+        """Discard what buckets have counted, because from now on they count other traffic.
+
+        Returns when to read them next, in seconds of engine time.
+        """
+        self._recounted_s, self._readings = now_s, 0
+        return now_s + RESPLIT_AFTER_S
+
+    def read_buckets(self, now_s: float) -> None:
+        """The counters of buckets have been read."""
+        self._readings += now_s >= self._recounted_s + RESPLIT_AFTER_S
+
+    def _counts_lag(self, policy: str, team_view: TeamView, now_s: float) -> bool:
+        """Whether bucket counters are not valid yet after a split or a new connection."""
+        config = team_view.config
+        if PRESETS[policy].splits_by is None or policy not in team_view.in_use:
+            return False
+        if now_s < self._recounted_s + RESPLIT_AFTER_S:
+            return True
+        return config.mode != "observe" and self._readings < RESPLIT_READINGS
+
+    # ---- what is to come ---------------------------------------------------------------
+
+    def cooldowns(self, team_view: TeamView, now_s: float) -> Mapping[str, tuple[float, bool]]:
+        """Return the units that load may not move now, by name.
+
+        The values are: until when, in seconds of engine time, and whether the unit has used up its
+        budget of moves.
+        """
+        spent = self.damping.spent(now_s)
+        in_cooldown = self.damping.in_cooldown(now_s) | spent
+        units = team_view.units() if in_cooldown else ()
+        damped = in_cooldown & {unit.name for unit in units if PRESETS[unit.policy].at_once}
+        return {n: (self.damping.until_s(n, now_s), n in spent) for n in damped}
+
+    @property
+    def dampings(self) -> tuple[Damping, Damping]:
+        """The damping of VM ports and address units, and that of buckets."""
+        return self.damping, self._bucket_damping
+
+
+def _least_capacity_bps(team_view: TeamView) -> float:
+    return min(map(team_view.capacity_bps, team_view.config.uplinks), default=0.0)
+
+
+def _is_whole(plan: Plan) -> bool:
+    """Whether a plan has moves, and neither splits nor merges a VM port."""
+    return bool(plan.moves) and not any(move.is_resplit for move in plan.moves)
+
+
+def _between(latest: Snapshot, peaks: Snapshot) -> Snapshot:
+    """Return the team with the means of its present loads and its peaks."""
+    known = {unit.name: unit.load for unit in peaks.units}
+    loads = {u.name: _mean(u.load, known.get(u.name, u.load)) for u in latest.units}
+    units = tuple(replace(u, load=loads[u.name]) for u in latest.units)
+    return replace(latest, uplinks=with_loads(latest.uplinks, latest.units, loads), units=units)
+
+
+def _mean(one: Load, other: Load) -> Load:
+    return Load((one.tx_bps + other.tx_bps) / 2, (one.rx_bps + other.rx_bps) / 2)
+
+
+def _late_rise(team_view: TeamView, late: Collection[int], rise: Load) -> Load:
+    """Return by how much uplink loads rose beyond what VM ports with live counters account for.
+
+    `late`: the ofports of VM ports that are counted late. `rise`: the rise of all others.
+    """
+    if not late:
+        return IDLE
+    ofports = (uplink.ofport for uplink in team_view.config.uplinks)
+    uplinks = team_view.loads.rise(ofports, RECENT_S)
+    return Load(max(0.0, uplinks.tx_bps - rise.tx_bps), max(0.0, uplinks.rx_bps - rise.rx_bps))

@@ -1,0 +1,318 @@
+"""Sockets to bridges: management sockets, targets of controller records, and TLS."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+CONNECT_TIMEOUT_S = 5.0
+DEFAULT_PORT = 6653
+# The options that give the TLS files.
+TLS_OPTIONS = "--private-key, --certificate and --ca-cert"
+READ_BYTES = 65536
+
+
+def is_loopback(host: str) -> bool:
+    """Whether packets to this address or name never leave this host."""
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ip_address(str(address).partition("%")[0]).is_loopback for address in found)
+
+
+def refuse_plain(what: str, host: str, instead: str) -> None:
+    """Refuse a connection to another host without TLS, which others could read or forge.
+
+    Raises:
+        ValueError: `host` is another host. The error says `what` was found and that `instead` is
+            expected.
+    """
+    if not is_loopback(host):
+        raise ValueError(f"{what} without TLS -> {instead}, or a loopback address")
+
+
+class Unreachable(Exception):
+    """A bridge cannot be dialled. The text: what was found -> what is expected."""
+
+
+class BridgeSocket:
+    """A stream socket with the interface that the framework expects.
+
+    The framework sets TCP options, which a Unix socket does not have. Green sockets cannot be
+    subclassed to ignore them.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def setsockopt(self, level: int, *rest: Any) -> None:
+        if level != socket.IPPROTO_TCP or self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(level, *rest)
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        self._socket.settimeout(timeout_s)
+
+    def recv(self, count: int) -> bytes:
+        return self._socket.recv(count)
+
+    def sendall(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def take(self, data: bytes) -> int:
+        """Send as many bytes as possible without waiting, and return how many were sent.
+
+        The socket must have a timeout and must not be closed meanwhile.
+        """
+        try:
+            # The socket's own `send` would wait.
+            return os.write(self._socket.fileno(), data)
+        except BlockingIOError:
+            return 0
+
+    def shutdown(self, how: int) -> None:
+        self._socket.shutdown(how)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class TlsSocket(BridgeSocket):
+    """A TLS connection. The constructor does the handshake.
+
+    A connection of OpenSSL must not be read and written at the same time, as the framework's two
+    threads do. So a lock protects the TLS object, which is separate from the socket.
+
+    Raises:
+        OSError: the peer does not speak TLS, or its certificate is not valid.
+    """
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_side: bool) -> None:
+        super().__init__(sock)
+        self._lock = threading.Lock()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        while not self._shaken_hands():
+            received = sock.recv(READ_BYTES)
+            if not received:
+                raise ConnectionError("connection closed during the TLS handshake")
+            self._incoming.write(received)
+
+    def recv(self, count: int) -> bytes:
+        while True:
+            with self._lock:
+                try:
+                    return self._tls.read(count)
+                except ssl.SSLWantReadError:
+                    self._flush()
+                except ssl.SSLZeroReturnError:
+                    return b""
+                except ssl.SSLError as error:
+                    # The framework mistakes an SSLError for a timeout and would retry for ever.
+                    raise ConnectionError(str(error)) from error
+            received = self._socket.recv(READ_BYTES)
+            if not received:
+                return b""
+            with self._lock:
+                self._incoming.write(received)
+
+    def take(self, data: bytes) -> int:
+        return 0
+
+    def sendall(self, data: bytes) -> None:
+        if not data:
+            return
+        with self._lock:
+            try:
+                self._tls.write(data)
+            except ssl.SSLError as error:
+                raise ConnectionError(str(error)) from error
+            self._flush()
+
+    def _shaken_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self._flush()
+        return True
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._socket.sendall(self._outgoing.read())
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: our private key and certificate, and the CA that signed the certificates of peers.
+
+    `ca_option`: the option that named the CA.
+    """
+
+    private_key: str
+    certificate: str
+    ca_cert: str
+    ca_option: str = "--ca-cert"
+
+    @classmethod
+    def of(
+        cls, private_key: str | None, certificate: str | None, ca_cert: str | None
+    ) -> TlsFiles | None:
+        """The files, if all three are given; None if none is.
+
+        Raises:
+            ValueError: only some are given.
+        """
+        if private_key and certificate and ca_cert:
+            return cls(private_key, certificate, ca_cert)
+        if not (private_key or certificate or ca_cert):
+            return None
+        given = {"--private-key": private_key, "--certificate": certificate, "--ca-cert": ca_cert}
+        found = ", ".join(option for option, name in given.items() if name)
+        raise ValueError(f"only {found} -> {', '.join(given)}")
+
+    @classmethod
+    def for_metrics(cls, files: TlsFiles | None, ca_cert: str | None) -> TlsFiles | None:
+        """The same key and certificate with another CA; None if metrics are served without TLS.
+
+        Raises:
+            ValueError: there is no key and certificate.
+        """
+        if not ca_cert:
+            return None
+        if files is None:
+            raise ValueError(f"--metrics-ca-cert without a certificate -> {TLS_OPTIONS} as well")
+        return cls(files.private_key, files.certificate, ca_cert, "--metrics-ca-cert")
+
+    def context(self, server_side: bool) -> ssl.SSLContext:
+        """A TLS context that checks the peer's certificate.
+
+        As in Open vSwitch, a certificate is valid if the CA signed it. Host names are not checked.
+
+        Raises:
+            ValueError: a file cannot be used; the text names its option.
+        """
+        context = ssl.SSLContext(
+            ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
+        )
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        for option, name in (
+            ("--private-key", self.private_key),
+            ("--certificate", self.certificate),
+            (self.ca_option, self.ca_cert),
+        ):
+            if not os.access(name, os.R_OK):
+                raise ValueError(f"{option}: {name} cannot be read -> a readable PEM file")
+        try:
+            context.load_cert_chain(self.certificate, self.private_key)
+        except OSError as error:
+            found = f"--certificate and --private-key: {reason(error)}"
+            raise ValueError(
+                f"{found} -> a certificate and its private key in PEM format"
+            ) from error
+        try:
+            context.load_verify_locations(self.ca_cert)
+        except OSError as error:
+            found = f"{self.ca_option}: {reason(error)}"
+            raise ValueError(f"{found} -> CA certificates in PEM format") from error
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How bridges are dialled. This depends on where their database is.
+
+    If the database is on this host, bridges are dialled at the management socket in Open vSwitch's
+    run directory. Otherwise they are dialled at a passive target of their controller records.
+    """
+
+    database: str
+    run_directory: Path
+    tls: TlsFiles | None = None
+
+    @property
+    def local(self) -> bool:
+        return self.database.startswith("unix:")
+
+    def dial(self, bridge: str, controllers: tuple[str, ...]) -> BridgeSocket:
+        """Connect to a bridge whose controller records have these targets.
+
+        Raises:
+            Unreachable: the connection failed.
+        """
+        if self.local:
+            return _dial_unix(self.run_directory / f"{bridge}.mgmt")
+        passive = sorted(target for target in controllers if target.startswith(("pssl:", "ptcp:")))
+        if not passive:
+            found = f"bridge {bridge} controller: {', '.join(controllers) or 'none'}"
+            raise Unreachable(f"{found} -> a target ptcp:PORT or pssl:PORT")
+        return self._dial_passive(passive[0])
+
+    def _dial_passive(self, target: str) -> BridgeSocket:
+        """Connect to a passive target: at its address, else on the host of the database."""
+        kind, _, place = target.partition(":")
+        port, _, host = place.partition(":")
+        host = host.strip("[]")
+        if host in ("", "0.0.0.0", "::"):
+            host = self.database.split(":", 1)[1].rpartition(":")[0].strip("[]")
+        if kind == "ptcp":
+            try:
+                refuse_plain(f"{target} of {host}", host, "a target pssl:PORT")
+            except ValueError as error:
+                raise Unreachable(str(error)) from error
+        try:
+            address = (host, int(port or DEFAULT_PORT))
+            sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            raise Unreachable(
+                f"{target} of {host}: {reason(error)} -> a bridge that accepts connections"
+            ) from error
+        if kind == "ptcp":
+            return BridgeSocket(sock)
+        try:
+            if self.tls is None:
+                raise Unreachable(
+                    f"{target} of {host}: this service has no certificate -> {TLS_OPTIONS}"
+                )
+            return TlsSocket(sock, self.tls.context(server_side=False), server_side=False)
+        except OSError as error:
+            sock.close()
+            raise Unreachable(f"{target} of {host}: {reason(error)} -> a TLS connection") from error
+        except (Unreachable, ValueError):
+            sock.close()
+            raise
+
+
+def _dial_unix(path: Path) -> BridgeSocket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(CONNECT_TIMEOUT_S)
+    try:
+        # A socket address holds about 100 bytes. The path through the directory's descriptor is
+        # short however long the directory's name is.
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            sock.connect(f"/proc/self/fd/{directory}/{path.name}")
+        finally:
+            os.close(directory)
+    except OSError as error:
+        sock.close()
+        expected = "a bridge whose management socket ovs-vswitchd serves"
+        raise Unreachable(f"{path}: {error.strerror} -> {expected}") from error
+    return BridgeSocket(sock)
+
+
+def reason(error: Exception) -> str:
+    """The text of an error without its number."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return getattr(error, "strerror", None) or str(error)

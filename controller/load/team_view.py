@@ -1,0 +1,620 @@
+"""The team as policies see it: uplinks and units with their loads over a window, or at present."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
+from controller.load.loads import Loads
+from controller.load.peaks import Peaks
+from controller.teaming import address_units, buckets, splits
+from controller.teaming.address_units import AddressUnits
+from controller.teaming.bindings import Bound
+from controller.teaming.links import Links
+from policies.model import IDLE, Load, Snapshot, Unit, Uplink
+from policies.presets import PRESETS
+
+# The capacity of every uplink while the speed of none is known.
+UNKNOWN_CAPACITY_BPS = 1e9
+# Flow counters are up to half a second behind port counters. So uplinks are judged by their loads
+# twice that long ago. Otherwise a VM port would look smaller than its part of an uplink that fills
+# up, and one too big for any uplink would be moved. For the same reason, while an uplink empties,
+# the load of a VM port is the greater of the means then and now.
+UPLINK_LAG_S = 1.0
+# For how long loads must be known before a policy that acts at once is asked.
+KNOWN_S = 1.0
+# How long it takes until all traffic follows a changed group.
+REACTION_S = 0.3
+NO_PEAKS = Peaks()
+NOTHING = (0.0, 0.0, 0.0, 0.0)
+# What a late VM port seems to send besides its address units is ignored up to this share of what
+# they send.
+NEGLIGIBLE_RATIO = 0.25
+# Late rates are corrected by at most this factor, because two readings of a beat differ by no more.
+MOST_OFF = 1.5
+# An uplink that carries this share of its capacity may be dropping frames.
+FULL_RATIO = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class TeamView:
+    """The team of one bridge as policies see it at one moment.
+
+    `bound`: the bindings that policies see. `found`: the homes that buckets had before the service
+    started. `on_normal`: NORMAL forwards, and no flow counts what crosses uplinks. `in_cooldown`:
+    the units that policies which act at once do not move now. `peaks`: the loads that these
+    policies judge. `merge_due`: the split VM ports that may be merged. `late_known`: whether all
+    late counters (`controller.load.beats`) were read completely since loads last changed.
+    """
+
+    config: BridgeConfig
+    links: Links
+    loads: Loads
+    bound: Mapping[str, Bound]
+    found: Mapping[str, str]
+    on_normal: bool = False
+    address_units: AddressUnits = field(default_factory=AddressUnits)
+    in_cooldown: frozenset[str] = frozenset()
+    peaks: Peaks = field(default_factory=Peaks)
+    merge_due: frozenset[str] = frozenset()
+    late_known: bool = True
+    # The VM ports that are split.
+    split: frozenset[str] = frozenset()
+    # Caches of uplinks and units by window, because a decision asks for them more than once.
+    _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
+    _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
+
+    def times(self, window_s: float | None) -> tuple[float | None, float]:
+        """Return the length of the window over which loads are known, and the age of its end.
+
+        Both are in seconds. They differ from `window_s` and 0 if flows are counted later than usual
+        (`controller.load.lateness`).
+        """
+        if window_s is None:
+            return None, 0.0
+        return self._known_times(window_s) or (window_s, 0.0)
+
+    def _known_times(self, window_s: float) -> tuple[float, float] | None:
+        """Return the same as `times`; None while the loads of flows are not known."""
+        return (window_s, 0.0) if self.on_normal else self.loads.lateness.times(window_s)
+
+    @property
+    def rebalancing(self) -> list[str]:
+        """The policies in use that move units because of load."""
+        return [policy for policy in self.policies if PRESETS[policy].rebalances]
+
+    @property
+    def policies(self) -> list[str]:
+        """The policies in use."""
+        return sorted({port.policy for port in self.config.vm_ports})
+
+    @property
+    def longest_window_s(self) -> float:
+        """The longest window of the policies in use, in seconds."""
+        return max([self.config.window_s, *map(self.window_s, self.rebalancing)])
+
+    def window_s(self, policy: str) -> float:
+        """The window of a policy, in seconds, which is also the least time between its moves."""
+        return PRESETS[policy].window_s or self.config.window_s
+
+    def pause_s(self, policy: str) -> float:
+        """Return how long a policy must wait after a move, in seconds.
+
+        After that time, loads are known over a full window that began after the move. A policy that
+        acts at once waits until the switch has followed and two polls show it.
+        """
+        if PRESETS[policy].at_once:
+            return REACTION_S + self.ports_follow_s
+        window_s = self.window_s(policy)
+        over_s, ago_s = self._known_times(window_s) or (window_s, 0.0)
+        return over_s + ago_s + self.config.poll_interval_s + UPLINK_LAG_S
+
+    @property
+    def ports_follow_s(self) -> float:
+        """How long after a change the latest loads of ports come from after it only, in seconds."""
+        return 2 * self.config.poll_interval_s
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether late counters of ports with address units have just grown, and a policy waits."""
+        if not any(PRESETS[policy].at_once for policy in self.policies):
+            return False
+        per_address = (port.ofport for port in self.config.vm_ports if port.per_address)
+        return any(map(self.loads.has_looked, per_address))
+
+    @property
+    def in_use(self) -> list[str]:
+        """The hashed policies in use."""
+        return buckets.in_use(self.config, self.split)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether a policy in use moves buckets because of load."""
+        return not set(self.rebalancing).isdisjoint(self.in_use)
+
+    @property
+    def keep_s(self) -> float:
+        """How long to keep counters, in seconds: for the longest window of the policies in use."""
+        at_most_s = self.longest_window_s + 2 * self.config.poll_interval_s + UPLINK_LAG_S
+        return at_most_s + self.loads.lateness.more_s
+
+    def covers(self, window_s: float) -> bool:
+        """Whether the loads of all uplinks and units are known over a whole window."""
+        if (times := self._known_times(window_s)) is None:
+            return False
+        over_s, ago_s = times
+        ofports = [uplink.ofport for uplink in self.config.uplinks]
+        return self.loads.covers(ofports, over_s, ago_s + UPLINK_LAG_S)
+
+    def known_s(self, window_s: float) -> float:
+        """Return for how many seconds the loads of all uplinks are known, at most `window_s`."""
+        if self.covers(window_s):
+            return window_s
+        of = self.loads.known_s
+        return min((of(uplink.ofport, UPLINK_LAG_S) for uplink in self.config.uplinks), default=0.0)
+
+    def covered(self, window_s: float) -> float | None:
+        """Return the window if loads are known over it; None: only the latest loads are known."""
+        return window_s if self.covers(window_s) else None
+
+    def uplinks(self, window_s: float | None = None) -> tuple[Uplink, ...]:
+        """Return the uplinks with their mean loads over a window; None: with their latest loads."""
+        if window_s not in self._team:
+            self._team[window_s] = self._made_uplinks(window_s)
+        return self._team[window_s]
+
+    def _made_uplinks(self, window_s: float | None) -> tuple[Uplink, ...]:
+        usable, reserved_bps = self.links.usable(self.config.uplinks), self._reserved_bps()
+        over_s, ago_s = self.times(window_s)
+        return tuple(
+            Uplink(
+                name=uplink.name,
+                ofport=uplink.ofport,
+                capacity_bps=self.capacity_bps(uplink),
+                role=uplink.role,
+                usable=uplink.name in usable,
+                load=self.loads.port(uplink.ofport, over_s, ago_s + UPLINK_LAG_S),
+                reserved_bps=reserved_bps[uplink.name],
+                waiting=uplink.name not in usable and self.links.up(uplink),
+            )
+            for uplink in self.config.uplinks
+        )
+
+    def _reserved_bps(self) -> Counter[str]:
+        """Return the reservations of the VM ports bound to each uplink, by its name."""
+        found: Counter[str] = Counter()
+        for port in self.config.vm_ports:
+            if port.rules.reserve_bps and port.name in self.bound:
+                found[self.bound[port.name].uplink] += round(port.rules.reserve_bps)
+        return found
+
+    def units(self) -> tuple[Unit, ...]:
+        """Return all units without loads: VM ports, address units and buckets."""
+        ports = [self._vm_port(port, port.binding, IDLE) for port in self.config.vm_ports]
+        in_buckets = buckets.units(self.config, self.split, self.uplinks(), self.found)
+        return (*ports, *self._behind(ports), *in_buckets)
+
+    def _vm_port(self, port: VmPortConfig, uplink: str | None, load: Load) -> Unit:
+        return Unit(
+            name=port.name,
+            number=port.ofport,
+            policy=port.policy,
+            uplink=uplink,
+            load=load,
+            rules=port.rules,
+            excluded=port.excluded,
+            allowed=port.allowed,
+            spread=buckets.hashed_by(port, self.split) is not None,
+            divisible=port.name not in self.split and splits.may_split(port, self.config),
+            merge_due=port.name in self.merge_due,
+        )
+
+    def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
+        known = self.address_units
+        return address_units.units(known.by_name.values(), known.found, self.config, ports)
+
+    def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
+        """Return all units with their uplinks and what they carry over them."""
+        if window_s not in self._made:
+            self._made[window_s] = self._made_loaded(window_s)
+        return self._made[window_s]
+
+    def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
+        """Make the units. The loads of address units do not count as those of their VM port."""
+        over_s, ago_s = self.times(window_s)
+        ports = [
+            self._vm_port(port, self._at(port.name), self._load_of(port, over_s, ago_s))
+            for port in self.config.vm_ports
+        ]
+        behind = [
+            replace(
+                unit,
+                uplink=self._at(unit.name),
+                load=self.loads.address_unit(unit.name, over_s, UPLINK_LAG_S, ago_s),
+            )
+            for unit in self._behind(ports)
+        ]
+        in_buckets = buckets.loaded(
+            self.config,
+            self.split,
+            self.uplinks(),
+            self._at,
+            lambda n: self.loads.bucket(n, over_s, ago_s),
+        )
+        if behind and window_s is None:
+            behind = self._within_ports(behind)
+        units = self._evenly([*ports, *behind, *in_buckets])
+        if behind:
+            apart_bps: dict[str, float] = {}
+            for unit in behind:
+                name = str(unit.behind)
+                apart_bps[name] = apart_bps.get(name, 0.0) + unit.load.tx_bps
+            late = self._late_units(ports) if window_s is None else set()
+            units = [
+                _without(unit, apart_bps.get(unit.name, 0.0), unit.name in late) for unit in units
+            ]
+        return tuple(self._as_carried(units) if window_s is None else units)
+
+    def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
+        """Scale the present loads of address units to what their VM port carries.
+
+        They may seem to carry more, because their flows are counted at other times than the port.
+        Behind a port that is counted late, they are counted together with it, but a busy switch
+        reports that up to a fraction of a beat later. So they may seem to carry less.
+        """
+        sums: dict[str | None, Load] = {}
+        for unit in behind:
+            sums[unit.behind] = sums.get(unit.behind, IDLE) + unit.load
+        parts = {}
+        for port in self.config.vm_ports:
+            if port.name not in sums:
+                continue
+            seems, carried = sums[port.name], self.loads.port(port.ofport, None)
+            tx = _at_most(carried.tx_bps, seems.tx_bps)
+            if self.loads.is_late(port.ofport):
+                sent_bps = self.loads.live_unit(port.ofport).tx_bps
+                if seems.tx_bps < sent_bps <= MOST_OFF * seems.tx_bps:
+                    tx = sent_bps / seems.tx_bps
+            parts[port.name] = tx, _at_most(carried.rx_bps, seems.rx_bps)
+        return [
+            _scaled(unit, *parts[unit.behind]) if unit.behind in parts else unit for unit in behind
+        ]
+
+    def carrying(self, window_s: float | None = None) -> tuple[Uplink, ...]:
+        """Return the uplinks with what they carry, or in observe mode would carry as planned."""
+        uplinks = self.uplinks(window_s)
+        if self.config.mode != "observe":
+            return uplinks
+        loads = {uplink.name: Load() for uplink in uplinks}
+        for unit, load in self.carried(window_s):
+            if unit.uplink in loads:
+                loads[unit.uplink] += load
+        return tuple(replace(uplink, load=loads[uplink.name]) for uplink in uplinks)
+
+    def carried(self, window_s: float | None = None) -> list[tuple[Unit, Load]]:
+        """Return the units, each with the load that moves with it.
+
+        What a VM port sends through buckets does not move with the port.
+        """
+        return [(unit, unit.own_load) for unit in self.loaded(window_s)]
+
+    def asked(self, policy: str, window_s: float) -> Snapshot | None:
+        """Return what to ask a policy about: loads over a window, or peaks if it acts at once."""
+        if not PRESETS[policy].at_once:
+            return self.snapshot(policy, window_s)
+        return self.live(policy, self.peaks)
+
+    def is_calm(self, policy: str, uplinks: tuple[Uplink, ...] = ()) -> bool:
+        """Whether a policy moves nothing, whatever single units carry.
+
+        This depends on the loads of uplinks only: of those given, or of the team's over the
+        policy's window.
+        """
+        is_calm, window_s = PRESETS[policy].is_calm, self.window_s(policy)
+        if is_calm is None or not (uplinks or self.covers(window_s)):
+            return False
+        uplinks = uplinks or self.carrying(window_s)
+        return is_calm(Snapshot(uplinks, (), self.config.threshold_ratio))
+
+    def snapshot(self, policy: str, window_s: float) -> Snapshot | None:
+        """Return the team with mean loads over a full window; None while less is known.
+
+        Uplinks have all that they carry. The units are those that the policy may move.
+        """
+        if not self.covers(window_s):
+            return None
+        units = tuple(map(_apart, self.loaded(window_s)))
+        return self._snapshot(policy, self.carrying(window_s), units)
+
+    def live(self, policy: str, peaks: Peaks = NO_PEAKS) -> Snapshot | None:
+        """Return the team with the peaks of units, or their present loads if no peak is known.
+
+        The load of an uplink is that of its units, and what it carries besides them at present.
+        None while loads are known for less than `KNOWN_S`.
+        """
+        if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
+            return None
+        # For each uplink: what its units send and receive at present, and at their peaks.
+        sums: dict[str | None, list[float]] = {}
+        units = []
+        for unit in self.loaded():
+            most, excluded = peaks.of(unit.name), unit.excluded or unit.name in self.in_cooldown
+            if most is None and unit.load is IDLE and excluded is unit.excluded:
+                # Most buckets are idle.
+                units.append(unit)
+                continue
+            load = unit.own_load
+            most = most or load
+            at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
+            at[0] += load.tx_bps
+            at[1] += load.rx_bps
+            at[2] += most.tx_bps
+            at[3] += most.rx_bps
+            if most != unit.load or excluded or unit.spread:
+                spread_bps = unit.load.tx_bps if unit.spread else 0.0
+                unit = unit.as_judged(most, spread_bps, excluded)
+            units.append(unit)
+        uplinks = tuple(
+            replace(u, load=_with_peaks(u.load, *sums.get(u.name, NOTHING)))
+            for u in self.carrying()
+        )
+        return self._snapshot(policy, uplinks, tuple(units))
+
+    def offered(
+        self, policy: str, beside: Callable[[str], Load], peaks: Peaks = NO_PEAKS
+    ) -> Snapshot | None:
+        """Return the team with the offered load, which may exceed the capacity of uplinks.
+
+        Units have their peaks, or their present loads if no peak is known. The load of an uplink is
+        the sum of its units and of what it carries besides them (`beside`). So the effect of a move
+        shows at once, while queues still empty and switches still follow. None while loads are
+        known for less than `KNOWN_S`.
+        """
+        if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
+            return None
+        loads = {uplink.name: beside(uplink.name) for uplink in self.config.uplinks}
+        units = []
+        for unit in self.loaded():
+            load = unit.own_load
+            if (
+                (most := peaks.of(unit.name))
+                and load.tx_bps <= most.tx_bps
+                and load.rx_bps <= most.rx_bps
+            ):
+                load = most
+            excluded = unit.excluded or unit.name in self.in_cooldown
+            if unit.uplink in loads and load is not IDLE:
+                loads[unit.uplink] += load
+            if load is not unit.load or excluded:
+                spread_bps = unit.load.tx_bps if unit.spread else 0.0
+                unit = unit.as_judged(load, spread_bps, excluded)
+            units.append(unit)
+        uplinks = tuple(replace(u, load=loads[u.name]) for u in self.uplinks())
+        return self._snapshot(policy, uplinks, tuple(units))
+
+    def beside(self) -> dict[str, Load]:
+        """Return what each uplink carries at present besides the loads of its units, by name."""
+        sums = {uplink.name: uplink.load for uplink in self.carrying()}
+        for unit in self.loaded():
+            if unit.uplink in sums and unit.load is not IDLE:
+                sums[unit.uplink] -= unit.own_load
+        return {
+            name: Load(max(0.0, left.tx_bps), max(0.0, left.rx_bps)) for name, left in sums.items()
+        }
+
+    def _snapshot(
+        self, policy: str, uplinks: tuple[Uplink, ...], units: tuple[Unit, ...]
+    ) -> Snapshot:
+        hashed = PRESETS[policy].classifier.hashed
+        return Snapshot(
+            uplinks=uplinks,
+            units=tuple(u for u in units if u.policy == policy and (u.is_bucket or not hashed)),
+            threshold_ratio=self.config.threshold_ratio,
+            in_sets=tuple(unit for unit in units if not unit.is_bucket and unit.rules.in_set),
+        )
+
+    def _as_carried(self, units: list[Unit]) -> list[Unit]:
+        """Scale the present loads of units down to what their uplink carries.
+
+        What units seem to carry beyond that stays on this host, which their flows will show later.
+        A full uplink is left out, because it drops the rest.
+        """
+        live = [not unit.is_bucket and PRESETS[unit.policy].at_once for unit in units]
+        if self.config.mode == "observe" or not any(live):
+            return units
+        sums: dict[str | None, Load] = {}
+        for unit in units:
+            if unit.load is not IDLE:
+                sums[unit.uplink] = sums.get(unit.uplink, IDLE) + unit.own_load
+        late = self._late_units(units)
+        if late:
+            units = self._late_as_carried(units, late, sums)
+        parts = {u.name: _parts(u, sums.get(u.name, IDLE)) for u in self.uplinks()}
+        parts = {name: part for name, part in parts.items() if min(part) < 1.0}
+        if not parts:
+            return units
+        return [
+            _scaled(unit, *parts[unit.uplink]) if scales and unit.uplink in parts else unit
+            for unit, scales in zip(units, live, strict=True)
+        ]
+
+    @property
+    def late_ports(self) -> set[int]:
+        """The VM ports whose units are counted late, by ofport.
+
+        These are the ports with late counters, and the ports with address units, because those are
+        counted by flows.
+        """
+        late = (p.ofport for p in self.config.vm_ports if self.loads.is_late(p.ofport))
+        return {*map(int, late), *self.divided_ports}
+
+    @property
+    def divided_ports(self) -> frozenset[int]:
+        """The VM ports with addresses that are units of their own."""
+        if not self.address_units.by_name:
+            return frozenset()
+        behind = {unit.port for unit in self.address_units.by_name.values()}
+        ports = self.config.vm_ports
+        return frozenset(int(p.ofport) for p in ports if p.per_address and p.name in behind)
+
+    def late_units(self) -> frozenset[str]:
+        """Return the units that are counted late, by name."""
+        return frozenset(self._late_units(self.loaded()))
+
+    def _late_units(self, units: Iterable[Unit]) -> set[str]:
+        """Return those of these units that are counted late, by name."""
+        ofports = self.late_ports
+        late = {port.name for port in self.config.vm_ports if port.ofport in ofports}
+        return {u.name for u in units if u.name in late or u.behind in late} if late else late
+
+    def _late_as_carried(
+        self, units: list[Unit], late: set[str], sums: dict[str | None, Load]
+    ) -> list[Unit]:
+        """Scale the loads of late units, so that all units together carry what their uplink does.
+
+        Late counters show well which unit carries which share, but not when. Nothing is scaled if
+        loads have changed since the last look, or on a full uplink, which drops frames. Updates
+        `sums`, the loads of units by uplink.
+        """
+        if not self.late_known:
+            return units
+        of: dict[str | None, Load] = {}
+        for unit in units:
+            if unit.name in late:
+                of[unit.uplink] = of.get(unit.uplink, IDLE) + unit.own_load
+        factors = {}
+        for uplink in self.uplinks():
+            seems, carried = of.get(uplink.name, IDLE), uplink.load
+            others = sums.get(uplink.name, IDLE) - seems
+            full_bps = FULL_RATIO * uplink.capacity_bps
+            factors[uplink.name] = (
+                _factor(carried.tx_bps, others.tx_bps, seems.tx_bps, full_bps),
+                _factor(carried.rx_bps, others.rx_bps, seems.rx_bps, full_bps),
+            )
+            tx, rx = factors[uplink.name]
+            sums[uplink.name] = others + Load(seems.tx_bps * tx, seems.rx_bps * rx)
+        return [
+            _scaled(u, *factors[u.uplink]) if u.name in late and u.uplink in factors else u
+            for u in units
+        ]
+
+    def _evenly(self, units: list[Unit]) -> list[Unit]:
+        """In observe mode, spread what split VM ports send evenly over the buckets.
+
+        Such VM ports are split in the plan only, so no bucket counts anything.
+        """
+        if self.config.mode != "observe" or not self.split:
+            return units
+        sent_bps, count = Counter[str](), Counter(u.policy for u in units if u.is_bucket)
+        for unit in units:
+            sent_bps[unit.policy] += round(unit.load.tx_bps) if unit.spread else 0
+        return [
+            replace(u, load=Load(tx_bps=sent_bps[u.policy] / count[u.policy]))
+            if u.is_bucket and PRESETS[u.policy].splits_by
+            else u
+            for u in units
+        ]
+
+    def _at(self, unit: str) -> str | None:
+        """The uplink that a unit is bound to."""
+        bound = self.bound.get(unit)
+        return bound.uplink if bound else None
+
+    def port_load(self, port: VmPortConfig) -> Load:
+        """Return what a VM port sends and receives at present, to be shown.
+
+        A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
+        uplinks, it is then limited to that.
+        """
+        load = self.loads.port(port.ofport, None)
+        if not self.loads.is_late(port.ofport) or not self.loads.crosses_whole(port.ofport):
+            return load
+        carried = sum((uplink.load for uplink in self.uplinks()), IDLE)
+        return Load(min(load.tx_bps, carried.tx_bps), min(load.rx_bps, carried.rx_bps))
+
+    def _load_of(self, port: VmPortConfig, window_s: float | None, ago_s: float) -> Load:
+        """Return what a VM port carries over uplinks."""
+        if self.on_normal:
+            return self.loads.port(port.ofport, window_s)
+        if window_s is None and PRESETS[port.policy].at_once:
+            return self.loads.live_unit(port.ofport)
+        return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S, ago_s)
+
+    def capacity_bps(self, uplink: UplinkConfig) -> float:
+        """Return the capacity of an uplink; if it is unknown, the lowest of the other uplinks.
+
+        A service that starts while a link is down has never seen the link's speed.
+        """
+        if known_bps := self.known_capacity_bps(uplink):
+            return known_bps
+        others_bps = filter(None, map(self.known_capacity_bps, self.config.uplinks))
+        return min(others_bps, default=UNKNOWN_CAPACITY_BPS)
+
+    def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
+        """Return the capacity of an uplink; None if it is neither configured nor reported."""
+        return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _with_peaks(
+    load: Load, tx_bps: float, rx_bps: float, most_tx_bps: float, most_rx_bps: float
+) -> Load:
+    """Return what an uplink would carry if its units were at their peaks, and all else as now."""
+    return Load(
+        max(load.tx_bps, tx_bps) - tx_bps + most_tx_bps,
+        max(load.rx_bps, rx_bps) - rx_bps + most_rx_bps,
+    )
+
+
+def _parts(uplink: Uplink, summed: Load) -> tuple[float, float]:
+    """Return the shares, sent and received, of its units' apparent load that an uplink carries."""
+    full_bps = FULL_RATIO * uplink.capacity_bps
+
+    def part(carried_bps: float, seems_bps: float) -> float:
+        return carried_bps / seems_bps if carried_bps < min(seems_bps, full_bps) else 1.0
+
+    return (
+        part(uplink.load.tx_bps, summed.tx_bps),
+        part(uplink.load.rx_bps, summed.rx_bps),
+    )
+
+
+def _at_most(carried_bps: float, seems_bps: float) -> float:
+    """Return the factor that scales an apparent load down to what is carried; at most 1."""
+    return carried_bps / seems_bps if carried_bps < seems_bps else 1.0
+
+
+def _factor(carried_bps: float, others_bps: float, seems_bps: float, full_bps: float) -> float:
+    """Return the factor from the apparent load of late units to the real one; 1 if unknown."""
+    if carried_bps >= full_bps or not seems_bps:
+        return 1.0
+    factor = max(0.0, carried_bps - others_bps) / seems_bps
+    return factor if 1.0 / MOST_OFF <= factor <= MOST_OFF else 1.0
+
+
+def _scaled(unit: Unit, tx: float, rx: float) -> Unit:
+    """Scale the load of a unit, except for what it sends through buckets."""
+    load = Load(unit.load.tx_bps * (1.0 if unit.spread else tx), unit.load.rx_bps * rx)
+    return unit.as_judged(load, unit.spread_bps, unit.excluded)
+
+
+def _apart(unit: Unit) -> Unit:
+    """Leave out what a VM port sends through buckets, because that moves with the buckets."""
+    if not unit.spread:
+        return unit
+    return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)
+
+
+def _without(unit: Unit, sent_bps: float, late: bool) -> Unit:
+    """Subtract what address units send from the load of their VM port.
+
+    The switch already counts separately what they receive. `late`: the port is counted late, so
+    that a small rest comes from counters of different times, and is ignored.
+    """
+    if not sent_bps:
+        return unit
+    left_bps = max(0.0, unit.load.tx_bps - sent_bps)
+    if late and left_bps <= NEGLIGIBLE_RATIO * sent_bps:
+        left_bps = 0.0
+    return replace(unit, load=Load(left_bps, unit.load.rx_bps))

@@ -1,0 +1,58 @@
+"""Runs a temporary service for one request, and ends it with the answer.
+
+It manages only one bridge. Meanwhile it holds the pidfile, so that no other service starts.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+from controller.api.events import Reply, Request
+from controller.service import Options, Service
+
+REQUEST_ID = 1
+# Longer than the service waits for a switch or a database that does not answer.
+ANSWER_TIMEOUT_S = 15.0
+
+
+class OneAnswer:
+    """Takes the place of the unixctl server, and takes the only answer."""
+
+    def __init__(self, _submit: Callable[[Request], None], _version: str) -> None:
+        self._answered = threading.Event()
+        self._reply: Reply | None = None
+
+    def reply(self, reply: Reply) -> None:
+        self._reply = reply
+        self._answered.set()
+
+    def wake(self) -> None:
+        self._answered.set()
+
+    def serve(self, going_on: Callable[[], bool]) -> int:
+        """Wait for the answer and print it. Returns the exit status of the command."""
+        self._answered.wait(ANSWER_TIMEOUT_S)
+        if self._reply is None:
+            late = f"no answer within {ANSWER_TIMEOUT_S:g} s -> a switch and a database that answer"
+            fault = "ovs-lbt itself failed, see above -> the bridge detached"
+            print(f"ovs-lbt: {late if going_on() else fault}", file=sys.stderr)
+            return 1
+        if self._reply.refused:
+            print(f"ovs-lbt: {self._reply.text}", file=sys.stderr)
+            return 1
+        if self._reply.text:
+            print(self._reply.text)
+        return 0
+
+
+def detach(ovsdb: str, bridge: str, purge: bool = False) -> int:
+    """Detach a bridge without a running service. Returns the exit status of the command.
+
+    Raises:
+        DatabaseAway: the database does not answer.
+    """
+    service = Service(Options(ovsdb, metrics=None, only=bridge), OneAnswer)
+    service.request(Request(REQUEST_ID, ("detach", bridge, *(["--purge"] if purge else []))))
+    return service.run()

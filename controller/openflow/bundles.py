@@ -1,0 +1,73 @@
+"""Bundles: changes that the switch applies as a whole or not at all, and their outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.api.events import Apply
+from controller.dataplane.tables import COOKIE_KIND_MASK, Kind, cookie
+from controller.openflow.encode import flow_mod, group_mod
+from controller.openflow.framework import ofproto as ofp
+from controller.openflow.framework import parser
+from controller.openflow.xids import BUNDLE_XID, bundle_number, with_xid
+
+BUNDLE_FLAGS = ofp.ONF_BF_ATOMIC | ofp.ONF_BF_ORDERED
+
+
+def apply_changes(datapath: Any, command: Apply) -> list[Any]:
+    """Encode changes as one atomic bundle.
+
+    The order keeps every step valid: a group is added before the flows that use it, and deleted
+    after them.
+    """
+
+    def control(kind: int) -> Any:
+        return parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
+
+    def add(message: Any) -> Any:
+        return parser.ONFBundleAddMsg(datapath, command.bundle_id, BUNDLE_FLAGS, message, [])
+
+    changes = command.changes
+    mods = [group_mod(datapath, ofp.OFPGC_ADD, group) for group in changes.add_groups]
+    mods += [group_mod(datapath, ofp.OFPGC_MODIFY, group) for group in changes.modify_groups]
+    mods += [flow_mod(datapath, ofp.OFPFC_ADD, flow) for flow in changes.add_flows]
+    mods += [flow_mod(datapath, ofp.OFPFC_DELETE_STRICT, flow) for flow in changes.delete_flows]
+    if changes.forget:
+        mods.append(_forget_learned(datapath))
+    mods += [
+        parser.OFPGroupMod(datapath, ofp.OFPGC_DELETE, ofp.OFPGT_ALL, group_id, [])
+        for group_id in changes.delete_groups
+    ]
+    messages = [
+        control(ofp.ONF_BCT_OPEN_REQUEST),
+        *map(add, mods),
+        control(ofp.ONF_BCT_COMMIT_REQUEST),
+    ]
+    return [with_xid(message, BUNDLE_XID | command.bundle_id) for message in messages]
+
+
+def _forget_learned(datapath: Any) -> Any:
+    """Delete all flows that the switch has learned in our pipeline."""
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=cookie(Kind.LEARNED, 0),
+        cookie_mask=COOKIE_KIND_MASK,
+        table_id=ofp.OFPTT_ALL,
+        command=ofp.OFPFC_DELETE,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=parser.OFPMatch(),
+    )
+
+
+def bundle_outcome(message: Any) -> int | None:
+    """Return the number of the bundle that the switch has committed.
+
+    None: the message confirms no commit.
+    """
+    return bundle_number(message) if message.type == ofp.ONF_BCT_COMMIT_REPLY else None
+
+
+def failed_bundle(message: Any) -> int | None:
+    """Return the number of the bundle that an error concerns. None: it concerns no bundle."""
+    return bundle_number(message)

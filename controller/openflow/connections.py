@@ -1,0 +1,261 @@
+"""Connections to bridges. The service dials bridges, or bridges dial the service (`--listen`)."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from controller.config.rows import BridgeRow
+from controller.host import faults
+from controller.host.sockets import (
+    CONNECT_TIMEOUT_S,
+    TLS_OPTIONS,
+    BridgeSocket,
+    Reach,
+    TlsFiles,
+    TlsSocket,
+    Unreachable,
+    reason,
+    refuse_plain,
+)
+from controller.openflow import framework
+
+LOG = logging.getLogger(__name__)
+
+# The pauses between attempts, in seconds. Attempts on this host's sockets cost next to nothing, and
+# after short pauses the pipeline is back soon when the switch has restarted.
+RETRY_LOCAL_S = (0.02, 0.05, 0.1)
+RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+# The pause after a switch sent something unreadable, which it will probably send again.
+RETRY_REFUSED_S = 5.0
+
+
+class Dialer:
+    """Keeps a connection to one bridge: dials again whenever it is lost, until `stop`.
+
+    `tried` is called after the first attempt, successful or not.
+    """
+
+    def __init__(
+        self,
+        bridge: str,
+        dial: Callable[[], BridgeSocket],
+        retry_s: tuple[float, ...] = RETRY_LOCAL_S,
+        tried: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.was_tried = False
+        self._bridge = bridge
+        self._dial = dial
+        self._retry_s = retry_s
+        self._tried = tried
+        self._complaint = ""
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._connection: framework.Connection | None = None
+        self._caller: framework.Connection | None = None
+        self._thread = faults.lasting("lines", f"line {bridge}", self._run)
+
+    def stop(self) -> None:
+        """Close the connection and do not dial again."""
+        self._stopped.set()
+        with self._lock:
+            for connection in (self._connection, self._caller):
+                if connection is not None:
+                    framework.hang_up(connection)
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def yield_to(self, caller: framework.Connection) -> None:
+        """Use a connection that the bridge has dialled, for as long as it lasts."""
+        with self._lock:
+            if self._connection is not None:
+                framework.hang_up(self._connection)
+            if self._caller is not None:
+                framework.hang_up(self._caller)
+            self._caller = caller
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopped.is_set():
+            if self._has_called():
+                self._stopped.wait(self._retry_s[-1])
+                continue
+            wire = self._attempt()
+            if wire is None:
+                self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
+                failures += 1
+                continue
+            connection = self._serve(wire)
+            failures = 0 if connection.id is not None else failures + 1
+            again_s = self._retry_s[min(failures, len(self._retry_s) - 1)]
+            self._stopped.wait(RETRY_REFUSED_S if connection.refused else again_s)
+
+    def _has_called(self) -> bool:
+        with self._lock:
+            if self._caller is not None and not self._caller.is_active:
+                self._caller = None
+            return self._caller is not None
+
+    def _attempt(self) -> BridgeSocket | None:
+        try:
+            wire = self._dial()
+        except (Unreachable, ValueError) as error:
+            self._complain(str(error))
+            return None
+        finally:
+            if not self.was_tried:
+                self.was_tried = True
+                self._tried()
+        return wire
+
+    def _complain(self, complaint: str) -> None:
+        """Log a complaint, unless it is the same as the last one."""
+        if complaint != self._complaint:
+            LOG.warning("%s", complaint)
+            self._complaint = complaint
+
+    def _serve(self, wire: BridgeSocket) -> framework.Connection:
+        """Serve a connection until it ends, and return it; its id is None if no switch answered."""
+        connection = framework.Connection(wire, self._bridge, self._bridge)
+        with self._lock:
+            self._connection = connection
+            unwanted = self._stopped.is_set() or self._caller is not None
+        if unwanted:
+            framework.hang_up(connection)
+        _serve(connection)
+        with self._lock:
+            self._connection = None
+        if connection.id is not None:
+            self._complaint = ""
+        elif not unwanted and not connection.refused:
+            # With TLS 1.3, a switch that rejects our certificate closes the connection.
+            found = f"{self._bridge}: the switch closed the connection at once"
+            self._complain(f"{found} -> a switch that trusts our certificate")
+        return connection
+
+
+class Dialers:
+    """Dials all bridges that the service manages, and accepts those that dial the service.
+
+    `record` returns a bridge's row in the database, None if it has none. `tried` is called after
+    the first attempt to reach a bridge.
+    """
+
+    def __init__(
+        self,
+        reach: Reach,
+        record: Callable[[str], BridgeRow | None],
+        tried: Callable[[], None],
+    ) -> None:
+        self._reach = reach
+        self._record = record
+        self._tried = tried
+        self._lock = threading.Lock()
+        self._dialers: dict[str, Dialer] = {}
+        self._strangers: set[int] = set()
+
+    @property
+    def bridges(self) -> set[str]:
+        with self._lock:
+            return set(self._dialers)
+
+    @property
+    def all_tried(self) -> bool:
+        """Whether the service has dialled every bridge at least once."""
+        with self._lock:
+            return all(dialer.was_tried for dialer in self._dialers.values())
+
+    def dial(self, bridge: str) -> BridgeSocket:
+        """Make another connection to a bridge.
+
+        Raises:
+            Unreachable: the bridge cannot be reached now.
+        """
+        record = self._record(bridge)
+        return self._reach.dial(bridge, record.controllers if record else ())
+
+    def open(self, bridge: str) -> None:
+        def dial() -> BridgeSocket:
+            return self.dial(bridge)
+
+        retry_s = RETRY_LOCAL_S if self._reach.local else RETRY_REMOTE_S
+        with self._lock:
+            self._dialers[bridge] = Dialer(bridge, dial, retry_s, self._tried)
+
+    def close(self, bridge: str) -> None:
+        with self._lock:
+            dialer = self._dialers.pop(bridge)
+        dialer.stop()
+
+    def listen(self, address: tuple[str, int], tls: TlsFiles | None) -> None:
+        """Accept connections from bridges, over TLS if `tls` names files.
+
+        Raises:
+            OSError: the address cannot be bound.
+            ValueError: a TLS file is invalid, or others could read what is sent.
+        """
+        if tls is None:
+            refuse_plain(f"--listen {address[0]}:{address[1]}", address[0], TLS_OPTIONS)
+        context = tls.context(server_side=True) if tls else None
+        host, port = address
+        try:
+            listener = socket.create_server(
+                address, family=socket.AF_INET6 if ":" in host else socket.AF_INET
+            )
+        except OSError as error:
+            found = f"--listen {host}:{port}: {error.strerror}"
+            raise OSError(f"{found} -> a free address") from error
+
+        def take(sock: socket.socket, peer: str) -> None:
+            sock.settimeout(CONNECT_TIMEOUT_S)
+            try:
+                wire = TlsSocket(sock, context, server_side=True) if context else BridgeSocket(sock)
+            except OSError as error:
+                LOG.warning("%s: %s -> a TLS client with a valid certificate", peer, reason(error))
+                sock.close()
+                return
+            _serve(framework.Connection(wire, peer, None))
+
+        def listen() -> None:
+            while True:
+                sock, (peer, *_) = listener.accept()
+                faults.once(
+                    "openflow",
+                    f"call {peer}",
+                    functools.partial(take, sock, peer),
+                    lambda _, sock=sock: sock.close(),  # type: ignore[misc]
+                )
+
+        faults.lasting("listener", "listener", listen)
+
+    def caller(self, connection: framework.Connection) -> str | None:
+        """Return the name of the bridge that has dialled us, by its datapath id.
+
+        None: no attached bridge has this datapath id. The first such connection is logged.
+        """
+        datapath_id = f"{connection.id:016x}"
+        with self._lock:
+            dialers = sorted(self._dialers.items())
+        for bridge, dialer in dialers:
+            record = self._record(bridge)
+            if record is not None and record.datapath_id == datapath_id:
+                dialer.yield_to(connection)
+                return bridge
+        if connection.id not in self._strangers:
+            self._strangers.add(connection.id)
+            found = f"{connection.address}: datapath id {datapath_id}"
+            LOG.warning("%s -> the datapath id of an attached bridge", found)
+        return None
+
+
+def _serve(connection: framework.Connection) -> None:
+    try:
+        connection.serve()
+    except OSError as error:
+        LOG.warning("%s: the connection ended: %s", connection.address, reason(error))
+    except Exception as error:
+        faults.report("openflow", error, f"connection {connection.address}")

@@ -1,0 +1,274 @@
+"""Decodes the flows and groups of a switch from bytes to values: the inverse of `encode`."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from controller.api.events import ForeignFlow
+from controller.dataplane.specs import (
+    Action,
+    Bucket,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    LoadBits,
+    MatchValue,
+    Multipath,
+    Output,
+    PopVlan,
+    PushVlan,
+    Resubmit,
+    SetField,
+    ToGroup,
+)
+from controller.dataplane.tables import GROUP_IDS, Kind, Table, cookie_kind
+from controller.openflow import framing
+from controller.openflow.encode import GROUP_TYPES
+from controller.openflow.framework import ofproto as ofp
+from controller.openflow.framework import parser
+from controller.openflow.nicira import (
+    HASH_FIELDS,
+    LEARN2_LIMIT,
+    LEARN_FIXED_BYTES,
+    NX_LEARN_F_DELETE_LEARNED,
+    NX_LEARN_F_WRITE_RESULT,
+    NX_MP_ALG_MODULO_N,
+    NXAST_LEARN2,
+    WHOLE_REGISTER,
+)
+
+# Stands for actions that the service never installs. It differs from all actions that it installs.
+NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
+LEARNING_TABLES = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK)
+HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
+GROUP_KINDS = {number: kind for kind, number in GROUP_TYPES.items()}
+# How many decoded flows, and how many decoded groups, the cache holds: those of one or two bridges.
+REMEMBERED = 1 << 12
+# The bytes of a flow that change from one reading to the next: its age and its counters.
+AGE, COUNTS = slice(4, 12), slice(32, 48)
+TABLE_AT, TIMEOUT_AND_COOKIE = 2, struct.Struct("!16xH6xQ")
+
+
+class Unknown(Exception):
+    """The service never installs such an action. The text is the action."""
+
+
+def lasting(body: bytes) -> list[bytes]:
+    """Split the body of a flow statistics reply into flows, without their ages and counters.
+
+    Flows that the switch has learned are left out.
+
+    Raises:
+        Malformed: the length of a flow does not fit the body.
+    """
+    return [
+        flow[: AGE.start] + flow[AGE.stop : COUNTS.start] + flow[COUNTS.stop :]
+        for flow in framing.flows(body)
+        if flow[TABLE_AT] not in LEARNING_TABLES or not _is_learned(flow)
+    ]
+
+
+def _is_learned(flow: bytes) -> bool:
+    """Whether the switch has learned the flow. Learned flows have a timeout, others have none."""
+    hard_timeout_s, value = TIMEOUT_AND_COOKIE.unpack_from(flow)
+    return hard_timeout_s > 0 and cookie_kind(value) is Kind.LEARNED
+
+
+Flows = tuple[tuple[FlowSpec, ...], tuple[ForeignFlow, ...], bool]
+
+
+def installed_flows(parts: Iterable[bytes]) -> Flows:
+    """Decode flows that `lasting` has returned.
+
+    Returns our flows, the flows of others, and whether the switch has the default flow.
+
+    Raises:
+        Malformed: lengths inside a flow do not agree.
+        ValueError: the framework cannot parse a flow.
+    """
+    found = [_installed_flow(flow) for flow in parts]
+    ours = tuple(flow for flow in found if isinstance(flow, FlowSpec))
+    foreign = tuple(flow for flow in found if isinstance(flow, ForeignFlow))
+    return ours, foreign, None in found
+
+
+@functools.lru_cache(REMEMBERED)
+def _installed_flow(part: bytes) -> FlowSpec | ForeignFlow | None:
+    """Decode a flow that `lasting` has returned. None: it is the default flow."""
+    head, rest = part[: AGE.start], part[AGE.start :]
+    fixed = COUNTS.start - AGE.stop
+    flow = read_flow(head + bytes(8) + rest[:fixed] + bytes(16) + rest[fixed:])
+    if cookie_kind(flow.cookie) is not None:
+        return decode_flow(flow)
+    if flow.table_id == 0 and flow.priority == 0 and len(flow.match.items()) == 0:
+        return None
+    return _foreign_flow(flow)
+
+
+def read_flow(flow: bytes) -> Any:
+    """Parse a flow with the framework.
+
+    Raises:
+        Malformed: lengths inside the flow do not agree.
+    """
+    framing.check_flow(flow)
+    return parser.OFPFlowStats.parser(flow, 0)
+
+
+def installed_groups(parts: Iterable[bytes]) -> tuple[GroupSpec, ...]:
+    """Decode group descriptions, and return the groups whose ids are in our range.
+
+    Raises:
+        Malformed: lengths inside a description do not agree.
+    """
+    return tuple(group for group in map(_installed_group, parts) if group.group_id in GROUP_IDS)
+
+
+@functools.lru_cache(REMEMBERED)
+def _installed_group(described: bytes) -> GroupSpec:
+    framing.check_group(described)
+    return _decode_group(parser.OFPGroupDescStats.parser(described, 0))
+
+
+def decode_flow(flow: Any) -> FlowSpec:
+    """Return a flow that the framework has parsed, as a value."""
+    actions: tuple[Action, ...] = ()
+    goto = None
+    for instruction in flow.instructions:
+        if isinstance(instruction, parser.OFPInstructionActions):
+            actions = _decode_actions(instruction.actions)
+        elif isinstance(instruction, parser.OFPInstructionGotoTable):
+            goto = instruction.table_id
+        else:
+            actions = NOT_OURS
+    return FlowSpec(
+        table=flow.table_id,
+        priority=flow.priority,
+        match=decode_match(flow.match),
+        actions=actions,
+        goto=goto,
+        cookie=flow.cookie,
+    )
+
+
+def _foreign_flow(flow: Any) -> ForeignFlow:
+    match = ",".join(f"{name}={value}" for name, value in decode_match(flow.match))
+    actions = (a for i in flow.instructions for a in getattr(i, "actions", ()))
+    groups = {int(a.group_id) for a in actions if isinstance(a, parser.OFPActionGroup)}
+    return ForeignFlow(flow.table_id, flow.priority, flow.cookie, match, tuple(sorted(groups)))
+
+
+def decode_match(match: Any) -> tuple[tuple[str, MatchValue], ...]:
+    """Return the fields and values of a parsed match, by the names that `FlowSpec` uses."""
+    return tuple(sorted((name.removesuffix("_nxm"), value) for name, value in match.items()))
+
+
+def _decode_group(group: Any) -> GroupSpec:
+    buckets = tuple(
+        Bucket(
+            actions=_decode_actions(bucket.actions),
+            watch_port=None if bucket.watch_port == ofp.OFPP_ANY else bucket.watch_port,
+        )
+        for bucket in group.buckets
+    )
+    return GroupSpec(group.group_id, GROUP_KINDS.get(group.type, "other"), buckets)
+
+
+def _decode_actions(actions: Iterable[Any]) -> tuple[Action, ...]:
+    """Decode actions. If one is unknown, return `NOT_OURS`, so that the flow is replaced."""
+    try:
+        return tuple(map(_decode_action, actions))
+    except Unknown:
+        return NOT_OURS
+
+
+def _decode_action(action: Any) -> Action:
+    decode = _DECODERS.get(type(action))
+    if decode is None:
+        raise Unknown(repr(action))
+    return decode(action)
+
+
+def _decode_learn(action: Any, limit: int = 0, success: str | None = None) -> Learn:
+    return Learn(
+        table=action.table_id,
+        cookie=action.cookie,
+        hard_timeout_s=action.hard_timeout,
+        specs=tuple(_decode_learn_specs(action.specs)),
+        delete_learned=bool(action.flags & NX_LEARN_F_DELETE_LEARNED),
+        priority=action.priority,
+        limit=limit,
+        success=success,
+    )
+
+
+def _decode_unknown(action: Any) -> Learn:
+    """Decode an action for which the framework has no class. Of ours, only NXAST_LEARN2 is one.
+
+    Raises:
+        Unknown: it is another action.
+    """
+    if action._subtype != NXAST_LEARN2:
+        raise Unknown(repr(action))
+    fixed, rest = action.data[:LEARN_FIXED_BYTES], action.data[LEARN_FIXED_BYTES:]
+    limit, _ = LEARN2_LIMIT.unpack_from(rest)
+    rest = rest[LEARN2_LIMIT.size :]
+    success = None
+    learn = parser.NXActionLearn.parser(fixed)
+    if learn.flags & NX_LEARN_F_WRITE_RESULT:
+        number, length = ofp.oxm_parse_header(rest, 0)
+        success = ofp.oxm_to_user_header(number).removesuffix("_nxm")
+        rest = rest[length:]
+    return _decode_learn(parser.NXActionLearn.parser(fixed + rest), limit, success)
+
+
+def _decode_learn_specs(specs: Iterable[Any]) -> Iterator[LearnMatch | LearnLoad]:
+    for spec in specs:
+        build: Any = LearnMatch if isinstance(spec, parser.NXFlowSpecMatch) else LearnLoad
+        source = spec.src if isinstance(spec.src, int) else spec.src[0].removesuffix("_nxm")
+        yield build(source, spec.dst[0].removesuffix("_nxm"), spec.n_bits)
+
+
+def _decode_move(action: Any) -> CopyBits:
+    return CopyBits(
+        action.src_field.removesuffix("_nxm"),
+        action.src_ofs,
+        action.dst_field.removesuffix("_nxm"),
+        action.dst_ofs,
+        action.n_bits,
+    )
+
+
+def _decode_load(action: Any) -> LoadBits:
+    bits = (action.ofs_nbits & 0x3F) + 1
+    return LoadBits(action.dst, action.ofs_nbits >> 6, bits, action.value)
+
+
+def _decode_multipath(action: Any) -> Multipath:
+    how = (action.algorithm, action.arg, action.ofs_nbits)
+    if how != (NX_MP_ALG_MODULO_N, 0, WHOLE_REGISTER) or action.fields not in HASH_FIELD_NAMES:
+        raise Unknown(repr(action))
+    target = action.dst.removesuffix("_nxm")
+    name = HASH_FIELD_NAMES[action.fields]
+    return Multipath(name, action.max_link + 1, target, action.basis)
+
+
+_DECODERS: dict[type, Callable[[Any], Action]] = {
+    parser.OFPActionOutput: lambda a: Output(a.port),
+    parser.OFPActionGroup: lambda a: ToGroup(a.group_id),
+    parser.OFPActionSetField: lambda a: SetField(a.key.removesuffix("_nxm"), a.value),
+    parser.NXActionRegMove: _decode_move,
+    parser.NXActionRegLoad: _decode_load,
+    parser.OFPActionPushVlan: lambda _: PushVlan(),
+    parser.OFPActionPopVlan: lambda _: PopVlan(),
+    parser.NXActionResubmitTable: lambda a: Resubmit(a.table_id),
+    parser.NXActionLearn: _decode_learn,
+    parser.NXActionMultipath: _decode_multipath,
+    parser.NXActionUnknown: _decode_unknown,
+}

@@ -1,0 +1,140 @@
+"""Encodes flows, groups and actions as OpenFlow messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.dataplane.specs import (
+    Action,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    LoadBits,
+    Multipath,
+    Output,
+    PopVlan,
+    PushVlan,
+    Resubmit,
+    SetField,
+    ToGroup,
+)
+from controller.openflow.framework import ofproto as ofp
+from controller.openflow.framework import parser
+from controller.openflow.nicira import (
+    HASH_FIELDS,
+    IN_PORT_TABLE,
+    LEARN2_LIMIT,
+    LEARN_FIXED_BYTES,
+    NX_LEARN_F_DELETE_LEARNED,
+    NX_LEARN_F_WRITE_RESULT,
+    NX_MP_ALG_MODULO_N,
+    NXAST_LEARN2,
+    WHOLE_REGISTER,
+)
+
+ETH_VLAN = 0x8100
+GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
+
+
+def flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) -> Any:
+    """Encode a flow mod. `command` is OFPFC_ADD, OFPFC_MODIFY_STRICT or OFPFC_DELETE_STRICT."""
+    instructions = []
+    if flow.actions:
+        actions = [_encode_action(action) for action in flow.actions]
+        instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
+    if flow.goto is not None:
+        instructions.append(parser.OFPInstructionGotoTable(int(flow.goto)))
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=flow.cookie,
+        cookie_mask=cookie_mask,
+        table_id=int(flow.table),
+        command=command,
+        hard_timeout=flow.hard_timeout_s,
+        priority=flow.priority,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        match=parser.OFPMatch(**dict(flow.match)),
+        instructions=instructions,
+    )
+
+
+def group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
+    """Encode a group mod. `command` is OFPGC_ADD or OFPGC_MODIFY."""
+    buckets = [
+        parser.OFPBucket(
+            watch_port=ofp.OFPP_ANY if bucket.watch_port is None else bucket.watch_port,
+            watch_group=ofp.OFPG_ANY,
+            actions=[_encode_action(action) for action in bucket.actions],
+        )
+        for bucket in group.buckets
+    ]
+    return parser.OFPGroupMod(datapath, command, GROUP_TYPES[group.kind], group.group_id, buckets)
+
+
+def _encode_action(action: Action) -> Any:
+    match action:
+        case Output(port=port):
+            return parser.OFPActionOutput(port)
+        case ToGroup(group_id=group_id):
+            return parser.OFPActionGroup(group_id)
+        case SetField(field=field, value=value):
+            return parser.OFPActionSetField(
+                **{field: value if isinstance(value, str) else int(value)}
+            )
+        case CopyBits(source=source, target=target, bits=bits):
+            return parser.NXActionRegMove(
+                source, target, bits, src_ofs=action.source_bit, dst_ofs=action.target_bit
+            )
+        case LoadBits(target=target, bits=bits, value=value):
+            ofs_nbits = action.target_bit << 6 | (bits - 1)
+            return parser.NXActionRegLoad(ofs_nbits=ofs_nbits, dst=target, value=value)
+        case PushVlan():
+            return parser.OFPActionPushVlan(ETH_VLAN)
+        case PopVlan():
+            return parser.OFPActionPopVlan()
+        case Resubmit(table=table):
+            return parser.NXActionResubmitTable(in_port=IN_PORT_TABLE, table_id=int(table))
+        case Learn():
+            return _encode_learn(action)
+        case Multipath(fields=fields, buckets=buckets, target=target, basis=basis):
+            return parser.NXActionMultipath(
+                fields=HASH_FIELDS[fields],
+                basis=basis,
+                algorithm=NX_MP_ALG_MODULO_N,
+                max_link=buckets - 1,
+                arg=0,
+                ofs_nbits=WHOLE_REGISTER,
+                dst=target,
+            )
+
+
+def _encode_learn(action: Learn) -> Any:
+    flags = NX_LEARN_F_DELETE_LEARNED if action.delete_learned else 0
+    flags |= NX_LEARN_F_WRITE_RESULT if action.success else 0
+    learn = parser.NXActionLearn(
+        table_id=int(action.table),
+        specs=[_encode_learn_spec(spec) for spec in action.specs],
+        hard_timeout=action.hard_timeout_s,
+        priority=action.priority,
+        cookie=action.cookie,
+        flags=flags,
+    )
+    if not action.limit and action.success is None:
+        return learn
+    body = learn.serialize_body()
+    limit = bytearray(LEARN2_LIMIT.pack(action.limit, 0))
+    if action.success is not None:
+        number = ofp.oxm_from_user_header(action.success)
+        ofp.oxm_serialize_header(number, limit, len(limit))
+    data = body[:LEARN_FIXED_BYTES] + limit + body[LEARN_FIXED_BYTES:]
+    return parser.NXActionUnknown(NXAST_LEARN2, data)
+
+
+def _encode_learn_spec(spec: LearnMatch | LearnLoad) -> Any:
+    build = parser.NXFlowSpecMatch if isinstance(spec, LearnMatch) else parser.NXFlowSpecLoad
+    source = spec.source if isinstance(spec.source, int) else (spec.source, 0)
+    return build(src=source, dst=(spec.target, 0), n_bits=spec.bits)

@@ -1,0 +1,254 @@
+"""The diagnosis of one VM port: everything that `explain` says about its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.api.history import Entry, Happened, Moved
+from controller.bridge.bridge import Bridge
+from controller.config.values import VmPortConfig
+from controller.decisions.planning import Basis
+from controller.load.rates import COVERAGE_RATIO
+from controller.teaming.bindings import Bound
+from controller.teaming.buckets import hashed_by
+from policies.model import Load, Reason, Unit, Uplink
+from policies.presets import PRESETS
+from policies.rules import Rule
+from policies.verdicts import Standing, Verdict
+
+
+class Obstacle(StrEnum):
+    """Why a policy is not asked about a VM port.
+
+    `AWAY`: it is not on its home uplink, and will return there. `UNBOUND`: no allowed uplink
+    carries its VLANs, or traffic. `IN_COOLDOWN`: it has moved because of load, and is in cooldown.
+    `SPENT`: it has used up its budget of moves. `UNKNOWN`: the uplinks' loads are not known for
+    long enough. `NEW`: its own load is not.
+    """
+
+    NOT_CONNECTED = "not-connected"
+    UNBOUND = "no-uplink"
+    FALLEN_BACK = "lacp-fallback"
+    AWAY = "away-from-home"
+    PINNED = "pinned"
+    EXCLUDED = "excluded"
+    IN_COOLDOWN = "resting"
+    SPENT = "budget-spent"
+    UNKNOWN = "loads-unknown"
+    NEW = "load-unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """An address behind a VM port, in VLAN `vlan` (0: untagged), and its uplink."""
+
+    mac: str
+    vlan: int
+    uplink: str | None
+    load: Load
+
+    @property
+    def total_bps(self) -> float:
+        return self.load.tx_bps + self.load.rx_bps
+
+    def __str__(self) -> str:
+        return f"{self.mac} in VLAN {self.vlan}" if self.vlan else self.mac
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The diagnosis of one VM port.
+
+    `bound`: its binding in force. `planned`: the uplink it would use in enforce mode, on a bridge
+    in observe mode (`observed`). `on_normal`: that bridge is a bond, whose own choice is not known.
+    `load`: what crosses uplinks, as a mean over `covers_s`; None means the latest rates. `known_s`:
+    for how long that load has been measured. `uplinks`: the team over the same time; `team_view`: the
+    team as the port's policy sees it. `order`: the uplinks that it may use, the one in force first.
+    `last`: the decision that brought it there, if it is still remembered. `against`: what keeps it
+    there. `verdict`: what its policy says, if it was asked. `rules`: for each of its rules what is
+    wrong, or an empty text. `behind`: the addresses behind it that are units of their own, the
+    busiest first; all other fields are about the rest of the port's traffic. `cooldown_until_s`: the
+    end of its cooldown, if it is in one. `split_s`, `split_why`: since when and why what it sends
+    is spread by connection.
+    """
+
+    bridge: str
+    bridge_policy: str
+    port: VmPortConfig
+    own_policy: str
+    bound: Bound | None
+    home: str | None
+    why_away: str
+    planned: str | None
+    observed: bool
+    on_normal: bool
+    threshold_ratio: float
+    load: Load
+    covers_s: float | None
+    known_s: float
+    uplinks: Mapping[str, Uplink]
+    team_view: Mapping[str, Uplink]
+    order: tuple[Uplink, ...]
+    links: Mapping[str, str]
+    last: Entry | None
+    moved: Moved | None
+    basis: Basis
+    against: Obstacle | Standing
+    verdict: Verdict | None = None
+    buckets: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[Rule, str] = field(default_factory=dict)
+    behind: tuple[Behind, ...] = ()
+    cooldown_until_s: float | None = None
+    split_s: float | None = None
+    split_why: str = ""
+
+    @property
+    def uplink(self) -> Uplink | None:
+        """The uplink that it is on, or would be on."""
+        return self.uplinks.get(self.bound.uplink) if self.bound else None
+
+    @property
+    def decided_in_s(self) -> float:
+        """The time until a full window is known, and its policy decides."""
+        return max(0.0, self.basis.window_s - self.basis.covered_s)
+
+
+def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
+    """The diagnosis of a VM port. `port`: its configuration in force."""
+    team_view, config = bridge.team_view, bridge.config
+    basis = bridge.basis(port.policy, now_s)
+    known_s = bridge.known_s(port)
+    known = basis.known and known_s >= COVERAGE_RATIO * basis.covered_s
+    window_s = basis.covered_s if known else None
+    loaded = team_view.loaded(window_s)
+    unit = next(unit for unit in loaded if unit.name == port.name)
+    carrying = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
+    uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
+    bound = bridge.bound.get(port.name)
+    planned = team_view.bound.get(port.name)
+    last, moved = _last_move(bridge, port.name, bound)
+    cooldown_until_s, spent = bridge.cooldowns(now_s).get(port.name, (None, False))
+    in_cooldown = (
+        (Obstacle.SPENT if spent else Obstacle.IN_COOLDOWN)
+        if cooldown_until_s is not None
+        else None
+    )
+    against, verdict = _against(bridge, port, unit, basis, known_s, in_cooldown)
+    asked = next((p for p in config.asked.vm_ports if p.name == port.name), port)
+    home = bridge.homes.get(port.name)
+    return Account(
+        bridge=config.name,
+        bridge_policy=config.asked.policy,
+        port=port,
+        own_policy=asked.policy,
+        bound=bound,
+        home=home,
+        why_away=_why_away(bridge, home, now_s),
+        planned=planned.uplink if bridge.observing and planned else None,
+        observed=bridge.observing,
+        on_normal=bridge.on_normal,
+        threshold_ratio=config.threshold_ratio,
+        load=unit.load,
+        covers_s=window_s,
+        known_s=known_s,
+        uplinks=carrying if bridge.on_normal else uplinks,
+        team_view=carrying,
+        order=bridge.order(unit),
+        links={u.name: bridge.why_unused(u, now_s) for u in config.uplinks},
+        last=last,
+        moved=moved,
+        basis=basis,
+        against=against,
+        verdict=verdict,
+        buckets=_buckets(bridge, port),
+        rules=bridge.rules.get(port.name, {}),
+        behind=_behind(bridge, loaded, port),
+        cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
+        split_s=bridge.split_since_s(port.name),
+        split_why=_split_why(bridge, port.name),
+    )
+
+
+def _split_why(bridge: Bridge, name: str) -> str:
+    for entry in reversed(bridge.entries):
+        if any(m.unit == name and m.reason == Reason.SPLIT for m in entry.moves):
+            return entry.why
+    return "it was split when the service started"
+
+
+def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
+    bound, known = bridge.applied_bindings.bound, bridge.behind
+    found = [
+        Behind(known[u.name].mac, known[u.name].vlan, bound[u.name].uplink, u.load)
+        for u in loaded
+        if u.behind == port.name and u.name in bound
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.total_bps, one.mac, one.vlan)))
+
+
+def _against(
+    bridge: Bridge,
+    port: VmPortConfig,
+    unit: Unit,
+    basis: Basis,
+    known_s: float,
+    in_cooldown: Obstacle | None,
+) -> tuple[Obstacle | Standing, Verdict | None]:
+    """What keeps a VM port on its uplink; the strongest cause comes first."""
+    preset, name = PRESETS[port.policy], port.name
+    team_view = bridge.team_view
+    bound = team_view.bound.get(name)
+    if not bridge.connected:
+        return Obstacle.NOT_CONNECTED, None
+    if bound is None:
+        return Obstacle.UNBOUND, None
+    if bridge.config.fallen_back:
+        return Obstacle.FALLEN_BACK, None
+    if bridge.homes.get(name, bound.uplink) != bound.uplink:
+        return Obstacle.AWAY, None
+    if not unit.movable:
+        return Obstacle.PINNED if unit.rules.pin else Obstacle.EXCLUDED, None
+    if not preset.rebalances or preset.classifier.hashed:
+        return Standing.NEVER, None
+    if in_cooldown is not None:
+        return in_cooldown, None
+    snapshot = team_view.snapshot(port.policy, basis.covered_s) if basis.known else None
+    if snapshot is None:
+        return Obstacle.UNKNOWN, None
+    if known_s < COVERAGE_RATIO * basis.covered_s:
+        return Obstacle.NEW, None
+    verdict = preset.verdict(snapshot, name)
+    return verdict.standing, verdict
+
+
+def _last_move(bridge: Bridge, name: str, bound: Bound | None) -> tuple[Entry | None, Moved | None]:
+    """The decision that brought a VM port to its uplink."""
+    happened = Happened.PLANNED if bridge.on_normal else Happened.MOVED
+    for entry in reversed(bridge.entries):
+        for moved in entry.moves if entry.happened is happened else ():
+            resplit = moved.reason in (Reason.SPLIT, Reason.MERGE)
+            if moved.unit == name and not (moved.buckets or resplit):
+                brought = bound is not None and moved.target == bound.uplink
+                return (entry, moved) if brought else (None, None)
+    return None, None
+
+
+def _why_away(bridge: Bridge, home: str | None, now_s: float) -> str:
+    by_name = {uplink.name: uplink for uplink in bridge.config.uplinks}
+    if home not in by_name or home in bridge.usable:
+        return "only a few VM ports return each second"
+    return bridge.why_unused(by_name[str(home)], now_s)
+
+
+def _buckets(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:
+    """The number of buckets, among those that a VM port sends by, on each uplink."""
+    found: dict[str, int] = {}
+    bound = bridge.applied_bindings.bound
+    if hashed_by(port, bridge.split) is not None:
+        for unit in bridge.units():
+            if unit.is_bucket and unit.policy == port.policy and unit.name in bound:
+                uplink = bound[unit.name].uplink
+                found[uplink] = found.get(uplink, 0) + 1
+    return found

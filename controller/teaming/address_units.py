@@ -1,0 +1,240 @@
+"""The addresses behind VM ports that are units of their own, each with a slot.
+
+An address comes when the switch learns it. It goes when the switch learns it on another port, or
+when it announces itself from elsewhere. The switch forgets an address that was silent for some
+minutes; upstream switches may remember it for longer, at its uplink, so it keeps its uplink for an
+hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.api.events import LearnedRead
+from controller.config.values import BridgeConfig, VmPortConfig
+from controller.dataplane import team
+from controller.dataplane.specs import Pipeline
+from controller.dataplane.tables import (
+    SLOTS,
+    Kind,
+    Register,
+    Table,
+    address_group_id,
+    cookie_kind,
+    cookie_ofport,
+)
+from controller.teaming.buckets import home_in, with_home
+from policies.model import Unit, Uplink
+
+# The most addresses of one VM port; any others leave by its home. Each costs the switch three flows
+# and a group, and the service has to read two of them.
+PER_PORT_MAX = 256
+# How long to keep a silent address. Upstream switches may remember it for long, some for 1800 s.
+SILENT_S = 3600.0
+
+# An address of a VM port: its ofport, the MAC, and the VLAN.
+Located = tuple[int, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AddressUnit:
+    """An address behind a VM port. `port`: its name. `vlan`: 0 for untagged. `slot`: its number."""
+
+    port: str
+    mac: str
+    vlan: int
+    slot: int
+
+    @property
+    def name(self) -> str:
+        """Its name as a unit; no interface can have such a name."""
+        return f"{self.port}/{self.mac}" + (f"%{self.vlan}" if self.vlan else "")
+
+    @property
+    def number(self) -> int:
+        """The number that static policies place it by; the same on every start."""
+        return int(self.mac.replace(":", ""), 16) + self.vlan
+
+
+@dataclass(slots=True)
+class AddressUnits:
+    """The addresses of one bridge that are units of their own, by name.
+
+    `found`: the homes that they had before the service started. A slot that becomes free is reused
+    only after all others, so that a late counter is not taken for that of another address.
+    """
+
+    by_name: dict[str, AddressUnit] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+    # Since when the switch has forgotten an address, by name, in seconds of engine time.
+    silent_s: dict[str, float] = field(default_factory=dict)
+    _last_slot: int = 0
+    # The slots of addresses that may leave by another uplink than before, not announced yet.
+    _unsaid: dict[tuple[str, str, int], int] = field(default_factory=dict)
+
+    def take(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
+        """Follow what the switch has learned, and return the names that came or went."""
+        ports = {int(port.ofport): port for port in config.vm_ports if port.per_address}
+        present = {
+            (ports[ofport].name, mac, vlan)
+            for ofport, mac, vlan in read.addresses
+            if ofport in ports and vlan in ports[ofport].vlans.carried
+        }
+        gone = {(mac, vlan) for _, mac, vlan in read.addresses} | set(read.elsewhere)
+        known = {(s.port, s.mac, s.vlan): name for name, s in self.by_name.items()}
+        changed = []
+        for (port, mac, vlan), name in known.items():
+            if (port, mac, vlan) in present:
+                self.silent_s.pop(name, None)
+                continue
+            since_s = self.silent_s.setdefault(name, now_s)
+            if (mac, vlan) in gone or now_s - since_s > SILENT_S:
+                changed.append(name)
+        full = set[str]()
+        for port, mac, vlan in sorted(present - known.keys()):
+            came = self._come(port, mac, vlan) if port not in full else []
+            changed += came
+            if not came:
+                full.add(port)
+        for name in changed:
+            if name in self.silent_s:
+                self._drop(name)
+        return changed
+
+    def _come(self, port: str, mac: str, vlan: int) -> list[str]:
+        """Add an address; if the port is full, it replaces the one that was silent for longest."""
+        there = [name for name, unit in self.by_name.items() if unit.port == port]
+        dropped = []
+        if len(there) >= PER_PORT_MAX:
+            silent = sorted(
+                (s, name) for name in there if (s := self.silent_s.get(name)) is not None
+            )
+            if not silent:
+                return []
+            dropped = [silent[0][1]]
+            self._drop(dropped[0])
+        unit = AddressUnit(port, mac, vlan, self._free_slot())
+        self.by_name[unit.name] = unit
+        self._unsaid[port, mac, vlan] = unit.slot
+        return [*dropped, unit.name]
+
+    def _drop(self, name: str) -> None:
+        for kept in (self.by_name, self.found, self.silent_s):
+            kept.pop(name, None)
+
+    def restore(self, installed: Pipeline, config: BridgeConfig) -> None:
+        """Take over the addresses in the installed pipeline, with their slots and homes."""
+        ports = {int(port.ofport): port.name for port in config.vm_ports if port.per_address}
+        uplinks = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
+        taken = {unit.slot for unit in self.by_name.values()}
+        for flow in installed.flows.values():
+            if flow.table != Table.HASH or cookie_kind(flow.cookie) is not Kind.FROM_ADDRESS:
+                continue
+            fields, slot = dict(flow.match), cookie_ofport(flow.cookie)
+            ofport, vlan = fields.get(Register.VM_PORT.field), fields.get(Register.VLAN.field)
+            if not isinstance(ofport, int) or not isinstance(vlan, int) or ofport not in ports:
+                continue
+            unit = AddressUnit(ports[ofport], str(fields.get("eth_src")), vlan, slot)
+            if unit.name in self.by_name or slot in taken:
+                continue
+            taken.add(slot)
+            self.by_name[unit.name] = unit
+            self._last_slot = max(self._last_slot, slot)
+            if home := home_in(installed.groups.get(address_group_id(slot)), uplinks):
+                self.found[unit.name] = home
+
+    def keep(self, config: BridgeConfig) -> None:
+        """Forget addresses whose VM port is gone, no longer carries the VLAN, or is one unit again."""
+        ports = {port.name: port for port in config.vm_ports}
+        names = {name: port.per_address for name, port in ports.items()}
+        for name, unit in list(self.by_name.items()):
+            if names.get(unit.port) and unit.vlan in ports[unit.port].vlans.carried:
+                continue
+            self._drop(name)
+            if unit.port in names:
+                self._unsaid[unit.port, unit.mac, unit.vlan] = unit.slot
+
+    def forget(self) -> None:
+        self.by_name, self.found, self.silent_s, self._unsaid = {}, {}, {}, {}
+
+    def located(self, config: BridgeConfig, names: Iterable[str] | None = None) -> set[Located]:
+        """The addresses with these names, or all if `names` is None."""
+        ofports = {port.name: int(port.ofport) for port in config.vm_ports}
+        wanted = self.by_name.keys() if names is None else self.by_name.keys() & set(names)
+        found = (self.by_name[name] for name in wanted)
+        return {(ofports[s.port], s.mac, s.vlan) for s in found if s.port in ofports}
+
+    def take_unsaid(
+        self, installed: Pipeline, config: BridgeConfig, at_home: Callable[[AddressUnit], bool]
+    ) -> set[Located]:
+        """The addresses whose uplink has changed without a move, once the switch has followed.
+
+        That is when they become units, or are no longer. `at_home`: whether an address leaves by
+        its VM port's home.
+        """
+        ofports = {port.name: int(port.ofport) for port in config.vm_ports}
+        by_address = {(s.port, s.mac, s.vlan): s for s in self.by_name.values()}
+        due = set()
+        for address, slot in list(self._unsaid.items()):
+            unit = by_address.get(address)
+            if (address_group_id(slot) in installed.groups) is not (unit is not None):
+                continue
+            del self._unsaid[address]
+            port, mac, vlan = address
+            if port in ofports and (unit is None or not at_home(unit)):
+                due.add((ofports[port], mac, vlan))
+        return due
+
+    def _free_slot(self) -> int:
+        taken = {unit.slot for unit in self.by_name.values()}
+        slot = self._last_slot
+        while (slot := (slot + 1) % SLOTS) in taken:
+            pass
+        self._last_slot = slot
+        return slot
+
+
+def units(
+    address_units: Iterable[AddressUnit],
+    found: Mapping[str, str],
+    config: BridgeConfig,
+    ports: Iterable[Unit],
+) -> Iterator[Unit]:
+    """Addresses as units: each under the rules of its VM port, on uplinks that carry its VLAN."""
+    by_name = {unit.name: unit for unit in ports}
+    for unit in address_units:
+        port = by_name.get(unit.port)
+        if port is None:
+            continue
+        able = {u.name for u in config.uplinks if unit.vlan in u.vlans.carried}
+        allowed = able if port.allowed is None else able & port.allowed
+        yield replace(
+            port,
+            name=unit.name,
+            number=unit.number,
+            uplink=found.get(unit.name),
+            allowed=frozenset(allowed) if len(allowed) < len(config.uplinks) else None,
+            # The reservation is the port's, and is counted there.
+            rules=replace(port.rules, reserve_bps=0.0) if port.rules.reserve_bps else port.rules,
+            behind=unit.port,
+        )
+
+
+def of_team(
+    address_units: Iterable[AddressUnit],
+    config: BridgeConfig,
+    orders: Mapping[str, Sequence[Uplink]],
+    homes: Mapping[str, str],
+) -> Iterator[team.Address]:
+    """The addresses as the pipeline needs them; without an uplink, they leave by the port's home."""
+    ports: dict[str, VmPortConfig] = {port.name: port for port in config.vm_ports}
+    for unit in address_units:
+        if unit.port in ports and (order := orders.get(unit.name)):
+            yield team.Address(
+                unit.slot,
+                ports[unit.port].ofport,
+                unit.mac,
+                unit.vlan,
+                with_home(order, homes.get(unit.name)),
+            )

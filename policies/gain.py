@@ -1,0 +1,181 @@
+"""Whether moves gain enough to be worth making.
+
+Callers ask for the peaks of loads and for the present loads. A placement that is good at the peaks
+of all units is also good between them. A move that helps at the peaks but not now may be too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from policies import failover, optimum
+from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink
+from policies.outcome import after, sent, with_loads
+
+# A round must lower the worst utilization by this share of it. Peaks of a noisy load vary by some
+# percent.
+LEAST_GAIN_OF_WORST_RATIO = 0.1
+# From this utilization on an uplink is nearly full, and a smaller share is enough.
+NEARLY_FULL_RATIO = 0.75
+LEAST_GAIN_OF_NEARLY_FULL_RATIO = 0.05
+# While no uplink is nearly full, each address that moves must bring this share of capacity. Upstream
+# switches have to learn it again, and it cannot move again for some time.
+LEAST_GAIN_PER_ADDRESS_RATIO = 0.01
+# Above this utilization the next burst fills the uplink, and a VM port may have to be split.
+HIGH_RATIO = 0.9
+# The peaks of one and the same load differ by this share.
+WANDERS_RATIO = 0.02
+# The most addresses that move at once: upstream switches have to learn them. The rest follows.
+MOST_AT_ONCE = 32
+
+
+def worthwhile(
+    plan: Plan, snapshot: Snapshot, each_ratio: float = LEAST_GAIN_PER_ADDRESS_RATIO
+) -> Plan:
+    """The plan with only the moves to make now.
+
+    These are, in this order, the first that are worth it: the moves of the `MOST_AT_ONCE` largest
+    units, of the largest half of these, of a quarter and so on, or of buckets alone. Merges gain
+    nothing and are always made. `each_ratio`: the share of capacity that each address must bring
+    while no uplink is nearly full; with 0, no halves are tried.
+    """
+    if not plan.moves:
+        return plan
+    merged = tuple(move for move in plan.moves if move.reason is Reason.MERGE)
+    others = [move for move in plan.moves if move.reason is not Reason.MERGE]
+    buckets = {unit.name for unit in snapshot.units if unit.is_bucket}
+    made = _largest(others, snapshot.units, MOST_AT_ONCE)
+    in_buckets = tuple(move for move in made if move.unit in buckets)
+    sizes = _halves(len(made) - len(in_buckets)) if each_ratio else ()
+    fewer = (_largest(others, snapshot.units, most) for most in sizes)
+    for moves in (made, *fewer, in_buckets):
+        if _gains(moves, snapshot, each_ratio):
+            return replace(plan, moves=(*moves, *merged))
+    return replace(plan, moves=merged)
+
+
+def _halves(number: int) -> Iterator[int]:
+    """Half of the number, half of that, and so on down to one."""
+    while number > 1:
+        yield (number := number // 2)
+
+
+def _largest(planned: Iterable[Move], units: Iterable[Unit], most: int) -> tuple[Move, ...]:
+    """The moves of at most so many units, largest first. An affinity set moves as a whole.
+
+    Buckets are not addresses, so all their moves are included.
+    """
+    by_name = {unit.name: unit for unit in units}
+    buckets: list[Move] = []
+    together: dict[str, list[Move]] = {}
+    for move in planned:
+        if by_name[move.unit].is_bucket:
+            buckets.append(move)
+        else:
+            together.setdefault(by_name[move.unit].rules.affinity or move.unit, []).append(move)
+
+    def size_bps(group: Iterable[Move]) -> float:
+        loads = [by_name[move.unit].load for move in group]
+        return max(max(load.tx_bps, load.rx_bps) for load in loads)
+
+    made: list[Move] = []
+    for _, group in sorted(together.items(), key=lambda item: (-size_bps(item[1]), item[0])):
+        if made and len(made) + len(group) > most:
+            break
+        made += group
+    return (*made, *buckets)
+
+
+def harms_no_phase(
+    moves: Sequence[Move], snapshot: Snapshot, phases: Iterable[Mapping[str, Load]]
+) -> bool:
+    """Whether moves that gain now cost nothing if an earlier phase comes back.
+
+    In no phase may they make an uplink fuller than the fullest uplink is in that phase, or than the
+    moves must leave the fullest one now. So moves back and forth between two phases come to an
+    end. `phases`: the loads of units in each phase, by name.
+    """
+    limit_ratio = worst_ratio(snapshot.uplinks) * (1.0 - LEAST_GAIN_OF_NEARLY_FULL_RATIO)
+    moving = {move.unit for move in moves}
+    for phase in phases:
+        uplinks = with_loads(snapshot.uplinks, snapshot.units, phase)
+        loads = {name: phase.get(name, IDLE) for name in moving}
+        most_ratio = max(limit_ratio, worst_ratio(uplinks))
+        if worst_ratio(after(uplinks, moves, loads)) > most_ratio:
+            return False
+    return True
+
+
+def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
+    """Whether moves leave the worst utilization about the same, or lower."""
+    loads = {unit.name: unit.load for unit in snapshot.units}
+    left_ratio = worst_ratio(after(snapshot.uplinks, moves, loads))
+    return left_ratio <= worst_ratio(snapshot.uplinks) * (1.0 + WANDERS_RATIO)
+
+
+def is_possible(snapshot: Snapshot) -> bool:
+    """Whether any plan could be worth it. If not, there is no need to make one.
+
+    The bound holds for whole units, so the answer is yes if VM ports are split, or may have to be.
+    """
+    serving = failover.in_service(snapshot.uplinks)
+    high = any(u.load.tx_bps > HIGH_RATIO * u.capacity_bps for u in serving)
+    if any(u.spread or (high and u.divisible) for u in snapshot.units):
+        return True
+    if _all_are_small(snapshot):
+        return False
+    least_ratio = optimum.least_worst_ratio(snapshot.uplinks, snapshot.units)
+    return least_ratio <= _enough_ratio(snapshot)
+
+
+def _all_are_small(snapshot: Snapshot) -> bool:
+    """Whether no address can bring the share that each must, as on a host that is nearly idle.
+
+    The fullest uplink loses no more than what leaves it. So one of the units there must carry that
+    share of its capacity.
+    """
+    fullest = max(
+        failover.in_service(snapshot.uplinks), key=lambda u: u.utilization_ratio, default=None
+    )
+    if fullest is None or fullest.utilization_ratio >= NEARLY_FULL_RATIO:
+        return False
+    if any(unit.is_bucket for unit in snapshot.units):
+        return False
+    there = (u.load for u in snapshot.units if u.uplink == fullest.name)
+    largest_ratio = max((u.utilization_ratio(fullest.capacity_bps) for u in there), default=0.0)
+    # A gain is a difference of two sums, which may be off by rounding.
+    return largest_ratio < LEAST_GAIN_PER_ADDRESS_RATIO * 0.999
+
+
+def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> bool:
+    """Whether the moves gain enough. Buckets and splits are judged by what is sent alone."""
+    if not made:
+        return False
+    units = {unit.name: unit for unit in snapshot.units}
+    sending = all(move.is_resplit or units[move.unit].is_bucket for move in made)
+    if sending:
+        snapshot = replace(snapshot, uplinks=sent(snapshot.uplinks))
+    loads = {name: unit.load for name, unit in units.items()}
+    found_ratio, left_ratio = (
+        worst_ratio(uplinks) for uplinks in (snapshot.uplinks, after(snapshot.uplinks, made, loads))
+    )
+    if left_ratio > _enough_ratio(snapshot):
+        return False
+    moved = sum(not (move.is_resplit or units[move.unit].is_bucket) for move in made)
+    return found_ratio >= NEARLY_FULL_RATIO or found_ratio - left_ratio >= each_ratio * moved
+
+
+def _enough_ratio(snapshot: Snapshot) -> float:
+    """The highest worst utilization after moves at which they are worth it."""
+    found_ratio = worst_ratio(snapshot.uplinks)
+    full = found_ratio >= NEARLY_FULL_RATIO
+    return found_ratio * (
+        1.0 - (LEAST_GAIN_OF_NEARLY_FULL_RATIO if full else LEAST_GAIN_OF_WORST_RATIO)
+    )
+
+
+def worst_ratio(uplinks: Iterable[Uplink]) -> float:
+    """The highest utilization of the uplinks in service."""
+    serving = failover.in_service(tuple(uplinks))
+    return max((uplink.utilization_ratio for uplink in serving), default=0.0)

@@ -1,0 +1,226 @@
+"""`ovs-lbt run` on a private Open vSwitch, and its command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.switch.appctl import Appctl
+from tests.switch.bed import STATIC_LAG, Bed, Station, Uplink
+from tests.switch.waiting import HANG_S, wait_until
+from topologies.network.private_ovs import PrivateOvs
+
+LOG_TAIL_LINES = 20
+
+
+class Service:
+    """`ovs-lbt run` on a private Open vSwitch as a process of its own, and its command."""
+
+    def __init__(self, ovs: PrivateOvs, name: str = "ovs-lbt") -> None:
+        self.ovs = ovs
+        self.name = name
+        self.executable = Path(sys.executable).with_name("ovs-lbt")
+        self.log = ovs.rundir / f"{name}.out"
+        self.metrics_port = free_tcp_port()
+        # More that it is given: options, variables, and a program that starts it.
+        self.options: list[str] = []
+        self.variables: dict[str, str] = {}
+        self.launcher: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process, "the service was not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it unless it runs, and wait until it answers."""
+        if self.alive:
+            return
+        assert self.executable.exists(), f"{self.executable} is not installed: run make setup"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *self.launcher,
+                    self.executable,
+                    "run",
+                    *("--metrics", f"127.0.0.1:{self.metrics_port}"),
+                    *(("--name", self.name) if self.name != "ovs-lbt" else ()),
+                    *self.options,
+                ],
+                env={**self.ovs.env, **self.variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(self._answers, "ovs-appctl -t ovs-lbt reaches the service")
+
+    def _answers(self) -> bool:
+        assert self.alive, f"the service ended at once: {self.log_tail(5)}"
+        assert self._process
+        pidfile = self.ovs.rundir / f"{self.name}.pid"
+        with contextlib.suppress(OSError, ValueError):
+            if int(pidfile.read_text()) == self._process.pid:
+                asked = ["ovs-appctl", "--timeout=30", "-t", self.name, "version"]
+                done = subprocess.run(asked, env=self.ovs.env, capture_output=True)
+                return done.returncode == 0
+        return False
+
+    def kill(self) -> None:
+        """As a crash would end it."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> int:
+        """End it the friendly way; its exit code."""
+        assert self._process, "the service was not started"
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout=HANG_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"the service did not end within {HANG_S:g} s of SIGTERM"
+            ) from None
+
+    def ended(self) -> int:
+        """Its exit code, of its own accord."""
+        assert self._process, "the service was not started"
+        return self._process.wait(timeout=HANG_S)
+
+    @contextlib.contextmanager
+    def dead(self) -> Iterator[None]:
+        """The service was killed; behind this block it runs again, connected to all bridges."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+            wait_until(self._is_connected, "the service is connected again")
+
+    def _is_connected(self) -> bool:
+        bridges = json.loads(self.ask("show", "--json"))["bridges"]
+        return all(bridge["connected"] for bridge in bridges)
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    # ---- the command -------------------------------------------------------------------
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`ovs-lbt WORDS…`, whatever comes of it."""
+        return subprocess.run(
+            [self.executable, "-t", self.name, *words],
+            env=self.ovs.env,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+        )
+
+    def do(self, *words: str) -> str:
+        """`ovs-lbt WORDS…`, which must be done; its standard output."""
+        done = self.command(*words)
+        assert done.returncode == 0, f"ovs-lbt {' '.join(words)}: {done.stderr.strip()}"
+        return done.stdout
+
+    def ask(self, *words: str) -> str:
+        """The same, which must be done, straight from the service as `ovs-appctl` reaches it.
+
+        Raises ValueError when it is refused.
+        """
+        with contextlib.closing(Appctl(self.ovs, self.name)) as service:
+            return service.ask(f"lbt/{words[0]}", *words[1:])
+
+    def attach(self, bed: Bed, *options: str) -> None:
+        """Attach a bed's bridge and wait until its stations can speak."""
+        uplinks = [w for u in bed.uplinks for w in ("--uplink", u.name)]
+        team = [] if bed.spec.on_bond else uplinks
+        team += ["--teaming", "static"] if bed.spec.team == STATIC_LAG else []
+        self.do("attach", bed.bridge, *team, *options)
+        self.wait_ready(bed)
+        bed.introduce()
+
+    def wait_ready(self, bed: Bed) -> None:
+        """Wait until every station is bound."""
+        names = {s.port for s in bed.stations}
+
+        def ready() -> bool:
+            shown = self.show_json(bed.bridge)
+            return bool(shown["connected"]) and all(
+                p["uplink"] for p in shown["ports"] if p["name"] in names
+            )
+
+        wait_until(ready, f"{bed.bridge} is connected and its VM ports are bound")
+        bed.revalidated()
+
+    def show_json(self, bridge: str) -> dict[str, Any]:
+        """What `show --json` says of a bridge."""
+        shown = json.loads(self.ask("show", bridge, "--json"))
+        found: list[dict[str, Any]] = [b for b in shown["bridges"] if b["name"] == bridge]
+        assert len(found) == 1, f"show {bridge} --json lists {shown}"
+        return found[0]
+
+    def port(self, bed: Bed, station: Station | str) -> dict[str, Any]:
+        """What `show --json` says of a VM port."""
+        name = station if isinstance(station, str) else station.port
+        ports = self.show_json(bed.bridge)["ports"]
+        found: list[dict[str, Any]] = [p for p in ports if p["name"] == name]
+        assert found, f"{name} is not among the ports shown: {[p['name'] for p in ports]}"
+        return found[0]
+
+    def bindings(self, bed: Bed) -> dict[str, str]:
+        """The uplink in use of every VM port, by the port's interface."""
+        return {p["name"]: p["uplink"] for p in self.show_json(bed.bridge)["ports"]}
+
+    def move(self, station: Station, uplink: Uplink) -> None:
+        self.ask("move", station.port, uplink.name)
+
+    def place(self, bed: Bed, *uplink_numbers: int) -> None:
+        """Move VM i to the uplink whose number is i-th, and wait until packets say so."""
+        wanted = {}
+        # It may just have been started.
+        wait_until(lambda: self.show_json(bed.bridge)["connected"], f"{bed.bridge} is connected")
+        for station, number in zip(bed.stations, uplink_numbers, strict=False):
+            self.move(station, bed.uplinks[number])
+            wanted[str(station)] = [bed.uplinks[number].name]
+        wait_until(
+            lambda: wanted.items() <= bed.homes().items(), f"frames leave as placed: {wanted}"
+        )
+        bed.revalidated()
+
+    def metrics(self) -> dict[str, float]:
+        """The samples at /metrics, by `name{labels}` as they are written."""
+        url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=HANG_S) as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in samples}
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric that have these labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        return sum(
+            value
+            for sample, value in self.metrics().items()
+            if sample.partition("{")[0] == name and all(w in sample for w in wanted)
+        )
+
+
+def free_tcp_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,84 @@
+"""The bed itself: it counts exactly, keeps its pace, and sees the faults it is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec
+from tests.switch.judging import at_least, at_most, few_lost, judges_time, soon
+from tests.switch.waiting import wait_until
+from tests.switch.wire import Stream
+
+THREE_VMS = BedSpec(PLAIN, uplinks=1, vm_vlans=(10, 10, 20), host_vlans=(None, 10))
+LAG = BedSpec(STATIC_LAG, uplinks=3, vm_vlans=(None,))
+FOUR_FLOWS = BedSpec(BALANCE_SLB, vm_vlans=(None,) * 4)
+
+
+@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+def test_counts_what_a_learning_switch_does(bed: Bed) -> None:
+    bed.ofctl("add-flow", "actions=NORMAL")
+    shots = [
+        bed.shot(bed.uplinks[0].upstream_end, build, "02:ee:00:00:00:01", 10, 10, kind)
+        for kind, build in frames.FLOODED.items()
+    ]
+    for shot, copies in zip(shots, bed.fire(shots).values(), strict=True):
+        assert copies.at == {("vm0", 0): 1, ("vm1", 0): 1, ("LOCAL", 10): 1}, shot.story
+
+
+@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+def test_sees_duplicates_reflections_and_leaks(bed: Bed) -> None:
+    vm, uplink = bed.vms[0], bed.uplinks[0]
+    bed.ofctl("add-flow", f"actions={vm.port},{vm.port},{bed.vms[2].port},in_port")
+    shot = bed.shot(uplink.upstream_end, frames.broadcast, "02:ee:00:00:00:01", 10, 10, "one")
+    (copies,) = bed.fire([shot]).values()
+    assert copies.at == {("vm0", 10): 2, ("vm2", 10): 1, (str(uplink.upstream_end), 10): 1}
+
+
+@pytest.mark.parametrize("bed", [LAG], ids=str, indirect=True)
+def test_a_static_lag_is_one_link_to_the_upstream_switch(bed: Bed) -> None:
+    """One copy of everything comes down, by several members; what goes up comes back by none."""
+    vm, host = bed.vms[0], bed.hosts[0]
+    up = f"in_port={vm.port},actions=output:{bed.uplinks[0].name}"
+    # What comes by an uplink gets its number as a VLAN, so that it can be told.
+    down = [
+        f"in_port={u.name},actions=mod_vlan_vid:{i},output:{vm.port}"
+        for i, u in enumerate(bed.uplinks, 1)
+    ]
+    for flow in (up, *down):
+        bed.ofctl("add-flow", flow)
+
+    def members_used() -> set[int]:
+        builds = [*frames.FLOODED.values(), *([frames.unknown_unicast] * 20)]
+        shots = [bed.shot(host.point, b, host.mac, 0, 0, "down") for b in builds]
+        copies = [c.at for c in bed.fire(shots).values()]
+        assert all(sum(at.values()) == 1 for at in copies), f"not one copy: {copies}"
+        return {tag for at in copies for _, tag in at}
+
+    assert members_used() == {1, 2, 3}
+    with bed.cable_pulled(bed.uplinks[1]):
+        # The upstream switch, too, has seen it.
+        bed.revalidated()
+        assert members_used() == {1, 3}
+    shots = [bed.shot(vm.point, b, vm.mac, 0, 0, "up") for b in frames.FLOODED.values()]
+    for shot, copies in zip(shots, bed.fire(shots).values(), strict=True):
+        assert copies.at == {(str(bed.uplinks[0].upstream_end), 0): 1}, shot.story
+
+
+@judges_time
+@pytest.mark.parametrize("bed", [FOUR_FLOWS], ids=str, indirect=True)
+def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
+    host = bed.hosts[0]
+    flows = [(vm.point, frames.udp(vm.mac, host.mac)) for vm in bed.vms]
+    with bed.ears(host.point) as ears:
+        with Stream(flows, pps=500) as stream:
+            wait_until(lambda: len(stream.received(ears[host.point], 3)) >= 500, "500 frames")
+        sent = stream.stop()
+        ears.until_quiet()
+        lost = [stream.lost(ears[host.point], i) for i in range(4)]
+        assert set(stream.received(ears[host.point], 0).values()) == {1}
+    few_lost(lost, 0, pps=500)
+    pps = sent.count / sent.elapsed_s
+    at_most("frames a second", pps, 510, 600)
+    at_least("frames a second", pps, 490, 50)
+    soon("the sender was late", sent.latest_s, 0.1)

@@ -1,0 +1,124 @@
+"""Inbound follows a VM port's move, or it is announced again, and given up in the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.bridge.inbound_check import (
+    ANSWERED_AFTER_S,
+    MOST_AGAIN,
+    READ_INTERVAL_S,
+    SILENT_S,
+    InboundCheck,
+    Seen,
+)
+
+VM, OLD, NEW = 10, 1, 2
+
+
+def watched() -> InboundCheck:
+    checks = InboundCheck()
+    checks.watch("vnet0", VM, NEW, 0.0)
+    return checks
+
+
+def readings(checks: InboundCheck, *came: Mapping[int, int]) -> Iterator[tuple[float, Seen]]:
+    """What each reading tells, when between two of them so much came by each uplink."""
+    counted, now_s = {OLD: 5000, NEW: 700}, 0.0
+    yield now_s, read(checks, counted, now_s)
+    for by_uplink in came:
+        now_s += READ_INTERVAL_S
+        counted = {uplink: count + by_uplink.get(uplink, 0) for uplink, count in counted.items()}
+        yield now_s, read(checks, counted, now_s)
+
+
+def read(checks: InboundCheck, counted: Mapping[int, int], now_s: float) -> Seen:
+    if not checks.due(now_s):
+        return Seen()
+    return checks.take([(VM, uplink, count) for uplink, count in counted.items()], now_s)
+
+
+def test_inbound_follows_once_it_comes_by_the_new_uplink() -> None:
+    seen = dict(readings(watched(), {OLD: 100}, {OLD: 40, NEW: 60}, {NEW: 100}, {OLD: 100}))
+    assert [s.followed for s in seen.values()] == [(), (), (), (("vnet0", 1.0),), ()]
+    assert not any(s.again or s.astray for s in seen.values())
+
+
+def test_a_stray_frame_by_the_new_uplink_is_not_when_inbound_began_to_follow() -> None:
+    seen = dict(readings(watched(), {OLD: 99, NEW: 1}, {OLD: 100}, {OLD: 60, NEW: 40}, {NEW: 100}))
+    assert [s.followed for s in seen.values() if s.followed] == [(("vnet0", 1.5),)]
+
+
+def test_while_it_comes_by_the_old_one_it_is_announced_again_and_then_given_up() -> None:
+    seen = dict(readings(watched(), *[{OLD: 100}] * 30))
+    again_s = [at_s for at_s, s in seen.items() if s.again]
+    assert again_s == [2.5, 5.0, 7.5], "each once the last had its time, and a whole reading after"
+    assert [(at_s, s.astray) for at_s, s in seen.items() if s.astray] == [
+        (10.0, (("vnet0", (OLD,)),))
+    ]
+    assert not any(s.followed for s in seen.values())
+
+
+def test_what_follows_only_when_announced_again_has_followed() -> None:
+    seen = dict(readings(watched(), *[{OLD: 100}] * 6, {NEW: 100}))
+    assert [at_s for at_s, s in seen.items() if s.again] == [2.5]
+    assert [s.followed for s in seen.values() if s.followed] == [(("vnet0", 3.5),)]
+
+
+def test_nothing_is_said_of_a_vm_port_that_receives_nothing() -> None:
+    checks = watched()
+    seen = dict(readings(checks, *[{}] * 30))
+    assert set(seen.values()) == {Seen()}
+    assert checks.deadline_s() == float("inf"), f"still read after {SILENT_S:g} s of silence"
+
+
+def test_counters_that_start_anew_tell_nothing() -> None:
+    checks = watched()
+    assert read(checks, {OLD: 5000, NEW: 0}, 0.0) == Seen()
+    assert read(checks, {OLD: 10, NEW: 0}, 2.0) == Seen()
+    assert read(checks, {OLD: 10, NEW: 100}, 2.5).followed == (("vnet0", 2.5),)
+
+
+def test_nothing_is_read_for_ever_where_nothing_counts_any_more() -> None:
+    checks, now_s = watched(), 0.0
+    while checks.due(now_s):
+        assert now_s <= SILENT_S
+        assert checks.take([], now_s) == Seen()
+        now_s += READ_INTERVAL_S
+
+
+def test_the_latest_move_counts() -> None:
+    checks = watched()
+    read(checks, {OLD: 0, NEW: 0}, 0.0)
+    checks.watch("vnet0", VM, OLD, 0.3)
+    assert read(checks, {OLD: 0, NEW: 100}, 0.5) == Seen()
+    assert read(checks, {OLD: 100, NEW: 100}, 1.0).followed == (("vnet0", 0.7),)
+
+
+def test_ports_that_are_gone_are_not_read() -> None:
+    checks = watched()
+    checks.watch("vnet1", VM + 1, NEW, 0.0)
+    checks.keep({VM + 1})
+    assert checks.due(0.0) == (VM + 1,)
+    checks.forget()
+    assert checks.due(9.0) == ()
+
+
+BYTES = st.integers(0, 3)
+
+
+@given(st.lists(st.tuples(BYTES, BYTES), max_size=60))
+def test_whatever_comes_it_ends_and_is_announced_again_so_often_at_most(
+    came: list[tuple[int, int]],
+) -> None:
+    seen = dict(readings(watched(), *({OLD: old, NEW: new} for old, new in came)))
+    again_s = [0.0] + [at_s for at_s, s in seen.items() if s.again]
+    assert len(again_s) - 1 <= MOST_AGAIN
+    assert all(b - a > ANSWERED_AFTER_S for a, b in itertools.pairwise(again_s))
+    ends = [at_s for at_s, s in seen.items() if s.followed or s.astray]
+    assert len(ends) <= 1
+    assert not ends or ends[0] >= max(again_s), "announced after the end"

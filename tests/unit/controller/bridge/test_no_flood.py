@@ -1,0 +1,142 @@
+"""Over a bond, NORMAL floods to the ports that we do not deliver to, and to no others."""
+
+from __future__ import annotations
+
+from controller.api.events import (
+    Apply,
+    Command,
+    PortRemoved,
+    PortState,
+    ReadLearned,
+    SendFrame,
+    SetPortFlags,
+)
+from controller.dataplane import readback
+from controller.dataplane.specs import EMPTY
+from controller.dataplane.tables import delivery_group_id
+from tests.unit.fake_switch import World, world
+from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
+
+MAC = "52:54:00:00:00:01"
+VMS = {10, 11}
+
+
+def on_a_bond(**keys: str) -> World:
+    vms = [port(f"vnet{i}", 10 + i) for i in range(2)]
+    row = bridge(bond(interface("eth1", 1), interface("eth2", 2)), *vms, ids=ours(**keys))
+    return world(row)
+
+
+def attached() -> World:
+    return on_a_bond(policy="originating-port").start()
+
+
+def flooded(here: World) -> bool:
+    """Whether NORMAL is given what uplinks flood."""
+    return readback.no_flood(here.switches["br0"].installed) is not None
+
+
+def flags_and_bundles(here: World) -> list[Command]:
+    return here.commands(SetPortFlags) + here.commands(Apply)
+
+
+def test_flags_are_set_between_two_bundles_and_never_while_normal_floods() -> None:
+    here = attached()
+    order = [type(c) for _, c in here.log if isinstance(c, Apply | SetPortFlags)]
+    assert order == [Apply, SetPortFlags, Apply]
+    assert here.switches["br0"].no_flood == VMS
+    assert flooded(here)
+
+
+def test_a_restarted_service_makes_sure_and_changes_nothing() -> None:
+    here = attached().restart_service()
+    assert [type(c) for c in flags_and_bundles(here)] == [SetPortFlags]
+    here.run_for(100)
+    assert [type(c) for c in flags_and_bundles(here)] == [SetPortFlags]
+
+
+def test_a_vm_port_that_normal_has_carried_is_announced_before_its_address_is_forgotten() -> None:
+    here = attached()
+    here.log.clear()
+    here.switches["br0"].beneath = ((12, MAC, None), (77, MAC, None))
+    here.add_port(port("vnet2", 12))
+    here.run_for(0.1)
+    kinds = Apply | SetPortFlags | ReadLearned | SendFrame
+    order = [type(c) for _, c in here.log if isinstance(c, kinds)]
+    assert order == [Apply, Apply, SetPortFlags, ReadLearned, SendFrame, Apply]
+    assert here.frames()[0][1] == 12, "port 77 is nobody's we know"
+    assert here.switches["br0"].no_flood == VMS | {12}
+
+
+def test_a_vm_port_that_is_new_hears_broadcasts_of_us_when_normal_has_stopped() -> None:
+    here = attached()
+    here.log.clear()
+    here.add_port(port("vnet2", 12))
+    here.run_for(0.1)
+    applied = [command.changes for _, command in here.log if isinstance(command, Apply)]
+    stopping, opening, beginning = applied
+    delivering = {delivery_group_id(12, index) for index in range(2)}
+    begun = {group.group_id: group for group in stopping.add_groups}
+    assert delivering <= begun.keys()
+    assert not any(bucket.actions for number in delivering for bucket in begun[number].buckets)
+    opened = {group.group_id for group in opening.modify_groups if group.buckets}
+    assert opened and opened <= delivering
+    assert not opening.add_flows
+    assert not beginning.add_groups + beginning.modify_groups
+
+
+def test_the_number_of_a_port_that_went_says_nothing_of_the_next_with_it() -> None:
+    here = attached()
+    switch = here.switches["br0"]
+    switch.no_flood.remove(11)
+    here.say(PortRemoved("br0", 11))
+    here.run_for(1)
+    assert switch.no_flood == VMS
+
+
+def test_a_port_the_switch_does_not_have_yet_is_asked_for_when_it_comes() -> None:
+    here = attached()
+    row = here.rows["br0"]
+    here.write(bridge(*row.ports, port("vnet2", 12), ids=row.external_ids))
+    here.run_for(100)
+    assert not flooded(here), "a copy too many is worse than one too few"
+    assert len(here.commands(SetPortFlags)) == 2, "it is not asked again and again"
+    here.switches["br0"].ports[12] = PortState(12, "vnet2", up=True, speed_bps=0)
+    here.set_link(12, up=True)
+    assert flooded(here) and here.switches["br0"].no_flood == VMS | {12}
+
+
+def test_detach_gives_the_ports_back_to_normal_before_the_pipeline_goes() -> None:
+    here = attached()
+    here.log.clear()
+    here.ask("detach", "br0")
+    order = [type(c) for _, c in here.log if isinstance(c, Apply | SetPortFlags)]
+    assert order == [Apply, SetPortFlags, Apply]
+    assert here.switches["br0"].no_flood == set()
+    assert here.switches["br0"].installed == EMPTY
+
+
+def test_so_does_observing() -> None:
+    here = attached()
+    row = here.rows["br0"]
+    here.write(bridge(*row.ports, ids={**row.external_ids, **ours(mode="observe")}))
+    assert here.switches["br0"].no_flood == set()
+    assert here.switches["br0"].installed == EMPTY
+
+
+def test_a_switch_that_refuses_costs_late_vms_their_broadcasts_and_nobody_else_anything() -> None:
+    here = on_a_bond(policy="originating-port")
+    here.switches["br0"].refuse_flags = "no OpenFlow 1.0"
+    here.start().run_for(20)
+    assert not flooded(here)
+    assert len(here.commands(SetPortFlags)) == 1
+    here.ask("detach", "br0")
+    assert here.switches["br0"].installed == EMPTY
+    assert here.rows["br0"].external_ids == {}
+
+
+def test_plain_uplinks_need_no_flags() -> None:
+    ids = ours(policy="explicit", uplinks="eth1,eth2")
+    here = world(bridge(*two_uplinks(), port("vnet0", 10), ids=ids)).start()
+    here.remove_port("vnet0").run_for(100)
+    assert here.commands(SetPortFlags) == []

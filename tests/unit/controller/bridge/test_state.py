@@ -1,0 +1,46 @@
+"""Whoever asks a bridge something changes nothing of it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from controller.config.rows import BridgeRow
+from tests.unit.fake_switch import world
+from tests.unit.rows import backed_up, host
+
+QUESTIONS = (
+    "at_rest",
+    "awaited",
+    "bound",
+    "has_all",
+    "team_view",
+    "known",
+    "rules",
+    "settled",
+    "shaped_team",
+    "split",
+    "tells_at_s",
+)
+
+
+@pytest.mark.parametrize(
+    "row", [host(), host(mode="observe"), backed_up()], ids=["bond", "observed", "active-backup"]
+)
+def test_a_question_changes_nothing(row: BridgeRow) -> None:
+    here = world(row).start().run_until(20)
+    here.switches["br0"].holds_answers = True
+    here.set_link(1, up=False)
+    bridge = here.engine.fleet.bridges["br0"]
+    before = copy.deepcopy(bridge)
+    for question in QUESTIONS:
+        getattr(bridge, question)
+    bridge.desired()
+    bridge.foreseen(here.now_s)
+    bridge.deadline_s()
+    bridge.proposal(here.now_s)
+    bridge.cooldowns(here.now_s)
+    bridge.uplinks()
+    bridge.units()
+    assert bridge == before

@@ -1,0 +1,73 @@
+"""What NORMAL gets on a bond, and what is learned from ports that only NORMAL knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.config.vlans import PortVlans
+from controller.dataplane import tables
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import Learn
+from controller.dataplane.tables import Table
+from controller.dataplane.team import Team
+from policies.model import OfPort
+from tests.unit.controller.dataplane.teams import WAYS, teams, vm_numbers
+from tests.unit.controller.dataplane.walking import from_port
+
+
+@given(teams())
+def test_an_unknown_port_is_dropped_or_left_to_what_is_underneath(team: Team) -> None:
+    installed = build(team)
+    assert from_port(installed, 99, 0) == set()
+    fallbacks = [f for f in installed.flows.values() if f.table == 0 and f.match == ()]
+    assert bool(fallbacks) is not team.over_normal
+    assert all(flow.priority >= 1 for flow in installed.flows.values() if flow.table == 0)
+
+
+@given(teams(), st.data())
+def test_normal_gets_flooded_unicast_from_one_live_uplink(team: Team, data: st.DataObject) -> None:
+    """A bond that takes unicast from any member would deliver it once for each."""
+    team = replace(
+        team, over_normal=True, normal_takes_any=True, no_flood=frozenset(vm_numbers(team))
+    )
+    alive = data.draw(st.sets(st.sampled_from(team.uplinks), min_size=1))
+    groups = build(team).groups
+    taken_from = []
+    for uplink in team.uplinks:
+        group = groups[tables.normal_group_id(uplink)]
+        live = next((b for b in group.buckets if b.watch_port in alive), None)
+        if uplink in alive and live is not None and live.actions:
+            taken_from.append(uplink)
+    assert taken_from == [next(u for u in team.uplinks if u in alive)]
+
+
+@given(teams())
+def test_ports_that_nobody_knows_teach_anew_when_the_flags_change(team: Team) -> None:
+    """With their cookie goes all that they taught: our own ports have learned it by then."""
+
+    def taught(team: Team) -> set[int]:
+        flows = (f for f in build(team).flows.values() if f.table == Table.CLASSIFY)
+        found = {
+            action.cookie
+            for flow in flows
+            if flow.priority == 1
+            for action in flow.actions
+            if isinstance(action, Learn)
+        }
+        assert all(cookie & tables.FROM_NORMAL for cookie in found)
+        return found
+
+    team = replace(team, over_normal=True)
+    assert len(taught(team)) == 1
+    assert taught(team).isdisjoint(taught(replace(team, no_flood=team.no_flood | {77})))
+
+
+@pytest.mark.parametrize("vlans", WAYS, ids=str)
+def test_what_vm_ports_teach_is_not_taken_for_what_unknown_ports_do(vlans: PortVlans) -> None:
+    taught = tables.learned_cookie(OfPort(10), vlans)
+    assert not taught & tables.FROM_NORMAL
+    assert tables.cookie_ofport(taught) == 10

@@ -1,0 +1,151 @@
+"""OpenFlow messages as bytes: what is sent, and what a switch would answer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+
+from controller.api.events import Apply
+from controller.config.vlans import access, port_vlans
+from controller.dataplane import pipeline, specs
+from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, LoadBits
+from controller.dataplane.tables import Kind, Register, cookie
+from controller.dataplane.team import Hash, Team, VmPort
+from controller.openflow import bundles, decode, framing
+from controller.openflow.framework import ofproto, parser, serialized, unread
+from controller.openflow.xids import Asked
+from policies.classifiers import Classifier
+from policies.model import OFPORT_LOCAL, OfPort
+
+DATAPATH: Any = ProtocolDesc(version=4)
+HEADER = struct.Struct("!BBHI")
+FLOW_STATS = struct.Struct("!HBxIIHHHH4xQQQ")
+PORT_STATS = struct.Struct("!I4xQQQQQQQQQQQQII")
+MAC = "52:54:00:00:00:01"
+UPLINKS = (OfPort(1), OfPort(2), OfPort(3))
+TEAM = Team(
+    uplinks=UPLINKS,
+    vm_ports=(
+        VmPort(OfPort(10), UPLINKS),
+        VmPort(OfPort(11), UPLINKS[::-1], access(7), attached_macs=(MAC,), forges=False),
+        VmPort(OfPort(12), UPLINKS, access(0)),
+        VmPort(OfPort(13), UPLINKS, access(4094)),
+        VmPort(OfPort(14), UPLINKS, port_vlans("native-untagged", 7, range(100, 200))),
+        VmPort(OfPort(15), UPLINKS, port_vlans("native-tagged", 7, ())),
+        VmPort(OfPort(16), UPLINKS, hashed=0),
+        VmPort(OfPort(OFPORT_LOCAL), UPLINKS, attached_macs=(MAC,)),
+    ),
+    uplink_vlans={UPLINKS[1]: port_vlans("native-untagged", 7, range(64))},
+    hashes=(
+        Hash(0, Classifier.TRANSPORT, (UPLINKS, ())),
+        Hash(1, Classifier.SOURCE_MAC, (UPLINKS,)),
+        Hash(2, Classifier.IP_PAIR, (UPLINKS, UPLINKS)),
+        Hash(15, Classifier.IP_PAIR, (UPLINKS, UPLINKS, UPLINKS)),
+    ),
+    off_home_macs={UPLINKS[0]: "0a:00:00:00:00:01", UPLINKS[1]: "0a:00:00:00:00:02"},
+)
+PIPELINE = pipeline.build(TEAM)
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    while data:
+        length = HEADER.unpack_from(data)[2]
+        yield data[:length]
+        data = data[length:]
+
+
+def parse(data: bytes) -> Any:
+    version, kind, length, xid = HEADER.unpack_from(data)
+    return parser.msg_parser(DATAPATH, version, kind, length, xid, data)
+
+
+def bundle(changes: Changes, number: int = 5) -> list[bytes]:
+    messages = bundles.apply_changes(DATAPATH, Apply("br0", number, changes))
+    return list(split(serialized(messages)))
+
+
+def wrapped(changes: Changes) -> list[bytes]:
+    """The messages in a bundle, without the open and commit around them."""
+    return [message[24:] for message in bundle(changes)[1:-1]]
+
+
+def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -> Any:
+    """A multipart reply as the framework hands it to us."""
+    body = struct.pack("!HH4x", kind, ofproto.OFPMPF_REPLY_MORE if more else 0) + b"".join(entries)
+    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), asked)
+    return unread(DATAPATH, asked, header + body)
+
+
+def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
+    """How a switch tells of the flow that `flow_mod` added."""
+    value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", flow_mod, 8)
+    rest = flow_mod[48:]
+    seconds, nanoseconds = divmod(round(age_s * 1e9), 10**9)
+    return (
+        FLOW_STATS.pack(
+            FLOW_STATS.size + len(rest),
+            table,
+            seconds,
+            nanoseconds,
+            priority,
+            0,
+            hard_timeout_s,
+            0,
+            value,
+            1,
+            count,
+        )
+        + rest
+    )
+
+
+def group_description(group_mod: bytes) -> bytes:
+    _, kind, group_id = struct.unpack_from("!HBxI", group_mod, 8)
+    buckets = group_mod[16:]
+    return struct.pack("!HBxI", 8 + len(buckets), kind, group_id) + buckets
+
+
+def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
+    (mod,) = wrapped(Changes(add_flows=(flow,)))
+    return flow_stats(mod, count, age_s, hard_timeout_s)
+
+
+def read_back_flow(flow: FlowSpec) -> FlowSpec:
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow)]).body
+    ((only,), foreign, _) = decode.installed_flows(decode.lasting(body))
+    assert foreign == ()
+    return only
+
+
+def read_back_group(group: GroupSpec) -> GroupSpec:
+    (mod,) = wrapped(Changes(add_groups=(group,)))
+    body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
+    (only,) = decode.installed_groups(framing.groups(body))
+    return only
+
+
+def error(xid: int) -> Any:
+    body = struct.pack("!HH", ofproto.OFPET_GROUP_MOD_FAILED, ofproto.OFPGMFC_OUT_OF_GROUPS)
+    return parse(HEADER.pack(4, ofproto.OFPT_ERROR, 12 + 8, xid) + body + bytes(8))
+
+
+def port_stats(number: int, rx: int = 0, tx: int = 0, age_s: float = 0, drops: int = 0) -> bytes:
+    seconds, nanoseconds = divmod(round(age_s * 1e9), 10**9)
+    return PORT_STATS.pack(
+        number, rx // 2, tx // 2, rx, tx, drops, drops + 1, 0, 0, 0, 0, 0, 0, seconds, nanoseconds
+    )
+
+
+def learned(
+    ofport: int, mac: str, vlan: int | tuple[int, int] | None, taught_by: int | None = None
+) -> bytes:
+    fields: dict[str, Any] = {"eth_dst": mac}
+    if vlan is not None:
+        fields[Register.VLAN.field] = vlan
+    match = specs.match(**fields)
+    load = LoadBits(Register.TARGET.field, 0, 16, ofport)
+    taught = cookie(Kind.LEARNED, ofport if taught_by is None else taught_by)
+    return as_stats(FlowSpec(20, 10, match, (load,), cookie=taught), hard_timeout_s=300)

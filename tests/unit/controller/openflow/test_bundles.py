@@ -1,0 +1,78 @@
+"""Bundles: atomic, in an order that is always valid, and known by their number."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from controller.dataplane import diff
+from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec
+from controller.openflow import bundles, errors, xids
+from controller.openflow.framework import ofproto, parser, serialized
+from controller.openflow.xids import Asked
+from tests.unit.controller.openflow.switch_bytes import (
+    DATAPATH,
+    HEADER,
+    PIPELINE,
+    bundle,
+    error,
+    parse,
+    wrapped,
+)
+
+
+def test_a_bundle_is_atomic_ordered_and_opened_before_it_is_committed() -> None:
+    sent = bundle(diff.changes(PIPELINE, EMPTY), number=77)
+    assert len(sent) == len(PIPELINE.flows) + len(PIPELINE.groups) + 2
+    kinds = [struct.unpack_from("!IHH", message, 16) for message in (sent[0], sent[-1])]
+    flags = ofproto.ONF_BF_ATOMIC | ofproto.ONF_BF_ORDERED
+    assert kinds == [
+        (77, ofproto.ONF_BCT_OPEN_REQUEST, flags),
+        (77, ofproto.ONF_BCT_COMMIT_REQUEST, flags),
+    ]
+
+
+def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
+    """Open vSwitch refuses a message whose xid is not that of what wraps it."""
+    changes = diff.changes(PIPELINE, EMPTY)
+    outside = {HEADER.unpack_from(message)[3] for message in bundle(changes)}
+    inside = {HEADER.unpack_from(message)[3] for message in wrapped(changes)}
+    assert outside == inside == {xids.BUNDLE_XID | 5}
+
+
+def test_changes_go_in_an_order_that_is_always_valid() -> None:
+    old, new = GroupSpec(0x6C000001, "all", ()), GroupSpec(0x6C000002, "all", ())
+    added, deleted = FlowSpec(0, 1, ()), FlowSpec(0, 2, ())
+    mods = wrapped(Changes((new,), (old,), (added,), (deleted,), (old.group_id,), forget=True))
+    kinds = [message[1] for message in mods]
+    group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
+    assert kinds == [group, group, flow, flow, flow, group]
+    commands = [struct.unpack_from("!H", m, 8)[0] for m in mods if m[1] == group]
+    assert commands == [ofproto.OFPGC_ADD, ofproto.OFPGC_MODIFY, ofproto.OFPGC_DELETE]
+    assert [m[25] for m in mods if m[1] == flow] == [
+        ofproto.OFPFC_ADD,
+        ofproto.OFPFC_DELETE_STRICT,
+        ofproto.OFPFC_DELETE,
+    ]
+    forgotten = struct.unpack_from("!QQB", mods[4], 8)
+    assert forgotten == (0x6C62740300000000, 0xFFFFFFFF00000000, ofproto.OFPTT_ALL)
+
+
+def experimenter(kind: int, xid: int) -> Any:
+    control = parser.ONFBundleCtrlMsg(DATAPATH, xid & 0xFFFFFF, kind, 0, [])
+    control.set_xid(xid)
+    return parse(serialized([control]))
+
+
+def test_the_answer_to_a_commit_says_which_bundle() -> None:
+    xid = xids.BUNDLE_XID | 77
+    assert bundles.bundle_outcome(experimenter(ofproto.ONF_BCT_COMMIT_REPLY, xid)) == 77
+    assert bundles.bundle_outcome(experimenter(ofproto.ONF_BCT_OPEN_REPLY, xid)) is None
+
+
+def test_an_error_says_which_bundle_it_is_about_and_what_is_wrong() -> None:
+    assert bundles.failed_bundle(error(xids.BUNDLE_XID | 77)) == 77
+    assert bundles.failed_bundle(error(0x1234)) is None
+    assert bundles.failed_bundle(error(Asked.FLOWS)) is None
+    text = errors.error_text(error(1))
+    assert "GROUP_MOD_FAILED" in text and "OUT_OF_GROUPS" in text

@@ -1,0 +1,65 @@
+"""Counters are those that the framework reads."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.dataplane.specs import FlowSpec
+from controller.openflow import counters
+from controller.openflow.framework import ofproto
+from controller.openflow.xids import Asked
+from policies.model import OFPORT_LOCAL
+from tests.unit.controller.openflow.switch_bytes import (
+    HEADER,
+    PIPELINE,
+    PORT_STATS,
+    as_stats,
+    parse,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**32 - 1),
+            *[st.integers(0, 2**64 - 1)] * 12,
+            *[st.integers(0, 2**32 - 1)] * 2,
+        ),
+        max_size=3,
+    )
+)
+def test_ports_are_read_as_the_framework_reads_them(rows: list[tuple[int, ...]]) -> None:
+    entries = [PORT_STATS.pack(*row) for row in rows]
+    body = struct.pack("!HH4x", ofproto.OFPMP_PORT_STATS, 0) + b"".join(entries)
+    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.PORTS)
+    found = counters.port_counters(b"".join(entries))
+    expected = parse(header + body).body
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.ofport in (theirs.port_no, OFPORT_LOCAL)
+        assert ours.clock_s == theirs.duration_sec + theirs.duration_nsec / 1e9
+        for name in (
+            "rx_bytes",
+            "tx_bytes",
+            "rx_dropped",
+            "tx_dropped",
+            "rx_packets",
+            "tx_packets",
+        ):
+            assert getattr(ours, name) == getattr(theirs, name), name
+
+
+@pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
+def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) -> None:
+    entry = as_stats(flow, count=2**63 + 5, age_s=77.000000123, hard_timeout_s=9)
+    body = struct.pack("!HH4x", ofproto.OFPMP_FLOW, 0) + entry + entry
+    header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.FLOWS)
+    ours, theirs = counters.flow_counts(entry + entry), parse(header + body).body
+    assert ours == [
+        (read.cookie, read.duration_sec + read.duration_nsec / 1e9, read.byte_count)
+        for read in theirs
+    ]

@@ -1,0 +1,203 @@
+"""Bytes to values: what is read back equals what was installed, and nothing else does."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from controller.api.events import ForeignFlow
+from controller.dataplane import specs, tables
+from controller.dataplane.specs import (
+    Action,
+    Bucket,
+    Changes,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    LoadBits,
+    Multipath,
+    Output,
+    PopVlan,
+    PushVlan,
+    Resubmit,
+    SetField,
+    ToGroup,
+)
+from controller.dataplane.tables import Kind, Table, cookie
+from controller.openflow import decode, framing
+from controller.openflow.framework import ofproto, parser, serialized
+from controller.openflow.xids import Asked
+from tests.unit.controller.openflow.switch_bytes import (
+    DATAPATH,
+    MAC,
+    PIPELINE,
+    as_stats,
+    flow_stats,
+    group_description,
+    learned,
+    read_back_flow,
+    read_back_group,
+    reply,
+    wrapped,
+)
+
+
+@pytest.mark.parametrize("flow", PIPELINE.flows.values(), ids=lambda f: f"table{f.table}")
+def test_a_flow_read_back_equals_the_one_installed(flow: FlowSpec) -> None:
+    assert read_back_flow(flow) == flow
+
+
+@pytest.mark.parametrize("group", PIPELINE.groups.values(), ids=lambda g: f"{g.group_id:x}")
+def test_a_group_read_back_equals_the_one_installed(group: GroupSpec) -> None:
+    assert read_back_group(group) == group
+
+
+ACTIONS: tuple[Action, ...] = (
+    Output(tables.OFPP_LOCAL),
+    ToGroup(tables.GROUP_IDS.start),
+    SetField("reg0", 0xFFFE),
+    SetField("vlan_vid", 0x1007),
+    CopyBits("vlan_tci", 0, "reg2", 0, 12),
+    CopyBits("arp_spa", 28, "reg7", 4, 4),
+    LoadBits("reg7", 8, 1, 1),
+    PushVlan(),
+    PopVlan(),
+    Resubmit(Table.SET_LOCK),
+    Learn(
+        Table.LOCATION,
+        cookie(Kind.LEARNED, 10),
+        300,
+        (LearnMatch("eth_src", "eth_dst", 48), LearnLoad("reg0", "reg3", 16)),
+        delete_learned=True,
+    ),
+    Learn(Table.LOCK, cookie(Kind.LEARNED, 0), 5, (LearnLoad(0xFFFF, "reg3", 16),)),
+    Learn(Table.LOCK, cookie(Kind.LEARNED, 10), 5, (LearnLoad(1, "reg5", 1),), limit=1024),
+    Learn(
+        Table.LOCAL_SOURCE,
+        cookie(Kind.LEARNED, 10),
+        300,
+        (LearnMatch("reg2", "reg2", 12), LearnLoad(1, "reg4", 1)),
+        delete_learned=True,
+        limit=0xFFFFFFFF,
+        success="reg8",
+    ),
+    SetField("eth_src", MAC),
+    CopyBits("ipv6_src", 30, "reg13", 0, 2),
+    Multipath("eth_src", 256, "reg12"),
+    Multipath("eth_src", 256, "reg12", basis=15),
+    Multipath("symmetric_l3l4+udp", 1, "reg12"),
+)
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda a: type(a).__name__)
+def test_an_action_read_back_equals_the_one_installed(action: Action) -> None:
+    flow = FlowSpec(3, 10, (), (action,), goto=4)
+    assert read_back_flow(flow) == flow
+
+
+@pytest.mark.parametrize(
+    ("fields", "algorithm", "arg", "ofs_nbits"),
+    [(0, 1, 0, 31), (0, 0, 1, 31), (0, 0, 0, 7), (9, 0, 0, 31)],
+)
+def test_hashing_in_another_way_is_not_ours(
+    fields: int, algorithm: int, arg: int, ofs_nbits: int
+) -> None:
+    strange = parser.NXActionMultipath(fields, 0, algorithm, 255, arg, ofs_nbits, "reg12")
+    mod = parser.OFPFlowMod(
+        DATAPATH,
+        cookie=specs.COOKIE_PREFIX,
+        match=parser.OFPMatch(),
+        instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, [strange])],
+    )
+    mod.set_xid(1)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([mod]))]).body
+    ((found,), _, _) = decode.installed_flows(decode.lasting(body))
+    assert found.actions == decode.NOT_OURS
+
+
+def test_what_somebody_else_put_in_our_place_equals_nothing_of_ours() -> None:
+    """It is replaced, as it is under our cookie and not ours."""
+    strange = parser.OFPFlowMod(
+        DATAPATH,
+        cookie=specs.COOKIE_PREFIX,
+        priority=10,
+        match=parser.OFPMatch(),
+        instructions=[
+            parser.OFPInstructionActions(
+                ofproto.OFPIT_APPLY_ACTIONS,
+                [parser.OFPActionSetQueue(1), parser.OFPActionPopVlan()],
+            )
+        ],
+    )
+    strange.set_xid(1)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(serialized([strange]))]).body
+    ((found,), _, _) = decode.installed_flows(decode.lasting(body))
+    assert found not in PIPELINE.flows.values()
+    assert found.key == (0, 10, ())
+
+
+def test_a_flow_is_the_same_whatever_it_has_counted_and_another_one_is_not() -> None:
+    first, second, *_ = PIPELINE.flows.values()
+    young, old = as_stats(first, 1, 1.0), as_stats(first, 2**40, 1e6)
+    (found, again, other), _, _ = decode.installed_flows(
+        decode.lasting(young + old + as_stats(second))
+    )
+    assert found is again
+    assert (found, other) == (first, second)
+
+
+def test_flows_of_others_are_told_and_the_default_flow_is_not() -> None:
+    def foreign(priority: int, *actions: Any, **fields: Any) -> bytes:
+        mod = parser.OFPFlowMod(
+            DATAPATH,
+            cookie=9,
+            priority=priority,
+            match=parser.OFPMatch(**fields),
+            instructions=[parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)],
+        )
+        mod.set_xid(1)
+        return flow_stats(serialized([mod]))
+
+    entries = [
+        foreign(0),
+        foreign(0, in_port=1, eth_dst=MAC),
+        foreign(5, parser.OFPActionGroup(7), parser.OFPActionOutput(1)),
+        learned(10, MAC, 7),
+    ]
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries).body
+    by_match = ForeignFlow(0, 0, 9, f"eth_dst={MAC},in_port=1")
+    others = (by_match, ForeignFlow(0, 5, 9, "", (7,)))
+    assert decode.installed_flows(decode.lasting(body)) == ((), others, True)
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "timeout_s"),
+    [(20, Kind.LEARNED, 0), (0, Kind.LEARNED, 300), (0, 0x77, 0), (0, Kind.RESCUE, 0)],
+)
+def test_what_nobody_of_ours_has_put_in_our_place_is_found(
+    table: int, kind: int, timeout_s: int
+) -> None:
+    """Under our cookie, but not as the switch learns: it is to go."""
+    flow = FlowSpec(table, 9, (), cookie=specs.COOKIE_PREFIX | kind << 32)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [as_stats(flow, 0, 0, timeout_s)]).body
+    assert decode.installed_flows(decode.lasting(body)) == ((flow,), (), False)
+
+
+def test_a_flow_of_ours_that_does_more_than_it_should_is_not_ours() -> None:
+    flow = next(flow for flow in PIPELINE.flows.values() if flow.actions)
+    (mod,) = wrapped(Changes(add_flows=(flow,)))
+    clear_actions = struct.pack("!HH4x", ofproto.OFPIT_CLEAR_ACTIONS, 8)
+    body = reply(Asked.FLOWS, ofproto.OFPMP_FLOW, [flow_stats(mod + clear_actions)]).body
+    ((found,), _, _) = decode.installed_flows(decode.lasting(body))
+    assert found.key == flow.key and found != flow
+
+
+def test_groups_of_others_are_none_of_our_business() -> None:
+    (mod,) = wrapped(Changes(add_groups=(GroupSpec(1, "all", (Bucket((Output(1),)),)),)))
+    body = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, [group_description(mod)]).body
+    assert decode.installed_groups(framing.groups(body)) == ()

@@ -1,0 +1,144 @@
+"""Replies: in parts, in several messages, and decoded only when they have changed."""
+
+from __future__ import annotations
+
+from controller.api.events import (
+    InboundRead,
+    InstalledRead,
+    PortStatsRead,
+    Sample,
+    UnitCountersRead,
+)
+from controller.dataplane import diff, specs, tables
+from controller.dataplane.specs import Changes, FlowSpec
+from controller.dataplane.tables import Kind, Table, cookie
+from controller.openflow.framework import ofproto
+from controller.openflow.replies import Replies
+from controller.openflow.xids import Asked
+from policies.model import OFPORT_LOCAL
+from tests.unit.controller.openflow.switch_bytes import (
+    MAC,
+    PIPELINE,
+    as_stats,
+    group_description,
+    learned,
+    port_stats,
+    reply,
+    wrapped,
+)
+
+
+def test_nothing_has_to_be_changed_on_a_switch_that_has_everything() -> None:
+    flows = [as_stats(flow) for flow in PIPELINE.flows.values()]
+    mods = wrapped(Changes(add_groups=tuple(PIPELINE.groups.values())))
+    replies = Replies()
+    replies.event("br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, flows))
+    groups = reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, map(group_description, mods))
+    read = replies.event("br0", groups)
+    assert isinstance(read, InstalledRead)
+    installed = specs.Pipeline(
+        {flow.key: flow for flow in read.flows}, {g.group_id: g for g in read.groups}
+    )
+    assert not diff.changes(PIPELINE, installed)
+
+
+def test_what_is_installed_is_decoded_again_only_when_it_has_changed() -> None:
+    first, second, *_ = PIPELINE.flows.values()
+    replies = Replies()
+
+    def read(*entries: bytes) -> InstalledRead:
+        replies.event("br0", reply(Asked.FLOWS, ofproto.OFPMP_FLOW, entries))
+        event = replies.event("br0", reply(Asked.GROUPS, ofproto.OFPMP_GROUP_DESC, []))
+        assert isinstance(event, InstalledRead)
+        return event
+
+    before = read(as_stats(first, 1, 1.0), learned(10, MAC, 7))
+    same = read(as_stats(first, 2, 9.0))
+    assert same.flows is before.flows and same.flows == (first,)
+    assert read(as_stats(first), as_stats(second)).flows == (first, second)
+    assert read(as_stats(second)).flows == (second,)
+
+
+def test_port_counters_also_of_local() -> None:
+    entries = [port_stats(1, rx=7, tx=2**63, age_s=12.5, drops=3), port_stats(0xFFFFFFFE, tx=9)]
+    read = Replies().event("br0", reply(Asked.PORTS, ofproto.OFPMP_PORT_STATS, entries))
+    assert isinstance(read, PortStatsRead)
+    eth1, local = read.ports
+    assert (eth1.ofport, eth1.clock_s, eth1.tx_bytes, eth1.rx_bytes) == (1, 12.5, 2**63, 7)
+    assert (eth1.rx_dropped, eth1.tx_dropped) == (3, 4)
+    assert (eth1.rx_packets, eth1.tx_packets) == (3, 2**62)
+    assert (local.ofport, local.tx_bytes) == (OFPORT_LOCAL, 9)
+
+
+def test_a_reply_in_parts_is_one_answer() -> None:
+    replies, kind = Replies(), ofproto.OFPMP_PORT_STATS
+    for number in (1, 2):
+        part = reply(Asked.PORTS, kind, [port_stats(number)], more=True)
+        assert replies.event("br0", part) is None
+    read = replies.event("br0", reply(Asked.PORTS, kind, [port_stats(3)]))
+    assert isinstance(read, PortStatsRead)
+    assert [port.ofport for port in read.ports] == [1, 2, 3]
+    again = replies.event("br0", reply(Asked.PORTS, kind, [port_stats(4)]))
+    assert isinstance(again, PortStatsRead) and len(again.ports) == 1
+
+
+def test_an_answer_nobody_asked_for_is_ignored() -> None:
+    stray = reply(0x1234, ofproto.OFPMP_PORT_STATS, [port_stats(1)])
+    assert Replies().event("br0", stray) is None
+
+
+def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
+    def stats(kind: Kind, ofport: int, count: int) -> bytes:
+        flow = FlowSpec(5, 10, (("reg0", ofport),), cookie=cookie(kind, ofport))
+        return as_stats(flow, count=count, age_s=2.25)
+
+    replies = Replies()
+    to_vm = [stats(Kind.TO_VM, 10, 111)]
+    from_vm = [stats(Kind.FROM_VM, 10, 222), stats(Kind.FROM_VM, OFPORT_LOCAL, 333)]
+    assert replies.event("br0", reply(Asked.TO_VM, ofproto.OFPMP_FLOW, to_vm)) is None
+    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, from_vm))
+    assert read == UnitCountersRead(
+        "br0", ((10, Sample(2.25, 222, 111)), (OFPORT_LOCAL, Sample(2.25, 333, 0)))
+    )
+
+
+def test_what_buckets_sent_comes_with_what_units_exchanged() -> None:
+    def stats(number: int, bucket: int, count: int) -> bytes:
+        flow = FlowSpec(Table.BUCKET, 10, (), cookie=tables.bucket_cookie(number, bucket))
+        return as_stats(flow, count=count, age_s=2.25)
+
+    replies = Replies()
+    buckets = [stats(0, 0, 111), stats(15, 255, 222)]
+    assert replies.event("br0", reply(Asked.BUCKETS, ofproto.OFPMP_FLOW, buckets)) is None
+    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    counted = (((0, 0), Sample(2.25, 111, 0)), ((15, 255), Sample(2.25, 222, 0)))
+    assert read == UnitCountersRead("br0", (), counted)
+    again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    assert again == UnitCountersRead("br0", ())
+
+
+def test_what_addresses_exchanged_comes_with_what_units_did() -> None:
+    def stats(kind: Kind, table: int, slot: int, count: int) -> bytes:
+        return as_stats(FlowSpec(table, 10, (), cookie=cookie(kind, slot)), count=count, age_s=2.25)
+
+    replies = Replies()
+    sent = [stats(Kind.FROM_ADDRESS, Table.HASH, slot, 100 + slot) for slot in (7, 65535)]
+    got = [stats(Kind.TO_ADDRESS, Table.EGRESS, 7, 55)]
+    assert replies.event("br0", reply(Asked.TO_ADDRESS, ofproto.OFPMP_FLOW, got)) is None
+    assert replies.event("br0", reply(Asked.FROM_ADDRESS, ofproto.OFPMP_FLOW, sent)) is None
+    read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    counted = ((7, Sample(2.25, 107, 55)), (65535, Sample(2.25, 65635, 0)))
+    assert read == UnitCountersRead("br0", (), (), counted)
+    again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
+    assert again == UnitCountersRead("br0", ())
+
+
+def test_what_uplinks_brought_comes_by_vm_port_and_uplink() -> None:
+    def stats(ofport: int, uplink: int, count: int) -> bytes:
+        counts = tables.inbound_cookie(ofport, uplink)
+        return as_stats(FlowSpec(Table.INBOUND, 10, (), cookie=counts), count=count, age_s=2.25)
+
+    highest = 0xFF00
+    counted = [stats(10, 1, 111), stats(OFPORT_LOCAL, highest, 222)]
+    read = Replies().event("br0", reply(Asked.INBOUND, ofproto.OFPMP_FLOW, counted))
+    assert read == InboundRead("br0", ((10, 1, 111), (OFPORT_LOCAL, highest, 222)))

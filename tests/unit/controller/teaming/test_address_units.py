@@ -1,0 +1,443 @@
+"""Addresses behind one VM port as units of their own: placed, moved, followed, remembered."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from controller.api.events import Apply, ReadLearned, SendFrame
+from controller.api.history import Entry, Happened, Moved, Query, as_line, read
+from controller.api.status import PortStatus
+from controller.bridge.learning_packets import LEARNED_INTERVAL_S
+from controller.decisions.decision_log import told
+from controller.teaming.address_units import PER_PORT_MAX, SILENT_S
+from policies.model import Move, Reason
+from tests.unit.fake_switch import World, done, moves, refusal, reports, world
+from tests.unit.rows import VMS, backed_up, bridge, host, ours, port, with_ids, with_interface
+
+PATCH = 10  # the number of vnet0
+MACS = tuple(f"52:54:00:00:00:{number:02x}" for number in range(8))
+MACS_ALL = tuple(f"52:54:00:00:{n >> 8:02x}:{n & 0xFF:02x}" for n in range(PER_PORT_MAX + 44))
+
+
+def behind(macs: Iterable[str] = MACS, vlan: int = 0) -> tuple[tuple[int, str, int], ...]:
+    return tuple((PATCH, mac, vlan) for mac in macs)
+
+
+def nested(policy: str = "load-based", macs: Iterable[str] = MACS, **keys: str) -> World:
+    """A bridge with VMs behind its VM port vnet0, which the switch has learned."""
+    keys = {"failback_delay_s": "5", **keys}
+    team = with_ids(host(policy=policy, vms=VMS[:2]), **keys)
+    row = with_interface(team, "vnet0", unit="source-mac")
+    here = world(row, speed_bps=100e6).start()
+    here.switches["br0"].learned = behind(macs)
+    return here.run_for(3)
+
+
+def ways(here: World, macs: Iterable[str] = MACS, vlan: int = 0) -> list[int | None]:
+    """The uplink of each address on the switch."""
+    return [here.switches["br0"].uplink_of_address(PATCH, mac, vlan) for mac in macs]
+
+
+def announced(here: World, since_s: float) -> Counter[str]:
+    """The learning packets since then, by the address that they announce."""
+    sent = here.commands(SendFrame, since_s)
+    return Counter(c.frame[6:12].hex(":") for c in sent if isinstance(c, SendFrame))
+
+
+def port_shown(here: World, name: str = "vnet0") -> PortStatus:
+    (status,) = here.engine.fleet.status()
+    return next(p for p in status.ports if p.name == name)
+
+
+@pytest.mark.parametrize("policy", ["load-based", "originating-port", "set-port"])
+def test_addresses_are_placed_over_the_uplinks_by_a_number_of_their_own(policy: str) -> None:
+    here = nested(policy)
+    assert ways(here) == [1, 2] * 4
+    assert here.switches["br0"].uplink_of(PATCH) == 1
+    assert port_shown(here).units == {"eth1": 4, "eth2": 4}
+    assert "vnet0: 8 addresses, eth1 4, eth2 4" in done(here.ask("show"))
+    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
+    assert shown["ports"][0]["units"] == {"eth1": 4, "eth2": 4}
+    assert "units" not in shown["ports"][1]
+    assert moves(here) == {}
+
+
+def test_all_addresses_leave_by_the_first_uplink_in_order() -> None:
+    assert set(ways(nested("explicit"))) == {1}
+
+
+@pytest.mark.parametrize("policy", ["source-mac", "slb", "dynamic"])
+def test_what_a_hash_parts_is_not_parted_again(policy: str) -> None:
+    here = nested(policy)
+    assert here.switches["br0"].slots() == {}
+    assert port_shown(here).units is None
+
+
+def test_a_pin_holds_all_of_them() -> None:
+    here = nested()
+    done(here.ask("pin", "vnet0", "eth2"))
+    here.run_for(5)
+    assert here.switches["br0"].slots() == {}
+    assert set(ways(here)) == {2}
+
+
+@pytest.mark.parametrize("rule", ["allow=eth2", "prefer=eth2", "affinity=db", "anti-affinity=web"])
+def test_a_rule_is_one_for_the_port_as_a_whole(rule: str) -> None:
+    here = nested()
+    done(here.ask("set", "interface", "vnet0", rule))
+    here.run_for(3)
+    assert port_shown(here).units is None
+    assert here.switches["br0"].slots() == {}
+    assert len(set(ways(here))) == 1
+    assert json.loads(done(here.ask("show", "--json")))["bridges"][0].get("rules_broken", []) == []
+
+
+def test_a_reservation_is_the_ports_and_not_that_of_each_address() -> None:
+    here = nested()
+    done(here.ask("set", "interface", "vnet0", "reserve-mbps=60"))
+    here.run_for(3)
+    assert ways(here) == [1, 2] * 4, "60 of 100 Mbit/s are promised, once"
+    promised = {u.name: u.reserved_bps for u in here.engine.fleet.bridges["br0"].uplinks()}
+    assert promised == {"eth1": 60e6, "eth2": 0.0}
+
+
+def test_whoever_leaves_otherwise_than_before_is_announced_and_nobody_else() -> None:
+    here = nested()
+    at_eth2 = set(MACS[1::2])
+    assert announced(here, 0.0).keys() == at_eth2
+    start_s = here.run_for(5).now_s
+    here.switches["br0"].learned = behind((*MACS, "52:54:00:00:01:00", "52:54:00:00:01:01"))
+    here.run_for(8)
+    assert announced(here, start_s) == {"52:54:00:00:01:01": 3}, "three times each"
+
+
+def test_addresses_that_are_one_unit_again_are_announced_by_their_home() -> None:
+    here = nested().run_for(5)
+    start_s = here.now_s
+    here.write(with_interface(here.rows["br0"], "vnet0", binding="eth1")).run_for(5)
+    assert here.switches["br0"].slots() == {} and set(ways(here)) == {1}
+    assert announced(here, start_s).keys() == set(MACS)
+
+
+def test_an_address_that_is_forgotten_or_elsewhere_is_a_unit_no_more() -> None:
+    here = nested().run_for(5)
+    switch = here.switches["br0"]
+    before = ways(here)
+    slots = switch.slots()
+    switch.learned = (*behind(MACS[1:]), (11, MACS[0], 0))
+    here.run_for(LEARNED_INTERVAL_S + 0.5)
+    assert switch.slots() == {key: slot for key, slot in slots.items() if key[1] != MACS[0]}
+    assert ways(here)[1:] == before[1:]
+    assert port_shown(here).units == {"eth1": 3, "eth2": 4}
+    assert announced(here, here.now_s - LEARNED_INTERVAL_S - 0.5) == {}
+    switch.learned = behind()
+    here.run_for(LEARNED_INTERVAL_S + 0.5)
+    assert switch.slots()[PATCH, MACS[0], 0] not in slots.values(), "another slot"
+
+
+def test_an_address_that_announces_itself_outside_is_a_unit_no_more() -> None:
+    here = nested().run_for(5)
+    switch = here.switches["br0"]
+    switch.learned, switch.elsewhere = behind(MACS[1:]), ((MACS[0], 0),)
+    here.run_for(LEARNED_INTERVAL_S + 0.5)
+    assert (PATCH, MACS[0], 0) not in switch.slots()
+    assert len(here.engine.fleet.bridges["br0"].bindings.bound) == 3 + len(MACS) - 2
+
+
+def test_a_silent_address_keeps_its_uplink_for_as_long_as_others_may_remember_it() -> None:
+    here = nested().run_for(5)
+    switch = here.switches["br0"]
+    switch.learned = behind(MACS[2:])
+    start_s = here.now_s
+    here.run_for(SILENT_S - 10)
+    assert ways(here) == [1, 2] * 4
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(5)
+    assert ways(here) == [1, 2, *[2] * 6], "nobody would be told that a silent one moves"
+    assert not announced(here, start_s).keys() & set(MACS[:2])
+    switch.learned = behind(MACS[1:])
+    here.run_for(20)
+    assert {key[1] for key in switch.slots()} == set(MACS[1:]), "it has spoken again"
+
+
+def test_an_uplink_that_fails_concerns_its_own_addresses_and_gets_them_back() -> None:
+    here = nested().run_for(5)
+    start_s = here.now_s
+    here.set_link(2, up=False).run_for(1)
+    assert set(ways(here)) == {1}
+    assert here.switches["br0"].uplink_of(PATCH) == 1
+    here.set_link(2, up=True).run_for(8)
+    assert ways(here) == [1, 2] * 4
+    assert set(MACS[1::2]) <= announced(here, start_s).keys()
+    assert not announced(here, start_s).keys() & set(MACS[::2]), "who stayed is not announced"
+
+
+def test_a_home_that_moves_announces_nothing_that_stays() -> None:
+    here = nested("load-based", (*MACS, "52:54:00:00:00:09")).run_for(5)
+    start_s = here.now_s
+    here.set_link(1, up=False).run_for(1)
+    assert set(ways(here)) == {2}
+    found = announced(here, start_s)
+    assert found.keys() == set(MACS[::2])
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_restart_of_the_service_moves_nothing(is_down: bool) -> None:
+    here = nested().run_for(5)
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(5)
+    before = ways(here)
+    assert set(before) == {2}
+    if is_down:
+        here.set_link(2, up=False).run_for(1)
+    installed = here.switches["br0"].installed
+    slots = here.switches["br0"].slots()
+    here.restart_service().connect().run_for(5)
+    assert here.switches["br0"].slots() == slots
+    assert here.switches["br0"].installed == installed
+    assert moves(here) == {} and here.commands(Apply) == [] and here.frames() == []
+    assert port_shown(here).units is not None
+    if is_down:
+        here.set_link(2, up=True).run_for(10)
+        assert ways(here) == before
+
+
+def test_a_switch_that_lost_everything_gets_it_back() -> None:
+    here = nested().run_for(15)
+    switch = here.switches["br0"]
+    here.disconnect()
+    switch.flows.clear()
+    switch.groups.clear()
+    switch.learned = ()
+    here.connect().run_for(5)
+    assert ways(here) == [1, 2] * 4 and len(switch.slots()) == len(MACS)
+
+
+def test_a_move_takes_the_home_and_all_addresses() -> None:
+    here = nested()
+    done(here.ask("move", "vnet0", "eth2"))
+    assert here.bindings()["vnet0"] == "eth2" and set(ways(here)) == {2}
+    assert moves(here) == {"manual": 5}
+    assert f"br0: vnet0/{MACS[0]}: eth1 -> eth2 (manual)" in reports(here, "info")
+
+
+def test_a_drain_takes_its_addresses_too() -> None:
+    here = nested()
+    here.ask("drain", "eth2")
+    here.run_for(5)
+    assert set(ways(here)) == {1}
+    text = "eth2: idle, 1 VM port and 4 addresses moved"
+    assert done(here.replies[here.asked]) == text
+
+
+def test_what_is_beyond_the_limit_leaves_by_the_home() -> None:
+    here = nested(macs=MACS_ALL)
+    switch = here.switches["br0"]
+    assert len(switch.slots()) == PER_PORT_MAX
+    assert set(ways(here, MACS_ALL[PER_PORT_MAX:])) == {1}
+    switch.learned = behind(MACS_ALL[100:])
+    here.run_for(3)
+    assert len(switch.slots()) == PER_PORT_MAX, "those that speak, in place of silent ones"
+    assert ways(here, MACS_ALL[100:]) == [1, 2] * ((len(MACS_ALL) - 100) // 2)
+
+
+def test_load_is_balanced_among_addresses_as_among_ports() -> None:
+    """88 Mbit/s on eth1: one of four moves; what is left on either is below the threshold."""
+    here = nested(window_s="5")
+    switch = here.switches["br0"]
+    done(here.ask("move", "vnet0", "eth1"))
+    switch.behind_bps = {(PATCH, mac, 0): (lambda _: 22e6) for mac in MACS[:4]}
+    start_s = here.now_s
+    here.run_for(30)
+    assert Counter(ways(here, MACS[:4])) == {1: 3, 2: 1}
+    assert here.switches["br0"].uplink_of(PATCH) == 1, "the home itself carries nothing"
+    assert moves(here)["threshold"] == 1
+    moved = [mac for mac, way in zip(MACS[:4], ways(here, MACS[:4]), strict=True) if way == 2]
+    assert announced(here, start_s + 4).keys() == set(moved)
+    (status,) = here.engine.fleet.status()
+    assert status.optimality_ratio == pytest.approx(66 / 44, rel=0.02)
+
+
+def test_what_the_home_carries_itself_is_not_counted_twice() -> None:
+    here = nested(window_s="5", policy="load-based")
+    switch = here.switches["br0"]
+    switch.behind_bps = {
+        (PATCH, MACS[0], 0): lambda _: 20e6,
+        (PATCH, "52:54:ff:00:00:01", 0): lambda _: 5e6,
+    }
+    here.run_for(10)
+    loads = {u.name: u.load.tx_bps for u in here.engine.fleet.bridges["br0"].team_view.loaded(5.0)}
+    assert loads["vnet0"] == pytest.approx(5e6, rel=0.02)
+    assert loads[f"vnet0/{MACS[0]}"] == pytest.approx(20e6, rel=0.02)
+
+
+def test_addresses_of_a_vlan_use_the_uplinks_that_carry_it() -> None:
+    uplinks = (port("eth1", 1), port("eth2", 2, trunks=(7,)))
+    trunk = port("vnet0", PATCH, ours(unit="source-mac"), trunks=(7, 8))
+    row = bridge(*uplinks, trunk, ids=ours(policy="load-based", uplinks="eth1,eth2"))
+    here = world(row).start()
+    switch = here.switches["br0"]
+    switch.learned = (*behind(vlan=7), *behind(vlan=8))
+    here.run_for(3)
+    assert set(ways(here, vlan=8)) == {1}
+    names = here.engine.fleet.bridges["br0"].address_units.by_name
+    assert f"vnet0/{MACS[0]}%7" in names
+
+
+def test_learned_addresses_are_read_often_only_where_they_are_units() -> None:
+    for row, least, most in (
+        (host(vms=VMS[:1]), 0, 3),
+        (with_interface(host(vms=VMS[:1]), "vnet0", unit="source-mac"), 9, 15),
+    ):
+        here = world(row).start()
+        here.run_for(20)
+        assert least <= len(here.commands(ReadLearned)) <= most
+
+
+def test_an_address_behind_a_port_is_never_kept_alive() -> None:
+    """Whether a VM behind it is silent or gone, nobody knows."""
+    one = nested(macs=MACS[:1])
+    one.run_for(300)
+    assert not [c for _, c in one.log if type(c).__name__ == "Renew"]
+
+
+def test_a_lag_needs_no_announcement() -> None:
+    row = bridge(
+        port("eth1", 1),
+        port("eth2", 2),
+        port("vnet0", PATCH, ours(unit="source-mac")),
+        ids=ours(policy="load-based", uplinks="eth1,eth2", teaming="static"),
+    )
+    here = world(row).start()
+    here.switches["br0"].learned = behind()
+    here.run_for(5)
+    assert ways(here) == [1, 2] * 4 and here.frames() == []
+
+
+def test_observing_a_bond_leaves_nothing_of_them() -> None:
+    here = nested()
+    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(5)
+    assert here.switches["br0"].flows == {}
+    assert here.engine.fleet.bridges["br0"].address_units.by_name == {}
+    assert port_shown(here).units == {"eth1": 0, "eth2": 0}
+
+
+def test_giving_back_a_bond_gathers_addresses_too() -> None:
+    row = backed_up(mode="enforce", failback_delay_s="5")
+    here = world(with_interface(row, "vnet0", unit="source-mac", binding="eth2")).start()
+    here.switches["br0"].learned = behind()
+    here.run_for(5)
+    here.ask("move", "vnet1", "eth2")
+    here.run_for(2)
+    assert 1 in ways(here)
+    here.write(with_ids(here.rows["br0"], mode="observe")).run_for(0.5)
+    assert set(ways(here)) == {2}, "all at the active member before NORMAL takes over"
+    here.run_for(5)
+    assert here.switches["br0"].flows == {}
+
+
+def test_detach_takes_all_of_it_away() -> None:
+    here = nested()
+    done(here.ask("detach", "br0"))
+    assert here.switches["br0"].flows == {} and here.switches["br0"].groups == {}
+
+
+def test_a_policy_that_places_anew_places_addresses_anew() -> None:
+    here = nested("explicit").run_for(3)
+    here.write(with_ids(here.rows["br0"], policy="originating-port")).run_for(5)
+    assert ways(here) == [1, 2] * 4
+
+
+def test_a_bundle_that_is_refused_leaves_them_where_they_were() -> None:
+    here = nested().run_for(5)
+    here.switches["br0"].refuse_next = "no"
+    assert "refused" in refusal(here.ask("move", "vnet0", "eth2"))
+    here.run_for(5)
+    assert ways(here) == [1, 2] * 4
+
+
+def test_the_history_calls_them_by_port_and_address() -> None:
+    here = nested()
+    team_view = here.engine.fleet.bridges["br0"].team_view
+    made = [Move(f"vnet0/{MACS[0]}", "eth1", "eth2", Reason.THRESHOLD)]
+    made += [Move(f"dynamic/{bucket}", "eth1", "eth2", Reason.REBALANCE) for bucket in range(3)]
+    single, together = told(team_view, made)
+    assert (single.unit, single.vm, single.buckets) == (f"vnet0/{MACS[0]}", None, None)
+    assert (together.unit, together.buckets) == ("dynamic", 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [("vnet0", True), (f"vnet0/{MACS[0]}", True), ("vnet", False), ("", False)]
+)
+def test_the_history_of_a_port_has_its_addresses(asked: str, found: bool) -> None:
+    entry = Entry(
+        Happened.MOVED, 1.0, "br0", "why", (Moved(f"vnet0/{MACS[0]}", "eth1", "eth2", "manual"),)
+    )
+    line = as_line(entry, 0.0)
+    assert bool(read([line], Query(port=asked))) is found
+
+
+def test_a_plan_names_addresses_and_is_applied() -> None:
+    here = nested(window_s="30")
+    switch = here.switches["br0"]
+    done(here.ask("move", "vnet0", "eth1"))
+    switch.behind_bps = {(PATCH, mac, 0): (lambda _: 22e6) for mac in MACS[:4]}
+    here.run_for(12)
+    planned = done(here.ask("plan"))
+    assert f"vnet0/{MACS[0]}" in planned
+    assert f"vnet0/{MACS[0]}: eth1 -> eth2 (threshold)" in done(here.ask("apply"))
+    assert ways(here, MACS[:4]) == [2, 1, 1, 1]
+
+
+def test_explain_tells_the_busiest_and_where_they_are() -> None:
+    here = nested()
+    here.switches["br0"].behind_bps = {(PATCH, MACS[3], 0): lambda _: 7e6}
+    here.run_for(40)
+    said = " ".join(done(here.ask("explain", "vnet0")).split())
+    assert "8 addresses, eth1 4, eth2 4. The busiest" in said
+    assert f": {MACS[3]} on eth2 7.00, 0.00;" in said
+    told = json.loads(done(here.ask("explain", "vnet0", "--json")))
+    assert len(told["addresses"]) == len(MACS)
+    assert told["addresses"][0]["mac"] == MACS[3] and told["addresses"][0]["uplink"] == "eth2"
+    assert "addresses" not in json.loads(done(here.ask("explain", "vnet1", "--json")))
+
+
+def test_observed_on_plain_uplinks_they_stay_and_others_are_planned() -> None:
+    row = bridge(
+        port("eth1", 1),
+        port("eth2", 2),
+        port("vnet0", PATCH, ours(unit="source-mac")),
+        ids=ours(policy="load-based", uplinks="eth1,eth2", window_s="5", mode="observe"),
+    )
+    here = world(row, speed_bps=100e6).start()
+    switch = here.switches["br0"]
+    switch.learned = behind()
+    switch.behind_bps = {(PATCH, mac, 0): (lambda _: 20e6) for mac in MACS[::2]}
+    here.run_for(30)
+    assert ways(here) == [1, 2] * 4
+    (status,) = here.engine.fleet.status()
+    assert status.moves_planned["threshold"] == 1 and status.moves_applied["threshold"] == 0
+
+
+def test_a_bad_value_is_named() -> None:
+    row = with_interface(host(vms=VMS[:1]), "vnet0", unit="mac")
+    here = world(row).start()
+    (status,) = here.engine.fleet.status()
+    assert status.config_errors == ("Interface vnet0 ovs-lbt-unit: mac -> one of port, source-mac",)
+    rule = with_interface(host(vms=VMS[:1]), "vnet0")
+    named = replace(rule, external_ids={**rule.external_ids, "ovs-lbt-vm-web-unit": "source-mac"})
+    ports = tuple(
+        replace(
+            p, interfaces=tuple(replace(i, external_ids={"iface-id": "web"}) for i in p.interfaces)
+        )
+        if p.name == "vnet0"
+        else p
+        for p in named.ports
+    )
+    there = world(replace(named, ports=ports)).start()
+    assert port_shown(there).units == {"eth1": 0, "eth2": 0}

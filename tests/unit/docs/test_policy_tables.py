@@ -1,0 +1,19 @@
+"""The tables of policies in README and docs/policies.md against the presets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from policies.presets import PRESETS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/policies.md"])
+def test_the_tables_of_policies_name_every_preset(page: str) -> None:
+    rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    named = {word for row in rows for word in re.findall(r"`([a-z-]+)`", row)}
+    assert PRESETS.keys() <= named
