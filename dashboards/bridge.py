@@ -1,8 +1,9 @@
-"""One bridge: its uplinks in both directions, who is bound where, and every move."""
+"""One bridge: its uplinks in both directions, the uplink of each VM port, and every move."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models.common import BigValueTextMode, VisibilityMode
 
 from dashboards import frame, panels
 from dashboards.frame import Section
@@ -10,6 +11,7 @@ from dashboards.panels import (
     Ask,
     Column,
     events,
+    for_each,
     lines,
     matrix,
     number,
@@ -19,140 +21,237 @@ from dashboards.panels import (
     states,
 )
 from dashboards.queries import (
+    MOST,
     ON_BRIDGE,
     ON_PORT,
+    ON_UPLINK,
+    ONE_SERVICE,
     RANGE,
+    REASONS,
+    each_step,
+    how_many,
     in_bits,
-    increase,
+    in_range,
+    in_service,
+    of_connected,
+    of_links_up,
     quantile,
     rate,
-    whole,
 )
 from dashboards.queries import ONE_BRIDGE as HERE
+
+UPLINKS = HERE("uplink_info")
+UP = of_connected(HERE, HERE("uplink_up"))
+# A link that is up without an answer by LACP, BFD or CFM is down to the switch.
+LINK = f"{UP} + 2 * {HERE('uplink_silent')}"
 
 
 def build() -> model.Dashboard:
     return frame.dashboard(
         frame.BRIDGE,
-        "Uplinks against capacity and threshold, VM ports by uplink, who is bound where, and every "
-        "move of one bridge that ovs-lbt runs. Marks in the graphs are moves (purple) and failovers "
-        "(red), with their reason.",
+        "One bridge that ovs-lbt manages: what is wrong, which uplink is full, and what was moved "
+        "last and why at the top; then uplinks, VM ports and every move. Marks in the graphs are "
+        "moves (purple), failovers (red) and failbacks (green), with their reason.",
         frame.one_bridge(),
         frame.marks(HERE),
         [
-            Section("", _is_anything_wrong()),
+            Section("", [*_is_anything_wrong(), *_at_once()]),
             Section("Uplinks", _uplinks()),
             Section("VM ports", _vm_ports()),
             Section("What was done", _what_was_done()),
+            Section("Rules", _rules(), is_collapsed=True),
+            Section("Addresses", _addresses(), is_collapsed=True),
         ],
     )
 
 
 def _is_anything_wrong() -> list[panels.Panel]:
+    down = f"({ONE_SERVICE.of('up')} == 0) - 1"
+    utilization = of_connected(HERE, HERE("uplink_utilization_ratio"))
     return [
         number(
             "Switch",
-            "Whether the service is connected to the bridge's OpenFlow socket. Without it the bridge "
-            "forwards and fails over on its own, but nothing is balanced: see that ovs-vswitchd "
-            "runs.",
-            Ask(HERE("bridge_connected")),
-            steps=panels.ONE_IS_GOOD,
-            words=panels.CONNECTED,
-            width=3,
+            "Whether the service is connected to the bridge's OpenFlow socket. If not, the bridge "
+            "forwards and fails over on its own, but nothing is balanced. No answer: check that "
+            "ovs-vswitchd is running. Service down: `systemctl status ovs-lbt` on the host.",
+            Ask(f"max({HERE('bridge_connected')}) or max({down})"),
+            words=panels.SWITCH,
         ),
         number(
-            "Policy",
-            "How the bridge is teamed: policy, teaming mode, and whether the service acts (enforce) "
-            "or only tells what it would do (observe). `ovs-lbt set bridge` changes it.",
-            Ask(HERE("bridge_info"), "{{policy}}, {{teaming}}, {{mode}}"),
-            unit=panels.TEXT,
-            width=5,
+            "Uplinks down",
+            "Active and standby uplinks without a link, or without an answer by LACP, BFD or CFM. "
+            "Good: 0. Their VM ports use other uplinks. Check cable, transceiver and switch port, or "
+            "drain the uplink.",
+            Ask(how_many(UP, 0, in_service(HERE))),
+            steps=panels.NONE_IS_GOOD,
         ),
         number(
             "Busiest uplink",
-            "The highest share of its capacity that any uplink sends or receives. Good: below the "
+            "The uplink that sends or receives the highest share of its capacity. Good: below the "
             "threshold. Above it for a whole window, the policy moves a VM port.",
-            Ask(f"max({HERE('uplink_utilization_ratio')})"),
+            Ask(f"topk(1, max by (uplink) ({utilization}))", "{{uplink}}"),
             unit=panels.RATIO,
             steps=panels.UTILIZATION,
-            width=3,
-        ),
-        number(
-            "Unrelieved uplinks",
-            "Uplinks above the threshold for which the policy has no move that helps. Good: 0. "
-            "`ovs-lbt explain PORT` of the top talker says why, and what would have to change.",
-            Ask(f"sum({HERE('uplink_unrelieved')})"),
-            steps=panels.NONE_IS_GOOD,
-            width=3,
-        ),
-        number(
-            "Imbalance",
-            "Utilization of the busiest uplink less that of the least busy one. High is fine while "
-            "no uplink is busy.",
-            Ask(HERE("bridge_imbalance_ratio")),
-            unit=panels.RATIO,
-            steps=panels.IMBALANCE,
-            width=3,
-        ),
-        number(
-            "Optimality",
-            "Utilization of the worst uplink over the least that any placement could reach. Good: "
-            "near 1, which is also its value at rest. `ovs-lbt plan` shows moves that would help.",
-            Ask(HERE("bridge_optimality_ratio")),
-            steps=panels.OPTIMALITY,
-            decimals=2,
-            width=3,
-        ),
-        number(
-            "Moves",
-            "Moves that the switch has carried out in the time shown. `ovs-lbt history` tells each.",
-            Ask(whole(increase(HERE("moves_applied_total"), RANGE))),
-            steps=panels.DONE,
-            width=2,
+            shown=BigValueTextMode.VALUE_AND_NAME,
+            width=5,
         ),
         number(
             "Configuration errors",
-            "Values in the database that were not taken; the last good ones stay in force. Good: 0. "
-            "`ovs-lbt show` names them.",
+            "Invalid values in the database; the last good ones stay in force. Good: 0. "
+            "`ovs-lbt show` lists them.",
             Ask(HERE("config_errors")),
             steps=panels.NONE_IS_GOOD,
-            width=2,
+            width=5,
+        ),
+        number(
+            "Policy",
+            "Policy, teaming, and mode: the service acts (enforce), or only reports what it would "
+            "do (observe). `ovs-lbt set bridge` changes it.",
+            Ask(HERE("bridge_info"), "{{policy}}, {{teaming}}, {{mode}}"),
+            unit=panels.WORDS,
+            shown=BigValueTextMode.NAME,
+            width=6,
         ),
     ]
 
 
-def _uplinks() -> list[panels.Panel]:
+def _at_once() -> list[panels.Panel]:
+    def utilization(direction: str) -> str:
+        return of_links_up(HERE, HERE("uplink_utilization_ratio", direction))
+
+    alerts = (
+        'ALERTS{alertname=~"OvsLbt.*", job=~"$job|", instance=~"$instance|", bridge=~"$bridge|"}'
+    )
     capacity = HERE("uplink_capacity_bytes_per_second")
     threshold = f"{capacity} * {ON_BRIDGE} group_left () {HERE('bridge_threshold_ratio')}"
     limits = [
         Ask(in_bits(capacity), "capacity of {{uplink}}"),
         Ask(in_bits(threshold), "threshold of {{uplink}}"),
     ]
-    drops = HERE("uplink_drops_total")
+    changes = f"{in_range(HERE('uplink_link_changes_total'))} and {ON_UPLINK} {UPLINKS}"
+    bound = HERE("port_bound_timestamp_seconds", f'reason=~"{REASONS}"')
+    moved = f"last_over_time({bound}[{RANGE}]) >= $__from / 1000"
+    moved = f"topk({MOST}, max by (port, uplink, reason) ({moved}))"
     return [
+        rows(
+            "Uplinks now",
+            "The role, link and load of every uplink. Good: all active uplinks up, and none "
+            "unrelieved. Changes are those of the link in the time shown. No answer: the link is up, but "
+            "LACP, BFD or CFM receives nothing.",
+            [
+                Column("Uplink", "uplink", is_uplink=True),
+                Column("Role", "role", width=80),
+                Column("Link", expr=_each("max", LINK), words=panels.LINK, width=85),
+                Column(
+                    "Capacity", expr=in_bits(_each("max", capacity)), unit=panels.BITS, width=85
+                ),
+                Column(
+                    "Sent",
+                    expr=_each("max", utilization('direction="transmit"')),
+                    unit=panels.RATIO,
+                    decimals=0,
+                    steps=panels.UTILIZATION,
+                    width=60,
+                ),
+                Column(
+                    "Received",
+                    expr=_each("max", utilization('direction="receive"')),
+                    unit=panels.RATIO,
+                    decimals=0,
+                    steps=panels.UTILIZATION,
+                    width=85,
+                ),
+                Column(
+                    "Relief",
+                    expr=_each("max", of_links_up(HERE, HERE("uplink_unrelieved"))),
+                    words=panels.RELIEVED,
+                    width=105,
+                ),
+                Column(
+                    "Changes",
+                    expr=_each("sum", changes),
+                    unit=panels.COUNT,
+                    steps=panels.NONE_IS_BEST,
+                    width=80,
+                ),
+            ],
+            labelled=[f"max by (uplink, role) ({UPLINKS})"],
+            sort=["Uplink"],
+            descending=False,
+            width=14,
+            height=7,
+        ),
+        rows(
+            "Alerts",
+            "Alerts about this bridge and its service that are pending or firing. Good: none, if "
+            "Prometheus has the rules. docs/operations.md has a runbook for each.",
+            [
+                panels.severity(alerts, "alertname, alertstate, uplink"),
+                Column("Alert", "alertname"),
+                Column("State", "alertstate", words=panels.STATES, width=90),
+                Column("Uplink", "uplink", is_uplink=True, width=85),
+            ],
+            sort=["Severity", "Alert"],
+            width=10,
+            height=7,
+        ),
+        rows(
+            "Last ten moves",
+            "The VM ports that were moved last in the time shown: when, to which uplink, and why. "
+            "Each reason has one colour everywhere. A repeated move of a port for the same reason is "
+            "one row. `ovs-lbt history` lists all of them, and `ovs-lbt explain PORT` says more.",
+            [
+                Column("When", expr=f"{moved} * 1000", unit=panels.TIME, width=170),
+                Column("VM port", "port"),
+                Column("To", "uplink", is_uplink=True, width=95),
+                Column("Reason", "reason", words=panels.WHY, width=90),
+            ],
+            sort=["When"],
+            width=10,
+            height=12,
+        ),
         lines(
             "Uplinks: sent",
-            "What each uplink sends, against its capacity and the share of it that the policy acts "
-            "on. Good: below the threshold. A line at its capacity loses frames.",
-            [Ask(in_bits(rate(HERE("uplink_transmit_bytes_total"))), "{{uplink}}"), *limits],
+            "What each uplink sends, with its capacity (dashed) and threshold (red). Good: below the "
+            "threshold. An uplink at its capacity loses frames.",
+            [Ask(in_bits(rate(HERE("uplink_transmit_bytes_total"))), "{{uplink}} sent"), *limits],
             unit=panels.BITS,
-            height=9,
+            of_uplinks=True,
+            width=7,
+            height=12,
         ),
         lines(
             "Uplinks: received",
-            "What each uplink receives, against its capacity and the share of it that the policy "
-            "acts on. Good: below the threshold. Inbound traffic follows a VM's move by itself.",
-            [Ask(in_bits(rate(HERE("uplink_receive_bytes_total"))), "{{uplink}}"), *limits],
+            "What each uplink receives, with its capacity (dashed) and threshold (red). Good: below "
+            "the threshold. When a VM port moves, its inbound traffic follows.",
+            [
+                Ask(in_bits(rate(HERE("uplink_receive_bytes_total"))), "{{uplink}} received"),
+                *limits,
+            ],
             unit=panels.BITS,
-            height=9,
+            of_uplinks=True,
+            width=7,
+            height=12,
         ),
+    ]
+
+
+def _uplinks() -> list[panels.Panel]:
+    return [
         lines(
             "Utilization",
-            "Share of its capacity that each uplink sends and receives, as the policy sees it: over "
-            "the last poll interval. Good: lines close to each other, or all far below the "
-            "threshold.",
+            "Share of its capacity that each uplink sends (lines) and receives (dotted), over the "
+            "last poll interval. Good: all lines close together, or far below the threshold. Faint: "
+            "the shares by which the last moves were chosen.",
             [
-                Ask(HERE("uplink_utilization_ratio"), "{{uplink}} {{direction}}"),
+                Ask(
+                    HERE("uplink_utilization_ratio", 'direction="transmit"'),
+                    "{{uplink}} {{direction}}",
+                ),
+                Ask(
+                    HERE("uplink_utilization_ratio", 'direction="receive"'),
+                    "{{uplink}} {{direction}}",
+                ),
                 Ask(
                     HERE("uplink_decided_utilization_ratio"),
                     "{{uplink}} {{direction}}, last moves",
@@ -160,58 +259,32 @@ def _uplinks() -> list[panels.Panel]:
                 Ask(HERE("bridge_threshold_ratio"), "threshold"),
             ],
             unit=panels.RATIO,
-        ),
+            of_uplinks=True,
+        )
+        .override_by_query("B", [panels.DOTTED, panels.WITHOUT_LEGEND])
+        .override_by_query("C", [panels.FAINT, panels.WITHOUT_LEGEND]),
         states(
             "Links",
-            "When each uplink's link was up. Good: no red. Many short changes are a flapping link: "
-            "its cable or the switch's port.",
-            Ask(HERE("uplink_up"), "{{uplink}}"),
-            words=panels.UP_OR_DOWN,
+            "When each uplink's link was up. Good: no red. No answer: the link was up, but LACP, BFD "
+            "or CFM received nothing. Many short changes mean a flapping link: check its cable and "
+            "the switch's port.",
+            Ask(LINK, "{{uplink}}"),
+            words=panels.LINK,
         ),
-        rows(
-            "Uplinks now",
-            "Every uplink: what it is for, its link, what it carries. Good: all active ones up, and "
-            "none unrelieved. Link changes and dropped frames are those of the time shown.",
+        lines(
+            "Dropped frames",
+            "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. At an "
+            "uplink: the uplink is full. At a VM port: the VM does not receive fast enough. Sent by a "
+            "VM port: it sends more than its limit, or than its share of a full uplink.",
             [
-                Column("Uplink", "uplink"),
-                Column("Role", "role"),
-                Column("Link", expr=_each("min", HERE("uplink_up")), words=panels.UP_OR_DOWN),
-                Column("Answer", expr=_each("max", HERE("uplink_silent")), words=panels.ANSWERS),
-                Column("Capacity", expr=in_bits(_each("max", capacity)), unit=panels.BITS),
-                Column(
-                    "Sent",
-                    expr=_each("max", HERE("uplink_utilization_ratio", 'direction="transmit"')),
-                    unit=panels.RATIO,
-                    steps=panels.UTILIZATION,
-                ),
-                Column(
-                    "Received",
-                    expr=_each("max", HERE("uplink_utilization_ratio", 'direction="receive"')),
-                    unit=panels.RATIO,
-                    steps=panels.UTILIZATION,
-                ),
-                Column(
-                    "Relief",
-                    expr=_each("max", HERE("uplink_unrelieved")),
-                    words=panels.RELIEVED,
-                ),
-                Column(
-                    "Link changes",
-                    expr=f"round({_each('sum', increase(HERE('uplink_link_changes_total'), RANGE))})",
-                    unit=panels.COUNT,
-                    steps=panels.NONE_IS_BEST,
-                ),
-                Column(
-                    "Frames dropped",
-                    expr=f"round({_each('sum', increase(drops, RANGE))})",
-                    unit=panels.COUNT,
-                    steps=panels.NONE_IS_BEST,
-                ),
+                Ask(f"{rate(HERE('uplink_drops_total'))} > 0", "uplink {{uplink}}"),
+                Ask(f"{rate(HERE('port_drops_total'))} > 0", "port {{port}}"),
+                Ask(f"{rate(HERE('port_shaped_drops_total'))} > 0", "sent by {{port}}"),
             ],
-            labelled=[f"max by (uplink, role) ({HERE('uplink_info')})"],
-            sort="Uplink",
-            descending=False,
-            height=7,
+            unit=panels.FRAMES,
+            points=VisibilityMode.AUTO,
+            width=24,
+            height=6,
         ),
     ]
 
@@ -230,26 +303,31 @@ def _vm_ports() -> list[panels.Panel]:
 
     talk = f"({rate(HERE('port_transmit_bytes_total'))} + {rate(HERE('port_receive_bytes_total'))})"
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
+    # A UUID is no name, and leaves no room for the port's.
+    named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
     bound = f"{HERE('port_binding')} * {ON_PORT} group_left (vm) {HERE('port_info')}"
+    drops = f"{in_range(HERE('port_drops_total'))} and {ON_PORT} {HERE('port_info')}"
     since = f"max by (port, reason) ({HERE('port_bound_timestamp_seconds')})"
     reserved = _each("max", HERE("port_reserved_bytes_per_second"), "port")
     limit = _each("max", HERE("port_limit_bytes_per_second"), "port")
     return [
-        sent_and_received(
-            "VM ports on $uplink",
-            "Traffic of the VM ports bound to this uplink, stacked: sent above the line, received "
-            "below it. A port that moves leaves one picture and enters another. Good: stacks of "
-            "about the same height, as shares of capacity.",
-            Ask(on_uplink("transmit"), "{{port}} sent"),
-            Ask(on_uplink("receive"), "{{port}} received"),
-        )
-        .repeat("uplink")
-        .repeat_direction("h")
-        .span(24),
+        for_each(
+            "uplink",
+            sent_and_received(
+                "VM ports on $uplink",
+                "Traffic of the VM ports bound to this uplink, stacked: sent above the line, received "
+                "below it, and the uplink's capacity both ways. A port that moves leaves one graph and "
+                "appears in another. Good: stacks of about the same share of their uplink's capacity.",
+                Ask(on_uplink("transmit"), "{{port}} sent"),
+                Ask(on_uplink("receive"), "{{port}} received"),
+                in_bits(HERE("uplink_capacity_bytes_per_second", 'uplink="$uplink"')),
+            ),
+            most=2,
+        ),
         matrix(
-            "Who is bound where",
-            "The uplink each VM port uses over time. Good: long bars. A port whose colour changes "
-            "all the time goes to and fro: a longer window (`window-s`) or a pin calms it.",
+            "Uplink of each VM port",
+            "The uplink that each VM port uses over time, in its colour. Good: long bars. If the colour of a port "
+            "changes all the time, set a longer window (`window-s`) or pin the port.",
             f"max by (port, uplink) ({HERE('port_binding')})",
             row="port",
             value="uplink",
@@ -258,8 +336,8 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         ranking(
             "Top talkers",
-            "The ten VM ports with most traffic now, sent and received together. One that fills an "
-            "uplink by itself cannot be helped by moves: give it a policy that splits it.",
+            "The ten VM ports with most traffic now, sent and received together. Moves do not "
+            "help a port that fills an uplink by itself: give it a policy that splits its traffic.",
             Ask(f"topk(10, {named})", "{{port}} {{vm}}"),
             unit=panels.BITS,
             width=10,
@@ -267,51 +345,77 @@ def _vm_ports() -> list[panels.Panel]:
         ),
         rows(
             "VM ports now",
-            "Every VM port: the VM behind it, its uplink, since when and why it is there, and what it "
-            "carries. Where the reason is a policy's name, that policy placed it first. `ovs-lbt "
-            "explain PORT` tells the whole story.",
+            "Every VM port: its VM, its uplink, since when and why, and what it carries. If the reason "
+            "is the name of a policy, that policy placed the port and nothing has moved it. `ovs-lbt "
+            "explain PORT` says more.",
             [
-                Column("Port", "port"),
+                Column("VM port", "port"),
                 Column("VM", "vm"),
-                Column("Uplink", "uplink"),
-                Column("Reason", "reason"),
-                Column("Since", expr=f"{since} * 1000", unit=panels.TIME),
-                Column("Sent", expr=_each("sum", of_port("transmit"), "port"), unit=panels.BITS),
-                Column("Received", expr=_each("sum", of_port("receive"), "port"), unit=panels.BITS),
-                Column("Shares", expr=_each("max", HERE("port_shares"), "port"), unit=panels.COUNT),
-                Column("Reserved", expr=in_bits(reserved), unit=panels.BITS),
-                Column("Limit", expr=in_bits(limit), unit=panels.BITS),
+                Column("Uplink", "uplink", is_uplink=True, width=95),
+                Column("Reason", "reason", words=panels.WHY, width=110),
+                Column("Since", expr=f"{since} * 1000", unit=panels.TIME, width=170),
+                Column(
+                    "Sent",
+                    expr=_each("sum", of_port("transmit"), "port"),
+                    unit=panels.BITS,
+                    width=85,
+                ),
+                Column(
+                    "Received",
+                    expr=_each("sum", of_port("receive"), "port"),
+                    unit=panels.BITS,
+                    width=85,
+                ),
+                Column(
+                    "Shares",
+                    expr=_each("max", HERE("port_shares"), "port"),
+                    unit=panels.COUNT,
+                    width=70,
+                ),
+                Column("Reserved", expr=in_bits(reserved), unit=panels.BITS, width=85),
+                Column("Limit", expr=in_bits(limit), unit=panels.BITS, width=85),
                 Column(
                     "Frames dropped",
-                    expr=f"round({_each('sum', increase(HERE('port_drops_total'), RANGE), 'port')})",
+                    expr=_each("sum", drops, "port"),
                     unit=panels.COUNT,
                     steps=panels.NONE_IS_BEST,
+                    width=135,
                 ),
             ],
             labelled=[f"max by (port, vm, uplink) ({bound})"],
-            sort="Sent",
+            sort=["Sent"],
             height=10,
         ),
+    ]
+
+
+def _rules() -> list[panels.Panel]:
+    return [
         rows(
             "Rules of VM ports",
-            "What operators ask of VM ports: allow and pin, affinity and anti-affinity, prefer. Good: "
-            "all kept. `ovs-lbt show` says what is wrong with a broken one; an `allow` that is broken "
-            "means a VM without the network.",
+            "The rules that operators set: allow and pin, affinity and anti-affinity, prefer. Good: all "
+            "kept. `ovs-lbt show` says why a rule is broken. A VM whose `allow` is broken has no "
+            "network.",
             [
-                Column("Port", "port"),
+                Column("VM port", "port"),
                 Column("Rule", "rule"),
                 Column(
                     "Now", expr=_each("max", HERE("rule_broken"), "port, rule"), words=panels.KEPT
                 ),
             ],
-            sort="Now",
+            sort=["Now"],
             height=7,
         ),
+    ]
+
+
+def _addresses() -> list[panels.Panel]:
+    return [
         lines(
             "Addresses behind VM ports",
-            "VM ports with `unit=source-mac` are split into the addresses behind them, each with an "
-            "uplink of its own. Good: every uplink has some. 256 behind one port are as many as are "
-            "told apart; those beyond leave by the port's home.",
+            "With `unit=source-mac`, each address behind a VM port has its own uplink. Good: every "
+            "uplink has some. At most 256 addresses of a port are distinguished; all others use the "
+            "port's home uplink.",
             [
                 Ask(HERE("port_units"), "behind {{port}}"),
                 Ask(HERE("uplink_units"), "by {{uplink}}"),
@@ -323,63 +427,55 @@ def _vm_ports() -> list[panels.Panel]:
 
 
 def _what_was_done() -> list[panels.Panel]:
-    def in_all(counter: str) -> str:
-        return f"sum({increase(HERE(counter))})"
+    service = ONE_SERVICE("build_info")
 
+    def in_all(counter: str) -> str:
+        return f"sum({each_step(HERE(counter), service)})"
+
+    moves = each_step(HERE("moves_applied_total"), service)
     return [
         events(
             "Moves by reason",
-            "Moves that the switch has carried out. Good: few, and fewer once the load is spread. "
-            "Prometheus extrapolates increases, so heights are near whole numbers.",
-            [Ask(f"sum by (reason) ({increase(HERE('moves_applied_total'))}) > 0", "{{reason}}")],
+            "Moves that the switch has carried out, in the colour of their reason. Good: few, and "
+            "fewer once the load is spread.",
+            [Ask(f"sum by (reason) ({moves}) > 0", "{{reason}}")],
+            by_reason=True,
             width=8,
         ),
         events(
             "Failovers",
-            "VM ports that changed uplink because theirs went down. Good: none, or one burst when "
-            "that happened.",
-            [Ask(in_all("failovers_total"), "failovers")],
-            width=8,
-        ),
-        lines(
-            "Dropped frames",
-            "Frames that the switch dropped at uplinks and VM ports, per second. Good: none. At an "
-            "uplink: it is full. At a VM port: the VM does not take them fast enough. Sent by a VM: "
-            "it has used up its limit, or its part of a full uplink.",
-            [
-                Ask(rate(HERE("uplink_drops_total")), "uplink {{uplink}}"),
-                Ask(rate(HERE("port_drops_total")), "port {{port}}"),
-                Ask(rate(HERE("port_shaped_drops_total")), "sent by {{port}}"),
-            ],
-            unit=panels.FRAMES,
-            width=8,
-        ),
-        lines(
-            "Inbound follows after",
-            "From a move until what comes for the VM port was seen by its new uplink, nine times of "
-            "ten: the switch counts twice a second. Good: at most 1.5 s. More: a switch upstream "
-            "learns late.",
-            [Ask(quantile(0.9, HERE("inbound_follow_seconds_bucket"), "bridge"), "{{bridge}}")],
-            unit=panels.SECONDS,
+            "VM ports that changed uplink because their uplink failed. Good: none, or one burst when "
+            "a link went down.",
+            [Ask(in_all("failovers_total"), "failover")],
+            by_reason=True,
             width=8,
         ),
         events(
             "Inbound that does not follow",
-            "VM ports that were announced again, as inbound still came by their old uplink, and those "
-            "given up. Good: none. `ovs-lbt history` tells the moves, the service's log the VM ports.",
+            "Announcements repeated because inbound traffic still arrived on the old uplink, and moves "
+            "after which it never followed. Good: none. `ovs-lbt history` lists the moves, and the "
+            "service's log the VM ports.",
             [
                 Ask(in_all("inbound_reannounced_total"), "announced again"),
-                Ask(in_all("inbound_not_followed_total"), "in vain"),
+                Ask(in_all("inbound_not_followed_total"), "never followed"),
             ],
             width=8,
         ),
         lines(
+            "Inbound follows after",
+            "Time from a move until inbound traffic arrives on the new uplink, for nine moves in ten. "
+            "The switch counts twice a second. Good: at most 1.5 s. If more, the upstream switch "
+            "learns late.",
+            [Ask(quantile(0.9, HERE("inbound_follow_seconds_bucket"), "bridge"), "{{bridge}}")],
+            unit=panels.SECONDS,
+            points=VisibilityMode.ALWAYS,
+        ),
+        lines(
             "Move budgets used up",
-            "VM ports and other units that load does not move now, as they have moved four times in 3 "
-            "minutes. Good: 0. `ovs-lbt explain PORT` says until when; a load that jumps all the time "
-            "is better split or pinned.",
+            "VM ports and other units that load does not move now, because they have moved four times "
+            "in 3 minutes. Good: 0. `ovs-lbt explain PORT` says until when. If a load jumps all the "
+            "time, split or pin its VM port.",
             [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
             unit=panels.COUNT,
-            width=8,
         ),
     ]

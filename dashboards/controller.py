@@ -1,4 +1,4 @@
-"""The services themselves: do they run, are they connected, are they quick."""
+"""The services themselves: whether they run, are connected and respond fast."""
 
 from __future__ import annotations
 
@@ -6,11 +6,41 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards import frame, panels
 from dashboards.frame import Section
-from dashboards.panels import Ask, Column, distribution, lines, number, rows, states
-from dashboards.queries import BRIDGES, BY_SERVICE, SERVICES, increase, or_none, quantile, rate
+from dashboards.panels import (
+    Ask,
+    Column,
+    distribution,
+    events,
+    lines,
+    number,
+    of_host,
+    rows,
+    states,
+)
+from dashboards.queries import (
+    BRIDGES,
+    BY_SERVICE,
+    MOST,
+    ON_BRIDGE,
+    ON_SERVICE,
+    RANGE,
+    SERVICES,
+    TARGETS,
+    all_answering,
+    and_all,
+    at_any_time,
+    each_step,
+    highest,
+    how_many,
+    known,
+    quantile,
+    rate,
+)
 
+# A standby on the same host differs only by its port.
 SERVICE = "{{instance}}"
-WHERE = "{{instance}} {{bridge}}"
+WHERE = "{{host}} {{bridge}}"
+KNOWN = "While a service is down, 0 is not known."
 
 
 def build() -> model.Dashboard:
@@ -21,8 +51,7 @@ def build() -> model.Dashboard:
         frame.many_bridges(),
         [],
         [
-            Section("", _is_anything_wrong()),
-            Section("Which", _which()),
+            Section("", [*_is_anything_wrong(), *_which()]),
             Section("Connection and configuration", _connection()),
             Section("Speed", _speed()),
         ],
@@ -34,42 +63,38 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Services up",
             "Services that Prometheus scrapes. Good: one for each host.",
-            Ask(or_none(f"count({SERVICES.of('up')} == 1)")),
-            steps=panels.ONE_IS_GOOD,
+            Ask(how_many(TARGETS.of("up"), 1)),
+            steps=panels.NONE_IS_BAD,
         ),
         number(
             "Services down",
             "Services that Prometheus cannot scrape. Good: 0. `systemctl status ovs-lbt` on that "
             "host, and see that `--metrics` is an address that Prometheus reaches.",
-            Ask(or_none(f"count({SERVICES.of('up')} == 0)")),
+            Ask(how_many(TARGETS.of("up"), 0)),
             steps=panels.NONE_IS_GOOD,
         ),
         number(
             "Deciding",
             "Services that decide, rather than stand by for another one. Good: one for each host. "
             "None: nothing is balanced.",
-            Ask(or_none(f"sum({SERVICES('leader')})")),
-            steps=panels.ONE_IS_GOOD,
-        ),
-        number(
-            "Bridges connected",
-            "Bridges whose switch is connected to its service. Good: all of them.",
-            Ask(or_none(f"sum({BRIDGES('bridge_connected')})")),
-            steps=panels.ONE_IS_GOOD,
+            Ask(f"sum({SERVICES('leader')})"),
+            steps=panels.NONE_IS_BAD,
         ),
         number(
             "Bridges not connected",
-            "Bridges that a service should serve and cannot reach. Good: 0. See that ovs-vswitchd "
-            "runs, and that nobody removed the bridge.",
-            Ask(or_none(f"count({BRIDGES('bridge_connected')} == 0)")),
+            "Attached bridges that their service cannot reach. Good: 0. Check that ovs-vswitchd is "
+            f"running and that the bridge still exists. {KNOWN}",
+            Ask(known(how_many(BRIDGES("bridge_connected"), 0))),
             steps=panels.NONE_IS_GOOD,
+            width=6,
         ),
         number(
             "Configuration errors",
-            "Values in the database that were not taken; the last good ones stay in force. Good: 0. "
-            "`ovs-lbt show` names record, key, what was found and what is expected.",
-            Ask(or_none(f"sum({BRIDGES('config_errors')})")),
+            "Invalid values in the database; the last good ones stay in force. Good: 0. `ovs-lbt show` "
+            f"names the record, the key, what was found and what is expected. {KNOWN}",
+            Ask(known(f"sum({BRIDGES('config_errors')})")),
             steps=panels.NONE_IS_GOOD,
+            width=6,
         ),
     ]
 
@@ -81,43 +106,58 @@ def _which() -> list[panels.Panel]:
     return [
         rows(
             "Services",
-            "Every service: its version, whether it decides, and how much it serves. Good: one "
-            "version everywhere. A service that stands by while none decides needs a look at its log.",
+            "Every service: its version, whether it leads, and what it manages. Good: one version "
+            "everywhere. If no service leads, read the logs of those on standby.",
             [
-                Column("Job", "job"),
                 Column("Host", "instance"),
-                Column("Version", "version"),
+                Column("Job", "job", width=130),
+                Column("Version", "version", width=100),
                 Column(
-                    "Scraped", expr=of_service("max", SERVICES.of("up")), words=panels.UP_OR_DOWN
+                    "Scraped",
+                    expr=of_service("max", TARGETS.of("up")),
+                    words=panels.UP_OR_DOWN,
+                    width=100,
                 ),
-                Column("Role", expr=of_service("max", SERVICES("leader")), words=panels.DECIDES),
+                Column(
+                    "Role",
+                    expr=of_service("max", SERVICES("leader")),
+                    words=panels.DECIDES,
+                    width=85,
+                ),
                 Column(
                     "Bridges",
                     expr=of_service("count", BRIDGES("bridge_connected")),
                     unit=panels.COUNT,
+                    width=80,
                 ),
                 Column(
                     "Connected",
                     expr=of_service("sum", BRIDGES("bridge_connected")),
                     unit=panels.COUNT,
+                    width=105,
                 ),
                 Column(
-                    "VM ports", expr=of_service("count", BRIDGES("port_info")), unit=panels.COUNT
+                    "VM ports",
+                    expr=of_service("count", BRIDGES("port_info")),
+                    unit=panels.COUNT,
+                    width=85,
                 ),
                 Column(
                     "Configuration errors",
                     expr=of_service("sum", BRIDGES("config_errors")),
                     unit=panels.COUNT,
                     steps=panels.NONE_IS_GOOD,
+                    width=165,
                 ),
                 Column(
                     "Series",
-                    expr=of_service("max", SERVICES.of("scrape_samples_scraped")),
+                    expr=of_service("max", TARGETS.of("scrape_samples_scraped")),
                     unit=panels.COUNT,
+                    width=80,
                 ),
             ],
             labelled=[f"max by (job, instance, version) ({SERVICES('build_info')})"],
-            sort="Scraped",
+            sort=["Scraped"],
             descending=False,
             height=8,
         ),
@@ -125,37 +165,48 @@ def _which() -> list[panels.Panel]:
 
 
 def _connection() -> list[panels.Panel]:
+    connected, leader = BRIDGES("bridge_connected"), SERVICES("leader")
+    errors, faults = BRIDGES("config_errors"), SERVICES("faults_total")
+    most = f"increase({faults}[{RANGE}] @ end())"
+    every = {"instance": "all", "bridge": "bridges"}
+    not_connected = f"{connected} and {ON_BRIDGE} {at_any_time('min', connected)} == 0"
+    not_leading = f"{leader} and {ON_SERVICE} {at_any_time('min', leader)} == 0"
     return [
         states(
             "Connection to switches",
-            "When each bridge was connected. Good: no red. A short gap is a restart of ovs-vswitchd "
-            "or of the service; the bridge forwards meanwhile.",
-            Ask(BRIDGES("bridge_connected"), WHERE),
+            "When a bridge was not connected: each bridge for which that was so, and all together "
+            "while all services answer. Good: no red. A short gap is a restart of ovs-vswitchd or of the service. The "
+            "bridge forwards meanwhile.",
+            of_host(and_all(not_connected, all_answering(f"min({connected})"), **every), WHERE),
             words=panels.CONNECTED,
             width=6,
         ),
         states(
-            "Who decides",
-            "When each service decided, or stood by for another. Good: one of each pair decides at "
-            "any time.",
-            Ask(SERVICES("leader"), SERVICE),
+            "Which service leads",
+            "When a service led or was on standby: each that did not always lead, and whether any "
+            "did. Good: one of each pair leads at any time.",
+            of_host(and_all(not_leading, f"max({leader})", instance="any"), SERVICE),
             words=panels.DECIDES,
             width=6,
         ),
         lines(
             "Configuration errors by bridge",
-            "Values in the database that were not taken, by bridge. Good: 0. It rises the moment "
-            "somebody sets a wrong value; `ovs-lbt show` names it.",
-            [Ask(BRIDGES("config_errors"), WHERE)],
+            "Invalid values in the database, of the ten bridges with most of them. Good: 0. It rises "
+            "as soon as somebody sets an invalid value. `ovs-lbt show` lists them.",
+            [of_host(highest(errors, ON_BRIDGE, at_any_time("max", errors)), WHERE)],
             unit=panels.COUNT,
             width=6,
         ),
-        lines(
+        events(
             "Faults by part",
-            "Parts of a service that failed and started anew, or ended it: its own fault, not a switch's. "
-            "Good: 0. `ovs-lbt show` and the log tell what was found.",
-            [Ask(f"{increase(SERVICES('faults_total'))} > 0", "{{instance}} {{part}}")],
-            unit=panels.COUNT,
+            "Failures of parts of a service, which then restarted, alone or with the whole service. They are "
+            "faults of ovs-lbt, not of a switch. Good: none. `ovs-lbt show` and the log have the error.",
+            [
+                of_host(
+                    highest(f"{each_step(faults)} > 0", "on (job, instance, part)", most),
+                    "{{instance}} {{part}}",
+                )
+            ],
             width=6,
         ),
     ]
@@ -164,43 +215,43 @@ def _connection() -> list[panels.Panel]:
 def _speed() -> list[panels.Panel]:
     polls = BRIDGES("stats_poll_duration_seconds_bucket")
     decisions = BRIDGES("decision_duration_seconds_bucket")
+    scraped = TARGETS.of("scrape_duration_seconds")
     return [
         distribution(
             "Polls",
-            "How long switches took to answer when asked for counters: how many polls per second "
-            "took how long. Good: a narrow band far below the poll interval. Rising: ovs-vswitchd is "
-            "busy.",
+            "How long switches took to answer a request for counters: polls per second, by duration. "
+            "Good: a narrow band far below the poll interval. If it rises, ovs-vswitchd is busy.",
             f"sum by (le) ({rate(polls)})",
         ),
         distribution(
             "Decisions",
-            "How long it took from decoded counters to commands. Good: milliseconds. Rising with the "
-            "number of VM ports is normal; jumps mean that the host has no CPU time to spare.",
+            "Time from decoded counters to commands. Good: milliseconds. It rises with the number of VM "
+            "ports. Jumps mean that the host is short of CPU time.",
             f"sum by (le) ({rate(decisions)})",
         ),
         lines(
             "Slowest polls",
-            "The time that 99 % of a bridge's polls stay below: the five slowest bridges. Good: far below the "
-            "poll interval.",
-            [Ask(f"topk(5, {quantile(0.99, polls, 'job, instance, bridge')})", WHERE)],
+            "The 99th percentile of the time that a poll takes, for the ten slowest bridges. Good: far "
+            "below the poll interval.",
+            [of_host(f"topk({MOST}, {quantile(0.99, polls, 'job, instance, bridge')})", WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
             width=8,
         ),
         lines(
             "Slowest decisions",
-            "The time that 99 % of a bridge's decisions stay below: the five slowest bridges. Good: "
+            "The 99th percentile of the time that a decision takes, for the ten slowest bridges. Good: "
             "milliseconds.",
-            [Ask(f"topk(5, {quantile(0.99, decisions, 'job, instance, bridge')})", WHERE)],
+            [of_host(f"topk({MOST}, {quantile(0.99, decisions, 'job, instance, bridge')})", WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
             width=8,
         ),
         lines(
             "Scrapes",
-            "How long Prometheus waited for a service's metrics. Good: far below the scrape "
-            "interval.",
-            [Ask(SERVICES.of("scrape_duration_seconds"), SERVICE)],
+            "How long Prometheus waited for a service's metrics, of the ten slowest services. Good: far "
+            "below the scrape interval.",
+            [of_host(highest(scraped, ON_SERVICE, at_any_time("max", scraped)), SERVICE)],
             unit=panels.SECONDS,
             width=8,
         ),

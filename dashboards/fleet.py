@@ -1,4 +1,4 @@
-"""All hosts: is anything wrong, where, since when, and what has been done about it."""
+"""All hosts: whether anything is wrong, where, since when, and what was done about it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,39 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards import frame, panels
 from dashboards.frame import Section
-from dashboards.panels import Ask, Column, events, lines, number, ranking, rows
+from dashboards.panels import Ask, Column, events, lines, number, of_host, ranking, rows
 from dashboards.queries import (
     BRIDGES,
     BY_BRIDGE,
+    BY_SERVICE,
     BY_UPLINK,
-    ON_UPLINK,
+    MOST,
+    ON_BRIDGE,
+    ON_SERVICE,
     RANGE,
-    SERVICES,
+    TARGETS,
+    at_any_time,
+    each_step,
+    highest,
+    how_many,
     in_bits,
-    increase,
-    or_none,
+    in_range,
+    in_service,
+    known,
+    known_of_uplinks,
+    of_connected,
+    of_links_up,
     rate,
-    whole,
+    short_host,
 )
 
-WHERE = "{{instance}} {{bridge}}"
+WHERE = "{{host}} {{bridge}}"
+KNOWN = "While a service is down, 0 is not known."
+ALL_KNOWN = "While a service is down or a switch does not answer, 0 is not known."
+# What uplinks were when the switch answered last, they may no longer be.
+UP = of_connected(BRIDGES, BRIDGES("uplink_up"))
+UNRELIEVED = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
+UTILIZATION = of_links_up(BRIDGES, BRIDGES("uplink_utilization_ratio"))
 
 
 def build() -> model.Dashboard:
@@ -32,8 +49,8 @@ def build() -> model.Dashboard:
         frame.many_bridges(),
         [],
         [
-            Section("", _is_anything_wrong()),
-            Section("Where", _where()),
+            Section("", [*_is_anything_wrong(), *_where()]),
+            Section("Services", [_services()]),
             Section("Since when", _since_when()),
             Section("What was done", _what_was_done()),
         ],
@@ -41,115 +58,88 @@ def build() -> model.Dashboard:
 
 
 def _is_anything_wrong() -> list[panels.Panel]:
-    in_service = BRIDGES("uplink_info", 'role=~"active|standby"')
     return [
         number(
             "Services down",
-            "Services that Prometheus cannot scrape. Good: 0. A bridge without its service goes on "
-            "forwarding and failing over, but nothing is balanced: start it on the hosts that the "
-            "table of services below shows as down.",
-            Ask(or_none(f"count({SERVICES.of('up')} == 0)")),
+            "Services that Prometheus cannot scrape. Good: 0. Without its service, a bridge "
+            "forwards and fails over, but nothing is balanced. Start the service on the hosts that "
+            "the table of services below shows as down.",
+            Ask(how_many(TARGETS.of("up"), 0)),
             steps=panels.NONE_IS_GOOD,
-            width=3,
         ),
         number(
             "Bridges not connected",
-            "Bridges whose OpenFlow connection is gone while their service runs. Good: 0. See that "
-            "ovs-vswitchd runs on that host and that the bridge still exists.",
-            Ask(or_none(f"count({BRIDGES('bridge_connected')} == 0)")),
+            "Bridges that are not connected although their service is running. Good: 0. Check that "
+            f"ovs-vswitchd is running on that host and that the bridge still exists. {KNOWN}",
+            Ask(known(how_many(BRIDGES("bridge_connected"), 0))),
             steps=panels.NONE_IS_GOOD,
-            width=3,
+            width=5,
         ),
         number(
             "Uplinks down",
-            "Active and standby uplinks without a link. Good: 0. VM ports have failed over to the "
-            "others; look at cable, transceiver and switch port, or drain the uplink.",
-            Ask(or_none(f"count(({BRIDGES('uplink_up')} == 0) and {ON_UPLINK} {in_service})")),
+            "Active and standby uplinks without a link. Good: 0. Their VM ports use other uplinks. "
+            f"Check cable, transceiver and switch port, or drain the uplink. {ALL_KNOWN}",
+            Ask(known_of_uplinks(how_many(UP, 0, in_service(BRIDGES)))),
             steps=panels.NONE_IS_GOOD,
-            width=3,
+            width=5,
         ),
         number(
             "Unrelieved uplinks",
             "Uplinks above the threshold for which the policy has no move that helps. Good: 0. "
-            "Otherwise the team is too small, or one VM is too big for any uplink: `ovs-lbt "
-            "explain PORT` tells which, and a policy that splits VMs (`dynamic`) may help.",
-            Ask(or_none(f"sum({BRIDGES('uplink_unrelieved')})")),
+            "Otherwise the team is too small, or one VM is too big for any uplink. `ovs-lbt explain "
+            f"PORT` says which, and a policy that splits traffic (`dynamic`) may help. {ALL_KNOWN}",
+            Ask(known_of_uplinks(f"sum({UNRELIEVED})")),
             steps=panels.NONE_IS_GOOD,
-            width=3,
-        ),
-        number(
-            "Busiest uplink",
-            "The highest share of its capacity that any uplink of any host sends or receives. Good: "
-            "below its bridge's threshold, 75 % unless set otherwise.",
-            Ask(f"max({BRIDGES('uplink_utilization_ratio')})"),
-            unit=panels.RATIO,
-            steps=panels.UTILIZATION,
-            width=3,
+            width=5,
         ),
         number(
             "Configuration errors",
-            "Values in the database that were not taken; the last good ones stay in force. Good: 0. "
-            "`ovs-lbt show` names record, key, what was found and what is expected.",
-            Ask(or_none(f"sum({BRIDGES('config_errors')})")),
+            "Invalid values in the database; the last good ones stay in force. Good: 0. `ovs-lbt show` "
+            f"names the record, the key, what was found and what is expected. {KNOWN}",
+            Ask(known(f"sum({BRIDGES('config_errors')})")),
             steps=panels.NONE_IS_GOOD,
-            width=3,
-        ),
-        number(
-            "Moves refused",
-            "Moves that a switch, or a rule in an operator's way, refused in the time shown. Good: "
-            "0. `ovs-lbt history` on that host says which and why.",
-            Ask(whole(increase(BRIDGES("moves_refused_total"), RANGE))),
-            steps=panels.NONE_IS_BEST,
-            width=3,
-        ),
-        number(
-            "Failovers",
-            "VM ports moved in the time shown because their uplink failed. Good: 0. The graph "
-            "below tells where.",
-            Ask(whole(increase(BRIDGES("failovers_total"), RANGE))),
-            steps=panels.NONE_IS_BEST,
-            width=3,
+            width=5,
         ),
     ]
 
 
 def _where() -> list[panels.Panel]:
-    worst = f"max {BY_UPLINK} ({BRIDGES('uplink_utilization_ratio')})"
+    worst = f"topk({MOST}, max {BY_UPLINK} ({UTILIZATION}))"
+    alerts = 'ALERTS{alertname=~"OvsLbt.*"}'
     return [
         ranking(
             "Worst uplinks",
-            "The ten uplinks that use most of their capacity now, in the busier direction. Good: "
+            "The ten busiest uplinks now, by the share of capacity in the busier direction. Good: "
             "none in orange or red for long. Click a bar to see its bridge.",
-            Ask(f"topk(10, {worst})", "{{instance}} {{bridge}} {{uplink}}"),
+            of_host(worst, "{{uplink}} {{bridge}} {{host}}"),
             unit=panels.RATIO,
+            decimals=0,
             steps=panels.UTILIZATION,
             maximum=1,
             link=frame.FROM_SERIES,
+            width=10,
         ),
         rows(
             "Alerts",
-            "Alerts of ovs-lbt that wait for their time (pending) or fire. Good: none. "
-            "docs/operations.md tells for each by name what to look at and what to do.",
+            "Alerts of ovs-lbt that are pending or firing. Good: none, if Prometheus has the rules. "
+            "docs/operations.md has a runbook for each. A bridge leads to that bridge, and a host to "
+            "its service.",
             [
-                Column("Alert", "alertname"),
-                Column("State", "alertstate", words={"firing": ("firing", "red")}),
-                Column("Severity", "severity"),
-                Column("Job", "job"),
-                Column("Host", "instance"),
-                Column("Bridge", "bridge"),
-                Column("Uplink", "uplink"),
+                panels.severity(
+                    alerts, "alertname, alertstate, job, instance, bridge, uplink", short_host
+                ),
+                Column("Alert", "alertname", width=200),
+                Column("State", "alertstate", words=panels.STATES, width=90),
+                Column("Host", "host", link=frame.TO_SERVICE),
+                Column("Instance", "instance", hidden=True),
+                Column("Bridge", "bridge", link=frame.FROM_ROW, width=80),
+                Column("Uplink", "uplink", width=85),
+                Column("Job", "job", hidden=True),
             ],
-            labelled=[
-                "max by (alertname, alertstate, severity, job, instance, bridge, uplink) "
-                '(ALERTS{alertname=~"OvsLbt.*"})'
-            ],
-            sort="State",
-            descending=False,
-            link=frame.FROM_ROW,
-            width=12,
+            sort=["Severity", "Alert"],
+            width=14,
         ),
         _bridges(),
-        _services(),
     ]
 
 
@@ -157,173 +147,203 @@ def _bridges() -> panels.Panel:
     def each(function: str, expr: str) -> str:
         return f"{function} {BY_BRIDGE} ({expr})"
 
+    info = BRIDGES("bridge_info")
+    moves = f"{in_range(BRIDGES('moves_applied_total'))} and {ON_BRIDGE} {info}"
     return rows(
         "Bridges",
-        "Every bridge, the one with the busiest uplink first. Good: connected, below the threshold, "
-        "optimality near 1 (the worst uplink carries no more than the best placement would leave "
-        "on it). Click a name to see the bridge.",
+        "Every bridge whose service answers, the one with the busiest uplink first. Good: connected, "
+        "below the threshold, no uplink down, no configuration errors, and on a busy bridge "
+        "optimality near 1 (no placement would make the busiest uplink much less busy). Click a name "
+        "to see the bridge.",
         [
-            Column("Job", "job"),
-            Column("Host", "instance"),
-            Column("Bridge", "bridge"),
-            Column("Policy", "policy"),
-            Column("Teaming", "teaming"),
-            Column("Mode", "mode"),
+            Column("Host", "instance", link=frame.FROM_ROW),
+            Column("Bridge", "bridge", link=frame.FROM_ROW, width=100),
             Column(
                 "Switch",
                 expr=each("min", BRIDGES("bridge_connected")),
                 words=panels.CONNECTED,
+                width=95,
             ),
             Column(
                 "Busiest uplink",
-                expr=each("max", BRIDGES("uplink_utilization_ratio")),
+                expr=each("max", UTILIZATION),
                 unit=panels.RATIO,
+                decimals=0,
                 steps=panels.UTILIZATION,
+                width=135,
             ),
             Column(
-                "Imbalance",
-                expr=each("max", BRIDGES("bridge_imbalance_ratio")),
-                unit=panels.RATIO,
-            ),
-            Column(
-                "Optimality",
-                expr=each("max", BRIDGES("bridge_optimality_ratio")),
+                "Uplinks down",
+                expr=each("sum", f"({UP} == bool 0) and {in_service(BRIDGES)}"),
                 unit=panels.COUNT,
-                steps=panels.OPTIMALITY,
+                steps=panels.NONE_IS_GOOD,
+                width=120,
+            ),
+            Column(
+                "of",
+                expr=each("count", f"{BRIDGES('uplink_up')} and {in_service(BRIDGES)}"),
+                unit=panels.COUNT,
+                width=45,
             ),
             Column(
                 "Unrelieved",
-                expr=each("sum", BRIDGES("uplink_unrelieved")),
+                expr=each("sum", UNRELIEVED),
                 unit=panels.COUNT,
                 steps=panels.NONE_IS_GOOD,
+                width=100,
             ),
             Column(
-                "Moves",
-                expr=f"round({each('sum', increase(BRIDGES('moves_applied_total'), RANGE))})",
-                unit=panels.COUNT,
-            ),
-            Column(
-                "Configuration errors",
+                "Errors",
                 expr=each("sum", BRIDGES("config_errors")),
                 unit=panels.COUNT,
                 steps=panels.NONE_IS_GOOD,
+                width=70,
             ),
+            Column("Moves", expr=each("sum", moves), unit=panels.COUNT, width=70),
+            Column(
+                "Optimality",
+                expr=each("max", of_connected(BRIDGES, BRIDGES("bridge_optimality_ratio"))),
+                unit=panels.COUNT,
+                decimals=2,
+                width=100,
+            ),
+            Column("Policy", "policy", width=115),
+            Column("Mode", "mode", width=75),
+            Column("Job", "job", hidden=True),
         ],
-        labelled=[
-            f"max by (job, instance, bridge, policy, teaming, mode) ({BRIDGES('bridge_info')})"
-        ],
-        sort="Busiest uplink",
-        link=frame.FROM_ROW,
+        labelled=[f"max by (job, instance, bridge, policy, mode) ({info})"],
+        sort=["Busiest uplink"],
+        height=10,
     )
 
 
 def _services() -> panels.Panel:
     def each(expr: str) -> str:
-        return f"max by (job, instance) ({expr})"
+        return f"max {BY_SERVICE} ({expr})"
 
     return rows(
         "Services",
-        "Every service, the ones that need somebody first. Good: up, and the last decision not older "
-        "than a few poll intervals. Down: `systemctl status ovs-lbt` on that host.",
+        "Every service, those that need attention first. Good: up, and the last decision at most a "
+        "few poll intervals old. If down, run `systemctl status ovs-lbt` on that host.",
         [
+            Column("Host", "instance", link=frame.TO_SERVICE),
             Column("Job", "job"),
-            Column("Host", "instance"),
-            Column("Scraped", expr=each(SERVICES.of("up")), words=panels.UP_OR_DOWN),
+            Column(
+                "Scraped",
+                expr=each(TARGETS.of("up")),
+                words=panels.UP_OR_DOWN,
+                width=100,
+            ),
             Column(
                 "Bridges connected",
-                expr=f"sum by (job, instance) ({BRIDGES('bridge_connected')})",
+                expr=f"sum {BY_SERVICE} ({BRIDGES('bridge_connected')})",
                 unit=panels.COUNT,
+                width=165,
             ),
             Column(
                 "Configuration errors",
-                expr=f"sum by (job, instance) ({BRIDGES('config_errors')})",
+                expr=f"sum {BY_SERVICE} ({BRIDGES('config_errors')})",
                 unit=panels.COUNT,
                 steps=panels.NONE_IS_GOOD,
+                width=175,
             ),
             Column(
                 "Last decision",
                 expr=each(f"time() - {BRIDGES('last_decision_timestamp_seconds')}"),
                 unit=panels.SECONDS,
                 steps=panels.AGE,
+                width=120,
             ),
         ],
-        sort="Scraped",
+        sort=["Scraped"],
         descending=False,
     )
 
 
 def _since_when() -> list[panels.Panel]:
+    utilization = BRIDGES("uplink_utilization_ratio")
+    busiest = f"max {BY_BRIDGE} ({at_any_time('max', utilization)})"
+
+    def traffic(direction: str) -> str:
+        sent = f"sum {BY_SERVICE} (rate({BRIDGES('uplink_transmit_bytes_total')}[{RANGE}] @ end()))"
+        shown = f"sum {BY_SERVICE} ({rate(BRIDGES(f'uplink_{direction}_bytes_total'))})"
+        return in_bits(f"({highest(shown, ON_SERVICE, sent)})")
+
     return [
         lines(
             "Busiest uplink of each bridge",
-            "The highest share of its capacity that an uplink of the bridge sends or receives. Good: "
-            "no line that stays above its bridge's threshold. Click a line to see the bridge.",
-            [Ask(f"max {BY_BRIDGE} ({BRIDGES('uplink_utilization_ratio')})", WHERE)],
+            "The highest share of its capacity that an uplink of the bridge sends or receives, for the "
+            "ten bridges where it was highest. Good: no line that stays above its bridge's threshold. "
+            "Click a line to see the bridge.",
+            [of_host(highest(f"max {BY_BRIDGE} ({utilization})", ON_BRIDGE, busiest), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
         ),
         lines(
             "Traffic of each host",
-            "What all uplinks of a host send and receive together. It tells a busy day from a team "
-            "that balances badly.",
+            "What all uplinks of a host send (lines) and receive (dotted) together, for the ten hosts "
+            "that send most. It shows whether the host is busy, or its team is badly balanced.",
             [
-                Ask(
-                    in_bits(
-                        f"sum by (instance) ({rate(BRIDGES(f'uplink_{direction}_bytes_total'))})"
-                    ),
-                    f"{{{{instance}}}} {word}",
-                )
+                of_host(traffic(direction), f"{{{{host}}}} {word}")
                 for direction, word in (("transmit", "sent"), ("receive", "received"))
             ],
             unit=panels.BITS,
         ),
         lines(
             "Imbalance",
-            "Utilization of a bridge's busiest uplink less that of its least busy one. High is fine "
-            "while no uplink is busy; high and busy: look at optimality.",
-            [Ask(BRIDGES("bridge_imbalance_ratio"), WHERE)],
+            "Utilization of a bridge's busiest uplink minus that of its least busy one, for the ten "
+            "bridges where it was highest. High is fine while no uplink is busy. Otherwise, look at "
+            "optimality.",
+            [of_host(_highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
         ),
         lines(
             "Optimality",
-            "Utilization of the worst uplink over the least that any placement could reach. Good: "
-            "near 1. Above 1.5 on a busy bridge: a better placement exists; `ovs-lbt plan` shows "
-            "the moves.",
-            [Ask(BRIDGES("bridge_optimality_ratio"), WHERE)],
+            "Utilization of the busiest uplink, divided by the lowest that any placement could reach, "
+            "for the ten bridges where it was highest. Good: near 1. Above 1.5 on a busy bridge, a "
+            "better placement exists; `ovs-lbt plan` shows the moves.",
+            [of_host(_highest_of("bridge_optimality_ratio"), WHERE)],
             unit=panels.COUNT,
+            decimals=2,
             link=frame.FROM_SERIES,
         ),
     ]
 
 
+def _highest_of(gauge: str) -> str:
+    return highest(BRIDGES(gauge), ON_BRIDGE, at_any_time("max", BRIDGES(gauge)))
+
+
 def _what_was_done() -> list[panels.Panel]:
-    def each(counter: str) -> str:
-        return f"sum {BY_BRIDGE} ({increase(BRIDGES(counter))})"
+    def each(counter: str, by: str = "job, instance, bridge") -> str:
+        most = f"sum {BY_BRIDGE} (increase({BRIDGES(counter)}[{RANGE}] @ end()))"
+        shown = f"sum by ({by}) ({each_step(BRIDGES(counter))}) > 0"
+        return highest(shown, ON_BRIDGE, most)
 
     return [
         events(
             "Moves by bridge",
-            "Moves that switches have carried out. Good: few, and fewer once the load is spread. A "
-            "bridge that never stops moving has a load that changes faster than its window.",
-            [Ask(each("moves_applied_total"), WHERE)],
+            "Moves that switches have carried out, on the ten bridges with most of them. Good: few, "
+            "and fewer once the load is spread. A bridge that never stops moving has a load that "
+            "changes faster than its window.",
+            [of_host(each("moves_applied_total"), WHERE)],
             width=8,
         ),
         events(
             "Failovers by bridge",
-            "VM ports that changed uplink because theirs failed. Good: none, or one burst when a "
-            "link went down; burst after burst is a flapping link.",
-            [Ask(each("failovers_total"), WHERE)],
+            "VM ports that changed uplink because their uplink failed, on the ten bridges with most of "
+            "them. Good: none, or one burst when a link went down. Many bursts mean a flapping link.",
+            [of_host(each("failovers_total"), WHERE)],
             width=8,
         ),
         events(
             "Refused by bridge and reason",
-            "Moves that were wanted and not carried out, by reason. Good: none; `ovs-lbt history` on "
-            "that host says why.",
+            "Moves that were decided and not carried out, on the ten bridges with most of them. Good: "
+            "none. `ovs-lbt history` on that host says why.",
             [
-                Ask(
-                    f"sum by (job, instance, bridge, reason) ({increase(BRIDGES('moves_refused_total'))})"
-                    " > 0",
+                of_host(
+                    each("moves_refused_total", "job, instance, bridge, reason"),
                     WHERE + " {{reason}}",
                 )
             ],

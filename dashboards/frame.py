@@ -1,20 +1,23 @@
-"""What surrounds the panels of a dashboard: variables, links to the others, annotations."""
+"""What surrounds the panels of a dashboard: variables, links to other dashboards, annotations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models.common import GraphDrawStyle
 
 from dashboards import queries
+from dashboards.colours import REASONS
 from dashboards.panels import DATASOURCE
 from dashboards.queries import Scope
+from policies.model import Reason
 
 TAGS = ["ovs-lbt", "openvswitch"]
-# Links and bookmarks go by these.
+# Links and bookmarks use these ids.
 FLEET, BRIDGE = "ovs-lbt-fleet", "ovs-lbt-bridge"
 DECISIONS, CONTROLLER = "ovs-lbt-decisions", "ovs-lbt-controller"
 TITLES = {
@@ -28,10 +31,11 @@ EVERYTHING = ".+"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Panels under a heading; without a title, those at the top."""
+    """Panels under a heading. Without a title: the panels at the top."""
 
     title: str
     panels: Sequence[Builder[model.Panel]]
+    is_collapsed: bool = False
 
 
 def dashboard(
@@ -41,7 +45,7 @@ def dashboard(
     annotations: Sequence[Builder[model.AnnotationQuery]],
     sections: Sequence[Section],
 ) -> model.Dashboard:
-    """A dashboard, its panels numbered from 1 in the order in which they are given."""
+    """A dashboard. Panels are numbered from 1 in the given order."""
     made = (
         build.Dashboard(TITLES[uid])
         .uid(uid)
@@ -58,21 +62,45 @@ def dashboard(
         .links([_link(uid, other) for other in TITLES if other != uid])
     )
     for section in sections:
+        row = build.Row(section.title)
+        if section.is_collapsed:
+            for panel in section.panels:
+                row.with_panel(panel)
+            made.with_row(row)
+            continue
         if section.title:
-            made.with_row(build.Row(section.title))
+            made.with_row(row)
         for panel in section.panels:
             made.with_panel(panel)
     built = made.build()
-    for number, numbered in enumerate(built.panels or (), start=1):
+    for number, numbered in enumerate(_all(built.panels or ()), start=1):
         numbered.id_val = number
+    # A mark would hide the bar of what it marks. Before Grafana 10, it does.
+    bars = [panel.id_val or 0 for panel in _all(built.panels or ()) if _has_bars(panel)]
+    for mark in built.annotations.list_val or ():
+        mark.filter_val = model.AnnotationPanelFilter(exclude=True, ids=bars)
     return built
 
 
-def _link(here: str, there: str) -> build.DashboardLink:
-    """To another dashboard, with the time shown and the same hosts and bridges chosen.
+def _has_bars(panel: model.Panel | model.RowPanel) -> bool:
+    if isinstance(panel, model.RowPanel):
+        return False
+    custom = panel.field_config.defaults.custom
+    return getattr(custom, "draw_style", None) is GraphDrawStyle.BARS
 
-    Only the data source goes along between the dashboard that shows one bridge and the one
-    that shows all, and to where one must be chosen out of many.
+
+def _all(panels: Iterable[model.Panel | model.RowPanel]) -> Iterator[model.Panel | model.RowPanel]:
+    """The panels, each row before the panels in it."""
+    for panel in panels:
+        yield panel
+        yield from getattr(panel, "panels", ())
+
+
+def _link(here: str, there: str) -> build.DashboardLink:
+    """A link to another dashboard that keeps the time, the hosts and the bridges.
+
+    Links between the dashboard of one bridge and the fleet dashboard keep only the data source, and
+    so do links to dashboards where one bridge must be chosen out of many.
     """
     keeps = there != BRIDGE and (here, there) != (BRIDGE, FLEET)
     url = f"/d/{there}" + ("" if keeps else "?${datasource:queryparam}")
@@ -82,19 +110,23 @@ def _link(here: str, there: str) -> build.DashboardLink:
 
 
 def to_bridge(value: str) -> str:
-    """Where a data link leads: `value` is how it names a label of its row or series."""
-    chosen = "&".join(
-        f"var-{label}=${{{value}.{label}}}" for label in ("job", "instance", "bridge")
-    )
-    return f"/d/{BRIDGE}?${{datasource:queryparam}}&{chosen}&${{__url_time_range}}"
+    """The target of a data link. `value`: how the link refers to a label of its row or series."""
+    return _to(BRIDGE, value, "job", "instance", "bridge")
+
+
+def _to(uid: str, value: str, *labels: str) -> str:
+    chosen = "&".join(f"var-{label}=${{{value}.{label}}}" for label in labels)
+    return f"/d/{uid}?${{datasource:queryparam}}&{chosen}&${{__url_time_range}}"
 
 
 FROM_ROW = to_bridge("__data.fields")
 FROM_SERIES = to_bridge("__field.labels")
+# Not every row is about a bridge: a service that is down says nothing of its bridges.
+TO_SERVICE = _to(CONTROLLER, "__data.fields", "job", "instance")
 
 
 def one_bridge() -> list[Builder[model.VariableModel]]:
-    """The variables where one bridge is shown."""
+    """The variables of a dashboard that shows one bridge."""
     here = queries.ONE_BRIDGE
     return [
         _data_source(),
@@ -106,12 +138,12 @@ def one_bridge() -> list[Builder[model.VariableModel]]:
 
 
 def many_bridges() -> list[Builder[model.VariableModel]]:
-    """The variables where as many hosts and bridges are shown as are chosen."""
+    """The variables of a dashboard that shows all chosen hosts and bridges."""
     here = queries.BRIDGES
     return [
         _data_source(),
-        # Every job of the service; other programs' jobs are none of ours.
-        _values("job", "Job", here, 0, many=True),
+        # Only jobs of the service are offered. While none has data, all are still chosen.
+        _values("job", "Job", here, 0, many=True, every=EVERYTHING, metric="build_info"),
         _values("instance", "Hosts", here, 1, many=True, every=EVERYTHING, metric="build_info"),
         _values("bridge", "Bridges", here, 2, many=True, every=EVERYTHING),
     ]
@@ -136,15 +168,15 @@ def _values(
     every: str = "",
     metric: str = "bridge_connected",
 ) -> build.QueryVariable:
-    """The values of a label, of what the first `depends` variables choose.
+    """A variable with the values of a label, filtered by the first `depends` variables.
 
-    `every`: what matches all of them, where that is not the list of what is there.
+    `every`: the pattern that stands for all values, if it is not the list of existing values.
     """
     chosen = Scope(scope.matchers[:depends])
     query = f"label_values({chosen(metric)}, {name})".replace("{}", "")
     variable = (
         build.QueryVariable(name)
-        # Grafana 9 and 10 keep variables by this, and would take all for one and the same.
+        # Grafana 9 and 10 identify variables by this, and would take all of them for the same one.
         .id(name)
         .label(label)
         .datasource(DATASOURCE)
@@ -162,14 +194,16 @@ def _values(
 
 
 class _Marks(model.AnnotationQuery):
-    """An annotation of the Prometheus data source, which has settings of its own."""
+    """An annotation of the Prometheus data source, with the settings that only this source has."""
 
     def __init__(self, name: str, colour: str, expr: str, title: str) -> None:
         super().__init__(name=name, datasource=DATASOURCE, icon_color=colour, expr=expr)
+        # Three switches leave no room for the links beside them. One that is hidden is on.
+        self.hide = name == "Failbacks"
         self._settings = {
-            # At the time that the value says, rather than at that of the sample.
+            # Place marks at the time that the value gives, not at the time of the sample.
             "useValueForTime": True,
-            # The least time between two looks: marks closer than that are drawn as one.
+            # The query step. Marks within one step are drawn as one.
             "step": "1s",
             "titleFormat": title,
             "textFormat": "{{instance}} {{bridge}}: {{reason}}",
@@ -188,11 +222,24 @@ class _Built(Builder[model.AnnotationQuery]):
         return self._built
 
 
-def marks(scope: Scope) -> list[Builder[model.AnnotationQuery]]:
-    """Every move of a VM port, at the moment it was made and with its reason."""
-    chosen = queries.bound_at_ms(scope, queries.CHOICE_REASONS)
-    failed = queries.bound_at_ms(scope, queries.LINK_REASONS)
+def marks(scope: Scope, among: str = "") -> list[Builder[model.AnnotationQuery]]:
+    """Every move of a VM port, at the time when it was made, with its reason.
+
+    `among`: a condition that has no answer where nothing is to be marked.
+    """
+    named = (
+        ("Moves", "purple", queries.CHOICE_REASONS, "moved"),
+        ("Failovers", REASONS[Reason.FAILOVER], Reason.FAILOVER, "failed over"),
+        ("Failbacks", REASONS[Reason.FAILBACK], Reason.FAILBACK, "went back"),
+    )
     return [
-        _Built(_Marks("Moves", "purple", chosen, "{{port}} moved to {{uplink}}")),
-        _Built(_Marks("Failovers", "red", failed, "{{port}} failed over to {{uplink}}")),
+        _Built(
+            _Marks(
+                name,
+                colour,
+                queries.bound_at_ms(scope, reasons) + (among and f" and on () {among}"),
+                f"{{{{port}}}} {done} to {{{{uplink}}}}",
+            )
+        )
+        for name, colour, reasons, done in named
     ]

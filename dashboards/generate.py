@@ -1,4 +1,4 @@
-"""Write the JSON of all dashboards beside this file: `python -m dashboards.generate`."""
+"""Writes the JSON of all dashboards into this directory: `python -m dashboards.generate`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DASHBOARDS = {
 
 
 def texts() -> dict[str, str]:
-    """What belongs into each file."""
+    """The text of each file."""
     return {
         name: json.dumps(build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
         for name, build in DASHBOARDS.items()

@@ -1,12 +1,13 @@
-"""The kinds of panels that the dashboards are made of.
+"""The kinds of panels of which dashboards are made.
 
-Each has a title, a description (what it shows, what is good, what to do) and a unit, and
-asks the data source that is chosen at the top. Only what Grafana 9 knows is used.
+Each panel has a title, a description (what it shows, what is good, what to do) and a unit, and
+queries the data source that is chosen at the top. Panels use only features of Grafana 9. Only what
+is known to be well is green: without data, a value has no colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import TypeVar
@@ -27,6 +28,7 @@ from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.common import (
+    BarAlignment,
     BarGaugeDisplayMode,
     BigValueColorMode,
     BigValueGraphMode,
@@ -44,7 +46,18 @@ from grafana_foundation_sdk.models.common import (
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
 
-from dashboards.queries import BUSY_RATIO, FULL_RATIO
+from dashboards.colours import (
+    BAD,
+    GOOD,
+    NEUTRAL,
+    REASONS,
+    TEXT,
+    UNKNOWN,
+    UPLINK_NAMES,
+    UPLINK_SERIES,
+    WARNING,
+)
+from dashboards.queries import BUSY_RATIO, FULL_RATIO, short_host
 
 DATASOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -56,53 +69,87 @@ RATIO = units.PercentUnit
 SECONDS = units.Seconds
 # Milliseconds since the epoch.
 TIME = "dateTimeAsIso"
-TEXT = units.String
+WORDS = units.String
 
 Steps = tuple[tuple[float | None, str], ...]
-# What is below a step's value has the colour of the step before; the first has none.
-PLAIN: Steps = ((None, "text"),)
-DONE: Steps = ((None, "blue"),)
-NONE_IS_GOOD: Steps = ((None, "green"), (1, "red"))
-NONE_IS_BEST: Steps = ((None, "green"), (0.5, "orange"))
-ONE_IS_GOOD: Steps = ((None, "red"), (1, "green"))
-UTILIZATION: Steps = ((None, "green"), (BUSY_RATIO, "orange"), (FULL_RATIO, "red"))
-IMBALANCE: Steps = ((None, "green"), (0.25, "orange"), (0.5, "red"))
-# Worst utilization over the least that any placement could reach.
-OPTIMALITY: Steps = ((None, "green"), (1.25, "orange"), (1.75, "red"))
-AGE: Steps = ((None, "green"), (30, "orange"), (120, "red"))
+# A value has the colour of the highest step that it reaches. The first step is that of no data.
+PLAIN: Steps = ((None, TEXT),)
+DONE: Steps = ((None, UNKNOWN), (0, NEUTRAL))
+NONE_IS_GOOD: Steps = ((None, UNKNOWN), (0, GOOD), (1, BAD))
+NONE_IS_BEST: Steps = ((None, UNKNOWN), (0, GOOD), (0.5, WARNING))
+# Green would say that all are well, and one is enough for this colour.
+NONE_IS_BAD: Steps = ((None, UNKNOWN), (0, BAD), (1, NEUTRAL))
+UTILIZATION: Steps = ((None, UNKNOWN), (0, GOOD), (BUSY_RATIO, WARNING), (FULL_RATIO, BAD))
+# From which age on a decision is old.
+OLD_S = 30
+AGE: Steps = ((None, UNKNOWN), (0, GOOD), (OLD_S, WARNING), (120, BAD))
 
 Words = dict[str, tuple[str, str]]
-UP_OR_DOWN: Words = {"0": ("down", "red"), "1": ("up", "green")}
-ANSWERS: Words = {"0": ("fine", "green"), "1": ("no answer", "red")}
-CONNECTED: Words = {"0": ("not connected", "red"), "1": ("connected", "green")}
-RELIEVED: Words = {"0": ("fine", "green"), "1": ("nothing helps", "red")}
-KEPT: Words = {"0": ("kept", "green"), "1": ("broken", "red")}
-DECIDES: Words = {"0": ("stands by", "blue"), "1": ("decides", "green")}
+UP_OR_DOWN: Words = {"0": ("down", BAD), "1": ("up", GOOD)}
+LINK: Words = {**UP_OR_DOWN, "2": ("no answer", BAD)}
+CONNECTED: Words = {"0": ("no answer", BAD), "1": ("connected", GOOD)}
+SWITCH: Words = {"-1": ("service down", BAD), **CONNECTED}
+RELIEVED: Words = {"0": ("fine", GOOD), "1": ("nothing helps", BAD)}
+KEPT: Words = {"0": ("kept", GOOD), "1": ("broken", BAD)}
+DECIDES: Words = {"0": ("standby", NEUTRAL), "1": ("leads", GOOD)}
+STATES: Words = {"firing": ("firing", BAD), "pending": ("pending", WARNING)}
+SEVERITY: Words = {
+    "3": ("critical", BAD),
+    "2": ("warning", WARNING),
+    "1": ("info", NEUTRAL),
+}
+WHY: Words = {str(reason): (str(reason), colour) for reason, colour in REASONS.items()}
 
-SHOW_BRIDGE = "Show this bridge"
+FOLLOW = "Show it"
+NOT_KNOWN = "not known"
 DASHED = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [10, 10]})
 DOTTED = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [4, 6]})
 UNFILLED = model.DynamicConfigValue("custom.fillOpacity", 0)
+UNSTACKED = model.DynamicConfigValue("custom.stacking", {"mode": "none", "group": "limits"})
+FAINT = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [1, 8]})
+WITHOUT_LEGEND = model.DynamicConfigValue(
+    "custom.hideFrom", {"legend": True, "tooltip": False, "viz": False}
+)
+BELOW = model.DynamicConfigValue("custom.transform", "negative-Y")
+NAME_PX = 11
+# How many bars a graph of counts has: more would be too thin to be seen.
+BARS = 75
+# The least width in pixels that a column may have whose width is not given.
+LEAST_WIDTH = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A query, and what its series are called in the legend."""
+    """A query, and the legend of its series."""
 
     expr: str
     legend: str = ""
 
 
+def of_host(expr: str, legend: str) -> Ask:
+    """A query whose legend may say `host`, the short name of its host."""
+    return Ask(short_host(expr), legend)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: a label's value where `expr` is empty, else a query's."""
+    """A column of a table: a label's value where `expr` is empty, else a query's.
+
+    `width` in pixels; columns without one share what is left. `link`: where its values lead.
+    `hidden`: it is there only for links of other columns.
+    """
 
     title: str
     label: str = ""
     expr: str = ""
-    unit: str = TEXT
+    unit: str = WORDS
+    decimals: int | None = None
     steps: Steps = ()
     words: Words | None = None
+    is_uplink: bool = False
+    width: int | None = None
+    link: str = ""
+    hidden: bool = False
 
 
 Panel = Builder[model.Panel]
@@ -125,22 +172,23 @@ def number(
     unit: str = COUNT,
     steps: Steps = PLAIN,
     words: Words | None = None,
+    shown: BigValueTextMode = BigValueTextMode.AUTO,
     decimals: int = 0,
     width: int = 4,
 ) -> stat.Panel:
-    """What is so now, in one coloured number; where the query has a legend, in its words."""
-    said = BigValueTextMode.NAME if ask.legend else BigValueTextMode.AUTO
+    """The present value as a coloured number, the legend's text, or both (`shown`)."""
+    plain = steps == PLAIN and words is None
     panel = (
         stat.Panel()
         .decimals(decimals)
-        .no_value("-")
-        .color_mode(BigValueColorMode.NONE if steps == PLAIN else BigValueColorMode.BACKGROUND)
+        .no_value(NOT_KNOWN)
+        .color_mode(BigValueColorMode.NONE if plain else BigValueColorMode.BACKGROUND)
         .graph_mode(BigValueGraphMode.NONE)
-        .text_mode(said)
+        .text_mode(shown)
         .reduce_options(_last())
     )
     _coloured(panel, steps, words)
-    return _panel(panel, title, text, [_instant(ask)], unit, width, height=4)
+    return _panel(panel, title, text, [_instant(ask)], unit, width, height=3)
 
 
 def ranking(
@@ -150,12 +198,13 @@ def ranking(
     *,
     unit: str,
     steps: Steps = DONE,
+    decimals: int | None = None,
     maximum: float | None = None,
     link: str = "",
     width: int = 12,
     height: int = 9,
 ) -> bargauge.Panel:
-    """A bar for each series, as they are now."""
+    """A bar for each series, with its present value."""
     panel = (
         bargauge.Panel()
         .min(0)
@@ -163,12 +212,16 @@ def ranking(
         .orientation(VizOrientation.HORIZONTAL)
         .show_unfilled(True)
         .reduce_options(_last())
-        .no_value("none")
+        .no_value(NOT_KNOWN)
+        # Smaller than the font by which Grafana measures the longest name, which would be cut.
+        .text(common.VizTextDisplayOptions().title_size(NAME_PX))
     )
+    if decimals is not None:
+        panel.decimals(decimals)
     if maximum is not None:
         panel.max(maximum)
     if link:
-        panel.data_links([build.DashboardLink(SHOW_BRIDGE).url(link)])
+        panel.data_links([build.DashboardLink(FOLLOW).url(link)])
     _coloured(panel, steps, None)
     return _panel(panel, title, text, [_instant(ask)], unit, width, height)
 
@@ -179,38 +232,105 @@ def lines(
     asks: Sequence[Ask],
     *,
     unit: str,
+    decimals: int | None = None,
     maximum: float | None = None,
+    of_uplinks: bool = False,
+    points: VisibilityMode = VisibilityMode.NEVER,
     link: str = "",
     width: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """A line for each series. Those called a threshold or a capacity are drawn as limits."""
+    """A line for each series, dotted for what is received.
+
+    Series called a threshold or a capacity are drawn as limits. `of_uplinks`: each line has the
+    colour of the uplink that its legend begins with.
+    """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
+    panel.show_points(points)
+    _whole(panel, unit, decimals)
     if maximum is not None:
         panel.max(maximum)
     if link:
-        panel.data_links([build.DashboardLink(SHOW_BRIDGE).url(link)])
-    limit = [UNFILLED, _fixed("red"), DOTTED]
-    panel.override_by_regexp("/^capacity/", [UNFILLED, _fixed("text"), DASHED])
-    return panel.override_by_regexp("/(^| )threshold/", limit)
+        panel.data_links([build.DashboardLink(FOLLOW).url(link)])
+    if of_uplinks:
+        for pattern, colour in UPLINK_SERIES.items():
+            panel.override_by_regexp(pattern, [_fixed(colour)])
+    panel.override_by_regexp("/ received$/", [DOTTED])
+    panel.override_by_regexp("/^capacity/", [UNFILLED, _fixed(TEXT), DASHED])
+    panel.override_by_regexp("/(^| )threshold/", [UNFILLED, _fixed(BAD), DOTTED])
+    return panel.override_by_regexp("/^(capacity|threshold) of| threshold$/", [WITHOUT_LEGEND])
 
 
-def events(title: str, text: str, asks: Sequence[Ask], *, width: int = 12) -> timeseries.Panel:
-    """Stacked bars: how many of what, and when."""
-    panel = _graph(title, text, asks, COUNT, width, height=8).min(0)
-    panel.draw_style(GraphDrawStyle.BARS).fill_opacity(80)
+def events(
+    title: str,
+    text: str,
+    asks: Sequence[Ask],
+    *,
+    by_reason: bool = False,
+    width: int = 12,
+    height: int = 8,
+) -> timeseries.Panel:
+    """Stacked bars of counts over time. `by_reason`: with the colours of the reasons.
+
+    A bar counts what has happened since the bar before it.
+    """
+    panel = _graph(title, text, asks, COUNT, width, height).min(0)
+    panel.draw_style(GraphDrawStyle.BARS).bar_alignment(BarAlignment.BEFORE)
+    panel.fill_opacity(80).max_data_points(BARS).axis_soft_max(2)
+    _whole(panel, COUNT)
     panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A"))
-    return panel.override_by_regexp("/refused/", [_fixed("red")])
+    if by_reason:
+        for reason, colour in REASONS.items():
+            panel.override_by_regexp(f"/(^| ){reason}$/", [_fixed(colour)])
+    else:
+        # The palette begins with green, as if it were good that something happened.
+        shades = build.FieldColor().mode(model.FieldColorModeId.SHADES).fixed_color(WARNING)
+        panel.color_scheme(shades)
+    return panel
 
 
-def sent_and_received(title: str, text: str, sent: Ask, received: Ask) -> timeseries.Panel:
-    """What is sent stacked above the axis, what is received below it."""
-    panel = _graph(title, text, [sent, received], BITS, 12, height=10)
+def sent_and_received(
+    title: str, text: str, sent: Ask, received: Ask, capacity: str
+) -> timeseries.Panel:
+    """Sent traffic stacked above the axis, received traffic below it, between both capacities.
+
+    With the capacities in it, panels of equal uplinks have the same scale.
+    """
+    limits = [Ask(capacity, "capacity"), Ask(capacity, "capacity, received")]
+    panel = _graph(title, text, [sent, received, *limits], BITS, 12, height=10)
     panel.fill_opacity(50)
     panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A"))
-    below = model.DynamicConfigValue("custom.transform", "negative-Y")
     apart = model.DynamicConfigValue("custom.stacking", {"mode": "normal", "group": "B"})
-    return panel.override_by_query("B", [below, apart])
+    panel.override_by_query("B", [BELOW, apart, WITHOUT_LEGEND])
+    limit = [UNFILLED, UNSTACKED, _fixed(TEXT), DASHED]
+    panel.override_by_query("C", limit)
+    return panel.override_by_query("D", [*limit, BELOW, WITHOUT_LEGEND])
+
+
+def for_each(variable: str, panel: timeseries.Panel, most: int) -> Builder[model.Panel]:
+    """The panel once for each value of a variable, at most so many side by side."""
+    return _ForEach(panel.repeat(variable).repeat_direction("h").span(24), most)
+
+
+class _ForEach(Builder[model.Panel]):
+    def __init__(self, panel: timeseries.Panel, most: int) -> None:
+        self._panel, self._most = panel, most
+
+    def build(self) -> model.Panel:
+        made = _Repeated(self._most)
+        vars(made).update(vars(self._panel.build()))
+        return made
+
+
+class _Repeated(model.Panel):
+    """A panel with the setting of repeated panels that the library does not know."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def to_json(self) -> dict[str, object]:
+        return super().to_json() | {"maxPerRow": self._most}
 
 
 def states(
@@ -222,22 +342,17 @@ def states(
     width: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """A bar for each series, in the colour of what it was at that time."""
-    panel = _timeline()
-    _coloured(panel, PLAIN, words)
-    panel.legend(common.VizLegendOptions().show_legend(False))
-    return _panel(panel, title, text, [_range(ask)], TEXT, width, height)
+    """A bar for each series, with a colour for each state over time."""
+    panel = _timeline().mappings([_mapping(words)])
+    return _panel(panel, title, text, [_range(ask)], WORDS, width, height)
 
 
 def matrix(
     title: str, text: str, expr: str, *, row: str, value: str, width: int, height: int
 ) -> statetimeline.Panel:
-    """A bar for each value of the label `row`, in the colour of the label `value` by time."""
+    """A bar for each value of the label `row`, with the colour of the uplink in the label `value`."""
     time = f"Time\\{row}"
-    panel = _timeline().color_scheme(
-        build.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC)
-    )
-    panel.legend(_legend(LegendDisplayMode.LIST, LegendPlacement.BOTTOM))
+    panel = _timeline().mappings(list(_of_uplinks()))
     panel.transformations(
         [
             _transform(
@@ -256,11 +371,11 @@ def matrix(
         ]
     )
     as_table = _range(Ask(expr)).format(PromQueryFormat.TABLE)
-    return _panel(panel, title, text, [as_table], TEXT, width, height)
+    return _panel(panel, title, text, [as_table], WORDS, width, height)
 
 
 def distribution(title: str, text: str, expr: str, *, width: int = 12) -> heatmap.Panel:
-    """How often a histogram's values were how great; the query keeps its label `le`."""
+    """The distribution of a histogram's values over time. The query keeps the label `le`."""
     panel = (
         heatmap.Panel()
         .calculate(False)
@@ -288,24 +403,27 @@ def rows(
     columns: Sequence[Column],
     *,
     labelled: Sequence[str] = (),
-    sort: str,
+    sort: Sequence[str],
     descending: bool = True,
-    link: str = "",
     width: int = 24,
     height: int = 9,
 ) -> table.Panel:
-    """A table of what is so now: a row for each set of labels that its queries share.
+    """A table of present values, with a row for each set of labels that its queries share.
 
-    `labelled`: queries of which only the labels are shown. `link`: where labels lead to.
+    `labelled`: queries of which only the labels are shown.
     """
     exprs = [*labelled, *(column.expr for column in columns if column.expr)]
-    # With a single query Grafana calls the field of its values just that.
+    # With a single query, Grafana names the field of its values differently.
     fields = [f"Value #{ref}" for ref in ascii_uppercase[: len(exprs)]]
     fields = fields if len(exprs) > 1 else ["Value"]
     values = iter(fields[len(labelled) :])
     names = [next(values) if column.expr else column.label for column in columns]
-    panel = table.Panel().show_header(True).no_value("-")
-    panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(descending)])
+    panel = table.Panel().show_header(True)
+    panel.color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
+    panel.thresholds(_thresholds(PLAIN))
+    panel.sort_by(
+        [common.TableSortByFieldState().display_name(title).desc(descending) for title in sort]
+    )
     panel.transformations(
         [
             _transform("merge"),
@@ -320,25 +438,48 @@ def rows(
         ]
     )
     for column in columns:
-        panel.override_by_name(column.title, _column_properties(column, link))
+        panel.override_by_name(column.title, _column_properties(column))
     asked = [_instant(Ask(expr)).format(PromQueryFormat.TABLE) for expr in exprs]
-    return _panel(panel, title, text, asked, TEXT, width, height)
+    return _panel(panel, title, text, asked, WORDS, width, height)
 
 
-def _column_properties(column: Column, link: str) -> list[model.DynamicConfigValue]:
-    properties = [model.DynamicConfigValue("unit", column.unit)]
+def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column:
+    """A column of how severe alerts are, by which critical ones come first.
+
+    `of` makes the query of it that gives it further labels.
+    """
+    ranks = " or ".join(
+        f'{alerts.removesuffix("}")}, severity="{name}"}} * {rank}'
+        for rank, (name, _) in SEVERITY.items()
+    )
+    expr = of(f"max by ({labels}) ({ranks})")
+    return Column("Severity", expr=expr, unit=COUNT, words=SEVERITY, width=95)
+
+
+def _column_properties(column: Column) -> list[model.DynamicConfigValue]:
+    # A label that a series does not have is nothing to follow.
+    properties: dict[str, object] = {"unit": column.unit, "noValue": "" if column.label else "-"}
+    if column.unit == COUNT or column.decimals is not None:
+        properties["decimals"] = column.decimals or 0
     if column.words:
-        properties.append(model.DynamicConfigValue("mappings", [_mapping(column.words)]))
+        properties["mappings"] = [_mapping(column.words)]
+    if column.is_uplink:
+        properties["mappings"] = list(_of_uplinks())
     if column.steps:
-        steps = _thresholds(column.steps).build()
-        properties.append(model.DynamicConfigValue("thresholds", steps))
-    if column.steps or column.words:
-        # Newer ones rewrite it as cell options, as the schema's version is one that had none.
-        properties.append(model.DynamicConfigValue("custom.displayMode", "color-text"))
-    if link and column.label:
-        links = [build.DashboardLink(SHOW_BRIDGE).url(link).build()]
-        properties.append(model.DynamicConfigValue("links", links))
-    return properties
+        properties["thresholds"] = _thresholds(column.steps).build()
+    if column.steps or column.words or column.is_uplink:
+        # Newer Grafana versions convert it to cell options, because the schema version predates
+        # those.
+        properties["custom.displayMode"] = "color-text"
+    if column.hidden:
+        properties["custom.hidden"] = True
+    elif column.width:
+        properties["custom.width"] = column.width
+    else:
+        properties["custom.minWidth"] = LEAST_WIDTH
+    if column.link:
+        properties["links"] = [build.DashboardLink(FOLLOW).url(column.link).build()]
+    return [model.DynamicConfigValue(name, value) for name, value in properties.items()]
 
 
 def _panel(
@@ -389,6 +530,7 @@ def _graph(
 
 
 def _timeline() -> statetimeline.Panel:
+    # With thresholds as its colours, a timeline that merges values ignores their mappings.
     return (
         statetimeline.Panel()
         .merge_values(True)
@@ -397,14 +539,21 @@ def _timeline() -> statetimeline.Panel:
         .align_value(TimelineValueAlignment.LEFT)
         .fill_opacity(70)
         .line_width(0)
+        .color_scheme(build.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(TEXT))
+        .legend(common.VizLegendOptions().show_legend(False))
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.SINGLE))
     )
 
 
-def _coloured(
-    panel: stat.Panel | bargauge.Panel | statetimeline.Panel, steps: Steps, words: Words | None
-) -> None:
-    panel.thresholds(_thresholds(steps))
+def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> None:
+    """Counts have no decimals."""
+    if unit == COUNT or decimals is not None:
+        panel.decimals(decimals or 0)
+
+
+def _coloured(panel: stat.Panel | bargauge.Panel, steps: Steps, words: Words | None) -> None:
+    # Without a value, a word has the colour of the first step.
+    panel.thresholds(_thresholds(((None, UNKNOWN),) if words else steps))
     panel.color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
     if words:
         panel.mappings([_mapping(words)])
@@ -421,6 +570,13 @@ def _mapping(words: Words) -> model.ValueMap:
         for index, (value, (text, colour)) in enumerate(words.items())
     }
     return model.ValueMap(options=results)
+
+
+def _of_uplinks() -> Iterator[model.RegexMap]:
+    """Mappings that colour the names of uplinks and leave them as they are."""
+    for index, (pattern, colour) in enumerate(UPLINK_NAMES.items()):
+        result = model.ValueMappingResult(color=colour, index=index)
+        yield model.RegexMap(model.DashboardRegexMapOptions(pattern, result))
 
 
 def _fixed(colour: str) -> model.DynamicConfigValue:

@@ -1,4 +1,4 @@
-"""PromQL of the dashboards: which series they ask for, and how they are joined."""
+"""The PromQL of the dashboards: which series they query, and how these are joined."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from dataclasses import dataclass
 
 from policies.model import Reason
 
-# Utilization from which an uplink is busy, and full.
+# The utilization from which an uplink counts as busy, and as full.
 BUSY_RATIO = 0.75
 FULL_RATIO = 0.95
 
 RANGE = "$__range"
 RATE = "$__rate_interval"
+STEP = "$__interval"
+# How long ago the sample may be from which a count goes on, after a time without any.
+GAP = "15m"
+# How many series a graph of all hosts shows.
+MOST = 10
 
-# A match joins series of one and the same bridge, uplink or VM port of one host: names of
-# bridges and interfaces are the same on many.
+# Joins match series of the same bridge, uplink or VM port on the same host, because different hosts
+# use the same names for bridges and interfaces.
+ON_SERVICE = "on (job, instance)"
 ON_BRIDGE = "on (job, instance, bridge)"
 ON_UPLINK = "on (job, instance, bridge, uplink)"
 ON_PORT = "on (job, instance, bridge, port)"
@@ -22,10 +28,10 @@ BY_BRIDGE = "by (job, instance, bridge)"
 BY_UPLINK = "by (job, instance, bridge, uplink)"
 BY_SERVICE = "by (job, instance)"
 
-# The reasons of bindings that came of a link; all others were somebody's choice. A binding
-# that is no move (found as it was, first placed by a policy) has none of either.
-LINK_REASONS = "|".join((Reason.FAILOVER, Reason.FAILBACK))
+# A binding that was found at the start or first placed by a policy is not a move: it has none of
+# these reasons. The first are those of moves that no link caused.
 CHOICE_REASONS = "|".join(r for r in Reason if r not in (Reason.FAILOVER, Reason.FAILBACK))
+REASONS = "|".join(Reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,15 @@ class Scope:
         return f"{metric}{{{', '.join((*self.matchers, *more))}}}"
 
 
-# The bridge dashboard shows one; all others show as many as are chosen.
+# The bridge dashboard shows one bridge; all others show as many as are chosen.
 ONE_BRIDGE = Scope(('job="$job"', 'instance="$instance"', 'bridge="$bridge"'))
 BRIDGES = Scope(('job=~"$job"', 'instance=~"$instance"', 'bridge=~"$bridge"'))
 SERVICES = Scope(('job=~"$job"', 'instance=~"$instance"'))
+ONE_SERVICE = Scope(('job="$job"', 'instance="$instance"'))
+# For metrics of Prometheus itself, which it has of every program. A job of the service is known by
+# its name, because nothing else tells it while the service is down. The alerts do the same.
+TARGETS = Scope(('job=~"ovs-lbt.*"', 'job=~"$job"', 'instance=~"$instance"'))
+BUILDS = SERVICES("build_info")
 
 
 def in_bits(rate: str) -> str:
@@ -58,29 +69,98 @@ def rate(counter: str) -> str:
     return f"rate({counter}[{RATE}])"
 
 
-def increase(counter: str, over: str = RATE) -> str:
-    return f"increase({counter}[{over}])"
+def each_step(counter: str, service: str = BUILDS) -> str:
+    """By how much a counter grew in each step of a graph, to the unit.
+
+    `increase` would extrapolate, and steps shorter than its range would show an event twice.
+    A counter that is lower than before starts from zero: the service has restarted. So does one
+    that is new although the `service` was known before.
+    """
+    now = f"last_over_time({counter}[{STEP}])"
+    before = f"last_over_time({counter}[{GAP}] offset {STEP})"
+    known = f"last_over_time({service}[{GAP}] offset {STEP})"
+    return f"({now} - {before} >= 0 or {now} and {ON_SERVICE} {known})"
 
 
-def whole(count: str) -> str:
-    """A sum of increases, which Prometheus extrapolates, as the whole number it stands for."""
-    return f"round(sum({count}))"
+def in_range(counter: str) -> str:
+    """By how much a counter grew in the time shown, to the unit.
+
+    Only where a service has restarted meanwhile is it Prometheus's estimate, rounded.
+    """
+    before = f"last_over_time({counter}[{GAP}] offset {RANGE})"
+    exact = f"last_over_time({counter}[{RANGE}]) - {before} >= 0"
+    restarted = f"resets({counter}[{RANGE}]) > 0"
+    return f"({exact} unless {restarted} or round(increase({counter}[{RANGE}])))"
 
 
-def or_none(count: str) -> str:
-    """A count that is zero where there is nothing to count."""
-    return f"({count}) or vector(0)"
+def at_any_time(function: str, gauge: str) -> str:
+    """The highest or lowest value in the time shown, whatever the step of the graph is."""
+    return f"{function}_over_time({gauge}[{RANGE}] @ end())"
+
+
+def highest(shown: str, on: str, ranked: str) -> str:
+    """Of the series `shown`, those that `ranked` is highest for: too many lines tell nothing."""
+    return f"{shown} and {on} topk({MOST}, {ranked})"
+
+
+def in_service(scope: Scope) -> str:
+    """What a join ends with that keeps active and standby uplinks only."""
+    return f"""{ON_UPLINK} {scope("uplink_info", 'role=~"active|standby"')}"""
+
+
+def and_all(shown: str, all_of_them: str, **labels: str) -> str:
+    """Series, and one with these labels that sums all up: so there is one if nothing else is shown."""
+    for label, value in labels.items():
+        all_of_them = f'label_replace({all_of_them}, "{label}", "{value}", "", "")'
+    return f"{shown} or {all_of_them}"
+
+
+def how_many(series: str, value: int, among: str = "") -> str:
+    """How many series have this value; no answer, rather than zero, if there are no series."""
+    return f"sum({series} == bool {value}{among and f' and {among}'})"
+
+
+def known(value: str, good: int = 0) -> str:
+    """A value that is as low as `good` only if all services answer: others may have a higher one."""
+    return f"{value} > {good} or {all_answering(value)}"
+
+
+def of_connected(scope: Scope, series: str) -> str:
+    """Series of bridges whose switch answers. Of the uplinks of others, only the past is known."""
+    return f"({series} and {ON_BRIDGE} ({scope('bridge_connected')} == 1))"
+
+
+def of_links_up(scope: Scope, series: str) -> str:
+    """The same of uplinks whose link is up: one without a link is idle, and not well."""
+    return of_connected(scope, f"{series} and {ON_UPLINK} {scope('uplink_up')} == 1")
+
+
+def known_of_uplinks(value: str) -> str:
+    """A count of uplinks that is zero only if all services and all switches answer."""
+    return f"{known(value)} unless on () {BRIDGES('bridge_connected')} == 0"
+
+
+def all_answering(series: str) -> str:
+    """What is said of all only while all services answer."""
+    return f"{series} unless on () {TARGETS.of('up')} == 0"
+
+
+def short_host(series: str) -> str:
+    """A label `host`: the instance without port, and without domain if it is not an IP address."""
+    portless = f'label_replace({series}, "host", "$1", "instance", "(.+?)(:[0-9]+)?")'
+    name = "([^.:[]*[A-Za-z][^.:[]*)[.:].*"
+    return f'label_replace({portless}, "host", "$1", "instance", "{name}")'
 
 
 def quantile(share: float, histogram: str, by: str) -> str:
-    """A quantile of a histogram, e.g. 0.99, for each value of the labels `by`."""
+    """A quantile of a histogram, for example 0.99, for each value of the labels `by`."""
     return f"histogram_quantile({share}, sum by (le, {by}) ({rate(histogram)}))"
 
 
 def bound_at_ms(scope: Scope, reasons: str) -> str:
-    """When ports were bound for these reasons, in the time shown: milliseconds since the epoch.
+    """The times at which ports were bound for these reasons, as milliseconds since the epoch.
 
-    A binding that has ended since is a series that has ended, hence the look back.
+    When a binding ends, its series ends, so the query has to look back.
     """
     bound = scope("port_bound_timestamp_seconds", f'reason=~"{reasons}"')
     return f"last_over_time({bound}[{RATE}]) * 1000 >= $__from"

@@ -1,18 +1,23 @@
-"""A Grafana of this machine's own network, asked as a browser asks it."""
+"""A Grafana of this machine's own network, asked as a browser asks it, and shown to one."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import http.server
 import json
 import os
+import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.switch.prometheus import INTERVAL_MS, Prometheus
@@ -22,7 +27,15 @@ from tests.unit.dashboards.dashboards import Dashboard, Query
 # Where this module is imported; the tests themselves run in a network of their own.
 MACHINES_NETWORK = f"/proc/self/fd/{os.open('/proc/thread-self/ns/net', os.O_RDONLY)}"
 DATA_SOURCE = "ovs-lbt test"
+# Of the tests alone: whoever has the dashboards in a folder of theirs keeps them as they are.
+FOLDER, SUFFIX = "ovs-lbt-test", "-test"
 CHUNK_BYTES = 65536
+# High enough that every panel is on the screen, as Grafana asks for those only.
+SCREEN, SHOWN_WITHIN_MS, RENDERED_WITHIN_S = "1600,8000", 30_000, 180
+# Where a panel begins in the page: in Grafana 9 and 10, and in 11.
+PANEL = re.compile(r'data-(?:panelid|viz-panel-key)="(?:panel-)?(\d+)[^"]*"')
+FAILED = re.compile(r"Panel (?:header|status) error|panel-info-corner--error")
+NO_DATA = re.compile(r">\s*No data\s*<")
 
 
 class Grafana:
@@ -60,17 +73,122 @@ class Grafana:
             uid = made["datasource"]["uid"]
             self._source = {"type": "prometheus", "uid": uid}
             try:
-                yield self
+                with self._folder():
+                    yield self
             finally:
                 self._call("DELETE", f"datasources/uid/{uid}")
 
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[None]:
+        """With a folder of the tests in this block, which takes its dashboards along as it goes."""
+        if any(left["uid"] == FOLDER for left in self._call("GET", "folders")):
+            self._call("DELETE", f"folders/{FOLDER}")
+        self._call("POST", "folders", {"uid": FOLDER, "title": DATA_SOURCE})
+        try:
+            yield
+        finally:
+            self._call("DELETE", f"folders/{FOLDER}")
+
     def load(self, dashboard: Dashboard) -> None:
-        """Load it, and see that Grafana has all of its panels."""
-        body = {"dashboard": {**dashboard.json, "id": None}, "overwrite": True}
-        uid = self._call("POST", "dashboards/db", body)["uid"]
-        assert uid == dashboard.json["uid"]
+        """Load it under a uid of the tests, and see that Grafana has all of its panels."""
+        uid = dashboard.json["uid"] + SUFFIX
+        own = {**dashboard.json, "id": None, "uid": uid}
+        body = {"dashboard": own, "overwrite": True, "folderUid": FOLDER}
+        assert self._call("POST", "dashboards/db", body)["uid"] == uid
         kept = self._call("GET", f"dashboards/uid/{uid}")["dashboard"]
-        assert len(kept["panels"]) == len(dashboard.panels), dashboard
+        found = [panel for row in kept["panels"] for panel in (row, *row.get("panels", []))]
+        assert len(found) == len(dashboard.panels), dashboard
+
+    def show(
+        self, dashboard: Dashboard, chosen: Mapping[str, str], since_s: float, directory: Path
+    ) -> dict[str, str]:
+        """What is wrong with the panels that a browser shows, by title: no data, or an error.
+
+        Panels in collapsed rows are not shown.
+        """
+        browser = shutil.which("chromium")
+        assert browser, "found no chromium on PATH"
+        asked = {f"var-{name}": value for name, value in chosen.items()}
+        asked |= {"from": f"{since_s * 1000:.0f}", "to": f"{time.time() * 1000:.0f}"}
+        asked["var-datasource"] = self._source["uid"]
+        with self._without_login() as base, inside(MACHINES_NETWORK):
+            url = f"{base}/d/{dashboard.json['uid']}{SUFFIX}?kiosk&{urllib.parse.urlencode(asked)}"
+            page = subprocess.run(
+                [
+                    *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+                    *("--disable-background-networking", "--disable-component-update"),
+                    "--no-proxy-server",
+                    f"--user-data-dir={directory}",
+                    f"--window-size={SCREEN}",
+                    f"--virtual-time-budget={SHOWN_WITHIN_MS}",
+                    *("--dump-dom", url),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=RENDERED_WITHIN_S,
+                check=True,
+            ).stdout
+        titles = {panel["id"]: panel["title"] for panel in dashboard.asking}
+        parts = PANEL.split(page)[1:]
+        shown = {
+            titles[int(n)]: part
+            for n, part in zip(parts[::2], parts[1::2], strict=True)
+            if int(n) in titles
+        }
+        expected = {p["title"] for p in dashboard.json["panels"] if p["type"] != "row"}
+        wrong = dict.fromkeys(expected - shown.keys(), "is not on the page")
+        for title, part in shown.items():
+            if FAILED.search(part):
+                wrong[title] = "an error"
+            elif NO_DATA.search(part):
+                wrong[title] = "no data"
+        return wrong
+
+    @contextlib.contextmanager
+    def _without_login(self) -> Iterator[str]:
+        """The URL in this block by which a browser reaches it that has no credentials."""
+        base, headers = self._base, self._headers
+
+        class Relay(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                sent = {k: v for k, v in self.headers.items() if k != "Accept-Encoding"}
+                request = urllib.request.Request(
+                    base + self.path, self.rfile.read(length) or None, sent | headers
+                )
+                request.method = self.command
+                try:
+                    answer = urllib.request.urlopen(request, timeout=60)
+                except urllib.error.HTTPError as error:
+                    answer = error
+                with answer, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    body = answer.read()
+                    self.send_response(answer.status)
+                    self.send_header("Content-Type", answer.headers.get("Content-Type", ""))
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with inside(MACHINES_NETWORK):
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay)
+
+        def serve() -> None:
+            with inside(MACHINES_NETWORK):
+                server.serve_forever()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
     def ask(self, query: Query, text: str, since_s: float) -> str:
         """Ask a query as the panel does; what is wrong with the answer, or nothing."""
@@ -102,7 +220,8 @@ class Grafana:
         request.method = method
         try:
             with inside(MACHINES_NETWORK), urllib.request.urlopen(request, timeout=20) as answer:
-                return json.load(answer)
+                told = answer.read()
+                return json.loads(told) if told else None
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.read().decode()}") from None
 

@@ -4,7 +4,8 @@ One story is played on a real bridge under real traffic: a move by load, one by 
 failover and the way back, a move that is refused, and a wrong setting.
 
 With GRAFANA_URL set (http://user:password@host:3000, a Grafana in this machine's network),
-that Grafana loads the dashboards and is asked every query, too.
+that Grafana loads the dashboards, is asked every query, and shows them to a headless Chromium if
+there is one. What it has of its own, it keeps as it is.
 """
 
 from __future__ import annotations
@@ -15,27 +16,32 @@ import itertools
 import math
 import os
 import re
+import shutil
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from policies.model import Reason
 from tests.switch import frames
-from tests.switch.bench import Bed, BedSpec, Service, Uplink, wait_until
+from tests.switch.bed import Bed, BedSpec, Uplink
 from tests.switch.grafana import Grafana
 from tests.switch.prometheus import (
     JOB,
     RATE_INTERVAL,
     RATE_INTERVAL_SCRAPES,
+    STEP,
     Prometheus,
     Series,
     scraping,
 )
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
 from tests.unit.dashboards.dashboards import (
     ALL,
@@ -60,8 +66,14 @@ LONG_WINDOW_S = 600
 # Marks closer than this are one, as the annotations' step says.
 MARKS_APART_MS = 1000
 SHOWN_S = 60
-# Panels that the story gives no cause for: no part of the service fails.
-NO_CAUSE = frozenset({"Faults by part A"})
+# Panels that the story gives no cause for: no part of the service fails, no queue is full.
+NO_CAUSE = frozenset({"Faults by part A", "Dropped frames C"})
+# Timelines that sum up in one row what is well all the time, as everything is here.
+SUMMED_UP = frozenset({"Connection to switches A", "Unrelieved uplinks A"})
+# Whether a frame is lost while a cable is pulled is chance.
+BY_CHANCE = frozenset({"Dropped frames A", "Dropped frames B"})
+# The panels that these queries leave empty.
+QUIET = {place.rpartition(" ")[0] for place in NO_CAUSE}
 # What the story gives cause for, if only for a moment; all other alerts have no data.
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
@@ -99,6 +111,7 @@ class Story:
         return {
             **(one if dashboard == "bridge" else every),
             "__rate_interval": RATE_INTERVAL,
+            "__interval": STEP,
             "__range": f"{SHOWN_S}s",
             "__from": f"{self.since_s * 1000:.0f}",
         }
@@ -210,10 +223,13 @@ def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> 
         if query.place in NO_CAUSE:
             assert not numbers(found), f"nothing of that has happened: {text}"
             continue
+        if query.place in BY_CHANCE and not found:
+            continue
         assert numbers(found), f"no data: {text}"
         seen = story.prometheus.over(text, story.since_s)
         labels = frozenset[str]().union(*(series["metric"] for series in seen))
-        assert query.shown <= labels, f"shown by {query.shown}, has {labels}: {text}"
+        shown = frozenset() if query.place in SUMMED_UP else query.shown
+        assert shown <= labels, f"shown by {query.shown}, has {labels}: {text}"
 
 
 @with_data
@@ -224,12 +240,10 @@ def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> 
         "fleet: Bridges not connected A": 0,
         "fleet: Uplinks down A": 0,
         "fleet: Configuration errors A": 1,
-        "fleet: Moves refused A": 1,
         "bridge: Switch A": 1,
         "decisions: Refused A": 1,
-        "decisions: Bridges only observed A": 0,
+        "decisions: Bridges in observe mode A": 0,
         "controller: Services up A": 1,
-        "controller: Bridges connected A": 1,
     }.items(),
 )
 def test_headlines_tell_the_story(story: Story, place: str, value: float) -> None:
@@ -245,7 +259,7 @@ def test_says_when_an_uplink_was_down_and_who_was_where(story: Story) -> None:
     seen = {s["metric"]["uplink"]: set(numbers([s])) for s in story.ask(links, story.fill(links))}
     up0, up1 = story.bed.uplinks
     assert seen == {up0.name: {0.0, 1.0}, up1.name: {1.0}}
-    bound = by_place["bridge: Who is bound where A"]
+    bound = by_place["bridge: Uplink of each VM port A"]
     been = {
         (s["metric"]["port"], s["metric"]["uplink"]) for s in story.ask(bound, story.fill(bound))
     }
@@ -306,7 +320,11 @@ def test_moves_and_failovers_are_marked_apart(story: Story) -> None:
         name: {s["metric"]["reason"] for s in story.ask(query, story.fill(query))}
         for name, query in bridge.marks.items()
     }
-    assert reasons == {"Moves": {"threshold", "manual"}, "Failovers": {"failover", "failback"}}
+    assert reasons == {
+        "Moves": {"threshold", "manual"},
+        "Failovers": {"failover"},
+        "Failbacks": {"failback"},
+    }
 
 
 @with_data
@@ -358,28 +376,36 @@ def test_metrics_are_as_prometheus_wants_them(story: Story) -> None:
         input=_exposition(story.service),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 @pytest.mark.skipif("GRAFANA_URL" not in os.environ, reason="GRAFANA_URL names no Grafana")
 @with_data
-def test_grafana_loads_them_and_has_data(story: Story) -> None:
+def test_grafana_loads_them_and_has_data(story: Story, tmp_path: Path) -> None:
     with Grafana(os.environ["GRAFANA_URL"]).asking(story.prometheus) as grafana:
         for dashboard in ALL:
             grafana.load(dashboard)
         # How long it takes for a rate, Grafana itself says.
         failed = [
-            f"{query}: {told}: {text}"
+            f"{query}: {told}"
             for query in QUERIES
             for text in story.fillings(query, __rate_interval="$__rate_interval")
+            if query.place not in NO_CAUSE | BY_CHANCE
             if (told := grafana.ask(query, text, story.since_s))
         ]
         assert not failed
+        if shutil.which("chromium"):
+            for dashboard in ALL:
+                chosen = story.variables(dashboard.name) if dashboard.name == "bridge" else {}
+                chosen = {name: chosen[name] for name in chosen if not name.startswith("__")}
+                wrong = grafana.show(dashboard, chosen, story.since_s, tmp_path / dashboard.name)
+                silent = {title for title, told in wrong.items() if told == "no data"}
+                assert wrong.keys() <= silent & QUIET, f"{dashboard}: {wrong}"
 
 
 def _exposition(service: Service) -> str:
     url = f"http://127.0.0.1:{service.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return str(answer.read().decode())

@@ -20,7 +20,10 @@ MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 IN_LINK = re.compile(r"\$\{__(?:data\.fields|field\.labels)\.(\w+)\}")
 IN_LEGEND = re.compile(r"\{\{(\w+)\}\}")
-VARIABLE = re.compile(r"\$\{?(\w+)")
+# Not $1, which is a group of a pattern.
+VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+STRING = re.compile(r'"[^"]*"')
+MADE = re.compile(r', "(\w+)", "[^"]*", "\w+", "[^"]*"\)')
 LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
 
@@ -52,6 +55,16 @@ class Query:
         """The labels that it groups, joins or copies by."""
         lists = GROUPING.findall(self.text)
         return frozenset(label.strip() for found in lists for label in found.split(",")) - {""}
+
+    @property
+    def bare(self) -> str:
+        """The query without what is in quotes, such as patterns."""
+        return STRING.sub('""', self.text)
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The labels that it makes of others."""
+        return frozenset(MADE.findall(self.text))
 
     @property
     def named(self) -> frozenset[str]:
@@ -174,7 +187,9 @@ def unknown(query: Query, exported: Mapping[str, frozenset[str]]) -> list[str]:
         for label in sorted(labels - exported[name])
     ]
     every = frozenset[str]().union(*(exported[name] for name in query.selected))
-    return told + [f"{query}: nothing has a label {x}" for x in sorted(query.named - every)]
+    return told + [
+        f"{query}: nothing has a label {x}" for x in sorted(query.named - query.made - every)
+    ]
 
 
 def unused(exported: Mapping[str, frozenset[str]]) -> list[str]:

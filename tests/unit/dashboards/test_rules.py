@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -45,7 +46,9 @@ class Case:
     was_quiet: bool
 
 
+@functools.cache
 def load(path: Path) -> dict[str, Any]:
+    """What a file says; nearly every test here asks for all files."""
     loaded = yaml.safe_load(path.read_text())
     assert isinstance(loaded, dict)
     return loaded
@@ -152,10 +155,17 @@ def test_every_alert_says_how_bad_it_is_what_it_is_and_where_to_look(alert: dict
     name, told = alert["alert"], alert["annotations"]
     assert alert["labels"].keys() == {"severity"}
     assert alert["labels"]["severity"] in SEVERITIES
-    assert told.keys() == {"summary", "description", "runbook_url", "dashboard"}
+    links = {"runbook_url", "dashboard", "__dashboardUid__"}
+    assert told.keys() == {"summary", "description"} | links
     assert told["runbook_url"] == f"{BASE}/operations.md#{name.lower()}"
     dashboard, _, chosen = told["dashboard"].removeprefix("/d/").partition("?")
     assert dashboard in _dashboards(), "no dashboard has that uid"
+    # Grafana makes a button of this one, and text of the other.
+    assert told["__dashboardUid__"] == dashboard
+    # About a bridge: to a dashboard that can show it. Without one, it would be empty.
+    of_bridge = "$labels.bridge" in told["summary"] + told["description"]
+    assert ("var-bridge" in chosen) == of_bridge
+    assert dashboard != "ovs-lbt-bridge" or of_bridge
     variables = dict(item.split("=", 1) for item in chosen.split("&") if item)
     for variable, value in variables.items():
         label = variable.removeprefix("var-")

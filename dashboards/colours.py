@@ -1,0 +1,73 @@
+"""One colour for each reason of a move, and one for each uplink, in all panels.
+
+Red, orange and green are kept for what is wrong and what is well.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+from policies.model import Reason
+
+TEXT = "text"
+# Of no data; readable as a text and as a background, in the dark and in the light.
+UNKNOWN = "#808590"
+GOOD, WARNING, BAD = "green", "orange", "red"
+NEUTRAL = "blue"
+
+_CHOSEN = (
+    "#5794F2",
+    "#37C2B0",
+    "#8AB8FF",
+    "#9FB3C8",
+    "#B0875A",
+    "#B877D9",
+    "#F2CC0C",
+    "#FF85C0",
+    "#A8A838",
+    "#7E6BFF",
+)
+_OF_LINKS = {Reason.FAILOVER: BAD, Reason.FAILBACK: GOOD}
+REASONS = dict(zip((r for r in Reason if r not in _OF_LINKS), cycle(_CHOSEN), strict=False))
+REASONS |= _OF_LINKS
+
+# By the digit that tells an uplink from its neighbours.
+_UPLINKS = (
+    "#5794F2",
+    "#F2CC0C",
+    "#B877D9",
+    "#37C2B0",
+    "#B0875A",
+    "#FF85C0",
+    "#A8A838",
+    "#9FB3C8",
+    "#8AB8FF",
+    "#7E6BFF",
+)
+
+
+def _named(index: int) -> str:
+    """The pattern of the names of uplinks with this colour; no name has two.
+
+    Usually, the last digit counts: eth1, bond0p1, p2p1, enp0s8. Without a function, it is the bus
+    or slot: enp2s0. With both, each counts: the ports of two cards, such as enp1s0f1 and enp2s0f0,
+    differ. The name of the port on a card may follow: enp1s0f1np1.
+    """
+    pairs = [
+        (first, function)
+        for function in range(index % 2, 10, 2)
+        for first in range(10)
+        if (2 * first + function) % 10 == index
+    ]
+    on_bus = "|".join(f"{first}s0f{function}" for first, function in pairs)
+    in_slot = "|".join(
+        f"{first}f{function}" if first else f"[^s]0f{function}" for first, function in pairs
+    )
+    slot = rf"\ds\d*{index}" if index else r"\ds[1-9]\d*0"
+    last = rf"(?:[^\dfsp]|(?:^|[^\d])[fs]|(?:^|[^n])p)\d*{index}"
+    return rf"(?:\S*(?:{on_bus}|{in_slot}|{slot}|{index}s0|{last})|\d*{index})(?:np\d+)?"
+
+
+# What matches a series of the uplink, whatever else its legend says, and what matches its name.
+UPLINK_SERIES = {rf"/^{_named(i)}(?: .*)?$/": colour for i, colour in enumerate(_UPLINKS)}
+UPLINK_NAMES = {rf"/^{_named(i)}$/": colour for i, colour in enumerate(_UPLINKS)}

@@ -1,0 +1,617 @@
+"""What a viewer sees: nothing is green by mistake, cut, off the screen, or called by two colours.
+
+Each test is of a fault that was seen in a Grafana.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dashboards.colours import REASONS, UNKNOWN, UPLINK_NAMES, UPLINK_SERIES
+from policies.model import Reason
+from tests.unit.dashboards.dashboards import ALL, BY_NAME, QUERIES, Dashboard, Query
+from tests.unit.dashboards.exported import EXPORTED
+
+# A screen of 1600 x 1000 shows so many rows of the grid, below Grafana's own bars.
+FIRST_SCREEN_ROWS = 22
+# A column of the grid on a screen 1280 wide, beside Grafana's menu, in pixels.
+COLUMN_PX = 50
+BETWEEN_PX, PADDING_PX = 8, 16
+# The info mark and the menu of a panel, beside its title.
+BESIDE_TITLE_PX = 58
+# Around a cell's text, and what a column has that says no width.
+CELL_PADDING_PX, LEAST_PX = 14, 150
+# The arrow of a column that is sorted by.
+ARROW_PX = 18
+FONT_PX = 14
+# Widths of Inter's characters, as shares of the font's size.
+NARROW, WIDE, CAPITAL, OTHER = 0.3, 0.85, 0.72, 0.58
+
+NEUTRAL = {"text", "blue"}
+MANY = [dashboard for dashboard in ALL if dashboard.name != "bridge"]
+TILES = {"stat", "bargauge"}
+# Tables of what has been, not of what is.
+OF_THE_PAST = {"Last ten moves", "Refusals"}
+COUNTERS = "|".join(name for name in EXPORTED if name.endswith("_total"))
+
+each_dashboard = pytest.mark.parametrize("dashboard", ALL, ids=str)
+each_query = pytest.mark.parametrize("query", QUERIES, ids=str)
+
+
+def of_type(dashboard: Dashboard, *types: str) -> list[dict[str, Any]]:
+    return [panel for panel in dashboard.asking if panel["type"] in types]
+
+
+def exprs(panel: dict[str, Any]) -> list[str]:
+    return [target["expr"] for target in panel["targets"]]
+
+
+def settings(panel: dict[str, Any], name: str) -> Iterator[Any]:
+    """A setting of a panel's fields: the default, and what overrides it."""
+    defaults = panel["fieldConfig"]["defaults"]
+    if name in defaults:
+        yield defaults[name]
+    for override in panel["fieldConfig"]["overrides"]:
+        yield from (p["value"] for p in override["properties"] if p["id"] == name)
+
+
+def columns(panel: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The properties of a table's columns, in their order, by the column's title."""
+    (organize,) = (t["options"] for t in panel["transformations"] if t["id"] == "organize")
+    names = sorted(organize["renameByName"], key=organize["indexByName"].__getitem__)
+    overrides = {
+        override["matcher"]["options"]: {p["id"]: p["value"] for p in override["properties"]}
+        for override in panel["fieldConfig"]["overrides"]
+    }
+    assert set(overrides) == set(organize["renameByName"].values()), panel["title"]
+    return {
+        organize["renameByName"][name]: {
+            **overrides[organize["renameByName"][name]],
+            "label": "" if name.startswith("Value") else name,
+        }
+        for name in names
+    }
+
+
+def text_px(text: str) -> float:
+    def share(character: str) -> float:
+        if character in "fijlrt ,.:'()":
+            return NARROW
+        if character in "mwMW":
+            return WIDE
+        return CAPITAL if character.isupper() else OTHER
+
+    return FONT_PX * sum(map(share, text))
+
+
+def panel_px(panel: dict[str, Any]) -> int:
+    return int(panel["gridPos"]["w"] * COLUMN_PX - BETWEEN_PX - PADDING_PX)
+
+
+# Nothing is green that is not known to be well.
+
+
+@each_dashboard
+def test_no_data_has_no_colour(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, *TILES, "table"):
+        found = list(settings(panel, "thresholds"))
+        assert found, panel["title"]
+        for thresholds in found:
+            first, *rest = thresholds["steps"]
+            assert first["value"] is None, panel["title"]
+            assert first["color"] in {"text", UNKNOWN}, panel["title"]
+            assert all(step["value"] is not None for step in rest), panel["title"]
+
+
+@each_query
+def test_zero_is_not_what_is_said_without_data(query: Query) -> None:
+    assert "vector(" not in query.text, query
+    # Without series, a count has no answer; nor does it if none of them is counted.
+    assert not re.search(r"\bcount\([^()]*==", query.text), query
+
+
+@pytest.mark.parametrize("dashboard", MANY, ids=str)
+def test_zero_is_not_said_of_services_that_do_not_answer(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "stat"):
+        (steps,) = (t["steps"] for t in settings(panel, "thresholds"))
+        (expr,) = exprs(panel)
+        zero_is_green = {"value": 0, "color": "green"} in steps
+        if zero_is_green and not expr.startswith("sum(up{"):
+            assert "unless on () up{" in expr, panel["title"]
+
+
+@each_dashboard
+def test_one_that_is_well_does_not_make_all_green(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "stat"):
+        for thresholds in settings(panel, "thresholds"):
+            green = [s["value"] for s in thresholds["steps"] if s["color"] == "green"]
+            assert green in ([], [0]), panel["title"]
+
+
+@each_dashboard
+def test_timelines_have_the_colours_of_their_states(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "state-timeline"):
+        (mappings,) = settings(panel, "mappings")
+        assert mappings, panel["title"]
+        # By thresholds, Grafana merges values and throws the mappings away.
+        assert [c["mode"] for c in settings(panel, "color")] == ["fixed"], panel["title"]
+        assert not panel["options"]["legend"]["showLegend"], panel["title"]
+
+
+@each_dashboard
+def test_words_of_states_have_a_colour_each(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "table", "state-timeline", "stat"):
+        for mappings in settings(panel, "mappings"):
+            for mapping in mappings:
+                options = mapping["options"]
+                results = [options["result"]] if mapping["type"] == "regex" else options.values()
+                assert all(result["color"] for result in results), panel["title"]
+    pending = [
+        mapping["options"]["pending"]["color"]
+        for panel in of_type(dashboard, "table")
+        for mappings in settings(panel, "mappings")
+        for mapping in mappings
+        if "pending" in mapping["options"]
+    ]
+    assert "green" not in pending
+
+
+def test_a_service_that_is_down_is_seen_on_its_bridge() -> None:
+    (panel,) = (p for p in BY_NAME["bridge"].asking if p["title"] == "Switch")
+    (expr,) = exprs(panel)
+    assert re.search(r" or max\(\(up\{[^}]*\} == 0\) - 1\)", expr)
+    (mappings,) = settings(panel, "mappings")
+    assert mappings[0]["options"]["-1"]["color"] == "red"
+    assert mappings[0]["options"]["0"]["text"] == "no answer"
+
+
+@each_dashboard
+def test_only_what_is_wrong_by_an_alert_is_red(dashboard: Dashboard) -> None:
+    """Optimality and imbalance are high on a bridge without load, where nothing is wrong."""
+    for panel in of_type(dashboard, *TILES):
+        for expr in exprs(panel):
+            assert "optimality" not in expr, panel["title"]
+            assert "imbalance" not in expr, panel["title"]
+    for panel in of_type(dashboard, "table"):
+        for title in {"Optimality", "Imbalance"} & set(columns(panel)):
+            assert "thresholds" not in columns(panel)[title], panel["title"]
+
+
+# Counts.
+
+
+@each_query
+def test_counts_over_time_are_counted_and_not_estimated(query: Query) -> None:
+    """`increase` over a rate interval shows an event in several bars, each of them extrapolated."""
+    if not query.instant:
+        estimated = re.findall(r"increase\(\w+\{[^}]*\}\[[^\]]*\]( @ end\(\))?", query.text)
+        assert all(estimated), query
+    elif "increase(" in query.text:
+        assert re.search(r"offset \$__range\) >= 0 unless resets\(", query.text), query
+
+
+@each_dashboard
+def test_marks_do_not_hide_the_bars_of_what_they_mark(dashboard: Dashboard) -> None:
+    bars = [
+        panel["id"]
+        for panel in of_type(dashboard, "timeseries")
+        if panel["fieldConfig"]["defaults"]["custom"]["drawStyle"] == "bars"
+    ]
+    for mark in dashboard.annotations:
+        assert mark["filter"] == {"exclude": True, "ids": bars}
+
+
+@each_dashboard
+def test_axes_have_numbers(dashboard: Dashboard) -> None:
+    """What is said without data is also said beside ticks between two whole numbers."""
+    for panel in of_type(dashboard, "timeseries"):
+        assert not list(settings(panel, "noValue")), panel["title"]
+
+
+@each_dashboard
+def test_bars_are_of_counts_in_their_step(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        custom = panel["fieldConfig"]["defaults"]["custom"]
+        if custom["drawStyle"] != "bars":
+            continue
+        assert custom["barAlignment"] == -1, panel["title"]
+        assert panel["maxDataPoints"] <= 200, f"{panel['title']}: bars too thin to be seen"
+        assert all("offset $__interval" in expr for expr in exprs(panel)), panel["title"]
+
+
+@each_dashboard
+def test_counts_have_no_decimals(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "stat", "timeseries"):
+        if panel["fieldConfig"]["defaults"]["unit"] == "short":
+            assert "decimals" in panel["fieldConfig"]["defaults"], panel["title"]
+    for panel in of_type(dashboard, "table"):
+        for title, properties in columns(panel).items():
+            assert properties["unit"] != "short" or "decimals" in properties, title
+
+
+@each_dashboard
+def test_what_happens_now_and_then_is_drawn_as_points(dashboard: Dashboard) -> None:
+    """Between two values that are far apart, there is no line, and one value is none at all."""
+    for panel in of_type(dashboard, "timeseries"):
+        custom = panel["fieldConfig"]["defaults"]["custom"]
+        rare = any(
+            "histogram_quantile(0.9," in expr or expr.endswith("]) > 0") for expr in exprs(panel)
+        )
+        assert custom["drawStyle"] == "bars" or not rare or custom["showPoints"] != "never", panel[
+            "title"
+        ]
+
+
+# Colours.
+
+
+def test_each_reason_has_one_colour() -> None:
+    assert set(REASONS) == set(Reason)
+    assert len(set(REASONS.values())) == len(Reason)
+    assert (REASONS[Reason.FAILOVER], REASONS[Reason.FAILBACK]) == ("red", "green")
+
+
+@each_dashboard
+def test_reasons_have_their_colour_everywhere(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        if any(target["legendFormat"] == "{{reason}}" for target in panel["targets"]):
+            given = {
+                override["matcher"]["options"]: override["properties"][0]["value"]["fixedColor"]
+                for override in panel["fieldConfig"]["overrides"]
+            }
+            assert given == {f"/(^| ){r}$/": colour for r, colour in REASONS.items()}
+    for panel in of_type(dashboard, "table"):
+        for properties in columns(panel).values():
+            if properties["label"] == "reason":
+                (mapping,) = properties["mappings"]
+                told = {word: result["color"] for word, result in mapping["options"].items()}
+                assert told == REASONS, panel["title"]
+
+
+@each_dashboard
+def test_marks_have_the_colours_of_their_reasons(dashboard: Dashboard) -> None:
+    marked: list[str] = []
+    for mark in dashboard.annotations:
+        (found,) = re.findall(r'reason=~"([^"]*)"', mark["expr"])
+        reasons = found.split("|")
+        marked += reasons
+        if set(reasons) & {Reason.FAILOVER, Reason.FAILBACK}:
+            # Ports that came back have not failed over.
+            assert [mark["iconColor"]] == [REASONS[Reason(r)] for r in reasons], mark["name"]
+        else:
+            assert mark["iconColor"] not in {"red", "green"}, mark["name"]
+    assert sorted(marked) == (sorted(Reason) if dashboard.annotations else [])
+
+
+@pytest.mark.parametrize("dashboard", MANY, ids=str)
+def test_marks_of_many_bridges_do_not_hide_the_graphs(dashboard: Dashboard) -> None:
+    for mark in dashboard.annotations:
+        assert re.search(r" and on \(\) count\(ovslbt_bridge_info\{.*\}\) <= \d$", mark["expr"])
+
+
+@pytest.mark.parametrize(
+    "team",
+    [
+        ["eth0", "eth1", "eth2", "eth3"],
+        ["up0", "up1"],
+        ["enp1s0", "enp2s0"],
+        ["enp129s0", "enp130s0"],
+        ["enp0s3", "enp0s8", "enp0s9", "enp0s10"],
+        ["enp1s0f0", "enp1s0f1", "enp2s0f0", "enp2s0f1"],
+        ["enp1s0f0", "enp1s0f1", "enp1s0f2", "enp1s0f3"],
+        ["ens1f0np0", "ens1f1np1", "ens2f0np0", "ens2f1np1"],
+        ["enp65s0f0np0", "enp65s0f1np1"],
+        ["eno1", "eno2"],
+        ["eno1np0", "eno2np1"],
+        ["p1p1", "p1p2"],
+        ["dpdk0", "dpdk1"],
+        ["bond0-1", "bond0-2"],
+        ["s0", "s1"],
+    ],
+    ids=" ".join,
+)
+def test_uplinks_of_a_team_have_a_colour_each(team: list[str]) -> None:
+    def colours(text: str, patterns: dict[str, str]) -> list[str]:
+        return [colour for pattern, colour in patterns.items() if re.search(pattern[1:-1], text)]
+
+    found = [colours(name, UPLINK_NAMES) for name in team]
+    assert all(len(colour) == 1 for colour in found), found
+    assert len({colour for (colour,) in found}) == len(team), found
+    for name, colour in zip(team, found, strict=True):
+        assert colours(f"{name} receive, last moves", UPLINK_SERIES) == colour
+        assert colours(f"capacity of {name}", UPLINK_SERIES) == []
+    # The colours of what is wrong or well are not those of an uplink.
+    assert not {"red", "green", "orange"} & set(UPLINK_NAMES.values())
+
+
+def test_uplinks_have_their_colour_in_all_panels_of_a_bridge() -> None:
+    dashboard = BY_NAME["bridge"]
+    seen = set()
+    for panel in of_type(dashboard, "timeseries"):
+        if any(target["legendFormat"].startswith("{{uplink}}") for target in panel["targets"]):
+            given = {
+                override["matcher"]["options"]: override["properties"][0]["value"]["fixedColor"]
+                for override in panel["fieldConfig"]["overrides"]
+                if override["matcher"]["options"] in UPLINK_SERIES
+            }
+            assert given == UPLINK_SERIES, panel["title"]
+            seen.add(panel["title"])
+    assert {"Uplinks: sent", "Uplinks: received", "Utilization"} <= seen
+    for panel in of_type(dashboard, "table"):
+        for properties in columns(panel).values():
+            if properties["label"] == "uplink":
+                told = {
+                    m["options"]["pattern"]: m["options"]["result"]["color"]
+                    for m in properties["mappings"]
+                }
+                assert told == UPLINK_NAMES, panel["title"]
+    (bound,) = (p for p in dashboard.asking if p["title"] == "Uplink of each VM port")
+    (mappings,) = settings(bound, "mappings")
+    assert {m["options"]["pattern"] for m in mappings} == set(UPLINK_NAMES)
+
+
+@each_dashboard
+def test_what_is_received_is_dotted(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        dotted = {
+            override["matcher"]["options"]
+            for override in panel["fieldConfig"]["overrides"]
+            if any(p["id"] == "custom.lineStyle" for p in override["properties"])
+        }
+        for target in panel["targets"]:
+            if panel.get("repeat"):
+                continue
+            if target["legendFormat"].endswith(" received"):
+                assert "/ received$/" in dotted, panel["title"]
+            elif 'direction="receive"' in target["expr"]:
+                assert target["refId"] in dotted, panel["title"]
+
+
+# Nothing is cut or off the screen.
+
+
+@each_dashboard
+def test_titles_are_not_cut(dashboard: Dashboard) -> None:
+    for panel in dashboard.asking:
+        needed = text_px(panel["title"])
+        assert needed <= panel_px(panel) - BESIDE_TITLE_PX, panel["title"]
+
+
+@each_dashboard
+def test_columns_fit_into_their_table(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "table"):
+        shown = {t: p for t, p in columns(panel).items() if not p.get("custom.hidden")}
+        widths = {
+            title: p.get("custom.width", p.get("custom.minWidth", LEAST_PX))
+            for title, p in shown.items()
+        }
+        assert sum(widths.values()) <= panel_px(panel), f"{panel['title']}: {widths}"
+        assert any("custom.width" not in p for p in shown.values()), "nothing takes what is left"
+        for title, width in widths.items():
+            needed = text_px(title) + CELL_PADDING_PX
+            needed += ARROW_PX * (title == panel["options"]["sortBy"][0]["displayName"])
+            assert needed <= width, f"{panel['title']}: {title} needs {needed:.0f}"
+            if shown[title]["unit"].startswith("dateTime"):
+                assert width >= text_px("2026-12-31 23:59:59"), f"{panel['title']}: {title}"
+            for mapping in shown[title].get("mappings", []):
+                if mapping["type"] == "value":
+                    texts = [result["text"] for result in mapping["options"].values()]
+                    needed = max(map(text_px, texts)) + CELL_PADDING_PX
+                    assert needed <= width, f"{panel['title']}: {texts} need {needed:.0f}"
+
+
+@each_dashboard
+def test_tables_are_sorted_by_columns_of_theirs(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "table"):
+        by = [sort["displayName"] for sort in panel["options"]["sortBy"]]
+        assert by, panel["title"]
+        assert set(by) <= set(columns(panel)), panel["title"]
+
+
+@each_dashboard
+def test_alerts_begin_with_how_bad_they_are(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "table"):
+        if "ALERTS" not in exprs(panel)[0]:
+            continue
+        first = next(iter(columns(panel)))
+        assert first == "Severity" == panel["options"]["sortBy"][0]["displayName"]
+        assert panel["options"]["sortBy"][0]["desc"], "the worst come last"
+        assert columns(panel)["Severity"]["mappings"], "without colour"
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    {
+        "fleet": {"Services down", "Uplinks down", "Worst uplinks", "Alerts", "Bridges"},
+        "bridge": {
+            "Switch",
+            "Uplinks down",
+            "Busiest uplink",
+            "Uplinks now",
+            "Alerts",
+            "Last ten moves",
+            "Uplinks: sent",
+            "Uplinks: received",
+        },
+        "decisions": {"Applied", "Refused", "Latest bindings", "Applied by reason", "Refusals"},
+        "controller": {"Services up", "Services down", "Deciding", "Services"},
+    }.items(),
+)
+def test_the_first_screen_says_it_all(name: str, wanted: set[str]) -> None:
+    grids = {panel["title"]: panel["gridPos"] for panel in BY_NAME[name].asking}
+    assert wanted <= {t for t, grid in grids.items() if grid["y"] + grid["h"] <= FIRST_SCREEN_ROWS}
+    tiles = of_type(BY_NAME[name], "stat")
+    assert len(tiles) <= 6
+    assert {tile["gridPos"]["y"] for tile in tiles} == {0}
+    assert {tile["gridPos"]["h"] for tile in tiles} == {3}
+
+
+def test_what_is_seldom_needed_is_collapsed() -> None:
+    rows = BY_NAME["bridge"].json["panels"]
+    assert {row["title"] for row in rows if row.get("collapsed")} == {"Rules", "Addresses"}
+
+
+@each_dashboard
+def test_limits_do_not_fill_the_legend(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        limits = [
+            t
+            for t in panel["targets"]
+            if re.search("^(capacity|threshold) of| threshold$", t["legendFormat"])
+        ]
+        hidden = {
+            override["matcher"]["options"]
+            for override in panel["fieldConfig"]["overrides"]
+            if any(
+                p["id"] == "custom.hideFrom" and p["value"]["legend"]
+                for p in override["properties"]
+            )
+        }
+        assert not limits or "/^(capacity|threshold) of| threshold$/" in hidden, panel["title"]
+        if "Dropped" in panel["title"]:
+            assert all(expr.endswith(" > 0") for expr in exprs(panel)), "zeros fill the legend"
+
+
+def test_ports_of_uplinks_are_drawn_to_the_same_scale() -> None:
+    (panel,) = (panel for panel in BY_NAME["bridge"].asking if "repeat" in panel)
+    assert panel["maxPerRow"] == 2
+    legends = {target["refId"]: target["legendFormat"] for target in panel["targets"]}
+    below = {
+        override["matcher"]["options"]
+        for override in panel["fieldConfig"]["overrides"]
+        if any(p["value"] == "negative-Y" for p in override["properties"])
+    }
+    capacities = {ref for ref, legend in legends.items() if legend.startswith("capacity")}
+    assert len(capacities) == 2
+    assert len(capacities & below) == 1
+    # Colours of Grafana 9 are by order: not all that is newer is there.
+    assert panel["fieldConfig"]["defaults"]["color"]["mode"] == "palette-classic"
+
+
+# Many hosts.
+
+
+@pytest.mark.parametrize("dashboard", MANY, ids=str)
+def test_graphs_of_many_bridges_show_some(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        for target in panel["targets"]:
+            about = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+            # Two services on one host differ only by their port.
+            assert not {"instance", "bridge"} <= about, "the whole name of a host"
+            if about & {"host", "instance"}:
+                assert "topk(10, " in target["expr"], panel["title"]
+    for panel in of_type(dashboard, "state-timeline"):
+        for expr in exprs(panel):
+            shown, _, summed_up = re.sub(r"(label_replace\()+", "", expr).partition(" or ")
+            ever = r"_over_time\(\w+\{[^}]*\}\[\$__range\] @ end\(\)\) (> 0|== 0)$"
+            assert re.search(ever, shown), panel["title"]
+            # Without any row, Grafana would complain of data without a time.
+            assert summed_up.startswith(("min(", "max(")), panel["title"]
+
+
+@each_dashboard
+def test_what_happened_is_not_drawn_green(dashboard: Dashboard) -> None:
+    """The palette of series begins with green."""
+    for panel in of_type(dashboard, "timeseries"):
+        defaults = panel["fieldConfig"]["defaults"]
+        if defaults["custom"].get("drawStyle") == "bars":
+            of_reasons = [o for o in panel["fieldConfig"]["overrides"] if "failover" in str(o)]
+            assert defaults.get("color", {}).get("mode") == "shades" or of_reasons, panel["title"]
+
+
+@each_dashboard
+def test_words_without_a_value_are_grey(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "stat"):
+        defaults = panel["fieldConfig"]["defaults"]
+        if defaults.get("mappings"):
+            assert defaults["thresholds"]["steps"][0]["color"] == UNKNOWN, panel["title"]
+
+
+@each_dashboard
+def test_rows_are_of_what_there_is(dashboard: Dashboard) -> None:
+    """A count of the time shown also knows bridges that are gone, which have no other column."""
+    for panel in of_type(dashboard, "table"):
+        for expr in exprs(panel):
+            if panel["title"] not in OF_THE_PAST and "$__range" in expr:
+                assert re.search(r" and on \([^)]*\) ovslbt_\w+_info\{", expr), panel["title"]
+
+
+@each_dashboard
+def test_long_names_do_not_push_others_out(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "bargauge"):
+        (target,) = panel["targets"]
+        assert "instance" not in target["legendFormat"], "the whole name of a host"
+        first = re.match(r"\{\{(\w+)\}\}", target["legendFormat"])
+        assert first, panel["title"]
+        assert first[1] in {"uplink", "port"}, f"{panel['title']}: cut at the end"
+        assert "decimals" in panel["fieldConfig"]["defaults"] or first[1] == "port"
+        assert panel["options"]["text"]["titleSize"] <= 11, (
+            "names of one length, but not of one width"
+        )
+        if "{{vm}}" in target["legendFormat"]:
+            assert "label_replace(" in target["expr"], "a UUID as a name"
+
+
+@pytest.mark.parametrize(
+    ("instance", "host"),
+    {
+        "kvm-07.example.org:9476": "kvm-07",
+        "kvm-07:9476": "kvm-07",
+        "kvm-07": "kvm-07",
+        "10.0.0.7:9476": "10.0.0.7",
+        "10.0.0.7": "10.0.0.7",
+        "[fe80::1]:9476": "[fe80::1]",
+        "7up.example.org:9476": "7up",
+    }.items(),
+)
+def test_hosts_have_short_names(instance: str, host: str) -> None:
+    (expr,) = (q.text for q in QUERIES if str(q) == "fleet: Worst uplinks A")
+    found = instance
+    replaced = re.findall(r'"host", "\$1", "instance", "([^"]*)"', expr)
+    assert len(replaced) == 2
+    for pattern in replaced:
+        if match := re.fullmatch(pattern, instance):
+            found = match[1]
+    assert found == host
+
+
+# Where to go next.
+
+
+@each_dashboard
+def test_only_names_of_hosts_and_bridges_lead_somewhere(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "table"):
+        by_title = columns(panel)
+        labels = {properties["label"] for properties in by_title.values()}
+        for title, properties in by_title.items():
+            # Nothing is shown, and nothing to click, where a row has no such label.
+            assert not properties["label"] or properties["noValue"] == "", title
+            for link in properties.get("links", []):
+                assert properties["label"] in {"instance", "host", "bridge"}, title
+                assert set(re.findall(r"\$\{__data\.fields\.(\w+)\}", link["url"])) <= labels
+
+
+def test_alerts_lead_to_a_bridge_only_if_they_are_about_one() -> None:
+    (panel,) = (p for p in BY_NAME["fleet"].asking if p["title"] == "Alerts")
+    there = {
+        title: (properties.get("links") or [{"url": ""}])[0]["url"].partition("?")[0]
+        for title, properties in columns(panel).items()
+    }
+    assert there["Bridge"] == "/d/ovs-lbt-bridge"
+    assert there["Host"] == "/d/ovs-lbt-controller"
+    (link,) = columns(panel)["Host"]["links"]
+    assert "var-bridge" not in link["url"]
+
+
+@each_dashboard
+def test_variables_keep_their_values_while_a_target_is_gone(dashboard: Dashboard) -> None:
+    for name, variable in dashboard.variables.items():
+        if name == "datasource":
+            continue
+        # Values of the time shown, not of now.
+        assert variable["refresh"] == 2, name
+        assert variable["query"]["query"].startswith("label_values("), name

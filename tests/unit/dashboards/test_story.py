@@ -1,0 +1,673 @@
+"""What dashboards say of a known story, evaluated by a real Prometheus, against what happened."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from policies.model import Reason
+from tests import dashboard_story
+from tests.unit.dashboards import recorded, story
+from tests.unit.dashboards.dashboards import ALL, BY_NAME, Dashboard
+from tests.unit.dashboards.exported import EXPORTED, TARGET_LABELS
+from tests.unit.dashboards.recorded import Prometheus
+from tests.unit.dashboards.shown import Cell, legend
+from tests.unit.dashboards.story import (
+    DEAD,
+    FLEET_BEGIN_S,
+    FLEET_S,
+    FULL,
+    HOSTS,
+    HV1,
+    HV2,
+    HV2_STANDBY,
+    JOB,
+    LINKLESS,
+    MISCONFIGURED,
+    NAMES,
+    PAIR,
+    SCRAPE_S,
+    Facts,
+    Moment,
+)
+from tests.unit.dashboards.viewing import Look, Panel, numbers
+
+# Before anything was recorded.
+NOTHING_S = story.BEGIN_S - 24 * story.HOUR_S
+UNKNOWN = "not known (grey)"
+HERE = (HV1, "br0")
+ONE = dashboard_story.CHOSEN
+OTHER = {"job": PAIR, "instance": HV2, "bridge": "br0"}
+LABORATORY = {"job": JOB, "instance": HV1, "bridge": "br1"}
+# What the story gives no cause for: no frame is lost.
+NO_CAUSE = {("bridge", "Dropped frames")}
+# Marks closer than this are one, as the annotations' step says.
+MARKS_APART_MS = 1000
+LATEST = 10
+MOST_LINES = 10
+# What stands where a value would.
+NOTHING_SAID = {"", "-", "none", "not known", "No data"}
+# When panels are asked whether they have data: each has cause for some at one of these.
+TELLING = ("full", "moved", "uplink still down", "drained", "no answer", "mended", "bridge gone")
+
+each_moment = pytest.mark.parametrize("name", NAMES)
+each_dashboard = pytest.mark.parametrize("dashboard", ALL, ids=str)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with dashboard_story.told(tmp_path_factory.mktemp("story")) as answering:
+        yield answering
+
+
+def moment_of(name: str) -> Moment:
+    (found,) = [moment for moment in story.played().moments if moment.name == name]
+    return found
+
+
+def look(prometheus: Prometheus, moment: Moment, name: str, **chosen: str) -> Look:
+    chosen = chosen or (ONE if name == "bridge" else {})
+    return Look(prometheus, BY_NAME[name], moment.at_s, moment.range_s, chosen)
+
+
+def short(instance: str) -> str:
+    """A host's name without the port of its service."""
+    return instance.partition(":")[0]
+
+
+# ---- the story itself ------------------------------------------------------------------
+
+
+def test_series_are_those_that_the_service_exports() -> None:
+    for recording in (story.played(), story.fleet()):
+        found = {n: labels for n, labels in recording.labels.items() if n.startswith("ovslbt_")}
+        assert {name: labels for name, labels in EXPORTED.items() if name in found} == found
+    scraped = story.played().labels
+    assert EXPORTED.keys() <= scraped.keys()
+    assert all(scraped[name] == TARGET_LABELS for name in scraped.keys() - EXPORTED.keys())
+
+
+def test_is_about_everything_that_dashboards_are_for() -> None:
+    recording = story.played()
+    assert tuple(moment.name for moment in recording.moments) == NAMES
+    reasons = Counter(move.reason for move in recording.moves)
+    together = Counter((move.at_s, move.reason) for move in recording.moves)
+    assert reasons.keys() >= {"threshold", "rebalance", "manual", "pin", "drain"}
+    assert max(n for (_, why), n in together.items() if why == Reason.REBALANCE) >= 3
+    assert reasons["failover"] >= 3
+    assert reasons["failback"] >= reasons["failover"]
+    assert moment_of("uplink down").facts.down == {(*HERE, "eth2")}
+    assert moment_of("drained").facts.drained == {(*HERE, "eth4")}
+    assert not any(moment_of("all dead").facts.services.values())
+    assert (HV1, "br1") not in moment_of("bridge gone").facts.answers
+
+
+# ---- the numbers at the top ------------------------------------------------------------
+
+
+def alarming(count: int) -> str:
+    return f"{count} ({'red' if count else 'green'})"
+
+
+# A cell without a value.
+NOTHING = "- (grey)"
+
+
+def found_or_unknown(count: int, facts: Facts) -> str:
+    """What is wrong counts; that nothing is wrong is known only while all services run."""
+    return alarming(count) if count or all(facts.services.values()) else UNKNOWN
+
+
+def of_uplinks(count: int, facts: Facts) -> str:
+    """None is known to be in order either while a switch does not answer."""
+    if not count and not all(facts.answers.values()):
+        return UNKNOWN
+    return found_or_unknown(count, facts)
+
+
+def if_any(count: int, facts: Facts, colour: str = "blue", none: str = "red") -> str:
+    if not any(facts.services.values()):
+        return UNKNOWN
+    return f"{count} ({colour if count else none})"
+
+
+def in_range(count: int, moment: Moment, colour: str, none: str) -> str:
+    """A count of what happened in the time shown; nothing is known if no service ran in it."""
+    if moment.range_s < story.HOUR_S:
+        return UNKNOWN
+    return f"{count} ({colour if count else none})"
+
+
+def planned(moment: Moment) -> int:
+    """What was refused had been wanted, too."""
+    return moment.facts.moved(moment.range_s) + moment.facts.refusals(moment.range_s)
+
+
+def age(moment: Moment) -> str:
+    facts = moment.facts
+    """As old as the oldest; that none is old is known only while all services run."""
+    if not all(facts.answers.values()):
+        return "3 mins (red)"
+    return "0 s (green)" if all(facts.services.values()) else UNKNOWN
+
+
+def of_here(told: Callable[[Moment], str]) -> Callable[[Moment], str]:
+    """Nothing is known of a bridge whose service does not run."""
+    return lambda moment: told(moment) if moment.facts.services[HV1] else UNKNOWN
+
+
+def busiest(moment: Moment) -> str:
+    loads = moment.facts.loads[HERE]
+    uplink = max(loads, key=lambda name: loads[name])
+    ratio = loads[uplink]
+    colour = "red" if ratio >= 0.95 else "orange" if ratio >= 0.75 else "green"
+    return f"{uplink} {100 * ratio:.0f}% ({colour})"
+
+
+Truth = Callable[[Moment], str]
+# What each tile of each dashboard's first screen has to say, from what happened alone.
+TRUTHS: dict[tuple[str, str], Truth] = {
+    ("fleet", "Services down"): lambda m: alarming(list(m.facts.services.values()).count(False)),
+    ("fleet", "Bridges not connected"): lambda m: found_or_unknown(
+        list(m.facts.answers.values()).count(False), m.facts
+    ),
+    ("fleet", "Uplinks down"): lambda m: of_uplinks(len(m.facts.down), m.facts),
+    ("fleet", "Unrelieved uplinks"): lambda m: of_uplinks(len(m.facts.unrelieved), m.facts),
+    ("fleet", "Configuration errors"): lambda m: found_or_unknown(
+        sum(m.facts.bad_values.values()), m.facts
+    ),
+    ("bridge", "Switch"): lambda m: (
+        "connected (green)" if m.facts.services[HV1] else "service down (red)"
+    ),
+    ("bridge", "Uplinks down"): of_here(lambda m: alarming(len(m.facts.down))),
+    ("bridge", "Busiest uplink"): of_here(busiest),
+    ("bridge", "Configuration errors"): of_here(lambda m: alarming(m.facts.bad_values[HERE])),
+    ("bridge", "Policy"): lambda m: (
+        ", ".join(m.facts.policies[HERE]) if m.facts.services[HV1] else "not known"
+    ),
+    ("decisions", "Planned"): lambda m: in_range(planned(m), m, "blue", "blue"),
+    ("decisions", "Applied"): lambda m: in_range(m.facts.moved(m.range_s), m, "blue", "blue"),
+    ("decisions", "Refused"): lambda m: in_range(m.facts.refusals(m.range_s), m, "orange", "green"),
+    ("decisions", "Failovers"): lambda m: in_range(
+        m.facts.moved_for(Reason.FAILOVER, m.range_s), m, "orange", "green"
+    ),
+    ("decisions", "Bridges in observe mode"): lambda m: if_any(
+        [mode for *_, mode in m.facts.policies.values()].count("observe"), m.facts, none="blue"
+    ),
+    ("decisions", "Oldest last decision"): age,
+    ("controller", "Services up"): lambda m: (
+        f"{up} (blue)" if (up := sum(m.facts.services.values())) else "0 (red)"
+    ),
+    ("controller", "Services down"): lambda m: alarming(
+        list(m.facts.services.values()).count(False)
+    ),
+    ("controller", "Deciding"): lambda m: if_any(
+        sum(up for service, up in m.facts.services.items() if service != HV2_STANDBY), m.facts
+    ),
+    ("controller", "Bridges not connected"): lambda m: found_or_unknown(
+        list(m.facts.answers.values()).count(False), m.facts
+    ),
+    ("controller", "Configuration errors"): lambda m: found_or_unknown(
+        sum(m.facts.bad_values.values()), m.facts
+    ),
+}
+
+
+@each_moment
+@each_dashboard
+def test_tiles_say_what_is_so(prometheus: Prometheus, dashboard: Dashboard, name: str) -> None:
+    moment = moment_of(name)
+    seen = look(prometheus, moment, dashboard.name)
+    tiles = [panel for panel in seen.first_screen() if panel["type"] == "stat"]
+    assert tiles
+    said = {panel["title"]: ", ".join(map(str, seen.tiles(panel))) for panel in tiles}
+    so = {title: told(moment) for (where, title), told in TRUTHS.items() if where == dashboard.name}
+    assert said == so
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "title", "says"),
+    [
+        ("no answer", OTHER, "Switch", "no answer"),
+        ("no answer", OTHER, "Uplinks down", "not known"),
+        ("no answer", OTHER, "Busiest uplink", "not known"),
+        ("quiet", OTHER, "Policy", "load-based, lacp, enforce"),
+        ("quiet", LABORATORY, "Policy", "originating-port, switch-independent, observe"),
+        ("bridge gone", LABORATORY, "Switch", "not known"),
+        ("bridge gone", LABORATORY, "Uplinks down", "not known"),
+        ("all dead", OTHER, "Switch", "service down"),
+    ],
+)
+def test_tiles_of_other_bridges(
+    prometheus: Prometheus, name: str, chosen: dict[str, str], title: str, says: str
+) -> None:
+    seen = look(prometheus, moment_of(name), "bridge", **chosen)
+    (tile,) = seen.tiles(seen.panel(title))
+    assert tile.text == says
+    assert not tile.is_green
+
+
+# ---- tables and bars -------------------------------------------------------------------
+
+
+def texts(rows: list[dict[str, Cell]], *columns: str) -> list[tuple[str, ...]]:
+    """These columns of each row, as they read."""
+    return [tuple((row[c].text if c in row else "") or "-" for c in columns) for row in rows]
+
+
+@each_moment
+def test_every_bridge_that_there_is_has_one_row(prometheus: Prometheus, name: str) -> None:
+    moment = moment_of(name)
+    seen = look(prometheus, moment, "fleet")
+    rows = seen.table(seen.panel("Bridges"))
+    facts = moment.facts
+    assert sorted(texts(rows, "Host", "Bridge")) == sorted(facts.answers)
+    for row in rows:
+        where = row["Host"].text, row["Bridge"].text
+        policy, _, mode = facts.policies[where]
+        assert (row["Policy"].text, row["Mode"].text) == (policy, mode)
+        answers = "connected (green)" if facts.answers[where] else "no answer (red)"
+        assert str(row["Switch"]) == answers
+        down, unrelieved = (
+            sum(u[:2] == where for u in of) for of in (facts.down, facts.unrelieved)
+        )
+        # Of the uplinks of a switch that does not answer, only the past is known.
+        known = facts.answers[where]
+        assert str(row["Uplinks down"]) == (alarming(down) if known else NOTHING)
+        assert str(row["Unrelieved"]) == (alarming(unrelieved) if known else NOTHING)
+        in_service = facts.links[where].keys() - {d[2] for d in facts.drained if d[:2] == where}
+        assert row["of"].text == str(len(in_service))
+        assert str(row["Errors"]) == alarming(facts.bad_values[where])
+        assert row["Moves"].text == str(facts.moved(moment.range_s, *where))
+
+
+@each_moment
+def test_every_uplink_has_one_row(prometheus: Prometheus, name: str) -> None:
+    moment = moment_of(name)
+    seen, facts = look(prometheus, moment, "bridge"), moment.facts
+    rows = seen.table(seen.panel("Uplinks now"))
+    links = facts.links.get(HERE, {})
+    assert texts(rows, "Uplink") == [(uplink,) for uplink in sorted(links)]
+    for row in rows:
+        uplink = row["Uplink"].text
+        assert str(row["Link"]) == ("up (green)" if links[uplink] else "down (red)")
+        drained = (*HERE, uplink) in facts.drained
+        assert row["Role"].text == ("drained" if drained else "active")
+        if not links[uplink]:
+            told = [row[title] for title in ("Sent", "Received", "Relief")]
+            assert {(cell.text, cell.is_green) for cell in told} == {("-", False)}
+            continue
+        sent = float(row["Sent"].text.removesuffix("%")) / 100
+        assert sent == pytest.approx(facts.loads[HERE][uplink], abs=0.006)
+        unrelieved = (*HERE, uplink) in facts.unrelieved
+        assert row["Relief"].colour == ("red" if unrelieved else "green")
+
+
+@each_moment
+def test_the_last_moves_are_those_that_were_made_last(prometheus: Prometheus, name: str) -> None:
+    moment = moment_of(name)
+    seen = look(prometheus, moment, "bridge")
+    rows = texts(seen.table(seen.panel("Last ten moves")), "VM port", "To", "Reason")
+    made = [
+        (move.at_s, move.port, move.uplink, move.reason)
+        for move in moment.facts.moves
+        if (move.instance, move.bridge) == HERE and move.at_s > moment.at_s - moment.range_s
+    ]
+    assert len(rows) == min(LATEST, len(made))
+    # Moves of one moment have no order, and one of them may be the eleventh.
+    times_s = sorted((at_s for at_s, *_ in made), reverse=True)[:LATEST]
+    candidates = {tuple(told) for at_s, *told in made if times_s and at_s >= times_s[-1]}
+    assert set(rows) <= candidates
+    by_time = {tuple(told): at_s for at_s, *told in made}
+    shown_s = [by_time[row] for row in rows]
+    assert shown_s == sorted(shown_s, reverse=True)
+
+
+@each_moment
+def test_every_service_has_one_row(prometheus: Prometheus, name: str) -> None:
+    moment = moment_of(name)
+    for dashboard in ("fleet", "controller"):
+        seen = look(prometheus, moment, dashboard)
+        rows = seen.table(seen.panel("Services"))
+        said = {row["Host"].text: str(row["Scraped"]) for row in rows}
+        assert len(rows) == len(said)
+        assert said == {
+            service: "up (green)" if up else "down (red)"
+            for service, up in moment.facts.services.items()
+        }
+
+
+# Alerts at each moment: name, state, host, bridge and uplink. Where a moment is not named, as at
+# the one before.
+ALERTS: dict[str, set[tuple[str, ...]]] = {
+    "quiet": set(),
+    "uplink down": {("UplinkDown", "pending", HV1, "br0", "eth2")},
+    "uplink still down": {("UplinkDown", "firing", HV1, "br0", "eth2")},
+    "failed back": set(),
+    "drained": {("RuleBroken", "pending", HV1, "br0", "-")},
+    "undrained": {("Imbalance", "pending", HV1, "br0", "-")},
+    "bad value": {
+        ("Imbalance", "pending", HV1, "br0", "-"),
+        ("ConfigurationError", "pending", HV1, "br0", "-"),
+    },
+    "no answer": {
+        ("Imbalance", "pending", HV1, "br0", "-"),
+        ("ConfigurationError", "pending", HV1, "br0", "-"),
+        ("BridgeDisconnected", "firing", HV2, "br0", "-"),
+    },
+    "still a bad value": {
+        ("Imbalance", "pending", HV1, "br0", "-"),
+        ("ConfigurationError", "firing", HV1, "br0", "-"),
+    },
+    "mended": {
+        ("Imbalance", "pending", HV1, "br0", "-"),
+        ("Fault", "firing", HV1, "-", "-"),
+    },
+    "service dead": {("Fault", "firing", HV1, "-", "-")},
+    "service still dead": {
+        ("Fault", "firing", HV1, "-", "-"),
+        ("ServiceDown", "firing", HV1, "-", "-"),
+    },
+    # Until the mean of five minutes tells of less.
+    "all dead, 5 minutes shown": {
+        ("Fault", "firing", HV1, "-", "-"),
+        ("ServiceDown", "firing", HV1, "-", "-"),
+        ("ServiceDown", "firing", HV2, "-", "-"),
+        ("ServiceDown", "firing", HV2_STANDBY, "-", "-"),
+    },
+    "all back": {
+        ("ServiceDown", "firing", HV1, "-", "-"),
+        ("ServiceDown", "firing", HV2, "-", "-"),
+        ("ServiceDown", "firing", HV2_STANDBY, "-", "-"),
+    },
+}
+
+
+@each_moment
+def test_alerts_are_those_that_wait_or_fire(prometheus: Prometheus, name: str) -> None:
+    so: set[tuple[str, ...]] = set()
+    for told in itertools.takewhile(lambda told: told != name, NAMES):
+        so = ALERTS.get(told, so)
+    so = {("OvsLbt" + alert, *where) for alert, *where in ALERTS.get(name, so)}
+    shown = [(alert, state, short(host), *of) for alert, state, host, *of in so]
+    seen = look(prometheus, moment_of(name), "fleet")
+    rows = seen.table(seen.panel("Alerts"))
+    found = texts(rows, "Alert", "State", "Host", "Bridge", "Uplink")
+    assert sorted(found) == sorted(shown)
+    assert not any(cell.is_green for row in rows for cell in row.values())
+    colours = {"firing": "red", "pending": "orange"}
+    assert all(row["State"].colour == colours[row["State"].text] for row in rows)
+    here = {
+        (alert, state)
+        for alert, state, host, bridge, _ in so
+        if (host, bridge) in (HERE, (HV1, "-"))
+    }
+    of_bridge = look(prometheus, moment_of(name), "bridge")
+    assert set(texts(of_bridge.table(of_bridge.panel("Alerts")), "Alert", "State")) == here
+
+
+def test_links_are_red_while_they_are_down(prometheus: Prometheus) -> None:
+    moment = moment_of("failed back")
+    seen = look(prometheus, moment, "bridge")
+    states = {
+        uplink: [str(state.cell) for state in row]
+        for uplink, row in seen.timeline(seen.panel("Links")).items()
+    }
+    up, down = "up (green)", "down (red)"
+    assert states == {"eth1": [up], "eth2": [up, down, up], "eth3": [up], "eth4": [up]}
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "title", "moment", "row", "states"),
+    [
+        ("controller", "Connection to switches", "mended", "hv2 br0", "green red green"),
+        ("controller", "Which service leads", "mended", HV2_STANDBY, "blue"),
+        ("decisions", "Unrelieved uplinks", "mended", "hv1 br0 eth3", "green red green"),
+    ],
+)
+def test_timelines_say_since_when(
+    prometheus: Prometheus, dashboard: str, title: str, moment: str, row: str, states: str
+) -> None:
+    seen = look(prometheus, moment_of(moment), dashboard)
+    rows = seen.timeline(seen.panel(title))
+    assert [state.cell.colour for state in rows[row]] == states.split()
+    assert all(state.cell.text.strip("-+0123456789") for row in rows.values() for state in row)
+
+
+# ---- counts over time, and marks -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A graph whose bars count events: by the name of the bar, what happened of it, when."""
+
+    dashboard: str
+    title: str
+    told: Callable[[Facts], Iterator[tuple[float, str]]]
+
+    def __str__(self) -> str:
+        return f"{self.dashboard}: {self.title}"
+
+
+def made(of: Callable[[story.Move], str | None]) -> Callable[[Facts], Iterator[tuple[float, str]]]:
+    def told(facts: Facts) -> Iterator[tuple[float, str]]:
+        for move in facts.moves:
+            if (name := of(move)) is not None:
+                yield move.at_s, name
+
+    return told
+
+
+def refused(name: str) -> Callable[[Facts], Iterator[tuple[float, str]]]:
+    return lambda facts: ((at_s, name) for at_s in facts.refused)
+
+
+def bridge_of(move: story.Move) -> str:
+    return f"{short(move.instance)} {move.bridge}"
+
+
+EVENTS = [
+    Bars("bridge", "Moves by reason", made(lambda move: move.reason)),
+    Bars("bridge", "Failovers", made(lambda m: "failover" if m.reason == "failover" else None)),
+    Bars("decisions", "Applied by reason", made(lambda move: move.reason)),
+    Bars("decisions", "Refused by reason", refused("manual")),
+    Bars(
+        "decisions",
+        "Failovers by bridge",
+        made(lambda m: bridge_of(m) if m.reason == "failover" else None),
+    ),
+    Bars("fleet", "Moves by bridge", made(bridge_of)),
+    Bars(
+        "fleet",
+        "Failovers by bridge",
+        made(lambda m: bridge_of(m) if m.reason == "failover" else None),
+    ),
+    Bars("fleet", "Refused by bridge and reason", refused("hv1 br0 manual")),
+]
+
+
+@pytest.mark.parametrize("range_s", [1800.0, story.HOUR_S, 6 * story.HOUR_S])
+@pytest.mark.parametrize("bars", EVENTS, ids=str)
+def test_bars_are_as_many_events_as_there_were_when_they_were(
+    prometheus: Prometheus, bars: Bars, range_s: float
+) -> None:
+    """Whatever the width of the graph, and so of a bar."""
+    moment = moment_of("mended")
+    chosen = ONE if bars.dashboard == "bridge" else {}
+    seen = Look(prometheus, BY_NAME[bars.dashboard], moment.at_s, range_s, chosen)
+    panel = seen.panel(bars.title)
+    step_s = seen.interval_s(panel)
+    drawn = Counter[tuple[float, str]]()
+    for target in panel["targets"]:
+        for found in seen.ask(panel, target):
+            for at_s, value in found.points:
+                assert value == int(value), f"{bars}: {value} events"
+                drawn[at_s, legend(target, found)] += int(value)
+    # A bar is about the time before it.
+    so = Counter((-(-at_s // step_s) * step_s, of) for at_s, of in bars.told(moment.facts))
+    # Of the first bar, Prometheus does not know from how many on it counts.
+    first_s, last_s = story.BEGIN_S + SCRAPE_S + step_s, moment.at_s // step_s * step_s
+    told = Counter({key: n for key, n in so.items() if first_s <= key[0] <= last_s})
+    assert told
+    assert Counter({key: n for key, n in drawn.items() if n and key[0] >= first_s}) == told
+
+
+def test_a_restart_is_no_event(prometheus: Prometheus) -> None:
+    """Counters that begin anew are not counted, neither as a fall nor once more."""
+    moment = moment_of("all back")
+    for bars in EVENTS:
+        seen = look(prometheus, moment, bars.dashboard)
+        panel = seen.panel(bars.title)
+        found = [series for answer in seen.answers(panel).values() for series in answer]
+        assert sum(numbers(found)) == len(list(bars.told(moment.facts))), bars
+
+
+def marks(seen: Look, query: str) -> Iterator[tuple[int, Any]]:
+    """When Grafana draws marks for series whose values are times."""
+    panel = {"gridPos": {"w": 24}}
+    text = seen.filled(panel, query)
+    for series in seen.prometheus.over(text, seen.from_s, seen.at_s, 1.0):
+        times = [int(value) for _, value in series.points]
+        for early, late in itertools.pairwise([0, *times]):
+            if late - early > MARKS_APART_MS:
+                yield late, series.labels
+
+
+@each_moment
+def test_every_move_is_marked_once_when_it_was_made(prometheus: Prometheus, name: str) -> None:
+    moment = moment_of(name)
+    kinds = {"Failovers": {"failover"}, "Failbacks": {"failback"}}
+    choices = {str(reason) for reason in Reason} - {"failover", "failback"}
+    for dashboard in ("bridge", "decisions"):
+        seen = look(prometheus, moment, dashboard)
+        for mark in seen.dashboard.annotations:
+            reasons = kinds.get(mark["name"], choices)
+            drawn = sorted(
+                (at_ms, labels["port"], labels["uplink"], labels["reason"])
+                for at_ms, labels in marks(seen, mark["expr"])
+            )
+            so = [
+                (move.at_s, move.port, move.uplink, move.reason)
+                for move in moment.facts.moves
+                if move.reason in reasons and move.at_s > moment.at_s - moment.range_s
+            ]
+            if not any(moment.facts.services.values()) and dashboard == "decisions":
+                # How many bridges there are is not known.
+                continue
+            assert sorted(told for _, *told in drawn) == sorted(told for _, *told in so)
+            for (at_ms, *_), (at_s, *_) in zip(drawn, sorted(so), strict=True):
+                assert 0 <= at_s - at_ms / 1000 <= SCRAPE_S
+
+
+# ---- every panel -----------------------------------------------------------------------
+
+
+@each_dashboard
+def test_every_query_has_data_where_something_happened(
+    prometheus: Prometheus, dashboard: Dashboard
+) -> None:
+    silent = {(panel["title"], t["refId"]) for panel in dashboard.asking for t in panel["targets"]}
+    for name in TELLING:
+        chosen = [ONE, LABORATORY] if dashboard.name == "bridge" else [{}]
+        for seen in (look(prometheus, moment_of(name), dashboard.name, **c) for c in chosen):
+            for panel in dashboard.asking:
+                for more in seen.repeats(panel):
+                    for ref, found in seen.answers(panel, **more).items():
+                        _has_names_of_its_own(panel, ref, found)
+                        if numbers(found):
+                            silent.discard((panel["title"], ref))
+    assert {where for where in silent if (dashboard.name, where[0]) not in NO_CAUSE} == set()
+
+
+def _has_names_of_its_own(panel: Panel, ref: str, found: Sequence[recorded.Found]) -> None:
+    """Two lines of one name cannot be told apart."""
+    (target,) = [target for target in panel["targets"] if target["refId"] == ref]
+    if target["legendFormat"]:
+        named = Counter(legend(target, series) for series in found)
+        assert named.total() == len(named), f"{panel['title']}: {named.most_common(1)}"
+
+
+@each_dashboard
+def test_nothing_is_green_without_data(prometheus: Prometheus, dashboard: Dashboard) -> None:
+    """An empty Prometheus, and no variable that has a value."""
+    chosen = dict.fromkeys(ONE, "") if dashboard.name == "bridge" else {}
+    seen = Look(prometheus, dashboard, NOTHING_S, story.HOUR_S, chosen)
+    for panel in dashboard.asking:
+        for more in seen.repeats(panel):
+            answers = seen.answers(panel, **more)
+            assert not numbers([s for found in answers.values() for s in found]), panel["title"]
+        assert not [cell for cell in seen.cells(panel) if cell.is_green], panel["title"]
+
+
+@each_moment
+@each_dashboard
+def test_what_is_not_known_is_not_green(
+    prometheus: Prometheus, dashboard: Dashboard, name: str
+) -> None:
+    seen = look(prometheus, moment_of(name), dashboard.name)
+    for panel in dashboard.asking:
+        for cell in seen.cells(panel):
+            assert not (cell.text in NOTHING_SAID and cell.is_green), panel["title"]
+
+
+# ---- forty hosts -----------------------------------------------------------------------
+
+
+def at_fleet(prometheus: Prometheus, name: str) -> Look:
+    return Look(prometheus, BY_NAME[name], FLEET_BEGIN_S + FLEET_S, story.HOUR_S)
+
+
+def test_four_of_forty_hosts_are_found(prometheus: Prometheus) -> None:
+    seen = at_fleet(prometheus, "fleet")
+    said = {p["title"]: str(seen.tiles(p)[0]) for p in seen.first_screen() if p["type"] == "stat"}
+    assert said == {
+        "Services down": "1 (red)",
+        "Bridges not connected": UNKNOWN,
+        "Uplinks down": "1 (red)",
+        "Unrelieved uplinks": "1 (red)",
+        "Configuration errors": "1 (red)",
+    }
+    rows = seen.table(seen.panel("Bridges"))
+    assert sorted(row["Host"].text for row in rows) == sorted(set(HOSTS) - {DEAD})
+    wrong = {
+        row["Host"].text
+        for row in rows
+        if any("red" in row[c].colour for c in ("Uplinks down", "Errors", "Unrelieved"))
+    }
+    assert wrong == {LINKLESS, MISCONFIGURED, FULL}
+
+
+def test_the_worst_of_forty_hosts_comes_first(prometheus: Prometheus) -> None:
+    seen = at_fleet(prometheus, "fleet")
+    bars = seen.bars(seen.panel("Worst uplinks"))
+    assert len(bars) == MOST_LINES
+    assert FULL.partition(":")[0] in bars[0][0]
+    assert not bars[0][1].is_green
+    assert all(cell.is_green for _, cell in bars[1:])
+
+
+@pytest.mark.parametrize("name", ["fleet", "decisions", "controller"])
+def test_forty_hosts_can_be_read(prometheus: Prometheus, name: str) -> None:
+    """No graph has a line for each host; nothing is marked; timelines have rows with news only."""
+    seen = at_fleet(prometheus, name)
+    for panel in seen.dashboard.asking:
+        if panel["type"] in ("timeseries", "state-timeline", "bargauge"):
+            for ref, found in seen.answers(panel).items():
+                lines = Counter(at_s for series in found for at_s, _ in series.points)
+                most = max(lines.values(), default=0)
+                assert most <= MOST_LINES, f"{panel['title']} {ref}: {most} lines"
+    for mark in seen.dashboard.annotations:
+        assert not list(marks(seen, mark["expr"]))
+
+
+# ---- the document ----------------------------------------------------------------------
+
+
+def test_the_document_is_what_is_shown(prometheus: Prometheus) -> None:
+    expected = f"run {dashboard_story.COMMAND}"
+    assert dashboard_story.DOCUMENT.read_text() == dashboard_story.made(prometheus), expected
