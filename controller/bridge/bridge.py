@@ -288,12 +288,8 @@ class Bridge(ReconciledBridge):
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """The last part of a poll: everything is known, so decide."""
-        names = (
-            {s.slot: s.name for s in self.address_units.by_name.values()}
-            if read.address_units
-            else {}
-        )
-        self.loads.take_units(read, names, self.team_view.keep_s)
+        behind = self.address_units.by_slot(self.config) if read.address_units else {}
+        self.loads.take_units(read, behind, self.team_view.keep_s)
         if read.buckets:
             self.scheduling.read_buckets(now_s)
         if read.address_units:

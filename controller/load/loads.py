@@ -10,6 +10,7 @@ from typing import TypeVar
 from controller.api.events import PortCounters, Sample, UnitCountersRead
 from controller.load.beats import more_bytes
 from controller.load.lateness import Lateness
+from controller.load.own_load import OwnLoad
 from controller.load.rates import Rates
 from controller.load.uplink_share import UplinkShare
 from controller.teaming import buckets
@@ -34,6 +35,7 @@ class Loads:
     # The latest rates of buckets: policies ask for them more often than counters are read.
     _latest: dict[str, Load] = field(default_factory=dict)
     _address_units: dict[str, Rates] = field(default_factory=dict)
+    _own: dict[int, OwnLoad] = field(default_factory=dict)
     lateness: Lateness = field(default_factory=Lateness)
     # For how long no load has changed that is counted late.
     steady_s: float = math.inf
@@ -54,9 +56,12 @@ class Loads:
         _rates_of(self._ports, port.ofport, keep_s).add(sample)
 
     def take_units(
-        self, read: UnitCountersRead, address_units: Mapping[int, str], keep_s: float
+        self, read: UnitCountersRead, address_units: Mapping[int, tuple[str, int]], keep_s: float
     ) -> None:
-        """Take the counters of units. `address_units`: the names of address units, by slot."""
+        """Take the counters of units.
+
+        `address_units`: the names of address units, each with the ofport of its VM port, by slot.
+        """
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
         totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
         self.lateness.take({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
@@ -65,9 +70,28 @@ class Loads:
                 name = buckets.name_of(buckets.HASHED[number], bucket)
                 _rates_of(self._buckets, name, keep_s).add(sample)
                 self._latest.pop(name, None)
-        for slot, sample in read.address_units:
+        self._take_address_units(read.address_units, address_units, keep_s)
+
+    def _take_address_units(
+        self,
+        read: Iterable[tuple[int, Sample]],
+        address_units: Mapping[int, tuple[str, int]],
+        keep_s: float,
+    ) -> None:
+        apart_bytes = dict.fromkeys((ofport for _, ofport in address_units.values()), 0.0)
+        for slot, sample in read:
             if slot in address_units:
-                _rates_of(self._address_units, address_units[slot], keep_s).add(sample)
+                name, ofport = address_units[slot]
+                rates = _rates_of(self._address_units, name, keep_s)
+                before = rates.total
+                rates.add(sample)
+                if before and rates.total:
+                    apart_bytes[ofport] += max(0.0, rates.total.tx_bytes - before.tx_bytes)
+        for ofport, sent_bytes in apart_bytes.items():
+            if ofport in self._units and (flows := self._units[ofport].total):
+                own = self._own.setdefault(ofport, OwnLoad(Rates(keep_s)))
+                own.rates.keep_s = keep_s
+                own.take(flows, sent_bytes)
 
     def _take_unit(self, ofport: int, sample: Sample, keep_s: float) -> float:
         """Take the counters of a VM port's flows, and return how many bytes were counted since."""
@@ -139,6 +163,16 @@ class Loads:
             return Load()
         return self._uplink_share[ofport].of(self._ports[ofport].latest(self.steady_s))
 
+    def own(
+        self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
+    ) -> Load:
+        """The same of a VM port with address units, without what these send and receive."""
+        sent_bps = 0.0
+        if own := self._own.get(ofport):
+            sent_bps = max(own.mean(window_s, back_s).tx_bps for back_s in (ago_s, ago_s + lag_s))
+        # The switch counts separately what address units receive.
+        return Load(sent_bps, self.unit(ofport, window_s, lag_s, ago_s).rx_bps)
+
     def crosses_whole(self, ofport: int) -> bool:
         """Whether all traffic of a VM port crosses uplinks, as far as is known."""
         found = self._uplink_share.get(ofport)
@@ -176,7 +210,7 @@ class Loads:
 
     def remove(self, ofport: int) -> None:
         """Forget a port, because another port may get its ofport."""
-        for kept in (self.counters, self._ports, self._units, self._uplink_share):
+        for kept in (self.counters, self._ports, self._units, self._uplink_share, self._own):
             kept.pop(ofport, None)
         self._outwards.discard(ofport)
 
@@ -192,6 +226,7 @@ class Loads:
         self._buckets.clear()
         self._latest.clear()
         self._address_units.clear()
+        self._own.clear()
         self._outwards.clear()
         self.lateness = Lateness()
 

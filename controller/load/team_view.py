@@ -29,9 +29,6 @@ KNOWN_S = 1.0
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
 NOTHING = (0.0, 0.0, 0.0, 0.0)
-# What a late VM port seems to send besides its address units is ignored up to this share of what
-# they send.
-NEGLIGIBLE_RATIO = 0.25
 # Late rates are corrected by at most this factor, because two readings of a beat differ by no more.
 MOST_OFF = 1.5
 # An uplink that carries this share of its capacity may be dropping frames.
@@ -224,8 +221,15 @@ class TeamView:
     def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
         """Make the units. The loads of address units do not count as those of their VM port."""
         over_s, ago_s = self.times(window_s)
+        divided = frozenset() if self.on_normal else self.divided_ports
         ports = [
-            self._vm_port(port, self._at(port.name), self._load_of(port, over_s, ago_s))
+            self._vm_port(
+                port,
+                self._at(port.name),
+                self.loads.own(port.ofport, over_s, UPLINK_LAG_S, ago_s)
+                if port.ofport in divided
+                else self._load_of(port, over_s, ago_s),
+            )
             for port in self.config.vm_ports
         ]
         behind = [
@@ -246,15 +250,6 @@ class TeamView:
         if behind and window_s is None:
             behind = self._within_ports(behind)
         units = self._evenly([*ports, *behind, *in_buckets])
-        if behind:
-            apart_bps: dict[str, float] = {}
-            for unit in behind:
-                name = str(unit.behind)
-                apart_bps[name] = apart_bps.get(name, 0.0) + unit.load.tx_bps
-            late = self._late_units(ports) if window_s is None else set()
-            units = [
-                _without(unit, apart_bps.get(unit.name, 0.0), unit.name in late) for unit in units
-            ]
         return tuple(self._as_carried(units) if window_s is None else units)
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
@@ -604,17 +599,3 @@ def _apart(unit: Unit) -> Unit:
     if not unit.spread:
         return unit
     return replace(unit, load=unit.own_load, spread_bps=unit.load.tx_bps)
-
-
-def _without(unit: Unit, sent_bps: float, late: bool) -> Unit:
-    """Subtract what address units send from the load of their VM port.
-
-    The switch already counts separately what they receive. `late`: the port is counted late, so
-    that a small rest comes from counters of different times, and is ignored.
-    """
-    if not sent_bps:
-        return unit
-    left_bps = max(0.0, unit.load.tx_bps - sent_bps)
-    if late and left_bps <= NEGLIGIBLE_RATIO * sent_bps:
-        left_bps = 0.0
-    return replace(unit, load=Load(left_bps, unit.load.rx_bps))

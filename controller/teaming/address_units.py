@@ -73,6 +73,15 @@ class AddressUnits:
     # The slots of addresses that may leave by another uplink than before, not announced yet.
     _unsaid: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
+    def by_slot(self, config: BridgeConfig) -> dict[int, tuple[str, int]]:
+        """Return the name of each address unit and the ofport of its VM port, by slot."""
+        ofports = {port.name: int(port.ofport) for port in config.vm_ports}
+        return {
+            unit.slot: (unit.name, ofports[unit.port])
+            for unit in self.by_name.values()
+            if unit.port in ofports
+        }
+
     def take(self, read: LearnedRead, config: BridgeConfig, now_s: float) -> list[str]:
         """Follow what the switch has learned, and return the names that came or went."""
         ports = {int(port.ofport): port for port in config.vm_ports if port.per_address}
