@@ -281,8 +281,8 @@ class Bridge(ReconciledBridge):
         keep_s = team_view.keep_s
         for port in read.ports:
             self.loads.take_port(port, port.ofport in uplinks, keep_s)
-        if team_view.has_looked and not self.polling.with_behind:
-            # Addresses behind it are counted by the same look.
+        if team_view.just_updated and not self.polling.with_behind:
+            # The same update has counted the addresses behind it.
             self.polling.read_all(now_s)
         return [] if self.polling.with_units else self._polled_all(now_s)
 
@@ -309,7 +309,7 @@ class Bridge(ReconciledBridge):
             self.polling.hasten(now_s + READ_EVERY_S)
         else:
             unsure = self.loads.unsure(port.ofport for port in self.config.vm_ports)
-            self.polling.look_closely(unsure, self.config.poll_interval_s, now_s)
+            self.polling.read_often(unsure, self.config.poll_interval_s, now_s)
         if self._awaits_addresses:
             self.polling.hasten_flows(now_s + ADDRESSES_SOON_S)
         return commands

@@ -183,7 +183,7 @@ class Scheduling:
         ports = [port.ofport for port in team_view.config.vm_ports if port.ofport not in late]
         rise = team_view.loads.rise(ports)
         self.filling.see(snapshot, rise, _late_rise(team_view, late, rise), now_s)
-        self._judge_looks(team_view, beside, now_s)
+        self._judge_late_counters(team_view, beside, now_s)
         return snapshot
 
     def _urgent(
@@ -204,12 +204,14 @@ class Scheduling:
         self._found_urgent = self._found_gain[policy] = 0
         return Wanted(moves, evidence)
 
-    def _judge_looks(self, team_view: TeamView, beside: Mapping[str, Load], now_s: float) -> None:
+    def _judge_late_counters(
+        self, team_view: TeamView, beside: Mapping[str, Load], now_s: float
+    ) -> None:
         """Find out whether all late counters have been read completely since loads last changed.
 
         `beats` describes late counters. The result is `late_known`.
         """
-        age_s = team_view.loads.looked_at_s(port.ofport for port in team_view.config.vm_ports)
+        age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
         late = team_view.late_units()
         # Peaks of units that were not known to be late may come from a burst, so forget them.
         self.peaks.drop(late - self._late)
@@ -220,8 +222,8 @@ class Scheduling:
             # If all these ports are late themselves, what was read of them covers the addresses
             # behind them.
             lag_s = UNITS_INTERVAL_S - slack_s
-            looks_tell = all(map(team_view.loads.is_late, divided))
-            counted = counted and self.filling.addresses_known(None if looks_tell else lag_s)
+            ports_suffice = all(map(team_view.loads.is_late, divided))
+            counted = counted and self.filling.addresses_known(None if ports_suffice else lag_s)
         self.late_known = counted and not (late and self._is_unexplained(team_view, beside, late))
 
     def _is_unexplained(
@@ -334,7 +336,7 @@ class Scheduling:
         It has converged when all policies have judged the loads after the last move, and moved
         nothing. None: it has not converged yet, or it had before.
         """
-        if self.convergence.at_rest or self.looks_again:
+        if self.convergence.at_rest or self.awaits_confirmation:
             return None
         policies = team_view.rebalancing
         window_s = max(map(team_view.window_s, policies), default=0.0)
@@ -348,7 +350,7 @@ class Scheduling:
         self.filling.forget()
 
     @property
-    def looks_again(self) -> bool:
+    def awaits_confirmation(self) -> bool:
         """Whether a reading found moves worth making, so that the next one may make them."""
         return any(self._found_gain.values()) or self._found_urgent > 0
 

@@ -1,10 +1,11 @@
 """Late counters: those that stand still and then catch up, in a regular beat.
 
-The counters of a physical port are live. The traffic of a patch port, and that of flows, is counted
-in the switch's flow cache. About twice a second the switch looks through the cache, and adds what
-it finds to the counters. Between two *looks* such a counter stands still. Then it grows at once by
-all that was carried since the look before. So its rate is known between two looks, and not between
-two readings. Which counters are late is seen from how they grow.
+The counters of a physical port are live. Open vSwitch counts the traffic of a patch port, and that
+of flows, in its flow cache. About twice a second its revalidators go through the cache, and add
+what they find to the counters. That is an *update*. Between two updates such a counter stands
+still. Then it grows at once by all that was carried since the update before. So its rate is known
+between two updates, and not between two readings. Which counters are late is seen from how they
+grow.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import NamedTuple
 
 # A counter that stands still for this long while it is read often may be late.
 STILL_S = 0.2
-# The longest time between two looks. A counter that stands still for longer carries nothing.
+# The longest time between two updates. A counter that stands still for longer carries nothing.
 LONGEST_BEAT_S = 1.2
-# The fewest bytes that count as a look: half a second of half a Mbit/s.
-LOOK_BYTES = 32_000
+# The fewest bytes that count as an update: half a second of half a Mbit/s.
+UPDATE_BYTES = 32_000
 # A counter that grows with this many readings in a row is live.
 LIVE_READINGS = 3
-# How long a look takes. A counter may be read while one is under way.
-LOOK_S = 0.06
+# How long an update takes. A counter may be read while one is under way.
+UPDATE_S = 0.06
 
 
 class Total(NamedTuple):
@@ -35,15 +36,15 @@ class Total(NamedTuple):
 
 @dataclass(slots=True)
 class Beats:
-    """The looks of one counter.
+    """The updates of one counter.
 
-    `late`: whether the counter is late; None: not known yet. `looks`: its total right after each
-    look, oldest first. `stood_still`: the reading before it last grew after a standstill, and how
+    `late`: whether the counter is late; None: not known yet. `updates`: its total right after each
+    update, oldest first. `stood_still`: the reading before it last grew after a standstill, and how
     long it had stood still then, in seconds.
     """
 
     late: bool | None = None
-    looks: list[Total] = field(default_factory=list)
+    updates: list[Total] = field(default_factory=list)
     stood_still: tuple[Total, float] | None = None
     _counted_s: float | None = None
     _in_a_row: int = 0
@@ -57,63 +58,63 @@ class Beats:
         self._counted_s = now.clock_s
         if before.clock_s - counted_s >= STILL_S:
             self.stood_still = before, before.clock_s - counted_s
-            # Single frames are not a look.
-            if more_bytes(before, now) >= LOOK_BYTES:
-                self._look(now, keep_s)
+            # Single frames are not an update.
+            if more_bytes(before, now) >= UPDATE_BYTES:
+                self._add_update(now, keep_s)
         elif (
-            self.looks
-            and now.clock_s - self.looks[-1].clock_s <= LOOK_S + now.clock_s - before.clock_s
+            self.updates
+            and now.clock_s - self.updates[-1].clock_s <= UPDATE_S + now.clock_s - before.clock_s
             and self._in_a_row == 0
         ):
-            # The rest of the same look.
-            self.looks[-1] = now
+            # The rest of the same update.
+            self.updates[-1] = now
             self._in_a_row = 1
         else:
             self._in_a_row += 1
             if self._in_a_row >= LIVE_READINGS:
                 self.late = False
-                self.looks.clear()
+                self.updates.clear()
 
-    def _look(self, now: Total, keep_s: float) -> None:
+    def _add_update(self, now: Total, keep_s: float) -> None:
         self._in_a_row = 0
-        looks = self.looks
-        if looks and now.clock_s - looks[-1].clock_s > LONGEST_BEAT_S:
+        updates = self.updates
+        if updates and now.clock_s - updates[-1].clock_s > LONGEST_BEAT_S:
             # Nothing was carried meanwhile, and it is not known when traffic began again.
-            looks.clear()
-        looks.append(now)
-        if len(looks) > 1:
+            updates.clear()
+        updates.append(now)
+        if len(updates) > 1:
             self.late = True
-        while len(looks) > 3 and looks[1].clock_s <= now.clock_s - keep_s:
-            del looks[0]
+        while len(updates) > 3 and updates[1].clock_s <= now.clock_s - keep_s:
+            del updates[0]
 
-    def has_looked(self, clock_s: float) -> bool:
-        """Whether the reading at this time was a look."""
-        return bool(self.looks) and self.looks[-1].clock_s == clock_s
+    def is_update(self, clock_s: float) -> bool:
+        """Whether the reading at this time was an update."""
+        return bool(self.updates) and self.updates[-1].clock_s == clock_s
 
-    def perhaps(self, before: Total, now: Total) -> Total | None:
-        """Return the last look if the bytes between two readings may come from it; None if not.
+    def possible_update(self, before: Total, now: Total) -> Total | None:
+        """Return the last update if the bytes between two readings may come from it; None if not.
 
-        Until the next look is due, it is not known whether there will be one.
+        Until the next update is due, it is not known whether there will be one.
         """
-        look = self.looks[-1] if self.looks else None
-        if look is None or self.is_over(now.clock_s):
+        update = self.updates[-1] if self.updates else None
+        if update is None or self.is_over(now.clock_s):
             return None
-        return look if look.clock_s > before.clock_s or look[1:] == now[1:] else None
+        return update if update.clock_s > before.clock_s or update[1:] == now[1:] else None
 
     def is_over(self, clock_s: float) -> bool:
         """Whether the counter has stood still for so long that it carries nothing."""
-        return not self.looks or clock_s - self.looks[-1].clock_s > LONGEST_BEAT_S
+        return not self.updates or clock_s - self.updates[-1].clock_s > LONGEST_BEAT_S
 
     def span(self, window_s: float, clock_s: float) -> tuple[Total, Total] | None:
-        """Return the first and the last look of a window that ends at `clock_s`.
+        """Return the first and the last update of a window that ends at `clock_s`.
 
-        The window is at least one beat long. None: there are no two looks.
+        The window is at least one beat long. None: there are no two updates.
         """
-        last = bisect_right(self.looks, clock_s, key=_clock) - 1
+        last = bisect_right(self.updates, clock_s, key=_clock) - 1
         if last < 1:
             return None
-        first = bisect_right(self.looks, self.looks[last].clock_s - window_s, key=_clock) - 1
-        return self.looks[max(0, min(first, last - 1))], self.looks[last]
+        first = bisect_right(self.updates, self.updates[last].clock_s - window_s, key=_clock) - 1
+        return self.updates[max(0, min(first, last - 1))], self.updates[last]
 
 
 def more_bytes(before: Total, now: Total) -> float:

@@ -1,10 +1,10 @@
 """Finds out how late the switch counts flows, by comparing them with the counters of uplinks.
 
-The counters of uplinks are live. Those of flows are updated when the switch looks through its flow
-cache, which is usually half a second later. A busy switch looks less often. Then the counters of
-all flows stand still while uplinks carry traffic, and catch up at once. The load of a unit is known
-only between two times at which flows were counted. A window that begins or ends between two such
-times would show too little of it, or too much.
+The counters of uplinks are live. Those of flows are updated when revalidators go through the flow
+cache, usually twice a second. A busy switch updates them less often. Then the counters of all flows
+stand still while uplinks carry traffic, and catch up at once. The load of a unit is known only
+between two times at which flows were counted. A window that begins or ends between two such times
+would show too little of it, or too much.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.load.beats import LOOK_BYTES, Total, more_bytes
+from controller.load.beats import UPDATE_BYTES, Total, more_bytes
 
 # Flows that are counted no later than this are on time.
 ON_TIME_S = 1.0
@@ -54,7 +54,7 @@ class Lateness:
         self._every_s = seconds
         self._carried_bytes += carried_bytes
         self._counted_bytes += counted_bytes
-        if self._carried_bytes < LOOK_BYTES or counted_bytes > STILL_RATIO * carried_bytes:
+        if self._carried_bytes < UPDATE_BYTES or counted_bytes > STILL_RATIO * carried_bytes:
             self._count_on()
         while self._gaps and self._gaps[0][1] < self._now_s - keep_s:
             del self._gaps[0]
@@ -63,7 +63,7 @@ class Lateness:
         stood_s = self._now_s - self._counted_s
         made_up = self._counted_bytes >= MADE_UP_RATIO * self._carried_bytes
         longer = stood_s > max(ON_TIME_S, 2 * self._every_s) + JITTER_S
-        if longer and stood_s <= MOST_LATE_S and made_up and self._carried_bytes >= LOOK_BYTES:
+        if longer and stood_s <= MOST_LATE_S and made_up and self._carried_bytes >= UPDATE_BYTES:
             self._gaps.append((self._counted_s, self._now_s))
         self._counted_s = self._now_s
         self._carried_bytes = self._counted_bytes = 0.0

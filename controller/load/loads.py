@@ -120,26 +120,26 @@ class Loads:
         found = self._ports.get(ofport)
         return found is not None and found.beats.late is True
 
-    def has_looked(self, ofport: int) -> bool:
+    def just_updated(self, ofport: int) -> bool:
         """Whether a port is counted late, and its last reading had new bytes."""
         found = self._ports.get(ofport)
         if found is None or found.total is None or not found.beats.late:
             return False
-        return found.beats.has_looked(found.total.clock_s)
+        return found.beats.is_update(found.total.clock_s)
 
-    def looked_at_s(self, ofports: Iterable[int]) -> float:
+    def counted_age_s(self, ofports: Iterable[int]) -> float:
         """Return the age in seconds of the time since which late ports were counted completely.
 
-        That is the look before the last one: the last look has counted everything since then.
+        That is the update before the last one: the last update has counted everything since then.
         """
         ages = [0.0]
         for ofport in ofports:
             found = self._ports.get(ofport)
             if found is None or found.total is None or not found.beats.late:
                 continue
-            looks, clock_s = found.beats.looks, found.total.clock_s
-            if len(looks) > 1 and not found.beats.is_over(clock_s):
-                ages.append(clock_s - looks[-2].clock_s)
+            updates, clock_s = found.beats.updates, found.total.clock_s
+            if len(updates) > 1 and not found.beats.is_over(clock_s):
+                ages.append(clock_s - updates[-2].clock_s)
         return max(ages)
 
     def unsure(self, ofports: Iterable[int]) -> bool:
@@ -181,7 +181,7 @@ class Loads:
     def address_unit(
         self, name: str, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
-        """The same of an address behind a VM port, which is counted by looks."""
+        """The same of an address behind a VM port, which is counted late."""
         if window_s is None and name in self._address_units:
             return self._address_units[name].of_two(self.addresses_steady)
         return _now_or_then(self._address_units, name, window_s, lag_s, ago_s)

@@ -68,7 +68,7 @@ class Polling:
         """Read the counters of ports once more at this time, unless a poll is due about then."""
         self._extra_s = extra_s if extra_s < self.poll_due_s - NEAR_S else math.inf
 
-    def look_closely(self, unsure: bool, interval_s: float, now_s: float) -> None:
+    def read_often(self, unsure: bool, interval_s: float, now_s: float) -> None:
         """Read ports often for `UNSURE_S` if it is not known whether one of them is counted late.
 
         `unsure`: it is not known. If polls are frequent enough, nothing changes.

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from controller.api.events import UNSUPPORTED, Sample
-from controller.load.beats import LONGEST_BEAT_S, LOOK_BYTES, Beats, Total, more_bytes
+from controller.load.beats import LONGEST_BEAT_S, UPDATE_BYTES, Beats, Total, more_bytes
 from policies.model import IDLE, Load
 
 # A counter that drops from the top sixteenth of its range into the bottom one has wrapped;
@@ -67,7 +67,9 @@ class Rates:
     @property
     def has_counted(self) -> bool:
         """Whether enough bytes were counted lately to tell whether the counter is late."""
-        return len(self._totals) > 1 and more_bytes(self._totals[0], self._totals[-1]) >= LOOK_BYTES
+        return (
+            len(self._totals) > 1 and more_bytes(self._totals[0], self._totals[-1]) >= UPDATE_BYTES
+        )
 
     @property
     def total(self) -> Total | None:
@@ -87,31 +89,31 @@ class Rates:
         before, last = self._totals[-2:]
         if before.clock_s > last.clock_s - LATEST_S:
             before = self._totals[max(0, _at(self._totals, last.clock_s - LATEST_S))]
-        if self.beats.late is None and (look := self.beats.perhaps(before, last)):
-            return self._perhaps_a_look(look)
+        if self.beats.late is None and (update := self.beats.possible_update(before, last)):
+            return self._since_standstill(update)
         return _between(before, last)
 
     def _latest_beat(self, steady_s: float) -> Load:
         clock_s = self._totals[-1].clock_s
         if clock_s - self._totals[-2].clock_s > BEAT_READING_S:
-            # Read too seldom to see looks: over some of them.
+            # Read too seldom to see updates: over some of them.
             return self.mean(SOME_BEATS_S) or _between(*self._totals[-2:])
         if self.beats.is_over(clock_s):
             return IDLE
-        looks = self.beats.looks[-3:]
-        if len(looks) < 2:
+        updates = self.beats.updates[-3:]
+        if len(updates) < 2:
             return IDLE
-        last = _between(looks[-2], looks[-1])
-        if clock_s - looks[0].clock_s > steady_s:
+        last = _between(updates[-2], updates[-1])
+        if clock_s - updates[0].clock_s > steady_s:
             return last
-        both = _between(looks[0], looks[-1])
+        both = _between(updates[0], updates[-1])
         return (
             both
             if _is_near(last.tx_bps, both.tx_bps) and _is_near(last.rx_bps, both.rx_bps)
             else last
         )
 
-    def _perhaps_a_look(self, last: Total) -> Load:
+    def _since_standstill(self, last: Total) -> Load:
         """Return the load as if the bytes were carried since the last standstill began."""
         assert self.beats.stood_still is not None
         before, still_s = self.beats.stood_still

@@ -114,12 +114,12 @@ class TeamView:
         return 2 * self.config.poll_interval_s
 
     @property
-    def has_looked(self) -> bool:
+    def just_updated(self) -> bool:
         """Whether late counters of ports with address units have just grown, and a policy waits."""
         if not any(PRESETS[policy].at_once for policy in self.policies):
             return False
         per_address = (port.ofport for port in self.config.vm_ports if port.per_address)
-        return any(map(self.loads.has_looked, per_address))
+        return any(map(self.loads.just_updated, per_address))
 
     @property
     def in_use(self) -> list[str]:
@@ -470,7 +470,7 @@ class TeamView:
         """Scale the loads of late units, so that all units together carry what their uplink does.
 
         Late counters show well which unit carries which share, but not when. Nothing is scaled if
-        loads have changed since the last look, or on a full uplink, which drops frames. Updates
+        loads have changed since the last update, or on a full uplink, which drops frames. Updates
         `sums`, the loads of units by uplink.
         """
         if not self.late_known:

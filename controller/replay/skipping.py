@@ -23,7 +23,7 @@ def quiet_until_s(bridge: Bridge, steady_s: float, now_s: float) -> float:
     """
     scheduling, team_view = bridge.scheduling, bridge.team_view
     last_s = scheduling.last_s
-    if not bridge.settled or last_s is None or scheduling.looks_again:
+    if not bridge.settled or last_s is None or scheduling.awaits_confirmation:
         return now_s
     filling = scheduling.filling
     if filling.reads_fast(last_s) or (filling.full_s is not None and not filling.lasts(last_s)):

@@ -20,8 +20,8 @@ VMS = 6
 CAPACITY_MBPS = 100
 FLOW_PPS = 500
 HOT_MBPS, COLD_MBPS = 30, 5
-# The first look at the flow cache that shows a jump comes within so long, as vswitchd does it.
-LOOK_S = 0.6
+# The first update of counters that shows a jump comes within so long, as vswitchd does it.
+UPDATE_S = 0.6
 SETTLES_WITHIN_S = 1.0
 WATCHED_S, CALM_S = 5.0, 1.0
 # Counters are read every 0.1 s. A switch that answers late makes one rate too high.
@@ -77,7 +77,7 @@ def test_jumps_to_and_fro_are_settled_with_the_counters_that_show_them(
 ) -> None:
     """Half of the VMs are busy while the others rest, and the other way round, all on one uplink first.
 
-    Pauses let the jumps begin at other moments between two looks.
+    Pauses let the jumps begin at other moments between two updates.
     """
     bed = team
     first = hot_on(bed, bed.uplinks[0].name)
@@ -93,7 +93,7 @@ def test_jumps_to_and_fro_are_settled_with_the_counters_that_show_them(
                     above_s = passed_s
                 time.sleep(LOOKS_EVERY_S)
                 passed_s = time.monotonic() - begun_s
-            at_most("settled after, s", above_s, LOOK_S + SETTLES_WITHIN_S, HANG_S - CALM_S)
+            at_most("settled after, s", above_s, UPDATE_S + SETTLES_WITHIN_S, HANG_S - CALM_S)
 
 
 @judges_time

@@ -1,7 +1,7 @@
 """A switch that counts some of what it forwards late, in simulated time.
 
 Uplinks are counted as they forward. What flows match, and what goes through a patch port, is
-counted when the flow cache is looked through: once a beat, unless nobody looks.
+counted when revalidators update the counters: once a beat, unless they are paused.
 """
 
 from __future__ import annotations
@@ -42,33 +42,33 @@ def vms(ofport: int, *mbps: float | Rate) -> list[Vm]:
 
 @dataclass
 class LateSwitch(FakeSwitch):
-    """`beat_s`: how often the flow cache is looked through; 0: all is counted at once.
+    """`beat_s`: how often counters are updated; 0: all is counted at once.
 
-    `patches`: the VM ports that are counted with it. `paused`: from when to when nobody looks.
+    `patches`: the VM ports that are counted with it. `paused`: from when to when none is updated.
     """
 
     vms: Sequence[Vm] = ()
     beat_s: float = 0.0
     patches: frozenset[int] = frozenset()
     paused: tuple[float, float] = (0.0, 0.0)
-    # What was counted at the last look.
-    looked: dict[str, dict[Any, float]] = field(default_factory=dict)
-    _looked_s: float = 0.0
+    # What was counted at the last update.
+    updated: dict[str, dict[Any, float]] = field(default_factory=dict)
+    _updated_s: float = 0.0
 
     def forward_until(self, now_s: float) -> None:
         while self.now_s < now_s - 1e-9:
             end_s = min(now_s, self._next_s())
             self._carry(end_s)
             if end_s >= self._next_s() - 1e-9:
-                self._looked_s = end_s
+                self._updated_s = end_s
                 if not self.paused[0] <= end_s < self.paused[1]:
-                    self._look()
+                    self._update()
 
     def _next_s(self) -> float:
-        return self._looked_s + (self.beat_s or STEP_S)
+        return self._updated_s + (self.beat_s or STEP_S)
 
-    def _look(self) -> None:
-        self.looked = {
+    def _update(self) -> None:
+        self.updated = {
             "ports": dict(self.sent_bytes),
             "buckets": dict(self.sent_by_bucket),
             "addresses": dict(self.sent_by_address),
@@ -92,7 +92,7 @@ class LateSwitch(FakeSwitch):
                     _count(self.sent_bytes, uplink, sent)
             self.now_s += step_s
         if not self.beat_s:
-            self._look()
+            self._update()
 
     def left_by(self, vm: Vm, slots: Mapping[Address, int]) -> int | None:
         """The uplink by which what a VM sends leaves now."""
@@ -109,8 +109,8 @@ class LateSwitch(FakeSwitch):
         if not isinstance(command, ReadStats):
             return super().carry_out(command)
         now = self.sent_by_bucket, self.sent_by_address
-        self.sent_by_bucket = self.looked.get("buckets", {})
-        self.sent_by_address = self.looked.get("addresses", {})
+        self.sent_by_bucket = self.updated.get("buckets", {})
+        self.sent_by_address = self.updated.get("addresses", {})
         try:
             return super().carry_out(command)
         finally:
@@ -118,7 +118,7 @@ class LateSwitch(FakeSwitch):
 
     def _counters(self, ofport: int) -> PortCounters:
         if ofport in self.patches:
-            sent = int(self._looked_at(ofport))
+            sent = int(self._updated_at(ofport))
         else:
             sent = int(self.sent_bytes.get(ofport, 0))
         is_vm_port = ofport in {vm.ofport for vm in self.vms}
@@ -126,10 +126,10 @@ class LateSwitch(FakeSwitch):
         return PortCounters(ofport, self.now_s + 1000.0, *counted, 0, 0)
 
     def _unit_sample(self, ofport: int) -> Sample:
-        return Sample(self.now_s + 700.0, int(self._looked_at(ofport)), 0)
+        return Sample(self.now_s + 700.0, int(self._updated_at(ofport)), 0)
 
-    def _looked_at(self, ofport: int) -> float:
-        return self.looked.get("ports", {}).get(ofport, 0.0)
+    def _updated_at(self, ofport: int) -> float:
+        return self.updated.get("ports", {}).get(ofport, 0.0)
 
 
 def _count(counted: dict[Any, float], key: object, sent: float) -> None:

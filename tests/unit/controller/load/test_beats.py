@@ -82,7 +82,7 @@ def test_a_beat_is_no_rise() -> None:
 
 @pytest.mark.parametrize("beat_s", [0.5, 1.0])
 @pytest.mark.parametrize("every_s", [0.02, 0.1])
-def test_the_first_look_is_no_rate_of_a_moment(beat_s: float, every_s: float) -> None:
+def test_the_first_update_is_no_rate_of_a_moment(beat_s: float, every_s: float) -> None:
     """Whether a second one is to come is not known yet, however often the counter is read."""
     rates = Rates(30.0)
     read(rates, beat_s, beat_s)
@@ -92,7 +92,7 @@ def test_the_first_look_is_no_rate_of_a_moment(beat_s: float, every_s: float) ->
         assert rates.latest().tx_bps == pytest.approx(RATE_BPS, rel=0.3)
 
 
-def test_a_single_burst_is_not_taken_for_the_first_look_for_ever() -> None:
+def test_a_single_burst_is_not_taken_for_the_first_update_for_ever() -> None:
     rates = read(Rates(30.0), 1.0, 1.0)
     for number in range(1, 14):
         rates.add(Sample(101.0 + number / 10, int(RATE_BPS / 8), 0))

@@ -71,7 +71,7 @@ def test_who_was_idle_beside_others_made_up_for_nothing() -> None:
     assert lateness.times(WINDOW_S) == (WINDOW_S, 0.0)
 
 
-# ---- load-based, where the switch does not look at its flows for a while ---------------------
+# ---- load-based, where the switch does not update its flows for a while -----------------------
 
 
 def from_s(begin_s: float, mbps: float) -> Rate:
