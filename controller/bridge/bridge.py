@@ -128,7 +128,7 @@ class Bridge(ReconciledBridge):
         self._forget_switch()
         for port in self.config.vm_ports:
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
-            self.scheduling.damping.restore(port.name, before, now_s)
+            self.scheduler.damping.restore(port.name, before, now_s)
         self.shaping.look_again()
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self.polling.begin(now_s)
@@ -148,7 +148,7 @@ class Bridge(ReconciledBridge):
         self.inbound_check.forget()
         self.flooding.forget()
         self.loads.forget_rates()
-        self.scheduling.forget_loads()
+        self.scheduler.forget_loads()
         self.addresses.awaits_normal = False
         self.polling.forget()
 
@@ -183,8 +183,8 @@ class Bridge(ReconciledBridge):
         self.address_units.restore(found, self.config)
         if first_look:
             for name in splits.installed(found, self.config):
-                self.scheduling.splits.split(name, now_s)
-            self.applied.split = self.scheduling.splits.names
+                self.scheduler.splits.split(name, now_s)
+            self.applied.split = self.scheduler.splits.names
 
     def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
         """Learn from NORMAL before its place is taken."""
@@ -232,7 +232,7 @@ class Bridge(ReconciledBridge):
         moves = [*bundle.moves, *later]
         self.counts.refuse(moves)
         self.applied_bindings.take_back([move for move in moves if not move.is_resplit], now_s)
-        self.scheduling.splits.take_back(moves, now_s)
+        self.scheduler.splits.take_back(moves, now_s)
         self._end_splits(self.config)
         refusal = f"the switch refused the change: {error}"
         records = self.decision_log.refused(
@@ -291,21 +291,21 @@ class Bridge(ReconciledBridge):
         behind = self.address_units.by_slot(self.config) if read.address_units else {}
         self.loads.take_units(read, behind, self.team_view.keep_s)
         if read.buckets:
-            self.scheduling.read_buckets(now_s)
+            self.scheduler.read_buckets(now_s)
         if read.address_units:
-            self.scheduling.filling.read_addresses(now_s)
+            self.scheduler.filling.read_addresses(now_s)
         return self._polled_all(now_s)
 
     def _polled_all(self, now_s: float) -> Commands:
         self.polling.forget()
-        self.loads.steady_s = self.scheduling.filling.late_steady_s(now_s)
-        self.loads.addresses_steady = self.scheduling.filling.addresses_steady
+        self.loads.steady_s = self.scheduler.filling.late_steady_s(now_s)
+        self.loads.addresses_steady = self.scheduler.filling.addresses_steady
         commands = self._decide(now_s)
         if self.installation.settled:
-            took_s = self.scheduling.converged(self.team_view, now_s)
+            took_s = self.scheduler.converged(self.team_view, now_s)
             if took_s is not None:
                 commands.append(Observe(self.config.name, "settling", took_s))
-        if self.scheduling.filling.reads_fast(now_s):
+        if self.scheduler.filling.reads_fast(now_s):
             self.polling.hasten(now_s + READ_EVERY_S)
         else:
             unsure = self.loads.unsure(port.ofport for port in self.config.vm_ports)
@@ -317,22 +317,22 @@ class Bridge(ReconciledBridge):
     @property
     def _awaits_addresses(self) -> bool:
         """Whether a decision waits for the loads of addresses behind a port that is counted at once."""
-        if self.scheduling.late_known or len(self.address_units.by_name) > MOST_UNITS:
+        if self.scheduler.late_known or len(self.address_units.by_name) > MOST_UNITS:
             return False
         return any(p.per_address and not self.loads.is_late(p.ofport) for p in self.config.vm_ports)
 
     def _decide(self, now_s: float) -> Commands:
         """Ask each policy, and do what it says."""
-        self.scheduling.begin(now_s)
+        self.scheduler.begin(now_s)
         team_view, relieved = self.team_view, set[str]()
-        for wanted in self.scheduling.wanted(team_view, now_s, self.polling.is_extra):
+        for wanted in self.scheduler.wanted(team_view, now_s, self.polling.is_extra):
             if wanted.moves:
-                self.scheduling.convergence.start(now_s)
+                self.scheduler.convergence.start(now_s)
                 self.decision_log.evidence = wanted.evidence
             self._carry_out(wanted.moves, now_s)
             relieved |= {move.source for move in wanted.moves}
         team_view, commands = self.team_view if relieved else team_view, Commands()
-        if self.scheduling.knows(team_view, now_s):
+        if self.scheduler.knows(team_view, now_s):
             commands += self.decision_log.saturation(
                 team_view, team_view.longest_window_s, relieved, now_s
             )
@@ -353,10 +353,10 @@ class Bridge(ReconciledBridge):
             policy = policies[move.unit]
             if move.reason is Reason.SPLIT and policy not in in_use:
                 self.bindings.homes |= buckets.by_shares(policy, move.shares)
-        self.scheduling.splits.make(resplit, now_s)
+        self.scheduler.splits.make(resplit, now_s)
         self._count_anew(now_s)
         named = {move.unit for move in resplit}
-        self.scheduling.peaks.drop(u.name for u in before if u.is_bucket or u.name in named)
+        self.scheduler.peaks.drop(u.name for u in before if u.is_bucket or u.name in named)
         self._keep_units()
 
     # ---- what the switch has learned ---------------------------------------------------------

@@ -103,7 +103,7 @@ class ReconciledBridge(BridgeState):
             commands += self._end_fallback()
         if other_mode:
             # Earlier loads do not belong to the bindings that are judged from now on.
-            self.scheduling.begin_windows(now_s)
+            self.scheduler.begin_windows(now_s)
             commands += self._leave_to_normal(now_s)
             commands += self._learn_from_normal()
         if config.fallen_back and not old.fallen_back and self._any_up:
@@ -145,22 +145,22 @@ class ReconciledBridge(BridgeState):
     def _keep_units(self) -> None:
         """Forget units that are gone."""
         names = {unit.name for unit in self.units()}
-        self.scheduling.keep(names)
+        self.scheduler.keep(names)
         self.inbound_check.keep({int(port.ofport) for port in self.config.vm_ports})
         self.bindings.keep(names)
         self.applied.keep(unit.name for unit in self._applied_units)
 
     def _end_splits(self, config: BridgeConfig) -> None:
         """End the splits that a configuration does not allow, unless it has fallen back."""
-        if config.fallen_back or not self.scheduling.splits.since_s:
+        if config.fallen_back or not self.scheduler.splits.since_s:
             return
-        self.scheduling.splits.end_disallowed(config, self.bindings.bound)
+        self.scheduler.splits.end_disallowed(config, self.bindings.bound)
         if self.applied.apart is not None:
             self.applied.split = splits.allowed(config, self.applied.split)
 
     def _count_anew(self, now_s: float) -> None:
         """Ignore what buckets have counted so far: it is of other VM ports, or not known."""
-        self.polling.read_buckets_at(self.scheduling.count_anew(now_s))
+        self.polling.read_buckets_at(self.scheduler.count_anew(now_s))
 
     # ---- the steps ---------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class ReconciledBridge(BridgeState):
         if self.applied.apart is not None and not self.on_normal:
             self._go_on_from(self.applied.apart, now_s)
         self.applied.release()
-        self.applied.split = self.scheduling.splits.names
+        self.applied.split = self.scheduler.splits.names
 
     def _go_on_from(self, held: Bindings, now_s: float) -> None:
         """Let policies see, from now on, the bindings that the switch has followed.
@@ -235,19 +235,19 @@ class ReconciledBridge(BridgeState):
         homes = {name: home for name, home in homes.items() if name in keeps}
         self.bindings = Bindings(homes, dict(held.bound))
         if virtual:
-            self.scheduling.splits.hold(self.applied.split, now_s)
+            self.scheduler.splits.hold(self.applied.split, now_s)
 
     def _bind(self, now_s: float) -> Commands:
         """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
         units, uplinks = self.units(), self.uplinks()
         moves = [
-            *self.scheduling.splits.take_untold(),
+            *self.scheduler.splits.take_untold(),
             *self.bindings.follow(units, uplinks, now_s),
         ]
         self.counts.plan(moves)
         if moves:
             policies = {unit.name: unit.policy for unit in units}
-            self.scheduling.note(moves, policies, now_s)
+            self.scheduler.note(moves, policies, now_s)
         commands: Commands = []
         if self.observing:
             commands += self._logged(moves, ", not made")
@@ -320,7 +320,7 @@ class ReconciledBridge(BridgeState):
             commands.append(ForgetForwarding(self.config.name))
         self.counts.apply(bundle.moves)
         if any(move.reason.by_load for move in bundle.moves):
-            self.scheduling.convergence.confirm(now_s)
+            self.scheduler.convergence.confirm(now_s)
         commands += self._logged(bundle.moves)
         commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
         if not self.installed_anything:
@@ -351,7 +351,7 @@ class ReconciledBridge(BridgeState):
         if not self.phase.is_attached or self.config.fallen_back:
             return []
         known = {
-            port.name: self.scheduling.damping.remembered(port.name)
+            port.name: self.scheduler.damping.remembered(port.name)
             for port in self.config.vm_ports
             if port.name in moved and PRESETS[port.policy].at_once
         }

@@ -29,7 +29,7 @@ from controller.dataplane.team import Team
 from controller.decisions import planning
 from controller.decisions.decision_log import DecisionLog
 from controller.decisions.planning import Basis, Proposal
-from controller.decisions.scheduling import Scheduling
+from controller.decisions.scheduler import Scheduler
 from controller.load.loads import Loads
 from controller.load.polling import Polling
 from controller.load.team_view import TeamView
@@ -65,7 +65,7 @@ class BridgeState:
     # When to read counters.
     polling: Polling = field(default_factory=Polling)
     # When to ask which policy, and what they have decided lately.
-    scheduling: Scheduling = field(default_factory=Scheduling)
+    scheduler: Scheduler = field(default_factory=Scheduler)
     # The bindings that policies see.
     bindings: Bindings = field(default_factory=Bindings)
     # The bindings that the switch follows, if they differ.
@@ -253,10 +253,10 @@ class BridgeState:
             found=self.installation.found_homes,
             on_normal=self.on_normal,
             address_units=self.address_units,
-            in_cooldown=self.scheduling.in_cooldown,
-            peaks=self.scheduling.peaks,
-            merge_due=self.scheduling.merge_due,
-            late_known=self.scheduling.late_known,
+            in_cooldown=self.scheduler.in_cooldown,
+            peaks=self.scheduler.peaks,
+            merge_due=self.scheduler.merge_due,
+            late_known=self.scheduler.late_known,
             split=self.split,
         )
 
@@ -271,7 +271,7 @@ class BridgeState:
     @property
     def split(self) -> frozenset[str]:
         """The VM ports that are split, as policies see it."""
-        return splits.allowed(self.config, self.scheduling.splits.names)
+        return splits.allowed(self.config, self.scheduler.splits.names)
 
     @property
     def _applied_split(self) -> frozenset[str]:
@@ -294,7 +294,7 @@ class BridgeState:
 
     def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
         """The units in cooldown, by name: until when, and whether because of their move budget."""
-        return self.scheduling.cooldowns(self.team_view, now_s)
+        return self.scheduler.cooldowns(self.team_view, now_s)
 
     @property
     def _returns_s(self) -> float:
@@ -399,7 +399,7 @@ class BridgeState:
 
     def split_since_s(self, port: str) -> float | None:
         """Since when a VM port is split; None: it is not."""
-        return self.scheduling.splits.since_s.get(port)
+        return self.scheduler.splits.since_s.get(port)
 
     @property
     def usable(self) -> set[str]:
@@ -422,7 +422,7 @@ class BridgeState:
 
     def basis(self, policy: str, now_s: float) -> Basis:
         """The loads that a policy can judge now."""
-        moved_s = self.scheduling.last_moved_s(policy)
+        moved_s = self.scheduler.last_moved_s(policy)
         return planning.basis(self.team_view, policy, moved_s, now_s)
 
     def bases(self, now_s: float) -> dict[str, Basis]:

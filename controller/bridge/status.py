@@ -21,7 +21,7 @@ LATELY_S = 2.0
 
 def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
     """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
-    config, decided_s = bridge.config, bridge.scheduling.last_s
+    config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
         _uplink(bridge, uplink, of_record, units)
@@ -76,7 +76,7 @@ def _bucket_counts(bridge: Bridge) -> dict[str, dict[str, int]]:
 
 def _budgets_spent(bridge: Bridge) -> int:
     """The number of units whose move budget was spent when the last decision was made."""
-    decided_s = bridge.scheduling.last_s
+    decided_s = bridge.scheduler.last_s
     if decided_s is None:
         return 0
     return sum(spent for _, spent in bridge.cooldowns(decided_s).values())
@@ -127,7 +127,7 @@ def _port(
         limit_bps=port.limit_bps,
         shaped_drops=bridge.shaping.drops(port),
         units=_units(bridge, port) if port.per_address else None,
-        split=port.name in bridge.scheduling.splits.since_s,
+        split=port.name in bridge.scheduler.splits.since_s,
         tx_packets=_counted(counters.rx_packets if counters else None),
         rx_packets=_counted(counters.tx_packets if counters else None),
         tx_dropped_packets=_counted(counters.rx_dropped if counters else None),
@@ -137,7 +137,7 @@ def _port(
 
 def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
     """Why its frames leave where they do. A split VM port does not only use its home."""
-    if bound and port.name in bridge.scheduling.splits.since_s:
+    if bound and port.name in bridge.scheduler.splits.since_s:
         return Reason.SPLIT.value
     return bound.reason if bound else None
 

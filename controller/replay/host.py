@@ -181,7 +181,7 @@ class Host:
     def _skip(self, end_s: float) -> None:
         """Skip polls at which the engine decides nothing, and their time."""
         bridge, quiet_until_s = self.bridge, self._quiet_until_s()
-        if quiet_until_s <= self.now_s or bridge.scheduling.last_s is None:
+        if quiet_until_s <= self.now_s or bridge.scheduler.last_s is None:
             return
         polled_s = round(skipping.polled_s(bridge), DIGITS)
         interval_s = bridge.config.poll_interval_s

@@ -21,40 +21,38 @@ def quiet_until_s(bridge: Bridge, steady_s: float, now_s: float) -> float:
 
     The last one saw nothing from before that, and what has moved rests.
     """
-    scheduling, team_view = bridge.scheduling, bridge.team_view
-    last_s = scheduling.last_s
-    if not bridge.settled or last_s is None or scheduling.awaits_confirmation:
+    scheduler, team_view = bridge.scheduler, bridge.team_view
+    last_s = scheduler.last_s
+    if not bridge.settled or last_s is None or scheduler.awaits_confirmation:
         return now_s
-    filling = scheduling.filling
+    filling = scheduler.filling
     if filling.reads_fast(last_s) or (filling.full_s is not None and not filling.lasts(last_s)):
         return now_s
     for policy in team_view.rebalancing:
-        if scheduling.pauses(policy, team_view, last_s):
+        if scheduler.pauses(policy, team_view, last_s):
             return now_s
-        since_s = max(steady_s, scheduling.last_moved_s(policy))
+        since_s = max(steady_s, scheduler.last_moved_s(policy))
         seen_s = _remembered_s(team_view, policy)
         if PRESETS[policy].at_once:
             seen_s += team_view.ports_follow_s + BESIDE_S
         if last_s < since_s + seen_s:
             return now_s
-    free_s = (
-        d.until_s(unit, now_s) for unit in scheduling.in_cooldown for d in scheduling.dampings
-    )
+    free_s = (d.until_s(unit, now_s) for unit in scheduler.in_cooldown for d in scheduler.dampings)
     later_s = [at_s for at_s in free_s if at_s > now_s]
-    merge_s, phase_s = scheduling.splits.deadline_s(now_s), _phase_ends_s(bridge)
+    merge_s, phase_s = scheduler.splits.deadline_s(now_s), _phase_ends_s(bridge)
     return max(now_s, min(_peaks_fall_s(bridge), merge_s, phase_s, *later_s))
 
 
 def _peaks_fall_s(bridge: Bridge) -> float:
     """When the peak of a unit may be less next, if loads stay; infinity: none will."""
-    windows = bridge.scheduling.peaks.windows()
+    windows = bridge.scheduler.peaks.windows()
     return min((rates[0][0] + PEAK_S for rates in windows if len(rates) > 1), default=math.inf)
 
 
 def _phase_ends_s(bridge: Bridge) -> float:
     """When a phase is forgotten that has kept something from being moved."""
-    past = bridge.scheduling.load_phases.past
-    return past[0].last_s + PEAK_S if bridge.scheduling.is_torn and past else math.inf
+    past = bridge.scheduler.load_phases.past
+    return past[0].last_s + PEAK_S if bridge.scheduler.is_torn and past else math.inf
 
 
 def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:

@@ -111,7 +111,7 @@ def test_flows_are_read_twice_a_second_at_most_and_ports_with_each_poll() -> Non
     assert 45 <= len(polls) <= 55
     assert 9 <= len(units_s) <= 12
     bridge = here.engine.fleet.bridges["br0"]
-    assert bridge.scheduling.last_s == polls[-1][0], "each poll ends with a decision"
+    assert bridge.scheduler.last_s == polls[-1][0], "each poll ends with a decision"
 
 
 def test_a_poll_a_second_reads_all_there_is() -> None:

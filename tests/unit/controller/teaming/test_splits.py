@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.api.events import Apply, SendFrame
-from controller.decisions.scheduling import Scheduling
+from controller.decisions.scheduler import Scheduler
 from controller.teaming import buckets
 from controller.teaming.splits import MERGE_AFTER_S, REMEMBERED_S, Splits
 from tests.unit.fake_switch import World, done, moves, world
@@ -263,7 +263,7 @@ def test_it_is_told() -> None:
 
 
 def test_a_plan_of_it_is_shown_and_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scheduling, "wanted", lambda *_: iter(()))
+    monkeypatch.setattr(Scheduler, "wanted", lambda *_: iter(()))
     here = hot(14.0, 1.0).run_until(10)
     assert split(here) == set()
     shown = done(here.ask("plan", "br0"))

@@ -58,7 +58,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Scheduling:
+class Scheduler:
     """Schedules the decisions of one bridge, and remembers what the next decision needs.
 
     `last_s`: when the last decision was made, in seconds of engine time; None: none was.
