@@ -14,14 +14,14 @@ from policies.presets import PRESETS
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """The homes of units, by name. `settled`: the rules from which they were computed."""
+    """The homes of units, by name. `satisfied`: the rules that they satisfy."""
 
     by_name: dict[str, str] = field(default_factory=dict)
-    settled: frozenset[object] = frozenset()
+    satisfied: frozenset[object] = frozenset()
 
 
 def homes(
-    units: Sequence[Unit], uplinks: Sequence[Uplink], settled: frozenset[object] = frozenset()
+    units: Sequence[Unit], uplinks: Sequence[Uplink], satisfied: frozenset[object] = frozenset()
 ) -> Homes:
     """Compute homes: a unit's pin, else its uplink, else the policy's choice.
 
@@ -30,8 +30,8 @@ def homes(
 
     Units that prefer or avoid uplinks, are in sets, or have reservations that may not all fit are
     placed together, as suits all of them best. Whether links are up does not matter for this. Units
-    keep their homes while nothing has changed since `settled`, so moves by a policy or an operator
-    in the meantime stay.
+    keep their homes while their rules are among `satisfied`, so moves by a policy or an operator in
+    the meantime stay.
     """
     found: dict[str, str] = {}
     placed: dict[tuple[str, bool], list[Unit]] = {}
@@ -57,16 +57,16 @@ def homes(
     for (policy, is_bucket), group in placed.items():
         preset = PRESETS[policy]
         found |= (preset.spread if is_bucket else preset.place)(group, uplinks)
-    looked_at = set()
+    asked_for = set()
     for linked in _linked(bound_together, reserving, contended):
         asked = _asked(linked, uplinks)
-        looked_at.add(asked)
-        if asked in settled and all(u.uplink in _names(u, uplinks) for u in linked):
+        asked_for.add(asked)
+        if asked in satisfied and all(u.uplink in _names(u, uplinks) for u in linked):
             found |= {unit.name: str(unit.uplink) for unit in linked}
         else:
             wishes = [_candidate(u, _wishes(u, uplinks)) for u in linked]
             found |= reservations.place(wishes, rooms_bps)
-    return Homes(found, frozenset(looked_at))
+    return Homes(found, frozenset(asked_for))
 
 
 def targets(

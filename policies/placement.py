@@ -144,7 +144,7 @@ def _place(candidates: tuple[Candidate, ...]) -> Mapping[str, str]:
     )
     search = _Search(scale)
     for nodes in itertools.islice(_divisions(candidates, scale), DIVISIONS_MAX):
-        search.look(nodes)
+        search.examine(nodes)
     return search.best
 
 
@@ -201,7 +201,7 @@ class _Search:
         default_factory=dict
     )
 
-    def look(self, nodes: list[_Node]) -> None:
+    def examine(self, nodes: list[_Node]) -> None:
         """Find the best placement of these nodes, if it is better than the best so far."""
         self._nodes, self._flows, self._flowing = nodes, {}, {}
         self._tried = [node for node in nodes if sum(node.sets.values()) > 1]

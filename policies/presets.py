@@ -153,7 +153,7 @@ PRESETS = {
     "set-port": Preset(Classifier.VM_PORT, limits=SET),
     "adaptive": Preset(
         Classifier.VM_PORT,
-        rebalance=splitting.settle,
+        rebalance=splitting.plan,
         relieve=splitting.relieve,
         verdict=splitting.verdict,
         rest=minmax.rest,

@@ -94,7 +94,7 @@ def _solve(candidates: tuple[Candidate, ...], rooms: tuple[tuple[str, int], ...]
     at = problem.numbers(by_rules)
     state = State(problem)
     units = problem.choosing()
-    state.settle_fixed()
+    state.put_fixed()
     least = state.over + problem.bounding(units).more(0, state)
     state.put_all(at)
     if state.over <= least:
@@ -160,12 +160,12 @@ class _Search:
         for units in (self._units, by_choice):
             for emptiest in (False, True):
                 state = State(p)
-                state.settle_fixed()
+                state.put_fixed()
                 for unit in units:
-                    self._settle(state, unit, emptiest)
+                    self._put_best(state, unit, emptiest)
                 yield state.at
 
-    def _settle(self, state: State, unit: int, emptiest: bool) -> None:
+    def _put_best(self, state: State, unit: int, emptiest: bool) -> None:
         """Place a unit where it fits best: least excess, most room if `emptiest`, then least cost."""
         p, ways = self.problem, []
         for uplink in p.able[unit]:

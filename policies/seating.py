@@ -206,7 +206,7 @@ class State:
                     self.take(unit)
                 self.put(unit, uplink)
 
-    def settle_fixed(self) -> None:
+    def put_fixed(self) -> None:
         """Place units that have no choice."""
         for unit, able in enumerate(self.problem.able):
             if len(able) == 1:

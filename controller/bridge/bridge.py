@@ -210,7 +210,7 @@ class Bridge(ReconciledBridge):
         if event.error is not None and not self._serves:
             # Rather give the bridge back with a flag too many than not at all.
             self.flooding.give_up()
-        self.flooding.settle()
+        self.flooding.take_up()
         return [*commands, *self.reconcile(now_s)]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:
@@ -389,7 +389,7 @@ class Bridge(ReconciledBridge):
         else:
             commands += frames
         if self.flooding.changing:
-            self.flooding.settle()
+            self.flooding.take_up()
             commands += self.reconcile(now_s)
         return [*commands, *self._shape(now_s)]
 

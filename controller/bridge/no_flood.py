@@ -33,7 +33,7 @@ class Flooding:
     _asked: frozenset[int] | None = None
     # The flags that the switch last confirmed; None: ask again.
     _answered: frozenset[int] | None = None
-    # The flags set by a confirmed request that `settle` has not taken up yet.
+    # The flags set by a confirmed request that `take_up` has not taken up yet.
     _set: frozenset[int] | None = None
     # The flags that the switch refused last, which are not asked for again before this time.
     _refused: frozenset[int] | None = None
@@ -113,7 +113,7 @@ class Flooding:
     def answer(self, event: PortFlagsSet, now_s: float) -> frozenset[int]:
         """Take the switch's answer, and return the ports that have newly got the flag.
 
-        `ports` changes only when `settle` is called, so that the caller can read learned addresses
+        `ports` changes only when `take_up` is called, so that the caller can read learned addresses
         before.
         """
         asked, self._asked = self._asked, None
@@ -125,7 +125,7 @@ class Flooding:
         self._answered, self._set = asked, event.no_flood
         return event.no_flood - (self.ports or frozenset())
 
-    def settle(self) -> None:
+    def take_up(self) -> None:
         """Take up the flags that the switch has confirmed."""
         if self._set is not None:
             self.ports, self._set = self._set, None

@@ -51,7 +51,7 @@ class Bindings:
     _returning: bool = False
     _next_return_s: float = 0.0
     # The rules that the homes of units already satisfy.
-    _settled: frozenset[object] = frozenset()
+    _satisfied: frozenset[object] = frozenset()
     # The confined units without an uplink, because none that they may use carries traffic.
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
@@ -205,9 +205,9 @@ class Bindings:
             if any(uplink.name == known for uplink in failover.only(unit.allowed, uplinks)):
                 stay[unit.name] = str(known)
         placed = [self._as_known(unit) for unit in units if unit.name not in stay]
-        found = homes.homes(placed, uplinks, self._settled)
+        found = homes.homes(placed, uplinks, self._satisfied)
         if not self.held:
-            self._settled = found.settled
+            self._satisfied = found.satisfied
         by_name = found.by_name
         for unit in placed if self.held else ():
             if unit.name in by_name and (order := _order(unit, by_name[unit.name], uplinks)):

@@ -124,7 +124,7 @@ class Links:
         """
         waiting = {name: at_s for name, at_s in self._usable_from_s.items() if at_s != NEVER_S}
         due = [name for name, at_s in waiting.items() if at_s <= now_s]
-        if due and not self._suffice(self._settled(uplinks)):
+        if due and not self._suffice(self._without_delay(uplinks)):
             due = list(waiting)
         for name in due:
             del self._usable_from_s[name]
@@ -153,11 +153,11 @@ class Links:
         An uplink in its failback delay is used if the only others are being drained, or there are
         none.
         """
-        settled = self._settled(uplinks)
+        ready = self._without_delay(uplinks)
         up = [uplink for uplink in uplinks if self.up(uplink)]
-        return {uplink.name for uplink in (settled if self._suffice(settled) else up)}
+        return {uplink.name for uplink in (ready if self._suffice(ready) else up)}
 
-    def _settled(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
+    def _without_delay(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
         """The uplinks that are up and have no failback delay."""
         return [u for u in uplinks if self.up(u) and u.name not in self._usable_from_s]
 

@@ -58,7 +58,7 @@ FEW_UNITS = 24
 MOST_PLACEMENTS = 6000
 
 
-def settle(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0) -> Plan:
+def plan(snapshot: Snapshot, enough_ratio: float = 0.0, price_ratio: float = 0.0) -> Plan:
     """The moves, sorted by unit. The plan is empty if they gain too little.
 
     A placement in which no uplink is fuller than `enough_ratio` is good enough. A move is left out
@@ -105,7 +105,7 @@ def verdict(snapshot: Snapshot, unit: str, planned: Plan | None = None) -> Verdi
         for u in others
         if rules.permits(asked, u.name, snapshot.in_sets)
     }
-    moves = (settle(snapshot) if planned is None else planned).moves
+    moves = (plan(snapshot) if planned is None else planned).moves
     if mine := next((move for move in moves if move.unit == unit), None):
         return Verdict(Standing.MOVES, mine, expected_ratio)
     return Verdict(Standing.NO_USE, None, expected_ratio)
@@ -490,7 +490,7 @@ class _Team:
         uplinks, last = range(len(caps)), len(chosen)
 
         # The service runs this with each poll while loads are uneven: its inner loop is written out.
-        def look(k: int, worst: float) -> None:
+        def place(k: int, worst: float) -> None:
             nonlocal best, limit_ratio, steps
             if k == last:
                 best, limit_ratio = at.copy(), worst * (1.0 - LEAST_STEP_RATIO)
@@ -518,10 +518,10 @@ class _Team:
                 at[item] = u
                 tx_used[u] = before_tx + tx
                 rx_used[u] = before_rx + rx
-                look(k + 1, ratio if ratio > worst else worst)
+                place(k + 1, ratio if ratio > worst else worst)
                 tx_used[u], rx_used[u] = before_tx, before_rx
 
-        look(0, 0.0)
+        place(0, 0.0)
         return best
 
     # ---- the result -----------------------------------------------------------------------

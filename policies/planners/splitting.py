@@ -40,9 +40,9 @@ COOL_GAIN_RATIO = 0.5
 MOST_AT_ONCE = 8
 
 
-def settle(snapshot: Snapshot) -> Plan:
+def plan(snapshot: Snapshot) -> Plan:
     """The moves, splits and merges, and which split VM ports are mergeable."""
-    return _settled(snapshot, _placed(snapshot))
+    return _plan_after(snapshot, _placed(snapshot))
 
 
 def relieve(snapshot: Snapshot) -> Plan:
@@ -50,10 +50,10 @@ def relieve(snapshot: Snapshot) -> Plan:
     placed = _placed(snapshot, ENOUGH_RATIO)
     if gain.worst_ratio(_after(snapshot, placed).uplinks) <= NEAR_RATIO:
         return Plan(moves=placed)
-    return settle(snapshot)
+    return plan(snapshot)
 
 
-def _settled(snapshot: Snapshot, placed: tuple[Move, ...]) -> Plan:
+def _plan_after(snapshot: Snapshot, placed: tuple[Move, ...]) -> Plan:
     left = _after(snapshot, placed)
     mergeable, merged = _mergeable(left)
     if merged:
@@ -73,7 +73,7 @@ def _settled(snapshot: Snapshot, placed: tuple[Move, ...]) -> Plan:
 
 def verdict(snapshot: Snapshot, unit: str) -> Verdict:
     """Why a VM port of the snapshot is or is not moved or split."""
-    return minmax.verdict(snapshot, unit, gain.worthwhile(settle(snapshot), snapshot))
+    return minmax.verdict(snapshot, unit, gain.worthwhile(plan(snapshot), snapshot))
 
 
 # ---- moves -----------------------------------------------------------------------------
@@ -83,10 +83,10 @@ def _placed(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Move, ...]:
     """First moves of buckets, by what is sent; then of all units, by both directions."""
     buckets = tuple(unit for unit in snapshot.units if unit.is_bucket)
     if not buckets:
-        return minmax.settle(snapshot, enough_ratio, PRICE_RATIO).moves
+        return minmax.plan(snapshot, enough_ratio, PRICE_RATIO).moves
     sending = replace(snapshot, uplinks=sent(snapshot.uplinks), units=buckets)
-    evened = minmax.settle(sending, enough_ratio).moves
-    moves = minmax.settle(_after(snapshot, evened), enough_ratio, PRICE_RATIO).moves
+    evened = minmax.plan(sending, enough_ratio).moves
+    moves = minmax.plan(_after(snapshot, evened), enough_ratio, PRICE_RATIO).moves
     if not evened and not moves:
         return ()
     sources = {unit.name: unit.uplink for unit in snapshot.units}

@@ -132,7 +132,7 @@ class Outcome:
 def outcomes(seeds: Sequence[int], limit_s: float) -> Iterator[Outcome]:
     for seed in seeds:
         snapshot = instance(seed)
-        plan = splitting.settle(snapshot)
+        plan = splitting.plan(snapshot)
         reached = worst_ratio(after(snapshot, plan))
         bound, exact = least_worst_ratio(snapshot.uplinks, snapshot.units), False
         if reached > bound * NEAR_RATIO:
@@ -169,7 +169,7 @@ def speed(units: int, repetitions: int) -> dict[str, object]:
         for seed in range(repetitions):
             snapshot = instance(seed, uplinks=8, units=size)
             began_s = time.thread_time()
-            splitting.settle(snapshot)
+            splitting.plan(snapshot)
             spent_ms.append(1e3 * (time.thread_time() - began_s))
         medians_ms[size] = statistics.median(spent_ms)
     small, large = medians_ms.values()

@@ -223,7 +223,7 @@ _fluid = property(_fluid_of)
 
 
 def _placed_together(snapshot: Snapshot, enough_ratio: float = 0.0) -> tuple[Any, ...]:
-    return minmax.settle(snapshot, enough_ratio, splitting.PRICE_RATIO).moves
+    return minmax.plan(snapshot, enough_ratio, splitting.PRICE_RATIO).moves
 
 
 def variants(only: Sequence[str] = ()) -> list[Variant]:
@@ -249,7 +249,7 @@ def optima(instances: int, path: Path, limit_s: float) -> list[float]:
             continue
         snapshot = instance(seed)
         bound = least_worst_ratio(snapshot.uplinks, snapshot.units)
-        reached = worst_ratio(after(snapshot, minmax.settle(snapshot)))
+        reached = worst_ratio(after(snapshot, minmax.plan(snapshot)))
         if reached > bound * (1.0 + (OPTIMAL_RATIO - 1.0) / 2):
             bound, _ = best_ratio(snapshot, limit_s)
         known[str(seed)] = bound
@@ -278,7 +278,7 @@ def reached(
 
 def made(snapshot: Snapshot) -> Plan:
     """What the service would make of such peaks."""
-    return gain.worthwhile(splitting.settle(snapshot), snapshot)
+    return gain.worthwhile(splitting.plan(snapshot), snapshot)
 
 
 def time_ratios(variant: Variant, snapshots: Sequence[Snapshot]) -> list[float]:
@@ -290,7 +290,7 @@ def time_ratios(variant: Variant, snapshots: Sequence[Snapshot]) -> list[float]:
             with one.applied():
                 began_s = time.thread_time()
                 for snapshot in snapshots:
-                    splitting.settle(snapshot)
+                    splitting.plan(snapshot)
                 spent_s[one.name] = time.thread_time() - began_s
         found.append(spent_s[variant.name] / spent_s[AS_IS.name])
     return sorted(round(ratio, 3) for ratio in found)
@@ -303,8 +303,8 @@ def quality(chosen: Sequence[Variant], best: Sequence[float]) -> Iterator[Mappin
     for variant in chosen:
         with variant.applied():
             found = {
-                "searched": reached(spread, best, minmax.settle),
-                "searched_piled": reached(heaped, of_heaped, minmax.settle),
+                "searched": reached(spread, best, minmax.plan),
+                "searched_piled": reached(heaped, of_heaped, minmax.plan),
                 "made": reached(spread, best, made),
             }
         yield {

@@ -33,7 +33,7 @@ def moving(*numbers: int) -> Plan:
 
 def test_idle_units_are_not_evened_out() -> None:
     snapshot = on_the_first(*[0.5e6] * 12)
-    plan = splitting.settle(snapshot)
+    plan = splitting.plan(snapshot)
     assert len(plan.moves) == 6, "3 points for six of them"
     assert gain.worthwhile(plan, snapshot).moves == ()
 
@@ -96,4 +96,4 @@ def test_no_plan_is_worth_it_where_none_may_be(
     )
     snapshot = Snapshot(uplinks=uplinks, units=units)
     if not gain.is_possible(snapshot):
-        assert gain.worthwhile(splitting.settle(snapshot), snapshot).moves == ()
+        assert gain.worthwhile(splitting.plan(snapshot), snapshot).moves == ()

@@ -161,7 +161,7 @@ def test_placed_again_where_they_are_units_stay(
     first = homes.homes(placed, uplinks)
     there = [replace(unit, uplink=first.by_name[unit.name]) for unit in placed]
     assert homes.homes(there, uplinks).by_name == first.by_name
-    assert homes.homes(there, uplinks, first.settled).by_name == first.by_name
+    assert homes.homes(there, uplinks, first.satisfied).by_name == first.by_name
     all_up = team(True, True, True)
     assert homes.targets(there, all_up, first.by_name) == {}, "the homes do while all serve"
 

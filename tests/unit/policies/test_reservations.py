@@ -156,14 +156,14 @@ def test_an_operators_choice_holds_until_something_changes() -> None:
     two = [unit(0, 60.0, "a", prefer=("a",)), unit(1, 60.0, "b", prefer=("a",))]
     first = homes.homes(two, A_AND_B)
     moved = [two[0], replace(two[1], uplink="a")]
-    assert homes.homes(moved, A_AND_B, first.settled).by_name == {"vnet0": "a", "vnet1": "a"}
+    assert homes.homes(moved, A_AND_B, first.satisfied).by_name == {"vnet0": "a", "vnet1": "a"}
     assert len(set(homes.homes(moved, A_AND_B).by_name.values())) == 2, "started anew"
     for units, uplinks in (
         ([*moved, unit(2, 1.0)], A_AND_B),
         ([moved[0], changed(moved[1], reserve_bps=61.0)], A_AND_B),
         (moved, (uplink("a", 101.0), uplink("b"))),
     ):
-        found = homes.homes(units, uplinks, first.settled).by_name
+        found = homes.homes(units, uplinks, first.satisfied).by_name
         assert found["vnet0"] != found["vnet1"]
 
 
@@ -174,7 +174,7 @@ def test_load_moves_nothing_to_an_uplink_that_cannot_promise_as_much() -> None:
         other = uplink("b", 100e6, reserved_bps=reserved_bps)
         snapshot = Snapshot((full, other), (loaded,))
         assert len(threshold.relieve_saturated(snapshot).moves) == moves
-        assert len(minmax.settle(snapshot).moves) == moves
+        assert len(minmax.plan(snapshot).moves) == moves
 
 
 # ---- while uplinks are out of service ---------------------------------------------------

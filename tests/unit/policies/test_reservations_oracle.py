@@ -232,7 +232,7 @@ def test_no_placement_keeps_more_of_rules_and_reservations(shard: int) -> None:
             there = [changed(u, uplink=at, pin=None) for u, at in zip(placed, where, strict=True)]
             assert rules.broken(rules.found(there, team.uplinks)) == {}, seed
         there = [replace(u, uplink=made.by_name.get(u.name)) for u in team.units]
-        assert homes.homes(there, team.uplinks, made.settled).by_name == made.by_name, seed
+        assert homes.homes(there, team.uplinks, made.satisfied).by_name == made.by_name, seed
     # Or there would be nothing in it.
     assert kept_all > CASES // 4 and given_up > CASES // 10
 

@@ -11,7 +11,7 @@ def test_every_variant_plans() -> None:
     snapshot = piled(instance(3, uplinks=3, units=12))
     for variant in variants():
         with variant.applied():
-            assert splitting.settle(snapshot).moves, variant.name
+            assert splitting.plan(snapshot).moves, variant.name
             assert made(snapshot).moves, variant.name
 
 

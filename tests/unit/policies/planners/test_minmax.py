@@ -41,7 +41,7 @@ def with_unit(snapshot: Snapshot, name: str, **fields: object) -> Snapshot:
 
 
 def ways(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
-    plan = minmax.settle(snapshot)
+    plan = minmax.plan(snapshot)
     assert {move.reason for move in plan.moves} <= {Reason.REBALANCE}
     return {move.unit: (move.source, move.target) for move in plan.moves}
 
@@ -59,18 +59,18 @@ def test_units_are_exchanged_where_no_move_helps() -> None:
     snapshot = team(ports, 100, 100)
     moved = ways(snapshot)
     assert sorted(moved.values()) == [("eth1", "eth2"), ("eth2", "eth1")]
-    assert worst_ratio(after(snapshot, minmax.settle(snapshot))) == pytest.approx(0.9)
+    assert worst_ratio(after(snapshot, minmax.plan(snapshot))) == pytest.approx(0.9)
 
 
 def test_what_is_received_counts_as_what_is_sent() -> None:
     snapshot = team([("eth1", 10, 40), ("eth1", 10, 40), ("eth2", 40, 0)], 100, 100)
     assert len(ways(snapshot)) == 1
-    assert worst_ratio(after(snapshot, minmax.settle(snapshot))) == pytest.approx(0.5)
+    assert worst_ratio(after(snapshot, minmax.plan(snapshot))) == pytest.approx(0.5)
 
 
 def test_uplinks_are_filled_by_their_own_capacity() -> None:
     ports = [("eth1", 20.0, 0.0)] * 5
-    snapshot = after(team(ports, 100, 400), minmax.settle(team(ports, 100, 400)))
+    snapshot = after(team(ports, 100, 400), minmax.plan(team(ports, 100, 400)))
     assert worst_ratio(snapshot) == pytest.approx(0.2)
 
 
@@ -114,7 +114,7 @@ def test_those_to_be_kept_apart_are_exchanged_but_never_joined() -> None:
     ports = [("eth1", 60.0, 0.0), ("eth1", 30.0, 0.0), ("eth2", 10.0, 0.0)]
     snapshot = team(ports, 100, 100)
     apart = with_unit(with_unit(snapshot, "b", anti_affinity="x"), "c", anti_affinity="x")
-    for move in (plan := minmax.settle(apart)).moves:
+    for move in (plan := minmax.plan(apart)).moves:
         assert move.unit in {"a", "b", "c"}
     where = {unit.name: unit.uplink for unit in after(apart, plan).units}
     assert where["b"] != where["c"]
@@ -183,8 +183,8 @@ def together(snapshot: Snapshot) -> int:
 @settings(max_examples=150)
 @given(teams())
 def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
-    plan = minmax.settle(snapshot)
-    assert plan == minmax.settle(snapshot)
+    plan = minmax.plan(snapshot)
+    assert plan == minmax.plan(snapshot)
     then = after(snapshot, plan)
     where = {unit.name: unit for unit in then.units}
     names = [move.unit for move in plan.moves]
@@ -220,12 +220,12 @@ def test_plans_are_close_to_the_optimum_and_never_beat_it() -> None:
 def test_constant_loads_give_no_second_round() -> None:
     for seed in range(60):
         snapshot = placements.instance(seed)
-        then = after(snapshot, minmax.settle(snapshot))
-        assert minmax.settle(then).moves == (), seed
+        then = after(snapshot, minmax.plan(snapshot))
+        assert minmax.plan(then).moves == (), seed
 
 
 def test_the_order_of_units_does_not_matter() -> None:
     for seed in range(10):
         snapshot = placements.instance(seed, units=40)
         backwards = replace(snapshot, units=snapshot.units[::-1])
-        assert minmax.settle(backwards) == minmax.settle(snapshot)
+        assert minmax.plan(backwards) == minmax.plan(snapshot)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from policies.gain import HIGH_RATIO
 from policies.model import Load, Move, OfPort, Plan, Reason, Snapshot, Unit, Uplink
-from policies.planners import minmax
-from policies.planners.splitting import GAIN_RATIO, settle
+from policies.planners import minmax, splitting
+from policies.planners.splitting import GAIN_RATIO
 
 G = 1e9
 
@@ -50,43 +50,47 @@ def ways(plan: Plan) -> set[tuple[str, str, str]]:
 
 
 def test_one_that_no_uplink_can_carry_is_divided() -> None:
-    (move,) = settle(team({"hot": ("eth1", 15.0), "web": ("eth2", 1.0)})).moves
+    (move,) = splitting.plan(team({"hot": ("eth1", 15.0), "web": ("eth2", 1.0)})).moves
     assert (move.unit, move.source, move.target) == ("hot", "eth1", "eth1")
     assert move.reason is Reason.SPLIT
     assert dict(move.shares) == pytest.approx({"eth1": 8 / 15, "eth2": 7 / 15})
 
 
 def test_neighbours_move_out_of_the_way_where_that_suffices() -> None:
-    plan = settle(team({"hot": ("eth1", 6.5), "web": ("eth1", 3.0), "db": ("eth2", 1.0)}))
+    plan = splitting.plan(team({"hot": ("eth1", 6.5), "web": ("eth1", 3.0), "db": ("eth2", 1.0)}))
     assert ways(plan) == {("web", "eth2", "rebalance")}
 
 
 @pytest.mark.parametrize("hot", [6.9, 2.0])
 def test_none_is_divided_below_a_high_load(hot: float) -> None:
-    assert settle(team({"hot": ("eth1", hot)})).moves == ()
+    assert splitting.plan(team({"hot": ("eth1", hot)})).moves == ()
 
 
 def test_none_is_divided_for_little() -> None:
-    assert ways(settle(team({"a": ("eth1", 8.0), "b": ("eth2", 7.5)}))) == set()
+    assert ways(splitting.plan(team({"a": ("eth1", 8.0), "b": ("eth2", 7.5)}))) == set()
 
 
 def test_as_few_as_suffice_are_divided() -> None:
     loads = {"a": ("eth1", 9.0), "b": ("eth1", 8.0), "c": ("eth2", 1.0)}
-    assert ways(settle(team(loads))) == {("b", "eth2", "rebalance")}
-    plan = settle(team({"a": ("eth1", 16.0), "b": ("eth2", 14.0), "c": ("eth3", 0.1)}, uplinks=3))
+    assert ways(splitting.plan(team(loads))) == {("b", "eth2", "rebalance")}
+    plan = splitting.plan(
+        team({"a": ("eth1", 16.0), "b": ("eth2", 14.0), "c": ("eth3", 0.1)}, uplinks=3)
+    )
     assert ways(plan) == {("a", "eth1", "split"), ("b", "eth2", "split")}
-    plan = settle(team({"a": ("eth1", 16.0), "b": ("eth2", 4.0), "c": ("eth3", 4.0)}, uplinks=3))
+    plan = splitting.plan(
+        team({"a": ("eth1", 16.0), "b": ("eth2", 4.0), "c": ("eth3", 4.0)}, uplinks=3)
+    )
     assert ways(plan) == {("a", "eth1", "split")}
 
 
 def test_what_may_not_be_divided_is_not() -> None:
     snapshot = team({"hot": ("eth1", 15.0)})
     held = tuple(replace(unit, divisible=False) for unit in snapshot.units)
-    assert settle(replace(snapshot, units=held)).moves == ()
+    assert splitting.plan(replace(snapshot, units=held)).moves == ()
 
 
 def test_buckets_go_where_they_even_out_what_is_sent() -> None:
-    plan = settle(team({"web": ("eth1", 4.0)}, hot=("eth1", 12.0, 1.0)))
+    plan = splitting.plan(team({"web": ("eth1", 4.0)}, hot=("eth1", 12.0, 1.0)))
     assert {reason for *_, reason in ways(plan)} == {"rebalance"}
     assert {unit.rpartition("/")[0] for unit, *_ in ways(plan)} == {"adaptive"}
     after = dict.fromkeys(("eth1", "eth2"), 0.0)
@@ -100,8 +104,8 @@ def test_buckets_go_where_they_even_out_what_is_sent() -> None:
 
 def test_buckets_are_evened_out_although_what_is_received_cannot_be() -> None:
     snapshot = team({"web": ("eth2", 6.0)}, hot=("eth1", 8.0, 14.0))
-    assert all(unit.startswith("adaptive/") for unit, *_ in ways(settle(snapshot)))
-    assert settle(snapshot).moves
+    assert all(unit.startswith("adaptive/") for unit, *_ in ways(splitting.plan(snapshot)))
+    assert splitting.plan(snapshot).moves
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_buckets_are_evened_out_although_what_is_received_cannot_be() -> None:
 def test_one_is_cool_that_would_do_no_harm_as_a_whole(
     sent: float, beside: float, cool: bool
 ) -> None:
-    plan = settle(team({"web": ("eth2", beside)}, hot=("eth1", sent, 0.0)))
+    plan = splitting.plan(team({"web": ("eth2", beside)}, hot=("eth1", sent, 0.0)))
     assert plan.mergeable == (("hot",) if cool else ())
     assert all(move.reason is not Reason.MERGE for move in plan.moves)
 
@@ -118,7 +122,7 @@ def test_one_is_cool_that_would_do_no_harm_as_a_whole(
 def test_one_that_was_cool_for_long_is_whole_again() -> None:
     snapshot = team({"web": ("eth2", 1.0)}, hot=("eth1", 3.0, 0.0))
     ripe = tuple(replace(unit, merge_due=unit.name == "hot") for unit in snapshot.units)
-    plan = settle(replace(snapshot, units=ripe))
+    plan = splitting.plan(replace(snapshot, units=ripe))
     assert ("hot", "eth1", "merge") in ways(plan)
 
 
@@ -133,9 +137,9 @@ LOADS = st.lists(
 @given(LOADS)
 def test_nothing_is_divided_that_whole_ports_would_relieve(loads: list[tuple[str, float]]) -> None:
     snapshot = team({f"vm{n}": load for n, load in enumerate(loads)}, uplinks=3)
-    plan = settle(snapshot)
+    plan = splitting.plan(snapshot)
     divided = [move for move in plan.moves if move.reason is Reason.SPLIT]
-    whole = _worst(snapshot, minmax.settle(snapshot).moves)
+    whole = _worst(snapshot, minmax.plan(snapshot).moves)
     if divided:
         assert whole > HIGH_RATIO
         assert whole - _worst(snapshot, plan.moves) >= GAIN_RATIO - 1e-9
@@ -150,12 +154,12 @@ def test_what_is_cool_would_not_be_divided_again(
     loads: list[tuple[str, float]], sent: float
 ) -> None:
     others = {f"vm{n}": load for n, load in enumerate(loads)}
-    plan = settle(team(others, uplinks=3, hot=("eth1", sent, 0.0)))
+    plan = splitting.plan(team(others, uplinks=3, hot=("eth1", sent, 0.0)))
     if "hot" not in plan.mergeable:
         return
     merged = team({**others, "hot": ("eth1", sent)}, uplinks=3)
     alone = tuple(replace(unit, divisible=unit.name == "hot") for unit in merged.units)
-    assert ("hot", "eth1", "split") not in ways(settle(replace(merged, units=alone)))
+    assert ("hot", "eth1", "split") not in ways(splitting.plan(replace(merged, units=alone)))
 
 
 def _worst(snapshot: Snapshot, moves: tuple[Move, ...]) -> float:
