@@ -6,10 +6,10 @@ Each feature is a module. Its docstring says which tables it fills and what alwa
 from __future__ import annotations
 
 from controller.dataplane import (
+    announcements,
     binding_groups,
     classify,
     flooding,
-    gratuitous,
     hashing,
     learning,
     normal,
@@ -25,7 +25,7 @@ from controller.dataplane.team import Team
 FLOWS = (
     classify.flows,
     learning.flows,
-    gratuitous.flows,
+    announcements.flows,
     reflection.flows,
     unicast.flows,
     flooding.flows,

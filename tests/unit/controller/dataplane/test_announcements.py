@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.dataplane import gratuitous
+from controller.dataplane import announcements
 from controller.dataplane.specs import FlowSpec, Output, Pipeline, Resubmit, match
 from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team
@@ -14,7 +14,7 @@ from tests.unit.forwarding import frame, through_table
 
 ASK, SAY, YES = 100, 101, 1
 FLOWS = (
-    *gratuitous.flows(Team((), ())),
+    *announcements.flows(Team((), ())),
     FlowSpec(ASK, 1, (), (Resubmit(Table.ANNOUNCEMENT),), SAY),
     FlowSpec(SAY, 1, match(**{Register.ANNOUNCES.field: 1}), (Output(YES),)),
 )
