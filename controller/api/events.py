@@ -167,14 +167,14 @@ class InboundRead:
 class LearnedRead:
     """The addresses learned on VM ports, as (ofport, MAC, VLAN).
 
-    `beneath`: addresses learned from ports that the service did not know yet; the VLAN is None if
+    `from_normal`: addresses learned from ports that the service did not know yet; the VLAN is None if
     only the port's configuration determines it. `elsewhere`: addresses that have announced
     themselves from outside, as (MAC, VLAN).
     """
 
     bridge: str
     addresses: tuple[tuple[int, str, int], ...]
-    beneath: tuple[tuple[int, str, int | None], ...] = ()
+    from_normal: tuple[tuple[int, str, int | None], ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
 
 

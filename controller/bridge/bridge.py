@@ -31,7 +31,7 @@ from controller.api.events import (
 from controller.api.history import Moved
 from controller.bridge import addresses
 from controller.bridge.installation import Bundle
-from controller.bridge.learning_packets import Announced, beneath
+from controller.bridge.learning_packets import Announced, learned_from_normal
 from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
@@ -378,11 +378,11 @@ class Bridge(ReconciledBridge):
         elif not self.installation.settled:
             # What it tells is of before the bundle.
             self.learning_packets.end_reading_ahead()
-        adopted = beneath(read, self.config)
+        from_normal = learned_from_normal(read, self.config)
         if not self.flooding.changing:
-            adopted -= set(read.addresses)
+            from_normal -= set(read.addresses)
         apart = self.address_units.located(self.config)
-        frames = self.learning_packets.take(read, self.config, adopted, now_s, apart)
+        frames = self.learning_packets.take(read, self.config, from_normal, now_s, apart)
         if self.on_normal and self.installed_anything:
             # On a LAG nothing is to leave, and NORMAL would flood what it has not learned yet.
             self.learning_packets.introduce([] if self.config.on_a_lag else frames)

@@ -132,24 +132,24 @@ class LearningPackets:
         self,
         read: LearnedRead,
         config: BridgeConfig,
-        adopted: set[Located],
+        from_normal: set[Located],
         now_s: float,
         apart: Container[Located] = (),
     ) -> list[Command]:
         """The frames for the VM ports that are due.
 
-        `adopted`: addresses whose frames NORMAL has carried until now. Their learning packets
+        `from_normal`: addresses whose frames NORMAL has carried until now. Their learning packets
         teach our pipeline before it forgets what it has learned from an unknown port. `apart`:
         addresses that are announced by themselves, because they may leave by another uplink than
         their VM port.
         """
-        if adopted and not config.on_a_lag:
-            ofports = frozenset[Announced](ofport for ofport, _, _ in adopted)
+        if from_normal and not config.on_a_lag:
+            ofports = frozenset[Announced](ofport for ofport, _, _ in from_normal)
             self._asked |= ofports
             self._due += [(now_s + after_s, ofports) for after_s in AFTER_S[1:]]
         asked, self._asked = self._asked, frozenset()
         ports = {int(port.ofport): port for port in config.vm_ports}
-        located = adopted | {
+        located = from_normal | {
             (ofport, mac, vlan)
             for ofport, mac, vlan in read.addresses
             if ofport in ports and vlan in ports[ofport].vlans.carried
@@ -160,7 +160,7 @@ class LearningPackets:
             if (o, mac, vlan) in asked or (o in asked and (o, mac, vlan) not in apart)
         }
         # On a LAG, only our own switch has to learn where those are.
-        quiet = adopted - called_for if config.on_a_lag else set[Located]()
+        quiet = from_normal - called_for if config.on_a_lag else set[Located]()
         heard = {(o, vlan) for o, _, vlan in located if o in asked}
         for port in config.vm_ports:
             if port.ofport in asked and port.vlans.native is not None:
@@ -170,7 +170,7 @@ class LearningPackets:
             SendFrame(config.name, ofport, frames.rarp(mac, tag, to_itself=to_itself))
             for ofport, mac, tag, to_itself in sorted(
                 (o, mac, ports[o].vlans.tag_in(vlan), (o, mac, vlan) in quiet)
-                for o, mac, vlan in called_for | adopted
+                for o, mac, vlan in called_for | from_normal
             )
         ]
         return commands + [
@@ -180,12 +180,12 @@ class LearningPackets:
         ]
 
 
-def beneath(read: LearnedRead, config: BridgeConfig) -> set[Located]:
+def learned_from_normal(read: LearnedRead, config: BridgeConfig) -> set[Located]:
     """The addresses of our VM ports that NORMAL has served until now, with their VLANs."""
     ports = {int(port.ofport): port.vlans for port in config.vm_ports}
     return {
         (ofport, mac, vlan)
-        for ofport, mac, tag in read.beneath
+        for ofport, mac, tag in read.from_normal
         if ofport in ports and (vlan := ports[ofport].vlan_of(tag or 0)) is not None
     }
 

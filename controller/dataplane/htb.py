@@ -47,7 +47,7 @@ Instruction = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What one class of frames gets, beneath the capacity of the device.
+    """What one class of frames gets of the capacity of the device.
 
     `rate_bps` it is assured of; what others leave is divided by `shares`, up to `ceil_bps`.
     """

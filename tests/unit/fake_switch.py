@@ -83,7 +83,7 @@ class FakeSwitch:
     comes_by: dict[int, int] = field(default_factory=dict)
     inbound_bytes: dict[tuple[int, int], float] = field(default_factory=dict)
     learned: Sequence[tuple[int, str, int]] = ()
-    beneath: tuple[tuple[int, str, int | None], ...] = ()
+    from_normal: tuple[tuple[int, str, int | None], ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
     no_flood: set[int] = field(default_factory=set)
     refuse_flags: str | None = None
@@ -139,7 +139,7 @@ class FakeSwitch:
                 read = UnitCountersRead(bridge, units, shared, behind)
                 return [PortStatsRead(bridge, ports), read]
             case ReadLearned(bridge=bridge):
-                return [LearnedRead(bridge, tuple(self.learned), self.beneath, self.elsewhere)]
+                return [LearnedRead(bridge, tuple(self.learned), self.from_normal, self.elsewhere)]
             case SetPortFlags(bridge=bridge, number=number, no_flood=no_flood, flood=flood):
                 if self.refuse_flags is not None:
                     return [PortFlagsSet(bridge, number, frozenset(), self.refuse_flags)]

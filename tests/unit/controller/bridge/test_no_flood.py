@@ -58,7 +58,7 @@ def test_a_restarted_service_makes_sure_and_changes_nothing() -> None:
 def test_a_vm_port_that_normal_has_carried_is_announced_before_its_address_is_forgotten() -> None:
     here = attached()
     here.log.clear()
-    here.switches["br0"].beneath = ((12, MAC, None), (77, MAC, None))
+    here.switches["br0"].from_normal = ((12, MAC, None), (77, MAC, None))
     here.add_port(port("vnet2", 12))
     here.run_for(0.1)
     kinds = Apply | SetPortFlags | ReadLearned | SendFrame

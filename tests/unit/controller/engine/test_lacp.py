@@ -247,7 +247,7 @@ def test_no_learning_packet_leaves_by_a_lag(teaming: str) -> None:
     here.set_link(2, up=False).run_for(5).set_link(2, up=True).run_for(10)
     assert here.frames() == []
 
-    here.switches["br0"].beneath = ((14, MAC, 0),)
+    here.switches["br0"].from_normal = ((14, MAC, 0),)
     here.add_port(port("vnet4", 14)).run_for(5)
     here.ask("set", "bridge", "br0", "mode=observe")
     here.run_for(5)
