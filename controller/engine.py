@@ -43,7 +43,7 @@ from controller.bridge.fleet import Fleet
 from controller.bridge.state import Commands
 from controller.config.rows import PREFIX
 from controller.operations import show
-from controller.operations.adoption import Adoption
+from controller.operations.attach_detach import AttachDetach
 from controller.operations.operator import Operator
 from controller.text.wording import one_line
 
@@ -57,7 +57,7 @@ class Engine:
 
     def __init__(self, epoch_s: float = 0.0, leads: bool = True, name: str = "") -> None:
         self.fleet = Fleet(epoch_s, leads)
-        self.operator = Operator(self.fleet, Adoption(self.fleet))
+        self.operator = Operator(self.fleet, AttachDetach(self.fleet))
         # By bridge: when it has something to do next. An event concerns few bridges.
         self._due_s: dict[str, float] = {}
         self._name = name

@@ -88,7 +88,7 @@ class Fleet:
                 continue
             self._followed[name] = row
             if bridge is None:
-                commands += self.adopt(read_bridge(row))
+                commands += self.manage(read_bridge(row))
             else:
                 commands += bridge.configure(read_bridge(row, bridge.config), now_s)
         return commands
@@ -103,10 +103,10 @@ class Fleet:
         self.leads = False
         return [command for name in sorted(self.bridges) for command in self.drop(name)]
 
-    def adopt(self, config: BridgeConfig, looks: bool = False) -> Commands:
-        """Begin to manage a bridge. `looks`: a request only inspects it so far."""
+    def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:
+        """Begin to manage a bridge. `inspects`: a request only inspects it so far."""
         phase = after(Phase.LOOKING, Turn.TAKE_OVER, config.observes_bond)
-        if looks:
+        if inspects:
             phase = Phase.LOOKING
         self.bridges[config.name] = Bridge(config, self.epoch_s, phase)
         reports = [Report("warning", str(error)) for error in config.errors]

@@ -19,7 +19,7 @@ from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.operations import diagnosis, explain, show
-from controller.operations.adoption import Adoption, Refused, attachable, keys
+from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
 from controller.text.wording import one_line, one_of, shortened
@@ -31,17 +31,17 @@ LOST = "another service took the lead meanwhile -> ask that service what was don
 
 @dataclass(slots=True)
 class Operator:
-    """Handles operators' requests. Attaches and detaches in progress are in `adoption`."""
+    """Handles operators' requests. Attaches and detaches in progress are in `attach_detach`."""
 
     fleet: Fleet
-    adoption: Adoption
+    attach_detach: AttachDetach
     draining: list[Drain] = field(default_factory=list)
     plans: Plans = field(default_factory=Plans)
 
     @property
     def in_hand(self) -> set[str]:
         """The bridges that a request is changing now."""
-        return self.adoption.in_hand
+        return self.attach_detach.in_hand
 
     @property
     def concerned(self) -> set[str]:
@@ -51,7 +51,7 @@ class Operator:
     def deadline_s(self) -> float:
         """When the first request in progress has something to do; infinity if there is none."""
         times = [drain.deadline_s for drain in self.draining if drain.written]
-        return min([self.adoption.deadline_s(), *times])
+        return min([self.attach_detach.deadline_s(), *times])
 
     def answer(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, completely or as far as possible now."""
@@ -70,19 +70,19 @@ class Operator:
                 drain.written = True
                 return []
         self.draining = [d for d in self.draining if d.request_id != event.request_id]
-        return self.adoption.written(event, now_s)
+        return self.attach_detach.written(event, now_s)
 
     def abandon(self) -> Commands:
         """Another service leads from now on: tell all callers that wait."""
         waiting = [reply for b in self.fleet.bridges.values() for reply in b.abandon()]
-        numbers = [*(reply.request_id for reply in waiting), *self.adoption.abandon()]
+        numbers = [*(reply.request_id for reply in waiting), *self.attach_detach.abandon()]
         numbers += [drain.request_id for drain in self.draining]
         self.draining, self.plans = [], Plans()
         return [Reply(number, LOST, refused=True) for number in numbers]
 
     def proceed(self, now_s: float) -> Commands:
         """Take requests in progress one step further. Called after each event."""
-        commands = self.adoption.proceed(now_s)
+        commands = self.attach_detach.proceed(now_s)
         for drain in list(self.draining):
             fault = self.fleet.blamed(drain.deadline_s - DRAIN_TIMEOUT_S)
             if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s):
@@ -112,7 +112,7 @@ def _attach(operator: Operator, request_id: int, words: list[str], now_s: float)
     row = _row(operator, name)
     values = _assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
-    return operator.adoption.attach(request_id, row, values, now_s)
+    return operator.attach_detach.attach(request_id, row, values, now_s)
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -120,9 +120,9 @@ def _detach(operator: Operator, request_id: int, words: list[str], now_s: float)
     if not names:
         raise Refused("detach: no bridge -> BRIDGE [--purge]")
     if purge and not _row(operator, names[0]).attached:
-        return operator.adoption.purge(request_id, operator.fleet.rows[names[0]])
+        return operator.attach_detach.purge(request_id, operator.fleet.rows[names[0]])
     bridge = _attached_bridge(operator, names[0])
-    return operator.adoption.detach(request_id, bridge, now_s, purge)
+    return operator.attach_detach.detach(request_id, bridge, now_s, purge)
 
 
 def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:

@@ -11,7 +11,7 @@ from controller.bridge.state import Commands
 from controller.decisions import planning
 from controller.decisions.planning import Proposal
 from controller.operations import plan_view
-from controller.operations.adoption import Refused
+from controller.operations.attach_detach import Refused
 from controller.text.wording import one_of
 
 PLAN_FIRST = "ovs-lbt plan first"

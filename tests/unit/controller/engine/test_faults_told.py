@@ -18,7 +18,7 @@ from controller.api.events import (
     Write,
 )
 from controller.engine import Engine
-from controller.operations.adoption import ATTACH_TIMEOUT_S, DETACH_TIMEOUT_S
+from controller.operations.attach_detach import ATTACH_TIMEOUT_S, DETACH_TIMEOUT_S
 from controller.text.wording import OUR_LOG
 from tests.unit.fake_switch import World, done, refusal, world
 from tests.unit.rows import host, without_us

@@ -31,7 +31,7 @@ from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import GROUP_IDS, Kind, Register, Table
 from controller.dataplane.team import Team
 from controller.operations import inspection
-from controller.operations.adoption import ATTACH_TIMEOUT_S
+from controller.operations.attach_detach import ATTACH_TIMEOUT_S
 from tests.unit.fake_switch import FakeSwitch, World, done, refusal, world
 from tests.unit.rows import (
     backed_up,

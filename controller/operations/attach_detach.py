@@ -89,7 +89,7 @@ class Leaving:
 
 
 @dataclass(slots=True)
-class Adoption:
+class AttachDetach:
     """The attaches and detaches in progress, by bridge."""
 
     fleet: Fleet
@@ -144,7 +144,7 @@ class Adoption:
         self.attaching[name] = Attach(
             request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
         )
-        return self.fleet.adopt(config, looks=True)
+        return self.fleet.manage(config, inspects=True)
 
     def detach(
         self, request_id: int, bridge: Bridge, now_s: float, purge: bool = False
@@ -383,7 +383,7 @@ class Adoption:
         del self.leaving[name]
         commands = self.fleet.drop(name)
         # An operator has attached it again meanwhile, directly in the database.
-        return [*commands, *self.fleet.adopt(read_bridge(row))] if row.attached else commands
+        return [*commands, *self.fleet.manage(read_bridge(row))] if row.attached else commands
 
 
 def attachable(
