@@ -306,10 +306,10 @@ def _is_text(word: str) -> bool:
     return True
 
 
-def _service_asked(parser: argparse.ArgumentParser, said: str | None) -> str:
+def _service_asked(parser: argparse.ArgumentParser, given: str | None) -> str:
     """The name of the service to ask: the option, else the variable, else the default."""
-    if said is not None or not (named := os.environ.get("OVS_LBT_NAME")):
-        return said or client.NAME
+    if given is not None or not (named := os.environ.get("OVS_LBT_NAME")):
+        return given or client.NAME
     try:
         return _service(named)
     except argparse.ArgumentTypeError as error:
@@ -412,8 +412,10 @@ def _run(options: argparse.Namespace) -> int:
         history = Path(options.history or default_path(options.service)) if kept else None
         metrics_tls = TlsFiles.for_metrics(tls, readers)
         database = _remote(options.ovsdb)
-        told = Options(database, metrics, listen, tls, metrics_tls, history, name=options.service)
-        service = Service(told)
+        settings = Options(
+            database, metrics, listen, tls, metrics_tls, history, name=options.service
+        )
+        service = Service(settings)
     except (DatabaseAway, ValueError, OSError) as error:
         _failed(_blamed(because(error), blamed))
         exit_now(1)
@@ -581,13 +583,13 @@ def _show(bridge: str | None) -> int:
         return 1
     from controller.text import show_view, terminal
 
-    told = json.loads(answer)
-    if told.get("standby"):
-        print(show_view.standing_by(told["leader"]))
+    shown = json.loads(answer)
+    if shown.get("standby"):
+        print(show_view.standing_by(shown["leader"]))
         lines = []
     else:
-        lines = show_view.blocks(told["bridges"], terminal.look())
-    lines += show_view.faults(told, terminal.look())
+        lines = show_view.blocks(shown["bridges"], terminal.look())
+    lines += show_view.faults(shown, terminal.look())
     sys.stdout.write(terminal.written(lines))
     return 0
 

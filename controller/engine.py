@@ -78,7 +78,7 @@ class Engine:
         concerned |= self.operator.concerned | (bridges.keys() ^ self._due_s.keys())
         for name, bridge in bridges.items():
             # What has moved just now is announced at once.
-            if name in concerned and bridge.tells_at_s <= now_s:
+            if name in concerned and bridge.announces_at_s <= now_s:
                 commands += bridge.tick(now_s)
         for name in concerned:
             if name in bridges:
@@ -143,14 +143,14 @@ class Engine:
         """This service leads from now on."""
         if self.leads:
             return []
-        said = [Report("warning", "this service leads now")] if self._has_stood_by else []
-        return [*said, *self.fleet.lead(now_s)]
+        reports = [Report("warning", "this service leads now")] if self._has_stood_by else []
+        return [*reports, *self.fleet.lead(now_s)]
 
     def _stand_by(self) -> Commands:
         """Another service leads from now on, and decides."""
         self._has_stood_by = True
-        said = Report("warning", "another service leads -> this service is on standby")
-        return [said, *self.operator.abandon(), *self.fleet.stand_by()]
+        report = Report("warning", "another service leads -> this service is on standby")
+        return [report, *self.operator.abandon(), *self.fleet.stand_by()]
 
     def _answer(self) -> Commands:
         """Answer a standby that asks whether this service is alive, and write our name for it."""

@@ -230,7 +230,9 @@ def _is_move(value: Any) -> bool:
     return all(isinstance(word, str) for key, word in value.items() if key != "buckets")
 
 
-def told(entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]) -> str:
+def render(
+    entries: Sequence[Mapping[str, Any]], as_json: bool, clock: Callable[[float], str]
+) -> str:
     """Entries as lines of JSON, or as text for people."""
     if as_json:
         return "\n".join(json.dumps(entry) for entry in entries)
@@ -244,10 +246,10 @@ def as_text(entries: Sequence[Mapping[str, Any]], clock: Callable[[float], str])
     """
     if not entries:
         return "no matching entries"
-    return "\n".join(line for entry in entries for line in _told(entry, clock))
+    return "\n".join(line for entry in entries for line in _lines(entry, clock))
 
 
-def _told(entry: Mapping[str, Any], clock: Callable[[float], str]) -> Iterator[str]:
+def _lines(entry: Mapping[str, Any], clock: Callable[[float], str]) -> Iterator[str]:
     yield f"{clock(entry['at'])}  {entry['bridge']}  {entry['event']}: {entry.get('why', '')}"
     if entry["event"] != Happened.OUTCOME:
         yield from (f"    {_way(move)}" for move in entry.get("moves", []))

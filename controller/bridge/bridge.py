@@ -37,7 +37,7 @@ from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
-from controller.decisions.decision_log import told
+from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.polling import ADDRESSES_SOON_S
@@ -53,12 +53,12 @@ class Bridge(ReconciledBridge):
 
     # ---- requests of operators ---------------------------------------------------------------
 
-    def look(self) -> Commands:
+    def inspect(self) -> Commands:
         """A request inspects the bridge; the service decides nothing about it from now on."""
-        self._turn(Turn.LOOK)
-        return self.look_again()
+        self._turn(Turn.INSPECT)
+        return self.read_anew()
 
-    def look_again(self) -> Commands:
+    def read_anew(self) -> Commands:
         """Read what is installed as if for the first time."""
         self.installation.forget()
         return [ReadInstalled(self.config.name)] if self.connected else []
@@ -129,7 +129,7 @@ class Bridge(ReconciledBridge):
         for port in self.config.vm_ports:
             before = (replace(move, at_s=move.at_s - self.epoch_s) for move in port.moved)
             self.scheduler.damping.restore(port.name, before, now_s)
-        self.shaping.look_again()
+        self.shaping.read_anew()
         self.links.connect(ports, self.config.uplinks, self.config.failback_delay_s, now_s)
         self.polling.begin(now_s)
         self.installation.audit_later(now_s)
@@ -154,34 +154,34 @@ class Bridge(ReconciledBridge):
 
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
         """What the switch has, of ours and of others."""
-        unknown_before, first_look = self.installed is None, self.read is None
+        unknown_before, first_reading = self.installed is None, self.read is None
         if not self.installation.take(read):
             return []
         if unknown_before:
-            self._restore(first_look, now_s)
+            self._restore(first_reading, now_s)
         if addresses.learns(self.installed or specs.EMPTY):
             return [*self.reconcile(now_s), ReadLearned(self.config.name)]
-        looks = self.phase is Phase.LOOKING
-        if looks and not first_look:
+        inspects = self.phase is Phase.INSPECTING
+        if inspects and not first_reading:
             return []
         commands: Commands = []
-        if looks and self.config.on_bond:
+        if inspects and self.config.on_bond:
             # Before anything is changed, see which ports have the flag already.
-            commands += self.flooding.look(self.config.name, now_s)
+            commands += self.flooding.inspect(self.config.name, now_s)
         unknown = self.config.on_bond or not self.addresses.by_port
         if self.phase is not Phase.LEAVING and unknown and not self.addresses.awaits_normal:
             # NORMAL knows where silent VMs are, and we do not; or of those that have come lately.
             return [*commands, *self._read_forwarding()]
         return [*commands, *self.reconcile(now_s)]
 
-    def _restore(self, first_look: bool, now_s: float) -> None:
+    def _restore(self, first_reading: bool, now_s: float) -> None:
         """Go on from what is installed, as an earlier service left it."""
         found = self.installed or specs.EMPTY
         needed = self.config.on_bond and (self._serves or found != specs.EMPTY)
         self.flooding.assume(found, needed)
         self.installation.found_homes |= buckets.installed(found, self.uplinks())
         self.address_units.restore(found, self.config)
-        if first_look:
+        if first_reading:
             for name in splits.installed(found, self.config):
                 self.scheduler.splits.split(name, now_s)
             self.applied.split = self.scheduler.splits.names
@@ -236,7 +236,7 @@ class Bridge(ReconciledBridge):
         self._end_splits(self.config)
         refusal = f"the switch refused the change: {error}"
         records = self.decision_log.refused(
-            self.team_view, told(self.team_view, moves), refusal, now_s
+            self.team_view, move_lines(self.team_view, moves), refusal, now_s
         )
         waiting = [*bundle.waiting, *waiters]
         replies = [Reply(reply.request_id, refusal, refused=True) for reply in waiting]
@@ -245,8 +245,8 @@ class Bridge(ReconciledBridge):
     def take_shaped(self, event: Shaped, now_s: float) -> Commands:
         """Uplinks' devices queue as they were asked to, or do not."""
         name, reports = self.config.name, self.shaping.take(event, now_s)
-        said = [Report("warning", f"{name}: {text}") for text in reports]
-        return [*said, *self._shape(now_s)]
+        warnings = [Report("warning", f"{name}: {text}") for text in reports]
+        return [*warnings, *self._shape(now_s)]
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Bridge(ReconciledBridge):
         """A port has come, or its link has changed."""
         if port.ofport not in self.links.ports:
             self.flooding.came(port.ofport)
-            self.shaping.look_again()
+            self.shaping.read_anew()
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up and before is not None and before.up:

@@ -31,7 +31,7 @@ FORGOTTEN = (
 
 @dataclass(slots=True)
 class Fleet:
-    """All bridges, attached or being looked at; none while another service leads (`leads` False).
+    """All bridges, attached or inspected; none while another service leads (`leads` False).
 
     `epoch_s` is the wall-clock time at which `now_s` was zero, for what is shown or written.
     """
@@ -54,8 +54,8 @@ class Fleet:
     def recent_faults(self, now_s: float) -> tuple[Faulted, ...]:
         """The faults to report now, the latest first."""
         since_s = self.epoch_s + now_s - TOLD_FOR_S
-        told = [fault for fault in self.faults.values() if fault.at_s >= since_s]
-        return tuple(sorted(told, key=lambda fault: fault.at_s, reverse=True))
+        recent = [fault for fault in self.faults.values() if fault.at_s >= since_s]
+        return tuple(sorted(recent, key=lambda fault: fault.at_s, reverse=True))
 
     def blamed(self, since_s: float) -> Faulted | None:
         """The latest fault of ours since then that can make a switch seem not to answer."""
@@ -105,12 +105,12 @@ class Fleet:
 
     def manage(self, config: BridgeConfig, inspects: bool = False) -> Commands:
         """Begin to manage a bridge. `inspects`: a request only inspects it so far."""
-        phase = after(Phase.LOOKING, Turn.TAKE_OVER, config.observes_bond)
+        phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
         if inspects:
-            phase = Phase.LOOKING
+            phase = Phase.INSPECTING
         self.bridges[config.name] = Bridge(config, self.epoch_s, phase)
         reports = [Report("warning", str(error)) for error in config.errors]
-        reports += [Report("warning", f"not carried out: {text}") for text in config.not_done]
+        reports += [Report("warning", f"not done: {text}") for text in config.not_done]
         return [*reports, Connect(config.name)]
 
     def let_go(self, in_hand: set[str]) -> Commands:

@@ -128,15 +128,17 @@ class InboundCheck:
         seen = self.take(read.counted, now_s)
         self.reannounced += len(seen.again)
         self.not_followed += len(seen.astray)
-        told: list[Command] = [Observe(config.name, "inbound_follow", s) for _, s in seen.followed]
+        commands: list[Command] = [
+            Observe(config.name, "inbound_follow", s) for _, s in seen.followed
+        ]
         uplinks = {int(uplink.ofport): uplink.name for uplink in config.uplinks}
         for port, others in seen.astray:
             home = bound[port].uplink if port in bound else "-"
             found = ", ".join(uplinks.get(number, str(number)) for number in others)
             still = f"still arrives by {found} after repeated learning packets"
             text = f"inbound traffic of {port}: {still} -> by {home}"
-            told.append(Report("warning", f"{config.name}: {text}"))
-        return told, seen.again
+            commands.append(Report("warning", f"{config.name}: {text}"))
+        return commands, seen.again
 
     def take(self, counted: Iterable[tuple[int, int, int]], now_s: float) -> Seen:
         """Judge what came since the last reading, as (ofport, the uplink's ofport, bytes)."""

@@ -73,7 +73,7 @@ class Flooding:
         if self.ports is None or ofport not in self.ports:
             self._answered = None
 
-    def look(self, bridge: str, now_s: float) -> list[SetPortFlags]:
+    def inspect(self, bridge: str, now_s: float) -> list[SetPortFlags]:
         """Ask which ports have the flag, and change none."""
         return self._ask(bridge, frozenset(), frozenset(), now_s)
 

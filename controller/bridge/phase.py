@@ -9,7 +9,7 @@ class Phase(Enum):
     """What the service does with a bridge now."""
 
     # A request to attach or detach it reads the switch, and nothing is changed.
-    LOOKING = auto()
+    INSPECTING = auto()
     # It forwards by our pipeline.
     SERVING = auto()
     # It still forwards by our pipeline, while all units move to the one member of its bond by
@@ -30,7 +30,7 @@ class Turn(Enum):
     """What may lead to another phase."""
 
     # A request to attach or detach begins.
-    LOOK = auto()
+    INSPECT = auto()
     # An attach has seen that nothing is in the way, or a detach has failed.
     TAKE_OVER = auto()
     # There is a new configuration, with the same mode; or with another one.
@@ -49,20 +49,20 @@ def after(phase: Phase, turn: Turn, observes_bond: bool) -> Phase:
     In this table, "attached" is `ON_NORMAL` if the bridge observes a bond, otherwise `SERVING`.
     A dash means that the phase stays.
 
-    | turn        | LOOKING   | SERVING   | GATHERING | ON_NORMAL | LEAVING  |
-    |-------------|-----------|-----------|-----------|-----------|----------|
-    | LOOK        | -         | LOOKING   | LOOKING   | LOOKING   | LOOKING  |
-    | TAKE_OVER   | attached  | attached  | attached  | attached  | attached |
-    | CONFIGURE   | -         | attached  | -         | attached  | -        |
-    | CHANGE_MODE | -         | attached  | attached  | attached  | -        |
-    | GATHER      | GATHERING | GATHERING | -         | GATHERING | -        |
-    | GATHERED    | -         | -         | attached  | -         | -        |
-    | GIVE_BACK   | LEAVING   | LEAVING   | LEAVING   | LEAVING   | -        |
+    | turn        | INSPECTING | SERVING    | GATHERING  | ON_NORMAL  | LEAVING    |
+    |-------------|------------|------------|------------|------------|------------|
+    | INSPECT     | -          | INSPECTING | INSPECTING | INSPECTING | INSPECTING |
+    | TAKE_OVER   | attached   | attached   | attached   | attached   | attached   |
+    | CONFIGURE   | -          | attached   | -          | attached   | -          |
+    | CHANGE_MODE | -          | attached   | attached   | attached   | -          |
+    | GATHER      | GATHERING  | GATHERING  | -          | GATHERING  | -          |
+    | GATHERED    | -          | -          | attached   | -          | -          |
+    | GIVE_BACK   | LEAVING    | LEAVING    | LEAVING    | LEAVING    | -          |
     """
     attached = Phase.ON_NORMAL if observes_bond else Phase.SERVING
     match turn, phase:
-        case Turn.LOOK, _:
-            return Phase.LOOKING
+        case Turn.INSPECT, _:
+            return Phase.INSPECTING
         case Turn.GIVE_BACK, _:
             return Phase.LEAVING
         case Turn.TAKE_OVER, _:
@@ -71,7 +71,7 @@ def after(phase: Phase, turn: Turn, observes_bond: bool) -> Phase:
             return attached
         case ((Turn.CHANGE_MODE | Turn.GATHERED), Phase.GATHERING):
             return attached
-        case Turn.GATHER, (Phase.LOOKING | Phase.SERVING | Phase.ON_NORMAL):
+        case Turn.GATHER, (Phase.INSPECTING | Phase.SERVING | Phase.ON_NORMAL):
             return Phase.GATHERING
         case _:
             return phase

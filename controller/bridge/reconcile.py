@@ -24,7 +24,7 @@ from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import BridgeState, Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
-from controller.decisions.decision_log import told
+from controller.decisions.decision_log import move_lines
 from controller.teaming import bindings, splits
 from controller.teaming.bindings import Bindings
 from controller.teaming.shaping import is_asked_for
@@ -171,7 +171,7 @@ class ReconciledBridge(BridgeState):
         so the list then runs again. Announcements are planned here; `tick` sends them.
         """
         commands: Commands = []
-        if self.phase is Phase.LOOKING:
+        if self.phase is Phase.INSPECTING:
             return commands
         again = True
         while again:
@@ -241,7 +241,7 @@ class ReconciledBridge(BridgeState):
         """Bind units to the best uplinks that they may use. The moves go with the next bundle."""
         units, uplinks = self.units(), self.uplinks()
         moves = [
-            *self.scheduler.splits.take_untold(),
+            *self.scheduler.splits.take_unsent(),
             *self.bindings.follow(units, uplinks, now_s),
         ]
         self.counts.plan(moves)
@@ -295,7 +295,7 @@ class ReconciledBridge(BridgeState):
         Queues wait until learned addresses are known. Otherwise a service that starts would take
         away the classes that VM ports have.
         """
-        if self.phase is Phase.LOOKING:
+        if self.phase is Phase.INSPECTING:
             return []
         serves = self._serves and not self.observing
         if not serves or not any(map(is_asked_for, self.config.vm_ports)):
@@ -340,7 +340,7 @@ class ReconciledBridge(BridgeState):
         """A log line for each VM port that moves, and for all buckets with one source and target."""
         return [
             Report("info", f"{self.config.name}: {move}{more}")
-            for move in told(self.team_view, moves)
+            for move in move_lines(self.team_view, moves)
         ]
 
     def _remember_bindings(self, moved: Collection[str] = ()) -> Commands:
@@ -373,7 +373,7 @@ class ReconciledBridge(BridgeState):
         """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""
         ofports = learning_packets.ports_of(self.config, self.split, self.units(), moved)
         located = self.address_units.located(self.config, moved)
-        otherwise = self.address_units.take_unsaid(
+        otherwise = self.address_units.take_unannounced(
             self.installed or specs.EMPTY, self.config, self._is_at_home
         )
         if not self.config.on_a_lag:

@@ -79,7 +79,7 @@ class BridgeState:
     flooding: Flooding = field(default_factory=Flooding)
     # The queues of uplinks' devices.
     shaping: Shaping = field(default_factory=Shaping)
-    # ---- what neighbours and people are told
+    # ---- what upstream switches and people are told
     # Learning packets to send.
     learning_packets: LearningPackets = field(default_factory=LearningPackets)
     # The inbound check of VM ports that have moved.
@@ -473,7 +473,7 @@ class BridgeState:
         return min(times)
 
     @property
-    def tells_at_s(self) -> float:
+    def announces_at_s(self) -> float:
         """When the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:
             return float("inf")

@@ -36,17 +36,17 @@ def default(key: Key) -> str:
 
 def value(key: Key) -> str:
     """The values that a key accepts, and what applies without it."""
-    told = f"Value: {key.expected}."
+    text = f"Value: {key.expected}."
     if otherwise := default(key):
-        told += f" Default: {otherwise}."
-    return told
+        text += f" Default: {otherwise}."
+    return text
 
 
 def _entry(key: Key) -> str:
     first = f"  {key.name} ".ljust(INDENT)
-    told = f"{key.meaning} {value(key)}".replace("`", "")
+    text = f"{key.meaning} {value(key)}".replace("`", "")
     return textwrap.fill(
-        told,
+        text,
         WIDTH,
         initial_indent=first,
         subsequent_indent=" " * INDENT,

@@ -157,8 +157,8 @@ def _vms(
 ) -> Iterator[tuple[str, str]]:
     """The interfaces that seem to lead to a VM, each with the evidence for that."""
     for interface in interfaces:
-        said = PREFIX + "role" in interface.external_ids
-        if not said and (what := _of_a_vm(row, interface, words)) is not None:
+        has_role = PREFIX + "role" in interface.external_ids
+        if not has_role and (what := _of_a_vm(row, interface, words)) is not None:
             yield interface.name, what
 
 

@@ -174,7 +174,7 @@ class DecisionLog:
             now_s,
             team_view.config.name,
             why=because or "; ".join(sentences),
-            moves=told(team_view, moves),
+            moves=move_lines(team_view, moves),
             before=_utilizations(before),
             after=_utilizations(after),
         )
@@ -184,7 +184,7 @@ class DecisionLog:
         return Record(entry)
 
 
-def told(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
+def move_lines(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
     """Moves as people read them: one line for all buckets with the same source and target."""
     vms = {port.name: port.vm for port in team_view.config.vm_ports}
     single, shared = [], Counter[tuple[str, str, str, str]]()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.history import Moved
-from controller.decisions.decision_log import told
+from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence, how
 from controller.load.team_view import TeamView
 from policies import gain
@@ -78,7 +78,7 @@ class Proposal:
 
     `uplinks`: the uplinks with their loads over `basis_s` (None: the latest). `expected`: the same
     after the moves. `units`: all units with their loads, by name. `made_s`: when it was made, in
-    seconds of engine time. `settings`: mode, teaming and threshold. `told`: the moves as people
+    seconds of engine time. `settings`: mode, teaming and threshold. `lines`: the moves as people
     read them.
     """
 
@@ -93,7 +93,7 @@ class Proposal:
     expected: tuple[Uplink, ...]
     units: Mapping[str, Unit]
     opinions: tuple[Opinion, ...]
-    told: tuple[Moved, ...]
+    lines: tuple[Moved, ...]
     waiting: tuple[Waiting, ...]
     fallen_back: bool
     not_done: tuple[str, ...]
@@ -114,7 +114,7 @@ class Proposal:
         return frozenset(u for move in self.moves for u in (move.source, move.target))
 
     def load_of(self, moved: Moved) -> Load:
-        """The load that moves with one line of `told`."""
+        """The load that moves with one line of `lines`."""
         way = (moved.source, moved.target, moved.reason)
         units = [self.units[m.unit] for m in self.moves if (m.source, m.target, m.reason) == way]
         if moved.buckets:
@@ -175,7 +175,7 @@ def propose(
         expected=after(before, made, {name: unit.load for name, unit in units.items()}),
         units=units,
         opinions=opinions,
-        told=told(team_view, made),
+        lines=move_lines(team_view, made),
         waiting=_waiting(team_view, homes, now_s),
         fallen_back=config.fallen_back,
         not_done=config.asked.not_done,
@@ -288,7 +288,7 @@ def _waiting(team_view: TeamView, homes: Mapping[str, str], now_s: float) -> tup
             return "only a few VM ports return each second"
         return team_view.links.why_unused(by_name[home], now_s)
 
-    return tuple(Waiting(moved, why(moved.target)) for moved in told(team_view, away))
+    return tuple(Waiting(moved, why(moved.target)) for moved in move_lines(team_view, away))
 
 
 # ---- what has changed ------------------------------------------------------------------

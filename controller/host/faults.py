@@ -67,8 +67,8 @@ class Ledger:
         with self._lock:
             self._path, self._tell, self._end = path, tell, end
             self._last = _read(path)
-            told = tuple(self._last.values())
-        for fault in told:
+            saved = tuple(self._last.values())
+        for fault in saved:
             tell(fault)
 
     def counts(self) -> Mapping[str, int]:

@@ -102,7 +102,7 @@ def answer(path: Path, words: tuple[str, ...], names: history.Names | None = Non
     found = _found(path, query)
     if not found:
         _refuse_unknown(path, query, names or history.Names())
-    return history.told(found, query.as_json, _clock)
+    return history.render(found, query.as_json, _clock)
 
 
 def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> None:

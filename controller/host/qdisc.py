@@ -197,6 +197,6 @@ def _tc(*words: str, stdin: str | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise Refused(f"tc does not answer -> an answer within {TIMEOUT_S:g} s") from None
     if done.returncode:
-        said = "; ".join(line for line in done.stderr.splitlines() if line.strip())
-        raise Refused(f"tc {' '.join(words[:4])}: {said}")
+        errors = "; ".join(line for line in done.stderr.splitlines() if line.strip())
+        raise Refused(f"tc {' '.join(words[:4])}: {errors}")
     return done.stdout

@@ -49,7 +49,7 @@ def guarded(handler: Handler) -> Handler:
     return guard
 
 
-def said_by_switch(handler: Handler) -> Handler:
+def closes_on_failure(handler: Handler) -> Handler:
     """If the handler fails, close the connection only, because a switch may send anything."""
 
     @functools.wraps(handler)
@@ -184,7 +184,7 @@ class TeamingApp(App):  # type: ignore[misc]
             self.submit(SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def port_status(self, event: Any) -> None:
         bridge, port = event.msg.datapath.bridge, ports.port_state(event.msg.desc)
         if event.msg.reason == ofproto.OFPPR_DELETE:
@@ -193,30 +193,30 @@ class TeamingApp(App):  # type: ignore[misc]
             self.submit(PortChanged(bridge, port))
 
     @set_ev_cls(ofp_event.EventOFPPortStatsReply, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def port_stats(self, event: Any) -> None:
         self._answered(event.msg)
 
     @set_ev_cls(ofp_event.EventOFPFlowStatsReply, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def flow_stats(self, event: Any) -> None:
         self._answered(event.msg)
 
     @set_ev_cls(ofp_event.EventOFPGroupDescStatsReply, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def group_descriptions(self, event: Any) -> None:
         self._answered(event.msg)
 
     @set_ev_cls(ofp_event.EventONFBundleCtrlMsg, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def bundle_control(self, event: Any) -> None:
         if (number := bundles.bundle_outcome(event.msg)) is not None:
             self.submit(BundleDone(event.msg.datapath.bridge, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def error(self, event: Any) -> None:
-        if roles.says_deposed(event.msg):
+        if roles.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
             return
         bridge, text = event.msg.datapath.bridge, errors.error_text(event.msg)
@@ -225,9 +225,9 @@ class TeamingApp(App):  # type: ignore[misc]
             self.submit(BundleDone(bridge, number, text))
 
     @set_ev_cls(ofp_event.EventOFPExperimenter, MAIN_DISPATCHER)
-    @said_by_switch
+    @closes_on_failure
     def role_status(self, event: Any) -> None:
-        if roles.says_deposed(event.msg):
+        if roles.is_deposed(event.msg):
             event.msg.datapath.refuse(DEPOSED)
 
     def _answered(self, message: Any) -> None:

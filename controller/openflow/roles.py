@@ -35,7 +35,7 @@ def is_master(message: Any) -> bool:
     return bool(message.role == ofp.OFPCR_ROLE_MASTER)
 
 
-def says_deposed(message: Any) -> bool:
+def is_deposed(message: Any) -> bool:
     """Whether a message says that another controller has become the bridge's master."""
     if message.msg_type == ofp.OFPT_ERROR:
         slave = (ofp.OFPET_BAD_REQUEST, ofp.OFPBRC_IS_SLAVE)

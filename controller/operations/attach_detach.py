@@ -157,7 +157,7 @@ class AttachDetach:
         name = bridge.config.name
         self._refuse_in_hand(name)
         self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S, purge)
-        return bridge.look()
+        return bridge.inspect()
 
     def purge(self, request_id: int, row: BridgeRow) -> Commands:
         """Remove our settings that a detach left in the database.
@@ -233,11 +233,11 @@ class AttachDetach:
             return self._write(name, bridge, attach, now_s) if bridge.known else []
         if not attach.written or not row.attached:
             return []
-        if bridge.phase is Phase.LOOKING:
+        if bridge.phase is Phase.INSPECTING:
             if not bridge.settled:
                 return []
             if attach.fail_mode and bridge.read is not None and bridge.read.by_default:
-                return bridge.look_again()
+                return bridge.read_anew()
             commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
             if attach.fail_mode:
                 commands.append(Write(attach.fail_mode, attach.request_id, applied=True))
@@ -291,7 +291,7 @@ class AttachDetach:
         bridge = self.fleet.bridges.get(name)
         if event.error is None and attach.written and bridge is not None:
             attach.applied = True
-            return bridge.look_again()
+            return bridge.read_anew()
         if event.error is None:
             attach.written = True
             return []
@@ -363,7 +363,7 @@ class AttachDetach:
         if event.error is None:
             if bridge is not None:
                 self.leaving[name] = Leaving(None)
-            text = "; ".join(told for told in (detach.lost, detach.stays) if told)
+            text = "; ".join(part for part in (detach.lost, detach.stays) if part)
             return [Reply(event.request_id, text, refused=detach.lost is not None)]
         commands: Commands = []
         if bridge is not None and row is not None:
@@ -465,9 +465,9 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
                 kept[interface.name] = [key.removeprefix(PREFIX) for key in left]
     if not kept:
         return ""
-    told = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
+    listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))
     removed = f"ovs-lbt detach {row.name} --purge"
-    return f"{row.name}: settings stay for the next attach: {told} -> to remove them: {removed}"
+    return f"{row.name}: settings stay for the next attach: {listed} -> to remove them: {removed}"
 
 
 def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...], str | None]:

@@ -100,10 +100,10 @@ def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -
     if names:
         _attached_bridge(operator, names[0])
         statuses = tuple(status for status in statuses if status.name == names[0])
-    told = (show.as_json if as_json else show.as_text)(
+    text = (show.as_json if as_json else show.as_text)(
         statuses, operator.fleet.recent_faults(now_s)
     )
-    return [Reply(request_id, told)]
+    return [Reply(request_id, text)]
 
 
 def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -289,9 +289,9 @@ def _explain(operator: Operator, request_id: int, words: list[str], now_s: float
         raise Refused("explain: no port -> PORT [--json]")
     (name,) = names
     bridge, port = _port_or_vm(operator, name)
-    told, epoch_s = diagnosis.account(bridge, port, now_s), operator.fleet.epoch_s
+    account, epoch_s = diagnosis.account(bridge, port, now_s), operator.fleet.epoch_s
     form = explain.as_json if as_json else explain.as_text
-    return [Reply(request_id, form(told, epoch_s, now_s))]
+    return [Reply(request_id, form(account, epoch_s, now_s))]
 
 
 # The reason of the moves that each command would have made.
@@ -407,7 +407,7 @@ def _uplink(bridge: Bridge, name: str) -> UplinkConfig:
 
 def _member(operator: Operator, name: str) -> tuple[Bridge, UplinkConfig]:
     """An uplink of any attached bridge, with its bridge."""
-    bridges = [b for b in operator.fleet.bridges.values() if b.phase is not Phase.LOOKING]
+    bridges = [b for b in operator.fleet.bridges.values() if b.phase is not Phase.INSPECTING]
     teams = {uplink.name: (b, uplink) for b in bridges for uplink in b.config.uplinks}
     if name not in teams:
         raise Refused(f"uplink: {name} -> {one_of(sorted(teams))}")

@@ -39,22 +39,22 @@ def as_text(proposals: Sequence[Proposal]) -> str:
 def made(proposal: Proposal) -> str:
     """The answer to `apply`, once the moves are made."""
     lines = [f"{proposal.bridge}: {_moves(proposal)} made"]
-    return "\n".join([*lines, *(f"  {_named(moved)}" for moved in proposal.told)])
+    return "\n".join([*lines, *(f"  {_named(moved)}" for moved in proposal.lines)])
 
 
 def _block(proposal: Proposal) -> list[str]:
     lines = [_headline(proposal)]
-    if proposal.told:
+    if proposal.lines:
         lines += ["", *_table(proposal)]
     if proposal.basis_s is not None and proposal.uplinks:
         lines += ["", *_utilizations(proposal)]
-    said = [text for opinion in proposal.opinions for text in _said(opinion, proposal)]
-    said += _waits(proposal.waiting)
-    said += [f"not done: {text}" for text in proposal.not_done]
+    texts = [text for opinion in proposal.opinions for text in _opinion_texts(opinion, proposal)]
+    texts += _waits(proposal.waiting)
+    texts += [f"not done: {text}" for text in proposal.not_done]
     return [
         *lines,
-        *([""] if said and len(lines) > 1 else []),
-        *(w for t in said for w in _wrap(t)),
+        *([""] if texts and len(lines) > 1 else []),
+        *(w for t in texts for w in _wrap(t)),
     ]
 
 
@@ -80,7 +80,7 @@ def _moves(proposal: Proposal) -> str:
 def _table(proposal: Proposal) -> list[str]:
     """A line for each VM port, or for buckets with the same way. VM names are cut if needed."""
     rows = [("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s", "WHY")]
-    for moved in proposal.told:
+    for moved in proposal.lines:
         load = proposal.load_of(moved)
         what = f"{moved.unit}, {moved.buckets} buckets" if moved.buckets else moved.unit
         rates = f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
@@ -88,7 +88,7 @@ def _table(proposal: Proposal) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     gaps = 2 * len(widths)
     widths[1] = max(SHORTEST_VM, min(widths[1], WIDTH - gaps - sum(widths) + widths[1]))
-    named = any(map(_vm, proposal.told))
+    named = any(map(_vm, proposal.lines))
     return [
         "".join(
             f"  {cell:>{width}}" if column in (4, 5) else f"  {_cut(cell, width):<{width}}"
@@ -132,7 +132,7 @@ def _ratio(uplink: Uplink, direction: str) -> float:
 # ---- what policies say -----------------------------------------------------------------
 
 
-def _said(opinion: Opinion, proposal: Proposal) -> list[str]:
+def _opinion_texts(opinion: Opinion, proposal: Proposal) -> list[str]:
     """What loads a policy judged, and why it makes no (more) moves."""
     if not proposal.connected or not proposal.uplinks:
         return []
@@ -284,7 +284,7 @@ def _bridge(proposal: Proposal) -> dict[str, Any]:
         "observed": proposal.observed,
         "threshold_ratio": proposal.threshold_ratio,
         "loads_cover_s": proposal.basis_s,
-        "moves": [_move(moved, proposal) for moved in proposal.told],
+        "moves": [_move(moved, proposal) for moved in proposal.lines],
         "uplinks": [
             _uplink(*pair) for pair in zip(proposal.uplinks, proposal.expected, strict=True)
         ],
@@ -336,5 +336,5 @@ def _policy(opinion: Opinion, proposal: Proposal) -> dict[str, Any]:
         "moves": len(opinion.moves),
         "rest": rest.why.value if rest else "loads-unknown",
         "unrelieved": list(rest.unrelieved) if rest else [],
-        "said": _said(opinion, proposal),
+        "said": _opinion_texts(opinion, proposal),
     }

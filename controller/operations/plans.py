@@ -64,7 +64,7 @@ class Plans:
         if why := planning.changed(proposal, team_view, bridge.bases(now_s), now_s):
             refusal = f"{why} -> a new plan: ovs-lbt plan {name}"
             reasons = [move.reason for move in proposal.moves]
-            noted = bridge.refuse(reasons, refusal, now_s, proposal.told)
+            noted = bridge.refuse(reasons, refusal, now_s, proposal.lines)
             return [*noted, Reply(request_id, refusal, refused=True)]
         del self._last[name]
         reply = Reply(request_id, plan_view.made(proposal))

@@ -25,7 +25,7 @@ def refusal(version: str | None) -> str | None:
     release = release_of(version)
     if release is None or release >= LEAST:
         return None
-    return f"{KEY}: {_told(version)} -> {_text(LEAST)} or later, which can limit what the learn action learns"
+    return f"{KEY}: {_found(version)} -> {_text(LEAST)} or later, which can limit what the learn action learns"
 
 
 def warning(version: str | None) -> str | None:
@@ -35,10 +35,10 @@ def warning(version: str | None) -> str | None:
     """
     if version is None or release_of(version) in RUN_ON:
         return None
-    return f"{KEY}: {_told(version)} -> {' | '.join(map(_text, RUN_ON))}, the tested releases"
+    return f"{KEY}: {_found(version)} -> {' | '.join(map(_text, RUN_ON))}, the tested releases"
 
 
-def _told(version: str | None) -> str:
+def _found(version: str | None) -> str:
     return shortened(one_line(version or ""))
 
 

@@ -21,10 +21,10 @@ def as_json(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) ->
 
 def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
     """The answer of a service on standby, which has no bridges."""
-    told = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
+    shown = {"bridges": [], "standby": True, "leader": leader, **_faults(faults)}
     if json_wanted:
-        return json.dumps(told, indent=2)
-    lines = [drawing.line(show_view.standing_by(leader)), *show_view.faults(told, drawing.Look())]
+        return json.dumps(shown, indent=2)
+    lines = [drawing.line(show_view.standing_by(leader)), *show_view.faults(shown, drawing.Look())]
     return "\n".join(drawing.plain(line).rstrip() for line in lines)
 
 
@@ -36,8 +36,10 @@ def as_text(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) ->
 
 
 def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:
-    told = [{"part": f.part, "count": f.count, "last_at": f.at_s, "found": f.text} for f in faults]
-    return {"faults": told} if told else {}
+    listed = [
+        {"part": f.part, "count": f.count, "last_at": f.at_s, "found": f.text} for f in faults
+    ]
+    return {"faults": listed} if listed else {}
 
 
 def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:

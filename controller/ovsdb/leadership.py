@@ -76,7 +76,7 @@ class Watch:
         again = [Ask("unlock", LEADER), Ask("lock", LEADER)] if lost else []
         return [*again, Ask("unlock", WATCH), Ask("lock", WATCH)]
 
-    def told(self, lock: str, ours: bool) -> bool:
+    def lock_changed(self, lock: str, ours: bool) -> bool:
         """The server reports that a lock is ours or no longer ours. Returns whether to `answer`."""
         if lock == WATCH:
             self.asks = ours

@@ -224,7 +224,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
             lock = message.params[0] if message.params else None
             if message.method not in ("locked", "stolen") or lock not in (PULSE, WATCH):
                 return False
-            if self._watch.told(lock, message.method == "locked"):
+            if self._watch.lock_changed(lock, message.method == "locked"):
                 self.challenged()
             return True
         if not isinstance(message.id, int):

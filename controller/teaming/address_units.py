@@ -71,7 +71,7 @@ class AddressUnits:
     silent_s: dict[str, float] = field(default_factory=dict)
     _last_slot: int = 0
     # The slots of addresses that may leave by another uplink than before, not announced yet.
-    _unsaid: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    _unannounced: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def by_slot(self, config: BridgeConfig) -> dict[int, tuple[str, int]]:
         """Return the name of each address unit and the ofport of its VM port, by slot."""
@@ -125,7 +125,7 @@ class AddressUnits:
             self._drop(dropped[0])
         unit = AddressUnit(port, mac, vlan, self._free_slot())
         self.by_name[unit.name] = unit
-        self._unsaid[port, mac, vlan] = unit.slot
+        self._unannounced[port, mac, vlan] = unit.slot
         return [*dropped, unit.name]
 
     def _drop(self, name: str) -> None:
@@ -162,10 +162,10 @@ class AddressUnits:
                 continue
             self._drop(name)
             if unit.port in names:
-                self._unsaid[unit.port, unit.mac, unit.vlan] = unit.slot
+                self._unannounced[unit.port, unit.mac, unit.vlan] = unit.slot
 
     def forget(self) -> None:
-        self.by_name, self.found, self.silent_s, self._unsaid = {}, {}, {}, {}
+        self.by_name, self.found, self.silent_s, self._unannounced = {}, {}, {}, {}
 
     def located(self, config: BridgeConfig, names: Iterable[str] | None = None) -> set[Located]:
         """The addresses with these names, or all if `names` is None."""
@@ -174,7 +174,7 @@ class AddressUnits:
         found = (self.by_name[name] for name in wanted)
         return {(ofports[s.port], s.mac, s.vlan) for s in found if s.port in ofports}
 
-    def take_unsaid(
+    def take_unannounced(
         self, installed: Pipeline, config: BridgeConfig, at_home: Callable[[AddressUnit], bool]
     ) -> set[Located]:
         """The addresses whose uplink has changed without a move, once the switch has followed.
@@ -185,11 +185,11 @@ class AddressUnits:
         ofports = {port.name: int(port.ofport) for port in config.vm_ports}
         by_address = {(s.port, s.mac, s.vlan): s for s in self.by_name.values()}
         due = set()
-        for address, slot in list(self._unsaid.items()):
+        for address, slot in list(self._unannounced.items()):
             unit = by_address.get(address)
             if (address_group_id(slot) in installed.groups) is not (unit is not None):
                 continue
-            del self._unsaid[address]
+            del self._unannounced[address]
             port, mac, vlan = address
             if port in ofports and (unit is None or not at_home(unit)):
                 due.add((ofports[port], mac, vlan))

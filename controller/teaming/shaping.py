@@ -176,7 +176,7 @@ class Shaping:
         new = [text for text in self.not_done() if text not in before]
         return [*replaced, *(f"not carried out: {text}" for text in new)]
 
-    def look_again(self) -> None:
+    def read_anew(self) -> None:
         """Read devices soon: ovs-vswitchd removes the queues of an uplink when it adds it."""
         self._due_s = 0.0
 

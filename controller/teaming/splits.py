@@ -34,7 +34,7 @@ class Splits:
     since_s: dict[str, float] = field(default_factory=dict)
     mergeable_s: dict[str, float] = field(default_factory=dict)
     # Splits and merges that go with the next bundle.
-    _untold: list[Move] = field(default_factory=list)
+    _unsent: list[Move] = field(default_factory=list)
     # When each VM port was split, lately and now.
     _before_s: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class Splits:
                 self.merge(move.unit)
             else:
                 self.split(move.unit, now_s)
-            self._untold.append(move)
+            self._unsent.append(move)
 
     def take_back(self, moves: Iterable[Move], now_s: float) -> None:
         """Undo the splits and merges among these moves, which the switch refused."""
@@ -67,14 +67,14 @@ class Splits:
             elif move.reason is Reason.MERGE:
                 self.split(move.unit, now_s)
 
-    def take_untold(self) -> list[Move]:
+    def take_unsent(self) -> list[Move]:
         """The splits and merges that go with the next bundle."""
-        untold, self._untold = self._untold, []
-        return untold
+        unsent, self._unsent = self._unsent, []
+        return unsent
 
     def end_disallowed(self, config: BridgeConfig, bound: Mapping[str, Bound]) -> None:
         """Merge the VM ports that may no longer be split."""
-        self._untold += [
+        self._unsent += [
             Move(name, bound[name].uplink, bound[name].uplink, Reason.MERGE)
             for name in self.keep(config)
             if name in bound

@@ -26,7 +26,7 @@ from controller.text.drawing import (
 from controller.text.wording import OUR_LOG
 
 # The documented fields of a bridge, an uplink and a port.
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 NONE_ATTACHED = "no bridge is attached; attach one with: ovs-lbt attach BRIDGE"
 OBSERVING_BOND = (
@@ -69,7 +69,7 @@ def standing_by(leader: str) -> str:
     return f"on standby: {leader} leads"
 
 
-def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
+def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:
     """A block of lines for each bridge: uplinks, ports and notes."""
     if not bridges:
         return [line(NONE_ATTACHED)]
@@ -79,49 +79,49 @@ def blocks(bridges: Sequence[Told], look: Look) -> list[Line]:
     return drawn
 
 
-def faults(told: Told, look: Look) -> list[Line]:
+def faults(answer: JsonObject, look: Look) -> list[Line]:
     """Lines for the service's own faults; none if the service does not report faults."""
-    said = [
+    texts = [
         f"fault of ovs-lbt  {fault['found']} (of {fault['part']}: {fault['count']} in all)"
-        for fault in told.get("faults", ())
+        for fault in answer.get("faults", ())
     ]
-    return [(), *_wrapped([*said, OUR_LOG], look, Style.BAD)] if said else []
+    return [(), *_wrapped([*texts, OUR_LOG], look, Style.BAD)] if texts else []
 
 
-def _block(bridge: Told, look: Look) -> list[Line]:
+def _block(bridge: JsonObject, look: Look) -> list[Line]:
     drawn = [_headline(bridge), *_wrapped(states(bridge), look)]
     drawn += [(), *(_indented(one) for one in uplink_rows([bridge], look, len(INDENT)))]
     drawn += [(), *(_indented(one) for one in _port_rows(bridge, look))]
-    if said := _wrapped(_shared(bridge), look):
-        drawn += [(), *said]
+    if texts := _wrapped(_shared(bridge), look):
+        drawn += [(), *texts]
     if wrong := _wrapped(notes(bridge), look, Style.WARN):
         drawn += [(), *wrong]
     return drawn
 
 
-def _headline(bridge: Told) -> Line:
+def _headline(bridge: JsonObject) -> Line:
     words = GAP.join([bridge["name"], bridge["policy"], bridge["teaming"], bridge["mode"]])
     connected = bridge["connected"]
     state = Span("connected") if connected else Span("NOT CONNECTED", Style.BAD)
     return (*line(words, Style.HEAD), Span(GAP), state)
 
 
-def states(bridge: Told) -> list[str]:
+def states(bridge: JsonObject) -> list[str]:
     """Unusual states of a bridge, in words."""
-    said = []
+    texts = []
     if bridge["mode"] == "observe":
-        said.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)
+        texts.append(OBSERVING_BOND if bridge.get("on_normal") else OBSERVING_UPLINKS)
     if bridge.get("fallen_back"):
-        said.append(FALLEN_BACK)
-    said += [
+        texts.append(FALLEN_BACK)
+    texts += [
         f"{uplink['name']} has its link, but receives nothing from its peer: {', '.join(uplink['silent'])}"
         for uplink in bridge["uplinks"]
         if uplink.get("silent")
     ]
-    return said
+    return texts
 
 
-def notes(bridge: Told) -> list[str]:
+def notes(bridge: JsonObject) -> list[str]:
     """Lines for everything that needs attention."""
     return [
         *(f"rule broken  {r['port']} {r['rule']}: {r['how']}" for r in bridge["rules_broken"]),
@@ -130,7 +130,7 @@ def notes(bridge: Told) -> list[str]:
     ]
 
 
-def _shared(bridge: Told) -> list[str]:
+def _shared(bridge: JsonObject) -> list[str]:
     """Lines for traffic that is spread over uplinks, and for parts of uplinks."""
     spread = [
         f"{port['name']}: {_counts(port['units'], 'addresses')}"
@@ -147,20 +147,20 @@ def _counts(counts: Mapping[str, int], what: str) -> str:
     return f"{sum(counts.values())} {what}, {shares}"
 
 
-def part(port: Told) -> str:
+def part(port: JsonObject) -> str:
     """A VM port's part of an uplink in words; empty if none is set."""
-    said = [f"shares {port['shares']}"] if "shares" in port else []
+    texts = [f"shares {port['shares']}"] if "shares" in port else []
     if "reserve_bps" in port:
-        said.append(f"{port['reserve_bps'] / 1e6:g} Mbit/s reserved")
+        texts.append(f"{port['reserve_bps'] / 1e6:g} Mbit/s reserved")
     if "limit_bps" in port:
-        said.append(f"at most {port['limit_bps'] / 1e6:g} Mbit/s")
-    return ", ".join(said)
+        texts.append(f"at most {port['limit_bps'] / 1e6:g} Mbit/s")
+    return ", ".join(texts)
 
 
 # ---- uplinks ---------------------------------------------------------------------------
 
 
-def uplink_rows(bridges: Sequence[Told], look: Look, indent: int = 0) -> list[Line]:
+def uplink_rows(bridges: Sequence[JsonObject], look: Look, indent: int = 0) -> list[Line]:
     """A head, and a row for each uplink with a bar for each direction that is as wide as fits."""
     several = len(bridges) > 1
     columns = [BRIDGE, *UPLINKS] if several else list(UPLINKS)
@@ -191,7 +191,7 @@ def _cells(given: Sequence[int], look: Look, indent: int) -> int:
     return min(max(room // 2, 0 if look.width else 2 * FEWEST_CELLS), MOST_CELLS)
 
 
-def _uplink(bridge: Told, uplink: Told, several: bool) -> Line:
+def _uplink(bridge: JsonObject, uplink: JsonObject, several: bool) -> Line:
     state = Span(uplink["role"], Style.PLAIN if uplink["role"] == "active" else Style.DIM)
     if not uplink["up"]:
         state = Span("no answer" if uplink.get("silent") else "down", Style.BAD)
@@ -207,7 +207,7 @@ def _uplink(bridge: Told, uplink: Told, several: bool) -> Line:
     )
 
 
-def _bars(bridge: Told, uplink: Told, cells: int, look: Look) -> tuple[Line, Line]:
+def _bars(bridge: JsonObject, uplink: JsonObject, cells: int, look: Look) -> tuple[Line, Line]:
     limit_ratio = bridge.get("threshold_ratio", USUAL_THRESHOLD_RATIO)
     capacity_bps = uplink["capacity_bps"]
     drawn: list[Line] = []
@@ -239,7 +239,7 @@ def _with_bars(
 # ---- ports -----------------------------------------------------------------------------
 
 
-def _port_rows(bridge: Told, look: Look) -> list[Line]:
+def _port_rows(bridge: JsonObject, look: Look) -> list[Line]:
     ports = sorted(bridge["ports"], key=lambda port: natural(port["name"]))
     named = any(used_by(port) != "-" for port in ports)
     rows = [_port(port, bridge["policy"]) for port in ports]
@@ -251,7 +251,7 @@ def _port_rows(bridge: Told, look: Look) -> list[Line]:
     return [row(columns, one, given, look) for one in (heads, *rows)]
 
 
-def _port(port: Told, policy: str) -> Line:
+def _port(port: JsonObject, policy: str) -> Line:
     return (
         Span(clean(port["name"])),
         Span(used_by(port)),
@@ -271,12 +271,12 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def used_by(port: Told) -> str:
+def used_by(port: JsonObject) -> str:
     """The VM behind a port; "-" if it has no name of its own."""
     return "-" if port["vm"] == port["name"] else clean(port["vm"])
 
 
-def where(port: Told) -> Span:
+def where(port: JsonObject) -> Span:
     """The uplink in use, and the planned one if it differs."""
     uplink, planned = port["uplink"], port.get("planned_uplink")
     style = Style.PLAIN if uplink else Style.BAD
@@ -285,7 +285,7 @@ def where(port: Told) -> Span:
     return Span(clean(f"{uplink or '-'} ({planned})"), style)
 
 
-def why(port: Told, policy: str) -> str:
+def why(port: JsonObject, policy: str) -> str:
     """The reason why a port is on its uplink, and its own policy if it has one."""
     own = "" if port["policy"] in (policy, port["reason"]) else f" ({port['policy']})"
     return f"{port['reason'] or '-'}{own}"

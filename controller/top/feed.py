@@ -49,14 +49,14 @@ def look(version: str = "") -> Picture:
         raise client.Refusal(
             f"this service is on standby -> the service that leads: {shown['leader']}"
         )
-    words, untold, entries = ("--last", str(DECISIONS), "--json"), "", []
+    words, no_history, entries = ("--last", str(DECISIONS), "--json"), "", []
     try:
         written = client.ask("lbt/history", words, LOOK_TIMEOUT_S)
         entries = [json.loads(line) for line in written.splitlines()]
     except client.Refusal as refusal:
-        untold = str(refusal)
+        no_history = str(refusal)
     return Picture(
-        at_s, clock, version, tuple(shown["bridges"]), happenings(entries, _clock), untold
+        at_s, clock, version, tuple(shown["bridges"]), happenings(entries, _clock), no_history
     )
 
 

@@ -13,24 +13,24 @@ def happenings(
     entries: Iterable[Mapping[str, Any]], clock: Callable[[float], str]
 ) -> tuple[Happening, ...]:
     """Decisions, the newest first. Entries about results (`outcome`) are left out."""
-    told = [
+    lines = [
         Happening(clock(entry["at"]), entry["bridge"], text)
         for entry in entries
         if entry["event"] != Happened.OUTCOME
-        for text in _told(entry)
+        for text in _lines(entry)
     ]
-    return tuple(reversed(told))
+    return tuple(reversed(lines))
 
 
-def _told(entry: Mapping[str, Any]) -> Iterator[str]:
+def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
     event, why = entry["event"], entry.get("why", "")
-    said = "" if event == Happened.MOVED else f"{event}: "
+    event_text = "" if event == Happened.MOVED else f"{event}: "
     moves = entry.get("moves", [])
     if not moves:
-        yield f"{said}{why}"
+        yield f"{event_text}{why}"
     # The newest entry is the last one.
     for move in reversed(moves):
-        yield f"{said}{_way(move)}: {why}"
+        yield f"{event_text}{_way(move)}: {why}"
 
 
 def _way(move: Mapping[str, Any]) -> str:

@@ -10,10 +10,10 @@ from controller.top.state import (
     Confirming,
     Explaining,
     Helping,
+    JsonObject,
     Message,
     Row,
     State,
-    Told,
     Typing,
     Watching,
 )
@@ -86,8 +86,8 @@ def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> 
         if not refused:
             return replace(state, mode=Explaining(name, text))
         state = replace(state, mode=Watching())
-    said = "; ".join(text.split("\n")) if text else "done"
-    return replace(state, message=Message(f"{' '.join(words)}: {said}", refused))
+    answer = "; ".join(text.split("\n")) if text else "done"
+    return replace(state, message=Message(f"{' '.join(words)}: {answer}", refused))
 
 
 # ---- watching --------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _choosing(state: State, command: str, row: Row) -> State:
     return replace(state, mode=Choosing(command, uplinks, at, row.key))
 
 
-def _rank(uplink: Told) -> tuple[bool, bool, float]:
+def _rank(uplink: JsonObject) -> tuple[bool, bool, float]:
     return not uplink["up"], uplink["role"] != "active", uplink["utilization_ratio"]
 
 
@@ -273,10 +273,10 @@ def _confirming(state: State, mode: Choosing) -> Watching | Confirming:
 
 
 def _draining(state: State, uplink: str) -> Watching | Confirming:
-    told = next((u for b in state.bridges for u in b["uplinks"] if u["name"] == uplink), None)
-    if told is None:
+    found = next((u for b in state.bridges for u in b["uplinks"] if u["name"] == uplink), None)
+    if found is None:
         return Watching()
-    if told["role"] == "drained":
+    if found["role"] == "drained":
         return Confirming(("undrain", uplink), f"undrain {uplink}: use it again")
     ports = sum(port["uplink"] == uplink for b in state.bridges for port in b["ports"])
     what = f"{ports} VM port{'' if ports == 1 else 's'}"

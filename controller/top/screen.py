@@ -129,8 +129,8 @@ class _Screen:
                 case Away(why=why):
                     self._state = replace(self._state, away=why)
                 case Answer():
-                    told = (news.words, news.text, news.refused)
-                    self._state = keys.answered(self._state, *told)
+                    answer = (news.words, news.text, news.refused)
+                    self._state = keys.answered(self._state, *answer)
                 case _:
                     self._state = with_picture(self._state, news)
 

@@ -10,7 +10,7 @@ from typing import Any
 from controller.text.show_view import natural, used_by, why
 from controller.top import manual
 
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 # A VM port: the names of its bridge and of the port.
 PortKey = tuple[str, str]
 
@@ -33,15 +33,15 @@ class Happening:
 class Picture:
     """The service's answer at `at_s`; `clock` is that time in words.
 
-    `happened`: the newest first. `untold`: why it is empty.
+    `happened`: the newest first. `no_history`: why it is empty.
     """
 
     at_s: float
     clock: str
     version: str
-    bridges: tuple[Told, ...]
+    bridges: tuple[JsonObject, ...]
     happened: tuple[Happening, ...] = ()
-    untold: str = ""
+    no_history: str = ""
 
 
 # ---- what is on the screen -------------------------------------------------------------
@@ -141,15 +141,15 @@ class State:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the bridges that can be shown."""
-        told = self.picture.bridges if self.picture else ()
-        return tuple(b["name"] for b in told if not self.only or b["name"] in self.only)
+        bridges = self.picture.bridges if self.picture else ()
+        return tuple(b["name"] for b in bridges if not self.only or b["name"] in self.only)
 
     @property
-    def bridges(self) -> tuple[Told, ...]:
+    def bridges(self) -> tuple[JsonObject, ...]:
         """The bridges that are shown."""
         names = [self.bridge] if self.bridge in self.names else self.names
-        told = self.picture.bridges if self.picture else ()
-        return tuple(bridge for bridge in told if bridge["name"] in names)
+        bridges = self.picture.bridges if self.picture else ()
+        return tuple(bridge for bridge in bridges if bridge["name"] in names)
 
     @functools.cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -184,7 +184,7 @@ class Row:
     """A VM port. `drop_ratio` None: drops are not counted, or not for long enough."""
 
     key: PortKey
-    port: Told
+    port: JsonObject
     why: str
     drop_ratio: float | None
 
@@ -211,7 +211,7 @@ class Row:
         return natural(self.why)
 
 
-def dropped(before: Told | None, now: Told) -> float | None:
+def dropped(before: JsonObject | None, now: JsonObject) -> float | None:
     """The ratio of dropped packets in the worse direction.
 
     None if the switch does not count both directions, or if its counters were reset.
@@ -240,5 +240,5 @@ def with_picture(state: State, picture: Picture) -> State:
     return replace(state, pictures=tuple(kept), away=None, now_s=picture.at_s)
 
 
-def _ports(bridges: Iterable[Told]) -> dict[PortKey, Told]:
+def _ports(bridges: Iterable[JsonObject]) -> dict[PortKey, JsonObject]:
     return {(b["name"], port["name"]): port for b in bridges for port in b["ports"]}

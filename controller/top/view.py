@@ -104,8 +104,8 @@ def page(state: State, width: int, height: int) -> keys.Page:
     match state.mode:
         case Helping():
             text, above = manual.text(), 0
-        case Explaining(text=told):
-            text, above = told or "", len(_above(state, Look(width), body_height))
+        case Explaining(text=answer):
+            text, above = answer or "", len(_above(state, Look(width), body_height))
         case _:
             return keys.Page(max(1, _panes(state, Look(width), body_height).ports - 1))
     room = max(1, body_height - above)
@@ -167,22 +167,22 @@ def _foot(state: State, width: int) -> list[Line]:
         case Choosing():
             return [_choice(state.mode, width)]
         case Confirming(question=question):
-            first, *rest = _said(f"[y/n] {question}?", Style.HEAD, width)
+            first, *rest = _message_lines(f"[y/n] {question}?", Style.HEAD, width)
             key = len("[y/n]")
             text = plain(first)
             return [(Span(text[:key], Style.BAD), Span(text[key:], Style.HEAD)), *rest]
     if state.message is not None:
         style = Style.BAD if state.message.bad else Style.HEAD
-        return _said(state.message.text, style, width)
+        return _message_lines(state.message.text, style, width)
     if state.away is not None:
-        return _said(state.away, Style.BAD, width)
+        return _message_lines(state.away, Style.BAD, width)
     if state.filter:
         shown = (*line(f"/{state.filter}", Style.WARN), Span(GAP))
         return [(*shown, *_hint("Esc show all"), *_hint(HINT))]
     return [_hint(HINT)]
 
 
-def _said(text: str, style: Style, width: int) -> list[Line]:
+def _message_lines(text: str, style: Style, width: int) -> list[Line]:
     return [line(one, style) for one in textwrap.wrap(clean(text), max(1, width))] or [()]
 
 
@@ -269,12 +269,12 @@ def _uplinks(state: State, look: Look) -> list[Line]:
 def _note(state: State) -> Line:
     """The most important thing that needs attention, and how many more there are."""
     several = len(state.bridges) > 1
-    said = [(b, text, Style.WARN) for b in state.bridges for text in notes(b)]
-    said += [(b, text, Style.HEAD) for b in state.bridges for text in states(b)]
-    if not said:
+    texts = [(b, text, Style.WARN) for b in state.bridges for text in notes(b)]
+    texts += [(b, text, Style.HEAD) for b in state.bridges for text in states(b)]
+    if not texts:
         return ()
-    bridge, text, style = said[0]
-    more = f"({len(said) - 1} more: ovs-lbt show) " if len(said) > 1 else ""
+    bridge, text, style = texts[0]
+    more = f"({len(texts) - 1} more: ovs-lbt show) " if len(texts) > 1 else ""
     where_it_is = f"{bridge['name']}: " if several else ""
     return line(f" {more}{where_it_is}{text}", style)
 
@@ -340,8 +340,8 @@ def _history(state: State) -> list[Line]:
     picture = state.picture
     if picture is None:
         return []
-    if picture.untold:
-        return [line(f" {picture.untold}", Style.DIM)]
+    if picture.no_history:
+        return [line(f" {picture.no_history}", Style.DIM)]
     names = [bridge["name"] for bridge in state.bridges]
     several = len(names) > 1
     return [

@@ -21,7 +21,7 @@ QUESTIONS = (
     "settled",
     "shaped_team",
     "split",
-    "tells_at_s",
+    "announces_at_s",
 )
 
 

@@ -79,8 +79,8 @@ def test_nothing_is_installed_before_a_new_fail_mode_has_flushed_it() -> None:
     here = world(plain_uplinks("standalone"), reads_with_default=4).start()
     done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
     kinds = [type(c) for _, c in here.log if isinstance(c, Write | ReadInstalled | Apply)]
-    first_look, until_flushed = [ReadInstalled, Write], [ReadInstalled] * 4
-    assert kinds[: kinds.index(Apply)] == first_look + until_flushed
+    first_reading, until_flushed = [ReadInstalled, Write], [ReadInstalled] * 4
+    assert kinds[: kinds.index(Apply)] == first_reading + until_flushed
     looked_after = kinds[kinds.index(Apply) + 1 :]
     assert Write in looked_after and ReadInstalled in looked_after
 

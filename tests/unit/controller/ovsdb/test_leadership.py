@@ -104,7 +104,7 @@ class Service:
             if ask.lock == LEADER:
                 has_lock = ours if ask.method != "unlock" else has_lock
             elif ask.method in ("locked", "stolen"):
-                self._challenged |= self.watch.told(ask.lock, ours)
+                self._challenged |= self.watch.lock_changed(ask.lock, ours)
             else:
                 self.watch.replied(ask, ours)
         asked: list[Ask] = []

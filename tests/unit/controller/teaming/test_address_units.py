@@ -13,7 +13,7 @@ from controller.api.events import Apply, ReadLearned, SendFrame
 from controller.api.history import Entry, Happened, Moved, Query, as_line, read
 from controller.api.status import PortStatus
 from controller.bridge.learning_packets import LEARNED_INTERVAL_S
-from controller.decisions.decision_log import told
+from controller.decisions.decision_log import move_lines
 from controller.teaming.address_units import PER_PORT_MAX, SILENT_S
 from policies.model import Move, Reason
 from tests.unit.fake_switch import World, done, moves, refusal, reports, world
@@ -366,7 +366,7 @@ def test_the_history_calls_them_by_port_and_address() -> None:
     team_view = here.engine.fleet.bridges["br0"].team_view
     made = [Move(f"vnet0/{MACS[0]}", "eth1", "eth2", Reason.THRESHOLD)]
     made += [Move(f"dynamic/{bucket}", "eth1", "eth2", Reason.REBALANCE) for bucket in range(3)]
-    single, together = told(team_view, made)
+    single, together = move_lines(team_view, made)
     assert (single.unit, single.vm, single.buckets) == (f"vnet0/{MACS[0]}", None, None)
     assert (together.unit, together.buckets) == ("dynamic", 3)
 

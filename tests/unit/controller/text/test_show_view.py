@@ -14,10 +14,10 @@ from controller.text import show_view
 from controller.text.drawing import Look, Style, clean, plain, width_of
 from tests.unit.fake_switch import done, world
 from tests.unit.rows import host
-from tests.unit.told import Told, br0, bridge, port, uplink
+from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
 
 
-def drawn(bridges: list[Told], look: Look | None = None) -> str:
+def drawn(bridges: list[JsonObject], look: Look | None = None) -> str:
     lines = show_view.blocks(bridges, look or Look())
     return "\n".join(plain(line).rstrip() for line in lines)
 
@@ -123,7 +123,7 @@ def test_packets_are_told_as_the_vm_sees_them() -> None:
     here = world(host()).start()
     names = ("tx_packets", "rx_packets", "tx_dropped_packets", "rx_dropped_packets")
 
-    def told() -> list[Told]:
+    def told() -> list[JsonObject]:
         (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
         return [port for port in shown["ports"] if port["name"] == "vnet0"]
 
@@ -149,7 +149,7 @@ NAMES = st.text(min_size=1, max_size=15)
 
 
 @st.composite
-def bridges(draw: st.DrawFn) -> Told:
+def bridges(draw: st.DrawFn) -> JsonObject:
     """Bridges with whatever names there might be."""
     uplinks = [
         uplink(draw(NAMES), draw(RATES), draw(RATES), draw(st.sampled_from([0, 10, 1e5])))
@@ -164,7 +164,7 @@ def bridges(draw: st.DrawFn) -> Told:
 
 
 @given(bridges(), st.integers(80, 200), st.booleans())
-def test_nothing_is_wider_than_the_terminal(told: Told, width: int, unicode: bool) -> None:
+def test_nothing_is_wider_than_the_terminal(told: JsonObject, width: int, unicode: bool) -> None:
     """With names as long as interfaces may have; only the headline may be longer."""
     for line in show_view.blocks([told], Look(width, unicode))[1:]:
         assert width_of(plain(line)) <= width, plain(line)

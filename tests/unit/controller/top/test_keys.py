@@ -19,7 +19,7 @@ from controller.top.state import (
     State,
     Watching,
 )
-from tests.unit.told import br0, bridge, port, uplink
+from tests.unit.show_json import br0, bridge, port, uplink
 
 
 def watching(**more: object) -> State:

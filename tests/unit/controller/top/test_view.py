@@ -27,7 +27,7 @@ from controller.top.state import (
     dropped,
     with_picture,
 )
-from tests.unit.told import Told, br0, bridge, port, uplink
+from tests.unit.show_json import JsonObject, br0, bridge, port, uplink
 
 HAPPENED = (
     Happening("14:03:01", "br0", "vnet2: eth2 -> eth1, threshold: eth2 at 80% over 30 s"),
@@ -35,11 +35,11 @@ HAPPENED = (
 )
 
 
-def picture(*bridges: Told, at_s: float = 10.0, **more: Any) -> Picture:
+def picture(*bridges: JsonObject, at_s: float = 10.0, **more: Any) -> Picture:
     return Picture(at_s, "14:03:22", "0.1.0", bridges or (br0(),), HAPPENED, **more)
 
 
-def watching(*bridges: Told, **more: Any) -> State:
+def watching(*bridges: JsonObject, **more: Any) -> State:
     return State(pictures=(picture(*bridges),), now_s=10.0, **more)
 
 
@@ -179,7 +179,7 @@ def test_once_shows_everything() -> None:
 # ---- drops ------------------------------------------------------------------------------
 
 
-def counted(tx: int, tx_dropped: int, rx: int | None, rx_dropped: int | None) -> Told:
+def counted(tx: int, tx_dropped: int, rx: int | None, rx_dropped: int | None) -> JsonObject:
     return {
         "tx_packets": tx,
         "tx_dropped_packets": tx_dropped,
@@ -201,7 +201,7 @@ def counted(tx: int, tx_dropped: int, rx: int | None, rx_dropped: int | None) ->
     ],
 )
 def test_drops_are_those_of_the_worse_direction(
-    before: Told | None, now: Told, ratio: float | None
+    before: JsonObject | None, now: JsonObject, ratio: float | None
 ) -> None:
     assert dropped(before, now) == ratio
 
@@ -252,7 +252,7 @@ RATES = st.floats(0, 1e6)
 
 
 @st.composite
-def bridges(draw: st.DrawFn) -> Told:
+def bridges(draw: st.DrawFn) -> JsonObject:
     uplinks = [
         uplink(draw(NAMES), draw(RATES), draw(RATES), draw(st.sampled_from([0, 10, 1e5])))
         for _ in range(draw(st.integers(0, 5)))

@@ -1,11 +1,11 @@
-"""Bridges as `show --json` tells them, for tests of what is drawn of them."""
+"""Bridges as `show --json` has them, for tests of how they are drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 def uplink(
@@ -15,7 +15,7 @@ def uplink(
     capacity_mbps: float = 1000,
     up: bool = True,
     role: str = "active",
-) -> Told:
+) -> JsonObject:
     return {
         "name": name,
         "up": up,
@@ -29,7 +29,7 @@ def uplink(
 
 def port(
     name: str, uplink: str | None, tx_mbps: float = 0, rx_mbps: float = 0, **more: Any
-) -> Told:
+) -> JsonObject:
     told = {
         "name": name,
         "vm": name,
@@ -47,7 +47,9 @@ def port(
     return {**told, **more}
 
 
-def bridge(name: str, uplinks: Sequence[Told], ports: Sequence[Told], **more: Any) -> Told:
+def bridge(
+    name: str, uplinks: Sequence[JsonObject], ports: Sequence[JsonObject], **more: Any
+) -> JsonObject:
     told = {
         "name": name,
         "policy": "load-based",
@@ -65,7 +67,7 @@ def bridge(name: str, uplinks: Sequence[Told], ports: Sequence[Told], **more: An
     return {**told, **more}
 
 
-def br0() -> Told:
+def br0() -> JsonObject:
     """Two uplinks, one of them above the threshold, and three VM ports."""
     uplinks = [uplink("eth1", 830, 120), uplink("eth2", 40, 10)]
     ports = [
