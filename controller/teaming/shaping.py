@@ -174,7 +174,7 @@ class Shaping:
             if device.replaced
         ]
         new = [text for text in self.not_done() if text not in before]
-        return [*replaced, *(f"not carried out: {text}" for text in new)]
+        return [*replaced, *(f"not done: {text}" for text in new)]
 
     def read_anew(self) -> None:
         """Read devices soon: ovs-vswitchd removes the queues of an uplink when it adds it."""

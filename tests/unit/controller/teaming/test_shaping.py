@@ -113,7 +113,7 @@ def test_somebodys_own_qdisc_stays_and_is_reported_once() -> None:
     text = "qdisc of eth1: tbf 8001: -> none, or ovs-lbt-qdisc=replace"
     assert here.shapers.keys() == {"eth2"}
     assert here.engine.fleet.status()[0].not_done == (text,)
-    assert reports(here, "warning") == [f"br0: not carried out: {text}"]
+    assert reports(here, "warning") == [f"br0: not done: {text}"]
     done(here.ask("set", "interface", "eth1", "qdisc=replace"))
     assert here.shapers.keys() == {"eth1", "eth2"}
     assert here.engine.fleet.status()[0].not_done == ()
