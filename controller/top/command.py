@@ -26,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
     if not options.once and (obstacle := _no_screen()) is not None:
         return _failed(f"{obstacle} -> a terminal, or: ovs-lbt top --once")
     try:
-        first = feed.look()
+        first = feed.read()
         _known(options.bridges, [bridge["name"] for bridge in first.bridges])
         if options.once:
             return _once(with_picture(state, first))
@@ -59,9 +59,9 @@ def _known(wanted: list[str], attached: list[str]) -> None:
 
 
 def _once(state: State) -> int:
-    """Print one screen. Two looks are needed to count drops in between."""
+    """Print one screen. Two readings are needed to count drops in between."""
     time.sleep(state.interval_s)
-    state = with_picture(state, feed.look())
+    state = with_picture(state, feed.read())
     sys.stdout.write(terminal.written(view.once(state, terminal.look())))
     return 0
 

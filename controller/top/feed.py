@@ -14,7 +14,7 @@ from controller.top.state import Picture
 
 # The number of recent decisions to ask for; no screen shows more.
 DECISIONS = 60
-LOOK_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,22 @@ class Answer:
 News = Picture | Away | Answer
 
 
-def look(version: str = "") -> Picture:
+def read(version: str = "") -> Picture:
     """Ask the service for its status and recent decisions.
 
     Raises:
         client.Refusal, client.Unanswered: there is no answer.
     """
-    version = version or client.ask("version", (), LOOK_TIMEOUT_S).rpartition(" ")[2].strip()
+    version = version or client.ask("version", (), READ_TIMEOUT_S).rpartition(" ")[2].strip()
     at_s, clock = time.monotonic(), time.strftime("%H:%M:%S")
-    shown = json.loads(client.ask("lbt/show", ("--json",), LOOK_TIMEOUT_S))
+    shown = json.loads(client.ask("lbt/show", ("--json",), READ_TIMEOUT_S))
     if shown.get("standby"):
         raise client.Refusal(
             f"this service is on standby -> the service that leads: {shown['leader']}"
         )
     words, no_history, entries = ("--last", str(DECISIONS), "--json"), "", []
     try:
-        written = client.ask("lbt/history", words, LOOK_TIMEOUT_S)
+        written = client.ask("lbt/history", words, READ_TIMEOUT_S)
         entries = [json.loads(line) for line in written.splitlines()]
     except client.Refusal as refusal:
         no_history = str(refusal)
@@ -61,7 +61,7 @@ def look(version: str = "") -> Picture:
 
 
 class Feed:
-    """Looks every `interval_s` and carries out commands meanwhile.
+    """Reads the status every `interval_s`, and carries out commands meanwhile.
 
     `tell` gets the results of both, on threads of this class.
     """
@@ -69,14 +69,14 @@ class Feed:
     def __init__(self, tell: Callable[[News], None], interval_s: float) -> None:
         self._tell = tell
         self.interval_s = interval_s
-        self._look_now = threading.Event()
+        self._read_now = threading.Event()
         self._version = ""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="feed", daemon=True).start()
 
-    def look_now(self) -> None:
-        self._look_now.set()
+    def read_now(self) -> None:
+        self._read_now.set()
 
     def ask(self, words: tuple[str, ...]) -> None:
         """Carry out a command on a thread; some commands take seconds."""
@@ -87,12 +87,12 @@ class Feed:
             started_s = time.monotonic()
             self._tell(self._news())
             wait_s = max(0.0, started_s + self.interval_s - time.monotonic())
-            self._look_now.wait(wait_s)
-            self._look_now.clear()
+            self._read_now.wait(wait_s)
+            self._read_now.clear()
 
     def _news(self) -> News:
         try:
-            picture = look(self._version)
+            picture = read(self._version)
         except (client.Refusal, client.Unanswered) as why:
             self._version = ""
             return Away(str(why))
@@ -113,7 +113,7 @@ class Feed:
             found = f"{type(error).__name__}: {error}, a fault of top -> ovs-lbt {' '.join(words)}"
             answer = Answer(words, found, refused=True)
         self._tell(answer)
-        self.look_now()
+        self.read_now()
 
 
 def _clock(at_s: float) -> str:

@@ -33,7 +33,7 @@ class Quit:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Refresh:
     """Ask the service for its status now."""
 
 
@@ -44,7 +44,7 @@ class Ask:
     words: tuple[str, ...]
 
 
-Effect = Quit | Look | Ask
+Effect = Quit | Refresh | Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _watch(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...
         case "q" | "Q":
             return state, (Quit(),)
         case " ":
-            return state, (Look(),)
+            return state, (Refresh(),)
         case "h" | "?":
             return replace(state, mode=Helping()), ()
         case "/":
@@ -113,7 +113,7 @@ def _watch(state: State, key: str, page: Page) -> tuple[State, tuple[Effect, ...
             return _next_bridge(state), ()
         case "+" | "-":
             faster = key == "+"
-            return replace(state, interval_s=_interval(state.interval_s, faster)), (Look(),)
+            return replace(state, interval_s=_interval(state.interval_s, faster)), (Refresh(),)
         case "d":
             return _drain(state), ()
         case "e" | "m" | "p" | "u":

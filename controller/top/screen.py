@@ -144,8 +144,8 @@ class _Screen:
                 match effect:
                     case keys.Quit():
                         self._on = False
-                    case keys.Look():
-                        self._feed.look_now()
+                    case keys.Refresh():
+                        self._feed.read_now()
                     case keys.Ask(words=words):
                         self._feed.ask(words)
 

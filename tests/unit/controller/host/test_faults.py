@@ -336,11 +336,11 @@ def test_a_look_of_tops_that_fails_is_told_and_the_next_one_is_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[feed.News] = []
-    looks = feed.Feed(told.append, 1.0)
-    monkeypatch.setattr(feed, "look", broken_otherwise)
-    assert looks._news() == feed.Away("ZeroDivisionError: x, a fault of top -> the next update")
+    answers = feed.Feed(told.append, 1.0)
+    monkeypatch.setattr(feed, "read", broken_otherwise)
+    assert answers._news() == feed.Away("ZeroDivisionError: x, a fault of top -> the next update")
     monkeypatch.setattr(client, "ask", broken_otherwise)
-    looks._carry_out(("move", "vnet0", "eth1"))
+    answers._carry_out(("move", "vnet0", "eth1"))
     (answer,) = told
     assert isinstance(answer, feed.Answer) and answer.refused
     assert answer.text == "ZeroDivisionError: x, a fault of top -> ovs-lbt move vnet0 eth1"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.top import keys, view
-from controller.top.keys import Ask, Effect, Look, Quit
+from controller.top.keys import Ask, Effect, Quit, Refresh
 from controller.top.state import (
     Confirming,
     Explaining,
@@ -76,9 +76,9 @@ def test_bridges_come_one_after_another() -> None:
 
 def test_what_ends_and_what_looks() -> None:
     assert press(watching(), "q")[1] == [Quit()]
-    assert press(watching(), " ")[1] == [Look()]
+    assert press(watching(), " ")[1] == [Refresh()]
     state, effects = press(watching(), "+")
-    assert (state.interval_s, effects) == (1.0, [Look()])
+    assert (state.interval_s, effects) == (1.0, [Refresh()])
     assert press(state, *["+"] * 9)[0].interval_s == 0.5
     assert press(state, *["-"] * 9)[0].interval_s == 60.0
     assert isinstance(press(watching(), "h")[0].mode, Helping)
