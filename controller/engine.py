@@ -2,7 +2,7 @@
 
 From a reply with port statistics to a group mod, in six steps: the shell decodes the
 reply (`openflow`), `load` makes counters into loads and a snapshot for `Bridge`, the
-policy plans (`decisions`), `dataplane.reconcile` compares the pipeline that the new bindings need with the one
+policy plans (`decisions`), `dataplane.diff` compares the pipeline that the new bindings need with the one
 installed, and the shell encodes the difference as one bundle.
 """
 

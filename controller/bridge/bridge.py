@@ -96,7 +96,7 @@ class Bridge(ReconciledBridge):
     ) -> Commands:
         """Make moves that an operator wants, and answer once the switch has followed.
 
-        `evidence`: by which they were chosen, if it was by loads.
+        `evidence`: the loads by which they were chosen, if any.
         """
         self.decision_log.evidence = evidence
         self._carry_out(moves, now_s)
@@ -106,7 +106,7 @@ class Bridge(ReconciledBridge):
     def refuse(
         self, reasons: Iterable[Reason], why: str, now_s: float, moves: Iterable[Moved] = ()
     ) -> Commands:
-        """Note that an operator wanted moves which are not made."""
+        """Record moves that an operator asked for and that are not made."""
         self.counts.refuse_request(reasons)
         return [*self.decision_log.refused(self.team_view, moves, why, now_s)]
 
@@ -137,7 +137,7 @@ class Bridge(ReconciledBridge):
         return [ReadInstalled(self.config.name)]
 
     def disconnect(self) -> Commands:
-        """The switch goes on forwarding by what is installed; bindings stay."""
+        """The connection is lost. The switch forwards by the installed flows, and bindings stay."""
         self.links.connected = False
         self._forget_switch()
         return []
@@ -153,7 +153,7 @@ class Bridge(ReconciledBridge):
         self.polling.forget()
 
     def take_installed(self, read: InstalledRead, now_s: float) -> Commands:
-        """What the switch has, of ours and of others."""
+        """Take a reading of the switch's flows and groups, ours and those of others."""
         unknown_before, first_reading = self.installed is None, self.read is None
         if not self.installation.take(read):
             return []
@@ -170,7 +170,7 @@ class Bridge(ReconciledBridge):
             commands += self.flooding.inspect(self.config.name, now_s)
         unknown = self.config.on_bond or not self.addresses.by_port
         if self.phase is not Phase.LEAVING and unknown and not self.addresses.awaits_normal:
-            # NORMAL knows where silent VMs are, and we do not; or of those that have come lately.
+            # NORMAL knows the addresses of silent VMs and of new ones; we do not.
             return [*commands, *self._read_forwarding()]
         return [*commands, *self.reconcile(now_s)]
 
@@ -187,7 +187,7 @@ class Bridge(ReconciledBridge):
             self.applied.split = self.scheduler.splits.names
 
     def take_forwarding(self, read: ForwardingRead, now_s: float) -> Commands:
-        """Learn from NORMAL before its place is taken."""
+        """Take the addresses that NORMAL has learned, before our pipeline replaces it."""
         if not self.addresses.awaits_normal:
             return []
         self.addresses.awaits_normal = False
@@ -197,7 +197,7 @@ class Bridge(ReconciledBridge):
         return self.reconcile(now_s)
 
     def take_port_flags(self, event: PortFlagsSet, now_s: float) -> Commands:
-        """The switch floods by itself where our pipeline does not deliver, or will not."""
+        """The switch has changed the flag `no-flood` of ports, or has refused to."""
         if not self.flooding.expects(event):
             return []
         reported = self.flooding.error
@@ -208,7 +208,7 @@ class Bridge(ReconciledBridge):
             text = f"{self.config.name}: the flag no-flood of VM ports: {event.error}"
             commands.append(Report("warning", text))
         if event.error is not None and not self._serves:
-            # Rather give the bridge back with a flag too many than not at all.
+            # It is better to leave a flag behind than not to give the bridge back.
             self.flooding.give_up()
         self.flooding.take_up()
         return [*commands, *self.reconcile(now_s)]
@@ -226,7 +226,7 @@ class Bridge(ReconciledBridge):
         return [*commands, *self.reconcile(now_s)]
 
     def _bundle_refused(self, bundle: Bundle, error: str, now_s: float) -> Commands:
-        """Nothing of it was installed: say so, and start again from what the switch has."""
+        """The switch has refused a bundle: report that, and read what is installed."""
         self.installation.audit_at(now_s + RETRY_INTERVAL_S)
         later, waiters = self.installation.give_up()
         moves = [*bundle.moves, *later]
@@ -243,7 +243,7 @@ class Bridge(ReconciledBridge):
         return [Report("error", f"{self.config.name}: {refusal}"), *records, *replies]
 
     def take_shaped(self, event: Shaped, now_s: float) -> Commands:
-        """Uplinks' devices queue as they were asked to, or do not."""
+        """The devices of uplinks have set their queues, or have refused to."""
         name, reports = self.config.name, self.shaping.take(event, now_s)
         warnings = [Report("warning", f"{name}: {text}") for text in reports]
         return [*warnings, *self._shape(now_s)]
@@ -258,7 +258,7 @@ class Bridge(ReconciledBridge):
         was_cut_off, before = not self._any_up, self.links.ports.get(port.ofport)
         self.links.see(port, self.config.uplinks, self.config.failback_delay_s, now_s)
         if not port.up and before is not None and before.up:
-            # One that comes or returns is reported as present first, as live a moment later.
+            # The switch reports a new port first as present, and a moment later as live.
             self.installation.pause(now_s)
         commands = self.reconcile(now_s)
         if was_cut_off and self._any_up:
@@ -276,7 +276,7 @@ class Bridge(ReconciledBridge):
     # ---- counters and decisions --------------------------------------------------------------
 
     def take_port_stats(self, read: PortStatsRead, now_s: float) -> Commands:
-        """Decide where it is the last part of a poll."""
+        """Take the counters of ports. If the poll reads nothing else, decide."""
         uplinks, team_view = {uplink.ofport for uplink in self.config.uplinks}, self.team_view
         keep_s = team_view.keep_s
         for port in read.ports:
@@ -287,7 +287,7 @@ class Bridge(ReconciledBridge):
         return [] if self.polling.with_units else self._polled_all(now_s)
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
-        """The last part of a poll: everything is known, so decide."""
+        """Take the counters of units, which end a poll, and decide."""
         behind = self.address_units.by_slot(self.config) if read.address_units else {}
         self.loads.take_units(read, behind, self.team_view.keep_s)
         if read.buckets:
@@ -339,7 +339,7 @@ class Bridge(ReconciledBridge):
         return [*commands, *self.reconcile(now_s)] if relieved else commands
 
     def _carry_out(self, moves: Iterable[Move], now_s: float) -> None:
-        """Make homes of targets, and split and merge; `reconcile` follows."""
+        """Make the targets of moves homes, and split and merge VM ports. `reconcile` must follow."""
         moves = list(moves)
         for move in moves:
             if not move.is_resplit:
@@ -362,9 +362,10 @@ class Bridge(ReconciledBridge):
     # ---- what the switch has learned ---------------------------------------------------------
 
     def take_learned(self, read: LearnedRead, now_s: float) -> Commands:
-        """Remember the addresses; send the frames that a move called for.
+        """Remember the addresses, and send the learning packets that are due.
 
-        And those for VM ports whose frames NORMAL has carried until now.
+        They are for units that have moved, and for VM ports whose frames NORMAL has carried until
+        now.
         """
         commands: Commands = []
         if self.installation.settled and self.phase.is_attached:
@@ -376,7 +377,7 @@ class Bridge(ReconciledBridge):
                 commands.append(Renew(self.config.name, flows))
             commands += self._follow_addresses(read, now_s)
         elif not self.installation.settled:
-            # What it tells is of before the bundle.
+            # This reading shows the addresses before the bundle.
             self.learning_packets.end_reading_ahead()
         from_normal = learned_from_normal(read, self.config)
         if not self.flooding.changing:
@@ -384,7 +385,8 @@ class Bridge(ReconciledBridge):
         apart = self.address_units.located(self.config)
         frames = self.learning_packets.take(read, self.config, from_normal, now_s, apart)
         if self.on_normal and self.installed_anything:
-            # On a LAG nothing is to leave, and NORMAL would flood what it has not learned yet.
+            # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
+            # addresses that it has not learned yet.
             self.learning_packets.introduce([] if self.config.on_a_lag else frames)
         else:
             commands += frames
@@ -405,7 +407,7 @@ class Bridge(ReconciledBridge):
         return self.reconcile(now_s)
 
     def take_inbound(self, read: InboundRead, now_s: float) -> Commands:
-        """What has moved is announced again where inbound does not follow."""
+        """Announce the VM ports again whose inbound traffic does not follow them."""
         commands, again = self.inbound_check.judge(read, self.config, self.bound, now_s)
         if again:
             self.learning_packets.plan_once(frozenset[Announced](again))

@@ -41,7 +41,8 @@ class Fleet:
     ovs_version: str | None = None
     rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
-    # The row that each bridge was last configured from. A request configures a bridge in its hands.
+    # The row that each bridge was last configured from. A request that attaches or detaches a
+    # bridge configures it.
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
     # The last fault of each part of this service.
     faults: dict[str, Faulted] = field(default_factory=dict)

@@ -224,7 +224,7 @@ class Installation:
         return min(pause_s, self._audit_due_s)
 
     def forget(self) -> None:
-        """The connection ended: what became of a bundle under way must be read."""
+        """The connection ended. The result of a bundle is not known, so read what is installed."""
         if self._bundle is not None:
             self._moves = [*self._bundle.moves, *self._moves]
             self._waiting = [*self._bundle.waiting, *self._waiting]

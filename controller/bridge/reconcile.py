@@ -159,7 +159,7 @@ class ReconciledBridge(BridgeState):
             self.applied.split = splits.allowed(config, self.applied.split)
 
     def _count_anew(self, now_s: float) -> None:
-        """Ignore what buckets have counted so far: it is of other VM ports, or not known."""
+        """Ignore what buckets have counted so far: other VM ports may have sent it."""
         self.polling.read_buckets_at(self.scheduler.count_anew(now_s))
 
     # ---- the steps ---------------------------------------------------------------------------

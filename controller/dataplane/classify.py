@@ -83,7 +83,7 @@ def _classify(
 
 
 def _drop_what_no_bridge_forwards() -> Iterator[FlowSpec]:
-    """Drop what switches tell each other, and frames without a source address."""
+    """Drop the frames of protocols between switches, and frames without a source address."""
     for reserved in VENDORS_MULTICAST:
         yield FlowSpec(Table.LEARN, 60, match(eth_dst=reserved))
         yield FlowSpec(Table.FROM_UPLINK, 30, match(eth_dst=reserved))

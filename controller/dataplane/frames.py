@@ -12,22 +12,22 @@ MINIMUM_BYTES = 60
 
 # A locally administered address that nobody else has. Only the VM hears it.
 QUERIER = bytes.fromhex("02006c627400")
-# Hosts answer within this time: all that a move or failover costs them, and the upstream
-# switch is not hit by all VMs of a failed uplink in one moment.
+# Hosts answer within this time. That is short enough after a move or failover, and the VMs of a
+# failed uplink do not all answer at the same moment.
 RESPONSE_TIME_S = 0.2
-# What every querier says by default (RFC 3376 section 8, RFC 3810 section 9).
+# The defaults of every querier (RFC 3376 section 8, RFC 3810 section 9).
 ROBUSTNESS, QUERY_INTERVAL_S = 2, 125
 IGMP, IGMP_QUERY, ALL_HOSTS = 2, 0x11, IPv4Address("224.0.0.1")
 ICMPV6, MLD_QUERY, ALL_NODES = 58, 130, IPv6Address("ff02::1")
-# The highest address of the link: a VM that is a querier itself, the lowest of which is
-# elected, does not give way to us.
+# The highest address of the link. Queriers elect the one with the lowest address, so a VM that is a
+# querier does not stop querying because of ours.
 LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
 
 
 def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes:
     """A learning packet: a broadcast RARP request (RFC 903) by which switches learn `mac`.
 
-    It asks nothing of anybody; hypervisors send the same after a VM's arrival. `vlan` tags
+    Nobody answers it. Hypervisors send the same frame when a VM arrives. `vlan` tags
     the frame; None or 0 leaves it untagged. `to_itself`: addressed to `mac`, so that a switch
     which learns from it sends it nowhere.
     """
@@ -40,9 +40,9 @@ def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes
 def igmp_query(vlan: int | None = None) -> bytes:
     """An IGMPv3 general query: which IPv4 multicast groups does the VM listen to?
 
-    Version 3, since a host that hears an older one speaks that version for minutes; hosts
-    without version 3 take it for one of theirs. From 0.0.0.0, which is no querier's
-    address: whoever overhears it neither elects us nor takes us for a router (RFC 4541
+    Version 3, since a host that hears an older one speaks that version for minutes; hosts without
+    version 3 read it as a query of their version. Its source is 0.0.0.0, which is no querier's
+    address. So a host or switch that overhears it neither elects us nor mistakes us for a router (RFC 4541
     section 2.1.1). `vlan` tags the frame; None or 0 leaves it untagged.
     """
     query = struct.pack("!BBH4s", IGMP_QUERY, round(RESPONSE_TIME_S * 10), 0, bytes(4))
@@ -59,8 +59,8 @@ def igmp_query(vlan: int | None = None) -> bytes:
 def mld_query(vlan: int | None = None) -> bytes:
     """An MLDv2 general query: which IPv6 multicast groups does the VM listen to?
 
-    Version 2 for the same reason. Hosts heed only a link-local source (RFC 3810 section
-    5.1.14), so it is one that wins no election. `vlan` tags the frame; None or 0 leaves it
+    It has version 2 for the same reason. Hosts accept only a link-local source (RFC 3810 section
+    5.1.14), so the source is a link-local address that wins no election. `vlan` tags the frame; None or 0 leaves it
     untagged.
     """
     milliseconds = round(RESPONSE_TIME_S * 1000)

@@ -47,9 +47,9 @@ from controller.dataplane.team import Hash, Team
 from policies.classifiers import Classifier
 from policies.model import OfPort
 
-# What Open vSwitch hashes (flow_hash_fields in lib/flow.c). CONNECTION takes of IP the addresses,
-# the protocol and the ports of TCP, UDP and SCTP, but of fragments no ports. Of all other frames
-# it takes both MAC addresses, VLAN and EtherType.
+# What Open vSwitch hashes (flow_hash_fields in lib/flow.c). CONNECTION covers the addresses and the
+# protocol of IP frames, and the ports of TCP, UDP and SCTP, but no ports of fragments. Of all other
+# frames it covers both MAC addresses, VLAN and EtherType.
 SOURCE_ADDRESS = "eth_src"
 CONNECTION = "symmetric_l3l4+udp"
 
@@ -82,7 +82,7 @@ def spread(number: int, home: OfPort) -> tuple[Action, ...]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """Nothing for a team without hashed VM ports."""
+    """The flows for hashed VM ports; none if the team has no such port."""
     for made in team.hashes:
         yield from _hash_flows(made, team)
         for bucket in range(len(made.buckets)):
@@ -138,7 +138,7 @@ def _hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _address_flows(made: Hash) -> Iterator[FlowSpec]:
-    """By source address; if the VLAN counts too, its last bits choose one of several hashes."""
+    """Hash the source address. If the VLAN counts, too, its last bits choose one of several hashes."""
     if made.classifier is Classifier.SOURCE_MAC:
         yield _flow(made, 10, {}, _into(made, SOURCE_ADDRESS))
         return
@@ -148,7 +148,7 @@ def _address_flows(made: Hash) -> Iterator[FlowSpec]:
 
 
 def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
-    """What must leave by the home, as a VM port receives multicast and broadcast there."""
+    """Frames that must leave by the home, where the VM port receives multicast and broadcast."""
     # A snooping switch sends a group to where it was reported. The report has our own source
     # address, because upstream switches know the sender's at another uplink.
     for report in GROUP_REPORTS:
@@ -163,7 +163,7 @@ def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
 
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
-    """By connection. If a VM port hears by its home only, all other frames leave by the home."""
+    """Hash the connection. If a VM port hears by its home only, all other frames leave by the home."""
     if team.hears_everywhere:
         yield _flow(made, 10, {}, _into(made, CONNECTION))
         return
@@ -177,7 +177,7 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:
-    """By both IP addresses, as VMware does; of IPv6 addresses, the last 32 bits count."""
+    """Hash both IP addresses, as VMware does. Of IPv6 addresses, the last 32 bits count."""
     yield _flow(made, 0, {}, BY_HOME)
     count = len(made.buckets)
     if count <= LOW_BITS_MAX_UPLINKS and _power_of_two(count):

@@ -3,7 +3,7 @@
 A device gets an HTB qdisc with a class for each VM port. Frames find their class by their source
 address: one program of classic BPF looks it up, so that tagged and untagged frames are treated
 alike, on the userspace datapath as on the kernel's. The program begins with a digest of all that
-was installed with it. By that a service that starts recognises what is there.
+was installed with it. A service that starts recognises its own queues by this digest.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FILTERS = "protocol all prio 1"
 # `tc` sends messages of 16 KiB, and an address takes fewer than six instructions of 8 bytes.
 ADDRESSES_A_FILTER = 300
 MAX_ADDRESSES = 3000
-# What a class without a reservation is assured of.
+# The guaranteed rate of a class without a reservation.
 LEAST_RATE_BPS = 8_000
-# Of what a class has saved up while it was idle, or while the timer was late.
+# How long a class may send at once after it was idle, or after the timer was late.
 BURST_S = 0.002
 LEAST_BURST_BYTES = 15_000
-# A frame on the wire: preamble, check sequence and gap, and the least there is.
+# What the wire adds to a frame (preamble, check sequence and gap), and the shortest frame on it.
 ETHERNET_OVERHEAD_BYTES, ETHERNET_LEAST_BYTES = 24, 84
 ETHERNET_HEADER_BYTES = 18
-# What the kernel may hand to a device as one, and segment later.
+# The longest frame that the kernel may hand to a device, and segment later.
 SUPERFRAME_BYTES = 65_536
-# A frame's memory in a socket's buffer, over its length (2304 bytes for 1514).
+# The memory that a frame takes in a socket's buffer, divided by its length: 2304 bytes for 1514.
 FOOTPRINT_RATIO = 2304 / 1514
 LEAST_QUEUE_FRAMES = 3
 
@@ -39,7 +39,7 @@ _LD_IMM, _LD_W, _LD_H, _JA, _JEQ, _JGE, _RET = 0x00, 0x20, 0x28, 0x05, 0x15, 0x3
 _FAR = 255
 # Addresses compared one by one, before the search is divided.
 _BRANCH = 4
-# 01:80:c2:00:00:00 to 0f: LACP and its like, which VMs cannot send.
+# 01:80:c2:00:00:00 to 0f: LACP and other link-local protocols, which VMs cannot send.
 _LINK_LOCAL_HIGH, _LINK_LOCAL_END = 0x0180C200, 0x0010
 
 Instruction = tuple[int, int, int, int]
@@ -47,9 +47,9 @@ Instruction = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What one class of frames gets of the capacity of the device.
+    """The part of the device's capacity that one class of frames gets.
 
-    `rate_bps` it is assured of; what others leave is divided by `shares`, up to `ceil_bps`.
+    `rate_bps` is guaranteed. What other classes leave is divided by `shares`, up to `ceil_bps`.
     """
 
     minor: int
@@ -60,12 +60,12 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Shaper:
-    """What a device shall queue by.
+    """The queues that a device should have.
 
-    `sources`: the class of each source address; what is not listed is in the default class.
-    `on_wire`: the capacity is the link's own, so that a frame's preamble and gap count too.
-    `queues`: how many queues share one socket's send buffer (Open vSwitch's userspace
-    datapath); None: each may be as long as suits it.
+    `sources`: the class of each source address; frames from all others are in the default class.
+    `on_wire`: the capacity is that of the link, so a frame's preamble and gap count, too. `queues`:
+    how many queues share one socket's send buffer (Open vSwitch's userspace datapath); None: they
+    share none.
     """
 
     capacity_bps: int
@@ -101,14 +101,14 @@ class Found:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether somebody chose it: what a device has by itself has no handle."""
+        """Whether somebody else has set it: the default qdisc of a device has no handle."""
         return self.handle != 0 and not self.is_ours
 
     def __str__(self) -> str:
         return f"{self.kind} {self.handle:x}:"
 
 
-# A device that nobody has looked at or touched.
+# A device with its default qdisc.
 UNTOUCHED = Found()
 
 
@@ -118,7 +118,7 @@ def class_minor(ofport: int) -> int:
 
 
 def mark(shaper: Shaper, host: Host) -> int:
-    """What tells one shaper from another; it is read back from the device."""
+    """A digest that identifies the shaper. It can be read back from the device."""
     digest = hashlib.blake2b(repr((shaper, host)).encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 
@@ -128,9 +128,9 @@ def commands(
 ) -> tuple[str, ...]:
     """The fewest lines for `tc -batch` from what is found to what is wanted.
 
-    `known`: what it was that was installed under the mark found, if that is remembered. What
-    somebody else chose is replaced: ask for nothing where it shall not be. Frames under way
-    stay queued, except those of a class that goes.
+    `known`: the shaper that was installed with the mark found, if it is remembered. A qdisc that
+    somebody else has set is replaced, so the caller must not ask for that where it has to stay.
+    Queued frames stay queued, except those of a class that is removed.
     """
     if wanted is None:
         return (f"qdisc del dev {device} root",) if found.is_ours else ()
@@ -191,7 +191,7 @@ def _burst_bytes(rate_bps: int, least_bytes: int) -> int:
 
 
 def _frame_bytes(shaper: Shaper, host: Host) -> int:
-    """The largest frame that the device is given; turns of less would not be fair."""
+    """The largest frame that the device gets; a smaller quantum would not share fairly."""
     segmented = shaper.queues is None
     return SUPERFRAME_BYTES if segmented else host.mtu_bytes + ETHERNET_HEADER_BYTES
 
@@ -206,7 +206,7 @@ def _queue_lines(device: str, shaper: Shaper, host: Host) -> dict[int, str]:
 
 
 def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
-    """Where queues share a buffer, each is as long as what it will carry at least."""
+    """If queues share a buffer, each gets a part of it by its rate and its shares."""
     if shaper.queues is None:
         return "fq_codel" if host.fq_codel else "pfifo limit 1000"
 
@@ -222,7 +222,7 @@ def _queue(leaf: Leaf, shaper: Shaper, host: Host) -> str:
 
 
 def _filter_lines(device: str, shaper: Shaper, host: Host) -> list[str]:
-    """A line for each filter; a frame that is unknown to one goes on to the next."""
+    """A line for each filter; a frame that one does not know goes on to the next."""
     lines, default = [], f"classid {HANDLE:x}:{DEFAULT_CLASS:x}"
     for number, sources in enumerate(_chunks(shaper), 1):
         code = program(sources, mark(shaper, host))
@@ -236,7 +236,7 @@ def _filter(device: str, number: int) -> str:
 
 
 def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
-    """The sources by filter; without any there is still one, to bear the digest."""
+    """The sources of each filter. There is at least one filter, because it has the digest."""
     sources = shaper.sources[:MAX_ADDRESSES]
     starts = range(0, max(1, len(sources)), ADDRESSES_A_FILTER)
     return [sources[start : start + ADDRESSES_A_FILTER] for start in starts]
@@ -246,10 +246,10 @@ def _chunks(shaper: Shaper) -> list[tuple[tuple[str, int], ...]]:
 
 
 def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction, ...]:
-    """What finds a frame's class: returns its id, 0 for the default one.
+    """The program that returns the id of a frame's class; 0: the default class.
 
-    LACP and its like go out at once (the id of the qdisc itself): a bond that loses them in
-    a full queue would lose its members.
+    For LACP and other link-local protocols it returns the id of the qdisc, so that these frames are
+    not queued: a bond whose LACP frames are lost in a full queue would lose its members.
     """
     by_high: dict[int, dict[int, int]] = {}
     for mac, minor in sources:
@@ -270,7 +270,7 @@ def program(sources: Iterable[tuple[str, int]], mark: int) -> tuple[Instruction,
 
 
 def read_mark(code: Sequence[Instruction]) -> int | None:
-    """The digest in a program; None where it is not one of ours."""
+    """The digest in a program; None if the program is not one of ours."""
     return code[0][3] if code and code[0][:3] == (_LD_IMM, 0, 0) else None
 
 
@@ -279,7 +279,7 @@ def _returns(minor: int) -> Instruction:
 
 
 def _search(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Go on in the block whose key is the accumulator's value; the default where there is none."""
+    """Continue in the block whose key is the accumulator's value; without one, return the default."""
     if len(blocks) > _BRANCH:
         middle = len(blocks) // 2
         below, above = _search(blocks[:middle]), _search(blocks[middle:])

@@ -68,7 +68,7 @@ def flooded_by(
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """Nothing without a bond."""
+    """The flows for a bond; none for plain uplinks."""
     if not team.over_normal:
         return
     yield from _learn_from_unknown(team)

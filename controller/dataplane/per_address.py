@@ -28,7 +28,7 @@ from controller.dataplane.unicast import to_vm_port
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
-    """Nothing for a team without VM ports whose addresses are units."""
+    """The flows for VM ports whose addresses are units; none if the team has no such port."""
     if all(port.hashed != ASSIGNED for port in team.vm_ports):
         return
     yield hashing.in_hash(ASSIGNED, 0, {}, hashing.BY_HOME)

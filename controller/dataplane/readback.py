@@ -1,4 +1,4 @@
-"""Read-back: what installed flows tell about the switch, after the service was not running."""
+"""Read-back: what installed flows show about the switch, after the service was not running."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ class LearnLoad:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Add a flow to `table`. `delete_learned`: it goes when the flow that taught it goes.
+    """Add a flow to `table`. `delete_learned`: the learned flow is deleted together with the flow
+    that has this action.
 
     `limit`: no new one is added where the table has that many with this cookie; 0: no
     limit. `success`: a register that becomes 1 if the flow is there afterwards, else 0.
@@ -182,7 +183,7 @@ class Changes:
     """What one bundle does, in the order of its fields.
 
     Groups come before the flows that use them and go after them: deleting a group deletes
-    the flows that point to it. `forget`: all that the switch has learned goes, too.
+    the flows that point to it. `forget`: also delete all flows that the switch has learned.
     """
 
     add_groups: tuple[GroupSpec, ...] = ()

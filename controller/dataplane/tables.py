@@ -115,7 +115,7 @@ FROM_NORMAL = 1 << 31
 
 # Reserved multicast (IEEE 802.1D table 7-10): a bridge never forwards it.
 RESERVED_MULTICAST = ("01:80:c2:00:00:00", "ff:ff:ff:ff:ff:f0")
-# Nor does NORMAL forward what switches of other vendors tell each other: Cisco's (ISL; CDP, VTP, PVST+ and
+# NORMAL does not forward the frames of other vendors' protocols between switches either: Cisco's (ISL; CDP, VTP, PVST+ and
 # more; UplinkFast), Extreme's (EDP, EAPS).
 VENDORS_MULTICAST = tuple(
     (address, "ff:ff:ff:ff:ff:f0")

@@ -50,7 +50,7 @@ class Beats:
     _in_a_row: int = 0
 
     def see(self, before: Total, now: Total, keep_s: float) -> None:
-        """Take a reading and the one before it. Looks are kept for `keep_s` seconds."""
+        """Take a reading and the one before it. Updates are kept for `keep_s` seconds."""
         counted_s = before.clock_s if self._counted_s is None else self._counted_s
         self._counted_s = counted_s
         if now[1:] == before[1:]:

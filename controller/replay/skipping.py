@@ -16,10 +16,11 @@ from policies.presets import PRESETS
 
 
 def quiet_until_s(bridge: Bridge, steady_s: float, now_s: float) -> float:
-    """Until when no decision differs from the last one, if loads are what they have been since
-    `steady_s`; `now_s`: the next one may, infinity: none will.
+    """Until when no decision will differ from the last one, if loads do not change.
 
-    The last one saw nothing from before that, and what has moved rests.
+    Loads have been the same since `steady_s`. `now_s`: the next decision may differ; infinity: none
+    will. Until a decision has seen only loads since then, and no policy pauses, the answer is
+    `now_s`.
     """
     scheduler, team_view = bridge.scheduler, bridge.team_view
     last_s = scheduler.last_s
@@ -44,21 +45,21 @@ def quiet_until_s(bridge: Bridge, steady_s: float, now_s: float) -> float:
 
 
 def _peaks_fall_s(bridge: Bridge) -> float:
-    """When the peak of a unit may be less next, if loads stay; infinity: none will."""
+    """When the peak of a unit may fall next, if loads do not change; infinity: none will."""
     windows = bridge.scheduler.peaks.windows()
     return min((rates[0][0] + PEAK_S for rates in windows if len(rates) > 1), default=math.inf)
 
 
 def _phase_ends_s(bridge: Bridge) -> float:
-    """When a phase is forgotten that has kept something from being moved."""
+    """When the phase that keeps units from being moved is forgotten; infinity if there is none."""
     past = bridge.scheduler.load_phases.past
     return past[0].last_s + PEAK_S if bridge.scheduler.is_torn and past else math.inf
 
 
 def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:
-    """Whether nothing is moved while uplinks carry that, or a mean of several such loads.
+    """Whether nothing is moved while uplinks carry these loads, or a mean of several such loads.
 
-    Whatever the units' parts of them are.
+    That holds for every division of the loads among the units.
     """
     team_view = bridge.team_view
     uplinks = tuple(replace(uplink, load=loads[uplink.name]) for uplink in team_view.uplinks())
@@ -77,22 +78,22 @@ def reading_s(bridge: Bridge) -> float:
 
 
 def round_s(team_view: TeamView) -> float:
-    """After how long everything has been read: counters of flows are not with each poll."""
+    """How long it takes to read all counters: not every poll reads those of flows."""
     poll_s = team_view.config.poll_interval_s
     return poll_s * round_polls(poll_s, team_view.hashed)
 
 
 def remembered_s(team_view: TeamView) -> float:
-    """For how long a change of loads is seen in what is judged, until the poll after that."""
+    """For how long a change of loads affects decisions, up to the poll after that."""
     longest_s = max((_remembered_s(team_view, p) for p in team_view.rebalancing), default=0.0)
     return longest_s + round_s(team_view)
 
 
 def _remembered_s(team_view: TeamView, policy: str) -> float:
-    """For how long a change of loads is seen in what a policy judges, if polls are on time."""
+    """For how long a change of loads affects what a policy judges, if polls are on time."""
     after_s = round_s(team_view)
     if PRESETS[policy].at_once:
         return 2 * after_s
-    # What is not read with each poll was read up to a round ago.
+    # Counters that not every poll reads were read up to a round ago.
     rounds = math.ceil(team_view.window_s(policy) / after_s) + math.ceil(UPLINK_LAG_S / after_s) + 1
     return after_s * rounds
