@@ -1,4 +1,4 @@
-"""The map of the pipeline: table ids, registers, cookies and group ids.
+"""The map of the pipeline: table ids, registers, cookies, group ids and timeouts.
 
 docs/architecture.md draws it. Flows of ours carry `COOKIE_PREFIX`, groups lie in `GROUP_IDS`;
 nothing else on the bridge is ours.
