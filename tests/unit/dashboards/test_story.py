@@ -668,6 +668,7 @@ def test_forty_hosts_can_be_read(prometheus: Prometheus, name: str) -> None:
 # ---- the document ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_document_is_what_is_shown(prometheus: Prometheus) -> None:
     expected = f"run {dashboard_story.COMMAND}"
     assert dashboard_story.DOCUMENT.read_text() == dashboard_story.made(prometheus), expected

@@ -20,7 +20,7 @@ from tests.unit.policies.units import changed
 
 # Each with its own seeds, so that they can be run apart.
 SHARDS = 16
-QUICK_SHARDS = 4
+QUICK_SHARDS = 1
 CASES = 1300
 # No two of these, nor sums of some, have much in common.
 SIZES_KBPS = (

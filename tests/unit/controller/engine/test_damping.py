@@ -199,6 +199,7 @@ def periods_s(least_s: float, most_s: float) -> st.SearchStrategy[list[float]]:
 Shape = Callable[[float, float, float], Callable[[float], float]]
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(SHAPES, periods_s(0.3, PEAK_S / 2), HIGH_BPS)
 def test_a_load_that_repeats_itself_within_the_peak_ends_in_one_placement(
@@ -212,6 +213,7 @@ def test_a_load_that_repeats_itself_within_the_peak_ends_in_one_placement(
     assert here.bindings() == before
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(SHAPES, periods_s(5, 900), HIGH_BPS)
 def test_no_period_makes_a_vm_port_go_back_and_forth(

@@ -59,8 +59,10 @@ def figures(here: World) -> dict[str, float]:
     return shown | {f"{u.name} judged": u.load.tx_bps for u in team_view.loaded(over_s)}
 
 
-@pytest.mark.parametrize("beat_s", [0.5, 1.0])
-@pytest.mark.parametrize("some", [False, True], ids=["one-connection", "some"])
+@pytest.mark.parametrize("beat_s", [0.5, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "some", [pytest.param(False, marks=pytest.mark.slow), True], ids=["one-connection", "some"]
+)
 @pytest.mark.parametrize("unit", ["port", "source-mac"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_patch_port_is_as_one_that_is_counted_at_once(

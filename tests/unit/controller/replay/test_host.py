@@ -149,16 +149,16 @@ def test_nor_does_it_on_any_trace(
     ("policy", "poll_ms", "seed", "samples", "sample_s", "uplinks", "steady"),
     [
         # Two placements were as good as each other, and a byte in a reading chose.
-        ("adaptive", 2500, 98, 5, 30, 3, False),
+        pytest.param("adaptive", 2500, 98, 5, 30, 3, False, marks=pytest.mark.slow),
         pytest.param("adaptive", 2000, 274, 4, 30, 3, False, marks=pytest.mark.slow),
         pytest.param("adaptive", 700, 704, 5, 30, 3, True, marks=pytest.mark.slow),
         pytest.param("adaptive", 300, 1424, 5, 7.3, 3, False, marks=pytest.mark.slow),
         # A reading lay at the edge of a window.
-        ("dynamic", 200, 82, 4, 30, 3, False),
-        ("dynamic", 250, 1057, 4, 19, 2, False),
+        pytest.param("dynamic", 200, 82, 4, 30, 3, False, marks=pytest.mark.slow),
+        pytest.param("dynamic", 250, 1057, 4, 19, 2, False, marks=pytest.mark.slow),
         # Flows were not read as long after the last time as ever.
         ("load-based", 300, 160, 4, 30, 2, False),
-        ("load-based", 200, 440, 5, 7.3, 2, False),
+        pytest.param("load-based", 200, 440, 5, 7.3, 2, False, marks=pytest.mark.slow),
         # Ports had not been read where a window began.
         ("load-based", 100, 590, 4, 30, 3, True),
         ("set", 700, 3, 4, 30, 2, False),

@@ -168,6 +168,7 @@ def test_no_load_has_a_port_split_often(waits_s: list[float]) -> None:
         assert sum(0.0 <= other - at_s < REMEMBERED_S for other in made) <= 6
 
 
+@pytest.mark.slow
 @settings(max_examples=3)
 @given(st.floats(0.5, 100), st.floats(0.1, 0.9), st.floats(11, 19), st.floats(0, 9))
 def test_no_square_load_has_it_split_often(
