@@ -53,7 +53,7 @@ def build() -> model.Dashboard:
         "last and why at the top; then uplinks, VM ports and every move. Marks in the graphs are "
         "moves (purple), failovers (red) and failbacks (green), with their reason.",
         frame.one_bridge(),
-        frame.marks(HERE),
+        frame.marks(HERE, listed="Last ten moves"),
         [
             Section("", [*_is_anything_wrong(), *_at_once()]),
             Section("Uplinks", _uplinks()),

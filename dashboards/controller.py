@@ -20,7 +20,6 @@ from dashboards.panels import (
 from dashboards.queries import (
     BRIDGES,
     BY_SERVICE,
-    MOST,
     ON_BRIDGE,
     ON_SERVICE,
     RANGE,
@@ -33,8 +32,8 @@ from dashboards.queries import (
     highest,
     how_many,
     known,
-    quantile,
     rate,
+    slowest,
 )
 
 # A standby on the same host differs only by its port.
@@ -231,26 +230,26 @@ def _speed() -> list[panels.Panel]:
         ),
         lines(
             "Slowest polls",
-            "The 99th percentile of the time that a poll takes, for the ten slowest bridges. Good: far "
-            "below the poll interval.",
-            [of_host(f"topk({MOST}, {quantile(0.99, polls, 'job, instance, bridge')})", WHERE)],
+            "The 99th percentile of the time that a poll takes, for the ten bridges where that of the "
+            "time shown is highest. Good: far below the poll interval.",
+            [of_host(slowest(0.99, polls), WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
             width=8,
         ),
         lines(
             "Slowest decisions",
-            "The 99th percentile of the time that a decision takes, for the ten slowest bridges. Good: "
-            "milliseconds.",
-            [of_host(f"topk({MOST}, {quantile(0.99, decisions, 'job, instance, bridge')})", WHERE)],
+            "The 99th percentile of the time that a decision takes, for the ten bridges where that of "
+            "the time shown is highest. Good: milliseconds.",
+            [of_host(slowest(0.99, decisions), WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
             width=8,
         ),
         lines(
             "Scrapes",
-            "How long Prometheus waited for a service's metrics, of the ten slowest services. Good: far "
-            "below the scrape interval.",
+            "How long Prometheus waited for a service's metrics, of the ten services with the slowest "
+            "scrape in the time shown. Good: far below the scrape interval.",
             [of_host(highest(scraped, ON_SERVICE, at_any_time("max", scraped)), SERVICE)],
             unit=panels.SECONDS,
             width=8,

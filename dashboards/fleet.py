@@ -29,7 +29,7 @@ from dashboards.queries import (
     of_connected,
     of_links_up,
     rate,
-    short_host,
+    short_service,
 )
 
 WHERE = "{{host}} {{bridge}}"
@@ -123,18 +123,21 @@ def _where() -> list[panels.Panel]:
             "Alerts",
             "Alerts of ovs-lbt that are pending or firing. Good: none, if Prometheus has the rules. "
             "docs/operations.md has a runbook for each. A bridge leads to that bridge, and a host to "
-            "its service.",
+            "its service. All: the alert is about the service, and so about all of its bridges.",
             [
                 panels.severity(
-                    alerts, "alertname, alertstate, job, instance, bridge, uplink", short_host
+                    alerts,
+                    "alertname, alertstate, job, instance, bridge, uplink",
+                    lambda found: frame.with_board(short_service(found)),
                 ),
                 Column("Alert", "alertname", width=200),
                 Column("State", "alertstate", words=panels.STATES, width=90),
                 Column("Host", "host", link=frame.TO_SERVICE),
                 Column("Instance", "instance", hidden=True),
-                Column("Bridge", "bridge", link=frame.FROM_ROW, width=80),
+                Column("Bridge", "bridge", link=frame.TO_BOARD, width=80),
                 Column("Uplink", "uplink", width=85),
                 Column("Job", "job", hidden=True),
+                Column("Board", "board", hidden=True),
             ],
             sort=["Severity", "Alert"],
             width=14,

@@ -119,10 +119,24 @@ def _to(uid: str, value: str, *labels: str) -> str:
     return f"/d/{uid}?${{datasource:queryparam}}&{chosen}&${{__url_time_range}}"
 
 
+# The value of a variable that stands for all of its values.
+ALL = "All"
 FROM_ROW = to_bridge("__data.fields")
 FROM_SERIES = to_bridge("__field.labels")
-# Not every row is about a bridge: a service that is down says nothing of its bridges.
 TO_SERVICE = _to(CONTROLLER, "__data.fields", "job", "instance")
+# To what the row's label `board` names.
+TO_BOARD = FROM_ROW.replace(f"/d/{BRIDGE}?", "/d/${__data.fields.board}?")
+
+
+def with_board(alerts: str) -> str:
+    """Alerts with a label `board`: where a link from each of them leads.
+
+    Not every alert is about one bridge: a service that is down says nothing of its bridges. Grafana
+    makes a link of an empty cell, too, so such an alert is about all bridges of its service.
+    """
+    alerts = f'label_replace({alerts}, "board", "{CONTROLLER}", "", "")'
+    alerts = f'label_replace({alerts}, "board", "{BRIDGE}", "bridge", ".+")'
+    return f'label_replace({alerts}, "bridge", "{ALL}", "bridge", "")'
 
 
 def one_bridge() -> list[Builder[model.VariableModel]]:
@@ -196,7 +210,7 @@ def _values(
 class _Marks(model.AnnotationQuery):
     """An annotation of the Prometheus data source, with the settings that only this source has."""
 
-    def __init__(self, name: str, colour: str, expr: str, title: str) -> None:
+    def __init__(self, name: str, colour: str, expr: str, title: str, text: str) -> None:
         super().__init__(name=name, datasource=DATASOURCE, icon_color=colour, expr=expr)
         # Three switches leave no room for the links beside them. One that is hidden is on.
         self.hide = name == "Failbacks"
@@ -206,7 +220,7 @@ class _Marks(model.AnnotationQuery):
             # The query step. Marks within one step are drawn as one.
             "step": "1s",
             "titleFormat": title,
-            "textFormat": "{{instance}} {{bridge}}: {{reason}}",
+            "textFormat": text,
             "tagKeys": "reason",
         }
 
@@ -222,9 +236,12 @@ class _Built(Builder[model.AnnotationQuery]):
         return self._built
 
 
-def marks(scope: Scope, among: str = "") -> list[Builder[model.AnnotationQuery]]:
+def marks(scope: Scope, listed: str, among: str = "") -> list[Builder[model.AnnotationQuery]]:
     """Every move of a VM port, at the time when it was made, with its reason.
 
+    `listed`: the panel that lists moves. Grafana draws the marks of one moment on top of each other,
+    and shows only the text of the uppermost one. PromQL cannot join names into one text, nor count
+    the moves of a moment: a port that moves again is no longer among them.
     `among`: a condition that has no answer where nothing is to be marked.
     """
     named = (
@@ -239,6 +256,8 @@ def marks(scope: Scope, among: str = "") -> list[Builder[model.AnnotationQuery]]
                 colour,
                 queries.bound_at_ms(scope, reasons) + (among and f" and on () {among}"),
                 f"{{{{port}}}} {done} to {{{{uplink}}}}",
+                f'{{{{instance}}}} {{{{bridge}}}}: {{{{reason}}}}. "{listed}" lists each move, also '
+                "others of the same moment.",
             )
         )
         for name, colour, reasons, done in named

@@ -99,7 +99,11 @@ def at_any_time(function: str, gauge: str) -> str:
 
 
 def highest(shown: str, on: str, ranked: str) -> str:
-    """Of the series `shown`, those that `ranked` is highest for: too many lines tell nothing."""
+    """Of the series `shown`, those that `ranked` is highest for: too many lines tell nothing.
+
+    `ranked` is about the whole time shown. If each step had its own, a graph would have more lines
+    than `MOST`, each with gaps.
+    """
     return f"{shown} and {on} topk({MOST}, {ranked})"
 
 
@@ -152,9 +156,26 @@ def short_host(series: str) -> str:
     return f'label_replace({portless}, "host", "$1", "instance", "{name}")'
 
 
+def short_service(series: str) -> str:
+    """A label `host` with the port: by it alone, a service differs from its standby on one host."""
+    whole = f'label_replace({series}, "host", "$1", "instance", "(.+)")'
+    name = "([^.:[]*[A-Za-z][^.:[]*)[.][^:]*(:[0-9]+)?"
+    return f'label_replace({whole}, "host", "$1$2", "instance", "{name}")'
+
+
 def quantile(share: float, histogram: str, by: str) -> str:
     """A quantile of a histogram, for example 0.99, for each value of the labels `by`."""
     return f"histogram_quantile({share}, sum by (le, {by}) ({rate(histogram)}))"
+
+
+def slowest(share: float, histogram: str) -> str:
+    """A quantile of a histogram, of the bridges for which that of the time shown is highest.
+
+    The quantile of a bridge without events is not a number. `topk` would fill up with such bridges.
+    """
+    in_all = f"rate({histogram}[{RANGE}] @ end())"
+    ranked = f"histogram_quantile({share}, sum by (le, job, instance, bridge) ({in_all})) >= 0"
+    return highest(quantile(share, histogram, "job, instance, bridge"), ON_BRIDGE, ranked)
 
 
 def bound_at_ms(scope: Scope, reasons: str) -> str:

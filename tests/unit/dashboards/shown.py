@@ -321,13 +321,13 @@ def table(panel: Json, answers: Answers) -> list[dict[str, Cell]]:
         back = {title: name for name, title in titles.items()}
         name = back.get(sort["displayName"], sort["displayName"])
         rows = _sorted(rows, name, bool(sort.get("desc")))
-    return [
-        {
-            titles.get(name, name): _cell(panel, titles.get(name, name), row.get(name))
-            for name in names
-        }
-        for row in rows
+    shown = [
+        (name, title)
+        for name in names
+        for title in [titles.get(name, name)]
+        if not configured(panel, title).get("custom.hidden")
     ]
+    return [{title: _cell(panel, title, row.get(name)) for name, title in shown} for row in rows]
 
 
 def _sorted(rows: list[dict[str, Value]], name: str, descending: bool) -> list[dict[str, Value]]:

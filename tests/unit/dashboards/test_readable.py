@@ -5,6 +5,7 @@ Each test is of a fault that was seen in a Grafana.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -287,6 +288,13 @@ def test_marks_have_the_colours_of_their_reasons(dashboard: Dashboard) -> None:
     assert sorted(marked) == (sorted(Reason) if dashboard.annotations else [])
 
 
+@each_dashboard
+def test_marks_name_the_table_that_lists_what_they_hide(dashboard: Dashboard) -> None:
+    for mark in dashboard.annotations:
+        (listed,) = re.findall(r'"([^"]+)" lists each move', mark["textFormat"])
+        assert listed in {panel["title"] for panel in of_type(dashboard, "table")}
+
+
 @pytest.mark.parametrize("dashboard", MANY, ids=str)
 def test_marks_of_many_bridges_do_not_hide_the_graphs(dashboard: Dashboard) -> None:
     for mark in dashboard.annotations:
@@ -513,6 +521,20 @@ def test_graphs_of_many_bridges_show_some(dashboard: Dashboard) -> None:
             assert summed_up.startswith(("min(", "max(")), panel["title"]
 
 
+@each_query
+def test_what_is_highest_is_chosen_once_for_all_the_time_shown(query: Query) -> None:
+    """A choice in each step would show more lines than it says, and each of them with gaps."""
+    for start in [found.end() for found in re.finditer(r"\btopk\(\d+, ", query.bare)]:
+        if not query.instant:
+            depths = itertools.accumulate(
+                {"(": 1, ")": -1}.get(character, 0) for character in query.bare[start:]
+            )
+            length = next(n for n, depth in enumerate(depths) if depth < 0)
+            ranked = query.bare[start : start + length]
+            selectors = len(re.findall(r"\}", ranked))
+            assert len(re.findall(r"\}\[\$__range\] @ end\(\)", ranked)) == selectors > 0, query
+
+
 @each_dashboard
 def test_what_happened_is_not_drawn_green(dashboard: Dashboard) -> None:
     """The palette of series begins with green."""
@@ -556,6 +578,33 @@ def test_long_names_do_not_push_others_out(dashboard: Dashboard) -> None:
             assert "label_replace(" in target["expr"], "a UUID as a name"
 
 
+def replaced(expr: str, instance: str) -> str:
+    """The label `host` that a query makes of an instance, as `label_replace` does."""
+    found = instance
+    replacing = re.findall(r'"host", "([^"]*)", "instance", "([^"]*)"', expr)
+    assert len(replacing) == 2
+    for form, pattern in replacing:
+        if match := re.fullmatch(pattern, instance):
+            found = re.sub(r"\$(\d)", lambda group, match=match: match[int(group[1])] or "", form)  # type: ignore[misc]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("instance", "service"),
+    {
+        "kvm-07.example.org:9476": "kvm-07:9476",
+        "kvm-07.example.org:9477": "kvm-07:9477",
+        "kvm-07:9476": "kvm-07:9476",
+        "kvm-07.example.org": "kvm-07",
+        "10.0.0.7:9476": "10.0.0.7:9476",
+        "[fe80::1]:9476": "[fe80::1]:9476",
+    }.items(),
+)
+def test_alerts_tell_a_service_from_its_standby(instance: str, service: str) -> None:
+    (expr,) = (q.text for q in QUERIES if str(q) == "fleet: Alerts A")
+    assert replaced(expr, instance) == service
+
+
 @pytest.mark.parametrize(
     ("instance", "host"),
     {
@@ -570,13 +619,7 @@ def test_long_names_do_not_push_others_out(dashboard: Dashboard) -> None:
 )
 def test_hosts_have_short_names(instance: str, host: str) -> None:
     (expr,) = (q.text for q in QUERIES if str(q) == "fleet: Worst uplinks A")
-    found = instance
-    replaced = re.findall(r'"host", "\$1", "instance", "([^"]*)"', expr)
-    assert len(replaced) == 2
-    for pattern in replaced:
-        if match := re.fullmatch(pattern, instance):
-            found = match[1]
-    assert found == host
+    assert replaced(expr, instance) == host
 
 
 # Where to go next.
@@ -601,7 +644,7 @@ def test_alerts_lead_to_a_bridge_only_if_they_are_about_one() -> None:
         title: (properties.get("links") or [{"url": ""}])[0]["url"].partition("?")[0]
         for title, properties in columns(panel).items()
     }
-    assert there["Bridge"] == "/d/ovs-lbt-bridge"
+    assert there["Bridge"] == "/d/${__data.fields.board}"
     assert there["Host"] == "/d/ovs-lbt-controller"
     (link,) = columns(panel)["Host"]["links"]
     assert "var-bridge" not in link["url"]
