@@ -673,6 +673,7 @@ def test_the_worst_of_forty_hosts_comes_first(prometheus: Prometheus) -> None:
     assert FULL.partition(":")[0] in bars[0][0]
     assert not bars[0][1].is_green
     assert all(cell.is_green for _, cell in bars[1:])
+    assert all(cell.text.endswith("%") for _, cell in bars)
 
 
 @pytest.mark.parametrize("name", ["fleet", "decisions", "controller"])
