@@ -379,6 +379,41 @@ def test_what_is_received_is_dotted(dashboard: Dashboard) -> None:
                 assert target["refId"] in dotted, panel["title"]
 
 
+# What is drawn is what is said of it.
+
+
+@each_dashboard
+def test_sent_is_what_is_transmitted(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        for target in panel["targets"]:
+            said = target["legendFormat"].rpartition(" ")[2]
+            if said in {"sent", "received"} and "capacity" not in target["legendFormat"]:
+                shown = set(re.findall(r"_(transmit|receive)_bytes", target["expr"]))
+                # The hosts of a graph are chosen by what they send.
+                chosen, _, _ = target["expr"].partition(" and on ")
+                shown = set(re.findall(r"_(transmit|receive)_bytes", chosen)) or shown
+                assert shown == {{"sent": "transmit", "received": "receive"}[said]}, panel["title"]
+
+
+@each_dashboard
+def test_bytes_are_shown_as_bits(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries", "bargauge"):
+        in_bits = panel["fieldConfig"]["defaults"]["unit"] == "bps"
+        for expr in exprs(panel):
+            assert in_bits == ("_bytes" in expr), panel["title"]
+            assert in_bits == (" * 8" in expr), panel["title"]
+
+
+@each_dashboard
+def test_quantiles_are_those_that_are_said(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "timeseries"):
+        shares = {s for e in exprs(panel) for s in re.findall(r"histogram_quantile\(([\d.]+),", e)}
+        if shares:
+            is_99 = "99th percentile" in panel["description"]
+            assert is_99 or re.search(r"nine (moves|cases) in ten", panel["description"])
+            assert shares == {"0.99" if is_99 else "0.9"}, panel["title"]
+
+
 # Nothing is cut or off the screen.
 
 
