@@ -1,6 +1,6 @@
 """What the dashboards say of a story on a real service and a real switch, as JSON.
 
-As root, for about five minutes: `python -m tests.switch.story_on_a_service` writes
+As root, for about four minutes: `python -m tests.switch.story_on_a_service` writes
 docs/results/dashboards/story_on_a_service.json. Nothing here is compared: it shows what a real
 service makes of the dashboards, and docs/results/dashboards/README.md tells it to people.
 """
