@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dashboards import panels
 from dashboards.colours import REASONS, UNKNOWN, UPLINK_NAMES, UPLINK_SERIES
 from policies.model import Reason
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, QUERIES, Dashboard, Query
@@ -402,6 +403,25 @@ def test_bytes_are_shown_as_bits(dashboard: Dashboard) -> None:
         for expr in exprs(panel):
             assert in_bits == ("_bytes" in expr), panel["title"]
             assert in_bits == (" * 8" in expr), panel["title"]
+
+
+@each_dashboard
+def test_times_are_in_milliseconds(dashboard: Dashboard) -> None:
+    """Grafana reads a time as milliseconds since 1970, and Prometheus has seconds."""
+    for panel in of_type(dashboard, "table"):
+        names: dict[str, str] = {}
+        for change in panel.get("transformations", []):
+            names |= change["options"].get("renameByName", {})
+        of_columns = {
+            names.get(
+                "Value" if len(panel["targets"]) == 1 else f"Value #{target['refId']}"
+            ): target
+            for target in panel["targets"]
+        }
+        for override in panel["fieldConfig"]["overrides"]:
+            if {"id": "unit", "value": panels.TIME} in override["properties"]:
+                column = override["matcher"]["options"]
+                assert "* 1000" in of_columns[column]["expr"], f"{panel['title']}: {column}"
 
 
 @each_dashboard
