@@ -35,6 +35,7 @@ class Bench:
         directory: Path,
         *words: str,
         command: Sequence[str] = (str(OVS_LBT), "bench"),
+        pace: Sequence[str] = ("--quick",),
         **more: str,
     ) -> None:
         assert OVS_LBT.exists(), f"{OVS_LBT} is not installed: run make setup"
@@ -47,7 +48,7 @@ class Bench:
         self._before = _interfaces(), _namespaces()
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [*command, *words, "--quick", "--out", str(self.out)],
+                [*command, *words, *pace, "--out", str(self.out)],
                 cwd=directory,
                 env={**os.environ, MARK: self._mark, "TMPDIR": str(self._temporary), **more},
                 stdin=subprocess.DEVNULL,
