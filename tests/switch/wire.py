@@ -310,11 +310,19 @@ class Stream:
     """Flows of numbered frames at a steady rate, sent by a process of their own.
 
     Each flow is a point to send from and the frame to send; flow i's frames carry the ids
-    `first_id(i)`, `first_id(i) + 1`, ... . The first frame is out when the block begins.
+    `first_id(i)`, `first_id(i) + 1`, ... . The first frame is out when the block begins. A sender
+    that is late catches up, unless `catch_up` is false.
     """
 
-    def __init__(self, flows: Sequence[tuple[Point, bytes]], pps: float, number: int = 1) -> None:
+    def __init__(
+        self,
+        flows: Sequence[tuple[Point, bytes]],
+        pps: float,
+        number: int = 1,
+        catch_up: bool = True,
+    ) -> None:
         self._flows = flows
+        self._catch_up = catch_up
         self._pps = pps
         self._number = number
         self._sockets: list[socket.socket] = []
@@ -340,7 +348,8 @@ class Stream:
         )
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps({"pps": self._pps, "flows": numbered}) + "\n")
+        order = {"pps": self._pps, "flows": numbered, "catch_up": self._catch_up}
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "started\n", "the sender did not start"
         return self

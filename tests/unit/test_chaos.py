@@ -18,6 +18,8 @@ VLANS = (None, 10, 10, 20)
 FIRST = State.first(3, VLANS, lag=False)
 FIRST_ON_A_LAG = State.first(2, VLANS, lag=True, negotiated=True, on_bond=True)
 WATCHED = State.first(3, VLANS, watched=True)
+ADAPTIVE = State.first(3, VLANS, adaptive=True)
+WITH_A_STANDBY = State.first(2, VLANS, on_bond=True, standby=True)
 
 
 def events(seed: int, first: State = FIRST, count: int = EVENTS) -> list[Event]:
@@ -35,14 +37,15 @@ def test_a_seed_gives_the_same_events_again() -> None:
     assert events(7) == events(7) != events(8)
 
 
-@pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG, WATCHED])
+@pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG, WATCHED, ADAPTIVE, WITH_A_STANDBY])
 def test_each_event_is_possible_behind_those_before(first: State) -> None:
     for seed in range(5):
         assert model.only_possible(first, found := events(seed, first)) == found
 
 
 def test_every_kind_of_event_happens() -> None:
-    happened = {e.kind for seed in range(5) for e in events(seed, FIRST_ON_A_LAG)}
+    firsts = (FIRST_ON_A_LAG, ADAPTIVE, WITH_A_STANDBY)
+    happened = {e.kind for first in firsts for seed in range(5) for e in events(seed, first)}
     assert happened == model.KINDS.keys()
 
 
@@ -118,6 +121,22 @@ def test_how_many_links_fail_and_return() -> None:
     assert model.changes(FIRST, Event("flap", ("u0", "3"))) == (3, 3)
     assert model.changes(FIRST, Event("storm", ("2",))) == (6, 6)
     assert model.changes(FIRST, Event("move", ("v0", "u1"))) == (0, 0)
+
+
+# ---- options ----------------------------------------------------------------------------
+
+
+def test_what_adaptive_splits_by_stays() -> None:
+    found = [e for seed in range(5) for e in events(seed, ADAPTIVE)]
+    assert not {e.kind for e in found} & {"vm-policy", "leader-killed", "leader-paused"}
+    set_to = {e.args[0] for e in found if e.kind in ("set-bridge", "garbage")}
+    assert set_to == {"failback-delay-s", "mode"}
+
+
+def test_one_that_stands_by_leaves_no_restart_of_one_alone() -> None:
+    found = {e.kind for seed in range(5) for e in events(seed, WITH_A_STANDBY)}
+    assert {"leader-killed", "leader-paused", "service-killed"} <= found
+    assert not found & {"service-restarted", "service-paused", "hot"}
 
 
 # ---- the fewest that fail ---------------------------------------------------------------

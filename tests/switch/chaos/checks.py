@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.switch import frames
 from tests.switch.bed import Copies, Shot, Station
-from tests.switch.chaos import audit, model
-from tests.switch.chaos.model import VLANS, Event, Service, State
+from tests.switch.chaos import audit, losses
+from tests.switch.chaos.losses import Flow, Lost
+from tests.switch.chaos.model import VLANS, Event, Service
 from tests.switch.chaos.world import World
 from tests.switch.wire import STREAM_SHIFT, Ears, Stream
 
@@ -24,14 +26,13 @@ RETRY_S = 0.1
 OUTSIDER = "02:ee:00:00:00:01"
 RSS_MAX_BYTES = 110 << 20
 THREADS_MAX, FILES_MAX = 24, 64
-BACKGROUND_PPS = 25
-# Frames that are under way by two links when one fails. Nobody orders what a link brings that
-# returns while the service is dead; and what switches upstream flood for a VM that had no uplink
-# comes by each, until they are told where it is. LACP believes for up to 3 s in a member that is no
-# longer one upstream.
-TWICE_PER_FAILURE_MAX, TWICE_PER_RETURN_MAX = 2, 2
-TWICE_BY_LACP_MAX = 4 * BACKGROUND_PPS
 LOOPS_FROM = 4
+# Numbers of an event's flows, load included.
+FLOWS_PER_EVENT = 40
+# Together 1.3 times what the service takes an uplink for.
+LOAD_FLOWS, LOAD_PPS, LOAD_FRAME_BYTES = 16, 20, 1000
+# A switch that has not delivered a frame by then has lost it.
+LATE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,11 @@ class Probe:
     wrong: Callable[[Copies], str]
 
 
-def settle(world: World, within_s: float) -> list[str]:
+def settle(world: World, within_s: float, meanwhile: Callable[[], object] = bool) -> list[str]:
     """What is still wrong after a while; nothing, once all is well.
 
-    First nobody but the network speaks: a VM that is silent must be reached, too.
+    First nobody but the network is asked to speak: a VM that is silent must be reached, too.
+    `meanwhile` is called between looks.
     """
     deadline_s = time.monotonic() + within_s
     looks = (exchanged,) if world.state.on_normal else (reached, exchanged, from_cables)
@@ -54,6 +56,7 @@ def settle(world: World, within_s: float) -> list[str]:
             while wrong := [*shown(world), *look(world)]:
                 if time.monotonic() > deadline_s:
                     return wrong
+                meanwhile()
                 time.sleep(RETRY_S)
     return []
 
@@ -315,89 +318,209 @@ def _once(at: Mapping[str, int]) -> str:
 
 
 class Background:
-    """Flows between the host upstream and every VM, and its broadcasts, during one event."""
+    """Flows between the host upstream and every VM, and its broadcasts, during one event.
+
+    Each second VM speaks until all is settled, the others until the event is over; they change
+    roles with each event.
+    """
 
     def __init__(self, world: World, ears: Ears, number: int) -> None:
         self.world = world
         self.ears = ears
         # By what was sent: the most frames of it that one receiver heard more than once.
         self.twice: Counter[str] = Counter()
+        self.counted: list[Lost] = []
+        self.late_s = 0.0
+        self.before = world.state
         bed, host = world.bed, world.bed.hosts[0]
-        flows = [(host.point, frames.broadcast(host.mac, vlan, 0)) for vlan in VLANS]
-        self.broadcasts = len(flows)
-        for name, vm in world.here.items():
-            if name:
-                flows.append((host.point, frames.udp(host.mac, vm.mac, vlan=vm.vlan or 0)))
-        self.inbound = len(flows)
-        sent = [(vm.point, frames.udp(vm.mac, host.mac)) for name, vm in world.here.items() if name]
-        self.first = 1 + number % 100 * 20
-        self.flows = len(flows) + len(sent)
-        ends = [str(uplink.upstream_end) for uplink in bed.uplinks]
-        self.ends = frozenset(ends)
-        self._streams = (
-            Stream(flows, BACKGROUND_PPS, self.first),
-            Stream(sent, BACKGROUND_PPS, self.first + self.inbound),
-        )
+        self.first = 1 + number % 100 * FLOWS_PER_EVENT
+        self.ends = frozenset(str(uplink.upstream_end) for uplink in bed.uplinks)
+        here = {name: vm for name, vm in world.here.items() if name}
+        silent = {name for i, name in enumerate(sorted(self.before.vms)) if (i + number) % 2}
+        inbound = [_Sent("broadcasts", host, frames.broadcast(host.mac, vlan, 0)) for vlan in VLANS]
+        for sent, vlan in zip(inbound, VLANS, strict=True):
+            for name, vm in here.items():
+                if vm.hears(vlan):
+                    story = f"broadcasts in VLAN {vlan} to {name}"
+                    sent.heard.append((Flow(story, name, True, True, name in silent), vm))
+        for name, vm in here.items():
+            frame = frames.udp(host.mac, vm.mac, vlan=vm.vlan or 0)
+            flow = Flow(f"host to {name}", name, True, silent=name in silent)
+            inbound.append(_Sent("unicast", host, frame, [(flow, vm)]))
+        spoken: dict[bool, list[_Sent]] = {True: [], False: []}
+        for name, vm in here.items():
+            flow = Flow(f"{name} to host", name, False, silent=name in silent)
+            frame = frames.udp(vm.mac, host.mac)
+            spoken[name in silent].append(_Sent("sent", vm, frame, [(flow, host)]))
+        self._sent: list[_Sent] = []
+        self._streams: list[Stream] = []
+        self.inbound = len(inbound)
+        for group in (inbound, spoken[False], spoken[True]):
+            self._add(group, losses.PPS)
+        self._silenced = self._streams[-1] if spoken[True] else None
+
+    def _add(self, group: Sequence[_Sent], pps: float) -> Stream | None:
+        if not group:
+            return None
+        flows = [(sent.station.point, sent.frame) for sent in group]
+        stream = Stream(flows, pps, self.first + len(self._sent), catch_up=False)
+        self._sent += group
+        self._streams.append(stream)
+        assert len(self._sent) <= FLOWS_PER_EVENT, "another event has these numbers"
+        return stream
 
     def __enter__(self) -> Background:
         self.ears.forget()
+        self.bound_to = self._bindings()
         for stream in self._streams:
             stream.__enter__()
+        self.world.load = self._load
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.world.load = None
         for stream in self._streams:
-            stream.stop()
+            self.late_s = max(self.late_s, stream.stop().latest_s)
 
     def vms_fall_silent(self) -> None:
-        """From here on only the network speaks."""
-        self._streams[1].stop()
+        """From here on half of them do not speak."""
+        if self._silenced:
+            self._silenced.stop()
 
-    def wrong(self, before: State, event: Event) -> list[str]:
-        """Frames that went round, or came twice though no change of links explains it."""
+    @contextlib.contextmanager
+    def _load(self, vm: str) -> Iterator[None]:
+        """A VM sends more than one uplink carries, by connections that are counted, too."""
+        station, host = self.world.vm(vm), self.world.bed.hosts[0]
+        group = []
+        for number in range(LOAD_FLOWS):
+            frame = frames.udp(
+                station.mac,
+                host.mac,
+                destination_ip=f"198.51.100.{number + 1}",
+                frame_bytes=LOAD_FRAME_BYTES,
+            )
+            flow = Flow(f"{vm} to host, connection {number}", vm, False)
+            group.append(_Sent("load", station, frame, [(flow, host)], LOAD_PPS))
+        stream = self._add(group, LOAD_PPS)
+        assert stream
+        with stream:
+            yield
+
+    def _bindings(self) -> dict[str, str]:
+        """The uplink of each VM port as the database says it."""
+        shown = self.world.bed.ovs.vsctl(
+            "--bare",
+            "--no-headings",
+            "-f",
+            "csv",
+            "--columns=name,external_ids",
+            "list",
+            "interface",
+        )
+        found = (
+            re.match(r'"?([^",]+)"?,.*ovs-lbt-binding=([^" ]+)', line) for line in shown.split("\n")
+        )
+        return {match[1]: match[2] for match in found if match}
+
+    def wrong(self, event: Event) -> tuple[list[str], list[str]]:
+        """What is wrong with the way of frames; and what was lost or came twice beyond the bounds."""
         self.__exit__()
         self.ears.until_quiet()
-        # What a bond of Open vSwitch lets through by itself is not ours.
-        on_normal = before.on_normal or self.world.state.on_normal
-        twice_max = float("inf") if on_normal else _twice_max(before, event)
+        if any(one.beyond for one in self._count(event)):
+            # They may only be late, on a machine that is busy.
+            self.ears.until_quiet(quiet_s=LATE_S)
+        self.counted = self._count(event)
+        return self._looped(), [*map(str, filter(lambda o: o.beyond, self.counted)), *self._twice()]
+
+    def _on_normal(self) -> bool:
+        """What a bond of Open vSwitch lets through by itself is not ours."""
+        return self.before.on_normal or self.world.state.on_normal
+
+    def _looped(self) -> list[str]:
         wrong = []
-        for point, ear in self.ears.by_name.items():
-            heard = Counter(
-                h.frame_id
-                for h in ear.frames()
-                if h.frame_id is not None and not h.outgoing and self._flow(h.frame_id) is not None
-            )
-            if point in self.ends:
+        for point, heard in self._heard().items():
+            if point in self.ends and not self._on_normal():
                 back = sum(self._flow(i) < self.inbound for i in heard)  # type: ignore[operator]
-                if back > twice_max:
+                if back:
                     wrong.append(f"{back} frames went back to the network at {point}")
-            twice = Counter(self._kind(i) for i, n in heard.items() if n > 1)
-            self.twice |= twice
-            if twice.total() > twice_max:
-                wrong.append(f"{dict(twice)} heard twice at {point} -> at most {twice_max:g}")
             if (most := max(heard.values(), default=0)) >= LOOPS_FROM:
                 wrong.append(f"a loop: a frame was heard {most} times at {point}")
         return wrong
 
-    def _kind(self, frame_id: int) -> str:
-        flow = self._flow(frame_id)
-        assert flow is not None
-        if flow < self.broadcasts:
-            return "broadcasts"
-        return "unicast" if flow < self.inbound else "sent"
+    def _twice(self) -> list[str]:
+        wrong = []
+        for point, heard in self._heard().items():
+            twice = Counter(self._sent[self._flow(i) or 0].kind for i, n in heard.items() if n > 1)
+            self.twice |= twice
+            if twice and not self._on_normal():
+                wrong.append(f"{dict(twice)} heard twice at {point} -> {losses.TWICE_MAX}")
+        return wrong
+
+    def _heard(self) -> dict[str, Counter[int]]:
+        """By point, how often each frame of ours came in there."""
+        return {
+            point: Counter(
+                h.frame_id
+                for h in ear.frames()
+                if h.frame_id is not None and not h.outgoing and self._flow(h.frame_id) is not None
+            )
+            for point, ear in self.ears.by_name.items()
+        }
+
+    def _count(self, event: Event) -> list[Lost]:
+        """What each flow has lost. A frame is sent when it leaves its sender."""
+        before, after = self.before, self.world.state
+        numbers: dict[tuple[str, int, bool], dict[int, float]] = {}
+        for point, ear in self.ears.by_name.items():
+            for h in ear.frames():
+                number = h.frame_id
+                if number is not None and (at := self._flow(number)) is not None:
+                    found = numbers.setdefault((point, at, h.outgoing), {})
+                    found.setdefault(number & ((1 << STREAM_SHIFT) - 1), h.at_s)
+        now = self._bindings()
+        moved = {
+            name
+            for name, vm in self.world.here.items()
+            if self.bound_to.get(vm.port) != now.get(vm.port)
+        }
+        counted = []
+        for index, sent in enumerate(self._sent):
+            at_s = numbers.get((str(sent.station), index, True), {})
+            for flow, receiver in sent.heard:
+                if not losses.expected(flow, before, after):
+                    continue
+                bound = losses.bound_ms(
+                    event,
+                    before,
+                    own=losses.is_own(flow, event),
+                    broadcast=flow.broadcast,
+                    moved=flow.vm in moved,
+                )
+                counted.append(
+                    losses.lost(
+                        flow,
+                        at_s,
+                        numbers.get((str(receiver), index, False), {}).keys(),
+                        self.world.moments,
+                        bound,
+                        promised=losses.promised(flow, event, before, after),
+                        frame_ms=1000 / sent.pps,
+                    )
+                )
+        return counted
 
     def _flow(self, frame_id: int) -> int | None:
         """Which of the flows it is of."""
         flow = (frame_id >> STREAM_SHIFT) - self.first
-        return flow if 0 <= flow < self.flows else None
+        return flow if 0 <= flow < len(self._sent) else None
 
 
-def _twice_max(before: State, event: Event) -> int:
-    """How many frames one receiver may hear twice because of an event."""
-    failures, returns = model.changes(before, event)
-    most = TWICE_PER_FAILURE_MAX * failures
-    behind = model.after(before, event)
-    served_anew = any(behind.exits(vm) and not before.exits(vm) for vm in before.vms)
-    if before.service is Service.DEAD or served_anew:
-        most += TWICE_PER_RETURN_MAX * max(returns, served_anew)
-    return most + TWICE_BY_LACP_MAX * (before.negotiated and failures + returns > 0)
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What one station sends, and the flows that this is, each with who should hear it."""
+
+    kind: str
+    station: Station
+    frame: bytes
+    heard: list[tuple[Flow, Station]] = field(default_factory=list)
+    pps: float = losses.PPS

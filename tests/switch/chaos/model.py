@@ -18,6 +18,10 @@ UPLINK_RANKS = {"active": 0, "standby": 1, "drained": 2}
 VLANS = (0, 10, 20)
 FLAPS_MAX = 6
 PAUSE_S_MAX = 8
+# The standby takes over after a second and a bit.
+LEADER_PAUSES_S = ("2", "3", "5")
+# What `adaptive` splits by stays.
+KEPT_FOR_ADAPTIVE = ("policy", "threshold", "window-s", "poll-interval-ms")
 # Those that every kind of team takes.
 POLICIES = (
     "originating-port",
@@ -131,6 +135,7 @@ class State:
 
     `lag`: uplinks are one link upstream; `negotiated`: LACP says so. `on_bond`: NORMAL may
     forward. `watched`: links are, by LACP or BFD. `garbage`: the Bridge's keys whose value is bad.
+    `adaptive`: that policy stays, and VMs may be split. `standby`: there is a second service.
     """
 
     uplinks: dict[str, UplinkState]
@@ -142,6 +147,8 @@ class State:
     service: Service = Service.ALIVE
     observing: bool = False
     garbage: frozenset[str] = frozenset()
+    adaptive: bool = False
+    standby: bool = False
 
     @classmethod
     def first(
@@ -152,6 +159,8 @@ class State:
         negotiated: bool = False,
         on_bond: bool = False,
         watched: bool = False,
+        adaptive: bool = False,
+        standby: bool = False,
     ) -> State:
         """Everything is plugged in and in service."""
         return cls(
@@ -161,6 +170,8 @@ class State:
             negotiated,
             on_bond,
             watched or negotiated,
+            adaptive=adaptive,
+            standby=standby,
         )
 
     @property
@@ -283,6 +294,27 @@ def _vms(which: Callable[[VmState], bool]) -> Callable[[State], Choices]:
 
 def _always(*choices: tuple[str, ...]) -> Callable[[State], Choices]:
     return lambda _: list(choices)
+
+
+def _alone(*choices: tuple[str, ...]) -> Callable[[State], Choices]:
+    """Where no other service stands by."""
+    return lambda state: [] if state.standby else list(choices)
+
+
+def _of_bridge(values: dict[str, tuple[str, ...]], state: State) -> Choices:
+    kept = KEPT_FOR_ADAPTIVE if state.adaptive else ()
+    return [(key, value) for key, found in values.items() if key not in kept for value in found]
+
+
+def _splittable(state: State) -> Choices:
+    """One that the service would split: a rule or a bad value would keep it from that."""
+    if not state.adaptive or state.garbage:
+        return []
+    return [
+        (name,)
+        for name, vm in state.vms.items()
+        if vm.here and not vm.allow and vm.pin is None and len(state.exits(name)) > 1
+    ]
 
 
 def _counts(name: str, most: int) -> Choices:
@@ -459,15 +491,20 @@ KINDS: dict[str, Kind] = {
         lambda s, _: replace(s, service=Service.ALIVE),
         while_dead=True,
     ),
-    "service-restarted": Kind(10, _always(("SIGKILL",), ("SIGTERM",))),
-    "service-paused": Kind(3, _always(*((str(n),) for n in range(1, PAUSE_S_MAX + 1)))),
+    "service-restarted": Kind(10, _alone(("SIGKILL",), ("SIGTERM",))),
+    "service-paused": Kind(3, _alone(*((str(n),) for n in range(1, PAUSE_S_MAX + 1)))),
+    # Another leads then, who never saw values that were good once.
+    "leader-killed": Kind(10, lambda s: [()] if s.standby and not s.garbage else []),
+    "leader-paused": Kind(
+        6, lambda s: [(n,) for n in LEADER_PAUSES_S] if s.standby and not s.garbage else []
+    ),
     # ---- the switch
     "switch-restarted": Kind(2, _always(())),
     "database-restarted": Kind(2, _always(()), while_dead=True),
     # ---- what operators do
     "set-bridge": Kind(
         6,
-        _always(*((key, value) for key, values in BRIDGE_VALUES.items() for value in values)),
+        lambda s: _of_bridge(BRIDGE_VALUES, s),
         lambda s, a: replace(s, garbage=s.garbage - {a[0]}),
         while_dead=True,
     ),
@@ -483,8 +520,7 @@ KINDS: dict[str, Kind] = {
         4,
         lambda s: [
             _pair(key, value)
-            for key, values in GARBAGE.items()
-            for value in values
+            for key, value in _of_bridge(GARBAGE, s)
             if key != "mode" or not s.observing
         ],
         lambda s, a: replace(s, garbage=s.garbage | {a[0]}),
@@ -524,9 +560,14 @@ KINDS: dict[str, Kind] = {
     ),
     "vm-policy": Kind(
         3,
-        lambda s: [(n, policy) for n, v in s.vms.items() if v.here for policy in POLICIES],
+        lambda s: (
+            []
+            if s.adaptive
+            else [(n, policy) for n, v in s.vms.items() if v.here for policy in POLICIES]
+        ),
         observing=False,
     ),
+    "hot": Kind(8, _splittable, observing=False),
 }
 assert set(POLICIES) <= set(PRESETS)
 

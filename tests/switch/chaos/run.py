@@ -9,11 +9,23 @@ from dataclasses import dataclass, field
 
 from tests.switch.bed import Upstream
 from tests.switch.chaos import checks, model
+from tests.switch.chaos.losses import Counted
 from tests.switch.chaos.model import Event
-from tests.switch.chaos.world import World, built, first_state
+from tests.switch.chaos.world import Extras, World, built, first_state
 from tests.switch.wire import Ears
 
 Told = Callable[[str], None]
+# A sender that is so late says that the machine was busy.
+TOLD_LATE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Frames that were lost beyond the bound, or came twice, in an event."""
+
+    number: int
+    event: str
+    what: str
 
 
 @dataclass(slots=True)
@@ -24,16 +36,17 @@ class Report:
     events: list[Event] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
-    # Of each event, by what was sent, the most frames that one receiver heard more than once.
-    twice: list[dict[str, int]] = field(default_factory=list)
+    # What each event lost; and which of it, and which frames heard twice, no bound allows.
+    counted: list[Counted] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     # What the service had at most: resident bytes, threads, open files.
     service: dict[str, int] = field(default_factory=dict)
     log_tail: str = ""
 
 
-def events_of(seed: int, count: int) -> list[Event]:
+def events_of(seed: int, count: int, extras: Extras = Extras()) -> list[Event]:  # noqa: B008
     """The first events of a seed."""
-    return list(itertools.islice(model.generate(first_state(seed), seed), count))
+    return list(itertools.islice(model.generate(first_state(seed, extras), seed), count))
 
 
 def carry_out(
@@ -43,14 +56,16 @@ def carry_out(
     tell: Told = print,
     for_s: float = float("inf"),
     settled_within_s: float = checks.SETTLED_WITHIN_S,
+    extras: Extras = Extras(),  # noqa: B008
+    go_on: bool = False,
 ) -> Report:
     """Build a seed's world, and let the events happen to it until one goes wrong.
 
     No event begins later than `for_s` after the first one. All is to be well again
-    `settled_within_s` after each.
+    `settled_within_s` after each. `go_on`: losses are findings only, and do not end it.
     """
     report = Report(seed)
-    with built(seed, tor) as world, _ears(world) as ears:
+    with built(seed, tor, extras) as world, _ears(world) as ears:
         if wrong := checks.settle(world, settled_within_s):
             report.violations = ["before any event", *wrong]
             return report
@@ -60,14 +75,17 @@ def carry_out(
             if since_s > begin_s + for_s:
                 break
             report.events.append(event)
-            report.violations, twice = _one(world, ears, number, event, settled_within_s)
-            report.twice.append(twice)
+            report.violations, beyond, counted = _one(world, ears, number, event, settled_within_s)
+            report.counted.append(counted)
+            report.findings += [Finding(number, str(event), what) for what in beyond]
+            if not go_on:
+                report.violations += beyond
             report.took_s.append(time.monotonic() - since_s)
             for what, found in checks.resources_of(world).items():
                 report.service[what] = max(found, report.service.get(what, 0))
-            told = ", ".join(f"{n} {what}" for what, n in twice.items())
-            twice_text = f"  ({told} twice)" if told else ""
-            tell(f"{number:4} {report.took_s[-1]:5.1f} s  {event}{twice_text}")
+            tell(f"{number:4} {report.took_s[-1]:5.1f} s  {event}{_told(counted)}")
+            for what in beyond:
+                tell(f"     {what}")
             if report.violations:
                 report.log_tail = world.service.log_tail()
                 break
@@ -76,20 +94,33 @@ def carry_out(
 
 def _one(
     world: World, ears: Ears, number: int, event: Event, settled_within_s: float
-) -> tuple[list[str], dict[str, int]]:
-    """What went wrong, and what was heard twice while it happened."""
-    before = world.state
+) -> tuple[list[str], list[str], Counted]:
+    """What went wrong, what the way of frames has beyond its bounds, and all that was counted."""
+    counted = Counted(event)
     with checks.Background(world, ears, number) as background:
         try:
             world.carry_out(event)
             background.vms_fall_silent()
-            wrong = checks.settle(world, settled_within_s)
+            since_s = time.monotonic()
+            wrong = checks.settle(world, settled_within_s, ears.listen)
+            counted.settle_s = time.monotonic() - since_s
         except (AssertionError, RuntimeError, OSError, ValueError) as error:
             wrong = [f"{type(error).__name__}: {error}"]
         # Ears must not run full.
         ears.listen()
-    wrong += background.wrong(before, event)
-    return wrong, dict(background.twice)
+    broken, beyond = background.wrong(event)
+    counted.flows, counted.late_s = background.counted, background.late_s
+    counted.twice = dict(background.twice)
+    return wrong + broken, beyond, counted
+
+
+def _told(counted: Counted) -> str:
+    """What an event lost and doubled, if anything."""
+    worst = counted.worst
+    told = [f"{worst.lost_ms:g} ms lost of {worst.flow.name}"] if worst and worst.numbers else []
+    told += [f"{n} {what} twice" for what, n in counted.twice.items()]
+    told += [f"sender {counted.late_s:.2f} s late"] if counted.late_s > TOLD_LATE_S else []
+    return f"  ({', '.join(told)})" if told else ""
 
 
 def _ears(world: World) -> Ears:

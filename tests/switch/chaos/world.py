@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from controller.bridge.reconcile import NEW_VM_AUDIT_S
 from controller.dataplane.tables import LOCK_TIMEOUT_S
@@ -27,10 +29,12 @@ from tests.switch.bed import (
     run,
 )
 from tests.switch.chaos import model
+from tests.switch.chaos.losses import Moment
 from tests.switch.chaos.model import Event, State
 from tests.switch.service import Service
 from tests.switch.test_liveness import heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
+from tests.switch.test_standby import leads, stands_by
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
@@ -57,6 +61,34 @@ DEFAULTS = {
     "mode": "enforce",
 }
 FIRST = {"policy": "originating-port", "failback-delay-s": "1"}
+FIRST_ADAPTIVE = {"policy": "adaptive", "failback-delay-s": "1"}
+# Told to the service and not enforced: what is lost then is lost by a split, not in a queue.
+UPLINK_MBPS = 2
+# A split VM port is merged when it has been mergeable for that long, however often it was split.
+MERGES_SOON = """
+import sys
+from controller.teaming import splits
+from controller.cli import main
+splits.MERGE_AFTER_S, splits.REMEMBERED_S = 1.5, 0.1
+sys.argv = sys.argv[1:]
+sys.exit(main())
+"""
+# How long a VM stays split under load.
+SPLIT_FOR_S = 1.0
+# A fault that is planted loses so many frames.
+SABOTAGED_FRAMES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a world has more than the seed says: `adaptive` splits VMs; a second service.
+
+    `sabotage`: events of that kind lose frames.
+    """
+
+    adaptive: bool = False
+    standby: bool = False
+    sabotage: str = ""
 
 
 def spec_of(seed: int) -> BedSpec:
@@ -64,7 +96,7 @@ def spec_of(seed: int) -> BedSpec:
     return SPECS[seed % len(SPECS)]
 
 
-def first_state(seed: int) -> State:
+def first_state(seed: int, extras: Extras = Extras()) -> State:
     """Each team with BFD and without, by turns; where it negotiates LACP, that watches it."""
     spec = spec_of(seed)
     return State.first(
@@ -74,21 +106,33 @@ def first_state(seed: int) -> State:
         negotiated=spec.team == LACP,
         on_bond=spec.on_bond,
         watched=spec.team != LACP and seed // len(SPECS) % 2 == 1,
+        adaptive=extras.adaptive,
+        standby=extras.standby,
     )
 
 
 class World:
     """A bed, the service on it, and the state that events have left them in."""
 
-    def __init__(self, bed: Bed, service: Service, first: State) -> None:
+    def __init__(
+        self, bed: Bed, service: Service, first: State, other: Service | None, sabotage: str
+    ) -> None:
         self.bed = bed
+        # The one that leads; and the one that stands by, if there is one.
         self.service = service
+        self.other = other
+        self.sabotage = sabotage
+        # What the last event has left no way to, and since when.
+        self.moments: list[Moment] = []
+        # Has a VM send more than an uplink carries, in a block.
+        self.load: Callable[[str], contextlib.AbstractContextManager[None]] | None = None
         self.state = first
         self._vms = {f"v{i}": vm for i, vm in enumerate(bed.vms)}
         self._uplinks = {f"u{i}": uplink for i, uplink in enumerate(bed.uplinks)}
         self._withdrawn: dict[str, contextlib.AbstractContextManager[None]] = {}
         # The Bridge's last good values; None: none was written.
-        self._good: dict[str, str | None] = {**dict.fromkeys(DEFAULTS), **FIRST}
+        begins = FIRST_ADAPTIVE if first.adaptive else FIRST
+        self._good: dict[str, str | None] = {**dict.fromkeys(DEFAULTS), **begins}
         self.left: tuple[set[str], dict[int, str]] = set(), {}
 
     def close(self) -> None:
@@ -149,21 +193,63 @@ class World:
         """
         method: Callable[..., None] = getattr(self, "_" + event.kind.replace("-", "_"))
         before, self.state = self.state, model.after(self.state, event)
+        self.begin(before)
         try:
             method(*event.args)
+            if event.kind == self.sabotage:
+                self.lose_frames()
+            if self.other and self.state.service is model.Service.ALIVE:
+                self._see_who_leads()
         except BaseException:
             self.state = before
             raise
         finally:
             self.bed.vms = [vm for name, vm in self.here.items() if name]
 
+    def begin(self, before: State) -> None:
+        """What happens from here on happens to this state."""
+        self.moments = [Moment(0.0, before)]
+
+    def _leaves(self, state: State | None) -> None:
+        self.moments.append(Moment(time.time(), state))
+
+    def _plugged(self, uplink: str, plugged: bool) -> None:
+        """Roles and rules are those before and after; only links change in between."""
+        now = self.moments[-1].state
+        assert now, "the switch runs"
+        changed = replace(now.uplinks[uplink], plugged=plugged)
+        self._leaves(replace(now, uplinks={**now.uplinks, uplink: changed}))
+
+    def lose_frames(self, count: int = SABOTAGED_FRAMES) -> None:
+        """Plant a fault: the switch upstream drops that many frames that VMs send to a host.
+
+        It is not the bridge under test, so that nothing there is out of order but the count.
+        """
+        switch, upstream = self.bed.tor.ovs, self.bed.upstream
+        host = self.bed.hosts[0]
+        match = f"table=0,priority=65535,dl_dst={host.mac}"
+        ofctl = ["ovs-ofctl", "-O", "OpenFlow13"]
+        switch.run(*ofctl, "add-flow", upstream, f"{match},actions=drop")
+        here = sum(vm.here for vm in self.state.vms.values())
+
+        def dropped() -> bool:
+            shown = switch.run(*ofctl, "dump-flows", upstream, f"dl_dst={host.mac}")
+            return sum(map(int, re.findall(r"n_packets=(\d+)", shown))) >= count * max(1, here)
+
+        try:
+            wait_until(dropped, f"{count} frames of each VM are dropped")
+        finally:
+            switch.run(*ofctl, "--strict", "del-flows", upstream, match)
+
     # ---- uplinks -----------------------------------------------------------------------
 
     def _cable_down(self, uplink: str) -> None:
+        self._plugged(uplink, False)
         self.bed.pull_cable(self.uplink(uplink))
 
     def _cable_up(self, uplink: str) -> None:
         self.bed.plug_cable(self.uplink(uplink))
+        self._plugged(uplink, True)
 
     def _flap(self, uplink: str, times: str) -> None:
         for _ in range(int(times)):
@@ -216,11 +302,16 @@ class World:
         new = self.vm(vm)
         original = self._vms[vm].port
         old = original if new.port != original else original + "x"
+        before = self.moments[-1].state
+        assert before, "the switch runs"
+        gone = replace(before.vms[vm], here=False)
+        self._leaves(replace(before, vms={**before.vms, vm: gone}))
         self.bed.unplug(replace(new, port=old))
         for words in (["down"], ["name", new.port]):
             run("ip", "link", "set", old, *words)
         run("ip", "link", "set", new.port, "up")
         self.bed.plug_in(new)
+        self._leaves(self.state)
         self._speaks(vm, frames.broadcast)
 
     def _vm_retagged(self, vm: str, vlan: str) -> None:
@@ -259,12 +350,14 @@ class World:
     # ---- the service -------------------------------------------------------------------
 
     def _service_killed(self) -> None:
-        self.service.kill()
+        for service in filter(None, (self.service, self.other)):
+            service.kill()
         self.left = self.installed()
 
     def _service_started(self) -> None:
         self._forgets()
-        self.service.start()
+        for service in filter(None, (self.service, self.other)):
+            service.start()
 
     def _service_restarted(self, how: str) -> None:
         """What is installed is what is desired, so a service that starts changes nothing.
@@ -293,13 +386,66 @@ class World:
         finally:
             os.kill(self.service.pid, signal.SIGCONT)
 
+    def _leader_killed(self) -> None:
+        """The other takes over, and the one that was killed stands by from then on."""
+        killed = self.service
+        killed.kill()
+        self._is_followed()
+        killed.start()
+
+    def _leader_paused(self, seconds: str) -> None:
+        paused = self.service
+        os.kill(paused.pid, signal.SIGSTOP)
+        try:
+            time.sleep(int(seconds))
+        finally:
+            os.kill(paused.pid, signal.SIGCONT)
+
+    def _is_followed(self) -> None:
+        assert self.other, "nobody stands by"
+        other = self.other
+        wait_until(lambda: leads(other), f"{other.name} leads", BOUND_WITHIN_S)
+        self.service, self.other = other, self.service
+        wait_until(
+            lambda: self.service.show_json(self.bed.bridge)["connected"],
+            f"{other.name} is connected",
+            BOUND_WITHIN_S,
+        )
+
+    def _see_who_leads(self) -> None:
+        """One leads, and the other has seen it."""
+
+        def settled() -> bool:
+            assert self.other
+            pair = self.service, self.other
+            for one, two in (pair, pair[::-1]):
+                if leads(one) and not leads(two) and one.name in stands_by(two):
+                    self.service, self.other = one, two
+                    return True
+            return False
+
+        wait_until(settled, "one service leads, the other stands by", BOUND_WITHIN_S)
+
+    def _hot(self, vm: str) -> None:
+        """It sends more than an uplink carries, is split, and merged when its load ends."""
+        assert self.load, "nobody sends"
+        with self.load(vm):
+            wait_until(lambda: self._is_split(vm), f"{vm} is split", BOUND_WITHIN_S)
+            time.sleep(SPLIT_FOR_S)
+        wait_until(lambda: not self._is_split(vm), f"{vm} is merged", BOUND_WITHIN_S)
+
+    def _is_split(self, vm: str) -> bool:
+        return bool(self.service.port(self.bed, self.vm(vm)).get("split"))
+
     # ---- the switch --------------------------------------------------------------------
 
     def _switch_restarted(self) -> None:
         # Addresses come back as they were read last; on a bond with those that NORMAL has heard. A
         # VM that is newer and silent from then on may be lost until it speaks.
         time.sleep(1.5 * NEW_VM_AUDIT_S)
+        self._leaves(None)
         self.bed.restart_switch()
+        self._leaves(self.state)
 
     def _database_restarted(self) -> None:
         self.bed.ovs.stop("ovsdb-server")
@@ -369,22 +515,35 @@ class World:
 
 
 @contextlib.contextmanager
-def built(seed: int, tor: Upstream) -> Iterator[World]:
+def built(seed: int, tor: Upstream, extras: Extras = Extras()) -> Iterator[World]:
     """A world of its own for a seed, attached: its switch and its service may be stopped."""
     with PrivateOvs(prefix="ovs-lbt-chaos-") as ovs:
         service = Service(ovs)
+        other = Service(ovs, "ovs-lbt-b") if extras.standby else None
+        both = [one for one in (service, other) if one]
+        if extras.adaptive:
+            for one in both:
+                one.launcher = [sys.executable, "-c", MERGES_SOON]
         try:
-            first = first_state(seed)
+            first = first_state(seed, extras)
             with Bed(ovs, tor, spec_of(seed)) as bed:
-                bed.set("bridge", bed.bridge, failback_delay_s=FIRST["failback-delay-s"])
+                begins = FIRST_ADAPTIVE if extras.adaptive else FIRST
+                bed.set("bridge", bed.bridge, failback_delay_s=begins["failback-delay-s"])
+                for uplink in bed.uplinks if extras.adaptive else ():
+                    bed.set("interface", uplink.name, capacity_mbps=UPLINK_MBPS)
                 service.start()
-                service.attach(bed, "--policy", FIRST["policy"])
+                service.attach(bed, "--policy", begins["policy"])
+                if other:
+                    other.start()
+                    wait_until(lambda: service.name in stands_by(other), "the other stands by")
                 if first.watched and not first.negotiated:
                     _begin_bfd(bed)
-                with contextlib.closing(World(bed, service, first)) as world:
+                made = World(bed, service, first, other, extras.sabotage)
+                with contextlib.closing(made) as world:
                     yield world
         finally:
-            service.kill()
+            for one in both:
+                one.kill()
 
 
 def _begin_bfd(bed: Bed) -> None:

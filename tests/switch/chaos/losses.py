@@ -1,0 +1,303 @@
+"""How much of a flow may be lost for each kind of event, and how much was: pure.
+
+A flow is what one sender sends to one receiver; a broadcast is a flow to each that is to hear it.
+Its frames are numbered and steady, so a loss is told as the time that so many frames take.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests import documents
+from tests.switch.chaos import model
+from tests.switch.chaos.model import Event, Service, State
+
+PPS = 50
+FRAME_MS = 1000 / PPS
+# A broadcast to a VM that gets another uplink: the network floods it to both, and the groups that
+# deliver it are changed one after another.
+MOVED_BROADCAST_MS = 80
+# Of frames that came twice.
+TWICE_MAX = 0
+BEGIN, END = "<!-- losses: begin -->", "<!-- losses: end -->"
+HEAD = (
+    "| event | link state | BFD | LACP | why |\n|---|---:|---:|---:|---|",
+    "| event | lost at most, ms | why |\n|---|---:|---|",
+)
+NOTHING_WHY = "nothing that carries frames changes, or all of it changes before the old way ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most that one flow may lose, by what watches the links: their state alone, BFD or LACP.
+
+    `each_ms` is added for each link that fails. `own_ms`: instead, for the flows of the VM that
+    the event is about.
+    """
+
+    carrier_ms: float = 0.0
+    bfd_ms: float = 0.0
+    lacp_ms: float = 0.0
+    each_ms: float = 0.0
+    own_ms: float | None = None
+    why: str = NOTHING_WHY
+
+    def cells(self) -> tuple[str, str, str]:
+        """Its cells in the table, by what watches."""
+        return tuple(self._cell(ms) for ms in (self.carrier_ms, self.bfd_ms, self.lacp_ms))  # type: ignore[return-value]
+
+    def _cell(self, ms: float) -> str:
+        each = f"{self.each_ms:g} each" if self.each_ms else ""
+        return " + ".join(filter(None, (f"{ms:g}" if ms or not each else "", each)))
+
+
+NOTHING = Bound()
+_BACK = "before a link is live again, and where all were gone, until it is"
+# Every kind of event has its own; docs/reliability.md shows them.
+BOUNDS: Mapping[str, Bound] = {
+    **dict.fromkeys(model.KINDS, NOTHING),
+    "cable-down": Bound(
+        100, 100, 100, why="an uplink fails: both switches see it and leave the link"
+    ),
+    "flap": Bound(0, 3000, 3000, 100, why=f"100 ms for each failure; {_BACK}"),
+    "storm": Bound(0, 3000, 3000, 100, why=f"100 ms for each failure; {_BACK}"),
+    "dark": Bound(
+        0,
+        1000,
+        4100,
+        why="three of BFD's periods of 100 ms at either end, and what they take; "
+        "three of LACP's of 1 s, one more, and a failure",
+    ),
+    "lacp-out": Bound(
+        0, 0, 4100, why="the link is up: three of LACP's periods of 1 s, one more, and a failure"
+    ),
+    "switch-restarted": Bound(
+        500, 3000, 3000, why="from when the bridge takes connections until the pipeline is back"
+    ),
+    "vm-renamed": Bound(own_ms=1000, why="the VM itself: until its new port is found and bound"),
+    "vm-retagged": Bound(own_ms=500, why="the VM itself: what it sends"),
+}
+
+
+def bound_ms(
+    event: Event, before: State, *, own: bool = False, broadcast: bool = False, moved: bool = False
+) -> float:
+    """What one flow may lose because of an event.
+
+    `own`: it is of the VM that the event is about; `moved`: its VM got another uplink meanwhile.
+    """
+    bound = BOUNDS[event.kind]
+    if own and bound.own_ms is not None:
+        most = bound.own_ms
+    else:
+        watched = bound.bfd_ms if before.watched else bound.carrier_ms
+        most = bound.lacp_ms if before.negotiated else watched
+        most += bound.each_ms * model.changes(before, event)[0]
+    return max(most, MOVED_BROADCAST_MS) if broadcast and moved else most
+
+
+# ---- what was lost ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A VM's flow with the outside. `silent`: the VM does not speak until all is settled."""
+
+    name: str
+    vm: str
+    inbound: bool
+    broadcast: bool = False
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """From here on the event has left things so; None: the switch does not run."""
+
+    at_s: float
+    state: State | None
+
+    def serves(self, vm: str) -> bool:
+        """Whether there is a way for a VM's frames."""
+        state = self.state
+        return state is not None and state.vms[vm].here and bool(state.exits(vm))
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What came of a flow: frames sent; of these, `cut`, while the event left no way; lost.
+
+    `promised`: whether a bound holds for it at all.
+    """
+
+    flow: Flow
+    sent: int
+    cut: int
+    numbers: tuple[int, ...]
+    bound_ms: float
+    promised: bool = True
+    frame_ms: float = FRAME_MS
+
+    @property
+    def lost_ms(self) -> float:
+        return len(self.numbers) * self.frame_ms
+
+    @property
+    def beyond(self) -> bool:
+        return self.promised and self.lost_ms > self.bound_ms
+
+    def __str__(self) -> str:
+        head = ", ".join(f"#{n}" for n in self.numbers[:3])
+        return (
+            f"{self.flow.name}: lost {len(self.numbers)} of {self.sent} frames"
+            f" ({self.lost_ms:g} ms, from {head}) -> at most {self.bound_ms:g} ms"
+        )
+
+
+def lost(
+    flow: Flow,
+    sent_at_s: Mapping[int, float],
+    heard: Collection[int],
+    moments: Sequence[Moment],
+    bound: float,
+    *,
+    promised: bool = True,
+    frame_ms: float = FRAME_MS,
+) -> Lost:
+    """What a flow lost. `moments` begin before its first frame; `heard`: numbers of frames."""
+    missing = sorted(sent_at_s.keys() - set(heard))
+    cut = {n for n, at_s in sent_at_s.items() if not _at(moments, at_s).serves(flow.vm)}
+    numbers = tuple(n for n in missing if n not in cut)
+    return Lost(flow, len(sent_at_s), len(cut), numbers, bound, promised, frame_ms)
+
+
+def _at(moments: Sequence[Moment], at_s: float) -> Moment:
+    return next((m for m in reversed(moments) if m.at_s <= at_s), moments[0])
+
+
+def expected(flow: Flow, before: State, after: State) -> bool:
+    """Whether a flow has a way before and after, and the same receiver."""
+    was, becomes = before.vms[flow.vm], after.vms[flow.vm]
+    if not (was.here and becomes.here and before.exits(flow.vm) and after.exits(flow.vm)):
+        return False
+    return was.vlan == becomes.vlan or not flow.inbound
+
+
+def promised(flow: Flow, event: Event, before: State, after: State) -> bool:
+    """Whether anything is promised to a flow.
+
+    Not what NORMAL does with a bond that is only observed. Nor that a VM which is silent is found
+    by another way while nobody is there who could announce it.
+    """
+    if before.on_normal and after.on_normal:
+        return False
+    unannounced = flow.inbound and flow.silent and not flow.broadcast
+    if unannounced and after.service is Service.DEAD:
+        return not any(model.changes(before, event))
+    return True
+
+
+def is_own(flow: Flow, event: Event) -> bool:
+    """Whether an event is about the flow's VM."""
+    return bool(event.args) and event.args[0] == flow.vm
+
+
+# ---- all events of a kind ---------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Counted:
+    """What one event cost, until all was settled."""
+
+    event: Event
+    flows: list[Lost] = field(default_factory=list)
+    twice: dict[str, int] = field(default_factory=dict)
+    settle_s: float = math.nan
+    # How late the sender was at worst: a machine that has no time for it has none for switches.
+    late_s: float = 0.0
+
+    @property
+    def beyond(self) -> list[Lost]:
+        return [one for one in self.flows if one.beyond]
+
+    @property
+    def worst(self) -> Lost | None:
+        return max(
+            (one for one in self.flows if one.promised), key=lambda o: o.lost_ms, default=None
+        )
+
+
+def by_kind(counted: Sequence[Counted]) -> dict[str, dict[str, Any]]:
+    """What events of each kind cost, as the result of a run says it."""
+    kinds: dict[str, list[Counted]] = {}
+    for one in counted:
+        kinds.setdefault(one.event.kind, []).append(one)
+    return {kind: _summary(found) for kind, found in sorted(kinds.items())}
+
+
+def _summary(counted: Sequence[Counted]) -> dict[str, Any]:
+    promised_of = [[one for one in c.flows if one.promised] for c in counted]
+    frames = [sum(len(one.numbers) for one in flows) for flows in promised_of]
+    worst_ms = [max((one.lost_ms for one in flows), default=0.0) for flows in promised_of]
+    bounds = [one.bound_ms for flows in promised_of for one in flows]
+    settled = [c.settle_s for c in counted if not math.isnan(c.settle_s)]
+    return {
+        "n": len(counted),
+        "frames_sent": sum(one.sent for flows in promised_of for one in flows),
+        "frames_sent_while_cut": sum(one.cut for flows in promised_of for one in flows),
+        "frames_lost": {"median": statistics.median(frames), "worst": max(frames)},
+        "flow_lost_ms": {"median": statistics.median(worst_ms), "worst": max(worst_ms)},
+        "bound_ms": {"least": min(bounds, default=0.0), "most": max(bounds, default=0.0)},
+        "flows_beyond_bound": sum(len(c.beyond) for c in counted),
+        "frames_twice": max((sum(c.twice.values()) for c in counted), default=0),
+        "unpromised_frames_lost": sum(
+            len(one.numbers) for c in counted for one in c.flows if not one.promised
+        ),
+        "settle_s": {
+            "median": round(statistics.median(settled), 3) if settled else None,
+            "worst": round(max(settled), 3) if settled else None,
+        },
+    }
+
+
+# ---- the document -----------------------------------------------------------------------
+
+
+def table() -> str:
+    """The bounds as Markdown; kinds of which nothing is lost are told together."""
+    lines = [HEAD[0]]
+    for kind, bound in BOUNDS.items():
+        if bound != NOTHING and bound.own_ms is None:
+            lines.append(f"| `{kind}` | {' | '.join(bound.cells())} | {bound.why} |")
+    none = ", ".join(f"`{kind}`" for kind, b in BOUNDS.items() if b in (NOTHING,))
+    own = [(kind, b) for kind, b in BOUNDS.items() if b.own_ms is not None]
+    lines += ["", HEAD[1]]
+    lines += [f"| `{kind}`, to others 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
+    lines.append(
+        f"| any, a broadcast to a VM that gets another uplink | {MOVED_BROADCAST_MS}"
+        " | the network floods it by both links; [a move](#times-and-losses) |"
+    )
+    lines.append(f"| {none} | 0 | {NOTHING.why} |")
+    return "\n".join(lines)
+
+
+def with_table(text: str) -> str:
+    """A document with the table between its marks."""
+    return documents.with_made(text, BEGIN, END, f"\n{table()}\n")
+
+
+def main() -> int:
+    """Write the table anew."""
+    page = Path(documents.ROOT) / "docs/reliability.md"
+    page.write_text(with_table(page.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

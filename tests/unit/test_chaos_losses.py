@@ -1,0 +1,135 @@
+"""What chaos counts as lost, the bound of each kind of event, and the table that says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests import documents
+from tests.switch.chaos import losses, model
+from tests.switch.chaos.losses import Counted, Flow, Lost, Moment
+from tests.switch.chaos.model import Event, Service, State
+
+FIRST = State.first(2, (None, 10))
+WATCHED = State.first(2, (None, 10), watched=True)
+ON_LACP = State.first(2, (None, 10), lag=True, negotiated=True, on_bond=True)
+MOVE, DOWN = Event("move", ("v0", "u1")), Event("cable-down", ("u0",))
+OUT = Flow("v0 to host", "v0", inbound=False)
+IN = Flow("host to v0", "v0", inbound=True, silent=True)
+SENT = {number: 100 + number * 0.02 for number in range(100)}
+
+
+def of(event: Event, before: State = FIRST, heard: set[int] | None = None, *after: Moment) -> Lost:
+    """What `OUT` loses if only some of its frames are heard."""
+    bound = losses.bound_ms(event, before)
+    return losses.lost(OUT, SENT, heard or set(SENT), [Moment(0.0, before), *after], bound)
+
+
+def test_the_document_has_the_bounds() -> None:
+    text = (documents.ROOT / "docs/reliability.md").read_text()
+    assert losses.with_table(text) == text, "again: python -m tests.switch.chaos.losses"
+
+
+def test_every_kind_of_event_has_a_bound() -> None:
+    assert losses.BOUNDS.keys() == model.KINDS.keys()
+    assert all(f"`{kind}`" in losses.table() for kind in model.KINDS)
+
+
+def test_a_frame_that_is_lost_is_beyond_a_bound_of_nothing() -> None:
+    assert not of(MOVE).beyond
+    found = of(MOVE, FIRST, SENT.keys() - {7})
+    assert found.beyond
+    assert found.lost_ms == losses.FRAME_MS
+    assert "lost 1 of 100 frames (20 ms, from #7) -> at most 0 ms" in str(found)
+
+
+def test_a_failover_may_lose_a_tenth_of_a_second() -> None:
+    assert not of(DOWN, FIRST, SENT.keys() - set(range(10, 15))).beyond
+    assert of(DOWN, FIRST, SENT.keys() - set(range(10, 16))).beyond
+
+
+def test_fifty_frames_are_beyond_most_bounds() -> None:
+    lost_ms = 50 * losses.FRAME_MS
+    over = {k for k in model.KINDS if losses.BOUNDS[k].carrier_ms >= lost_ms}
+    assert not over
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "most_ms"),
+    [
+        (FIRST, Event("flap", ("u0", "3")), 300),
+        (WATCHED, Event("flap", ("u0", "3")), 3300),
+        (WATCHED, Event("dark", ("u0",)), 1000),
+        (ON_LACP, Event("dark", ("u0",)), 4100),
+        (FIRST, Event("storm", ("2",)), 400),
+        (FIRST, Event("service-killed"), 0),
+    ],
+)
+def test_a_bound_depends_on_what_watches_and_on_how_many_fail(
+    before: State, event: Event, most_ms: float
+) -> None:
+    assert losses.bound_ms(event, before) == most_ms
+
+
+def test_a_broadcast_to_a_vm_that_moves_has_a_bound_of_its_own() -> None:
+    assert losses.bound_ms(MOVE, FIRST, broadcast=True) == 0
+    assert losses.bound_ms(MOVE, FIRST, moved=True) == 0
+    assert losses.bound_ms(MOVE, FIRST, broadcast=True, moved=True) == 80
+    assert losses.bound_ms(DOWN, FIRST, broadcast=True, moved=True) == 100
+
+
+def test_the_vm_that_an_event_is_about_has_a_bound_of_its_own() -> None:
+    renamed = Event("vm-renamed", ("v0",))
+    assert losses.is_own(OUT, renamed)
+    assert not losses.is_own(replace(OUT, vm="v1"), renamed)
+    assert losses.bound_ms(renamed, FIRST, own=True) == 1000
+    assert losses.bound_ms(renamed, FIRST) == 0
+
+
+def test_what_is_sent_while_there_is_no_way_is_told_apart() -> None:
+    found = of(MOVE, FIRST, SENT.keys() - set(range(10)), Moment(0.1, None), Moment(100.2, FIRST))
+    assert (found.cut, found.numbers, found.beyond) == (10, (), False)
+    late = of(MOVE, FIRST, SENT.keys() - set(range(12)), Moment(0.1, None), Moment(100.2, FIRST))
+    assert late.numbers == (10, 11)
+    assert late.beyond
+
+
+def test_a_flow_counts_that_has_a_way_before_and_after() -> None:
+    assert losses.expected(OUT, FIRST, FIRST)
+    assert not losses.expected(OUT, FIRST, model.after(FIRST, Event("vm-stops", ("v0",))))
+    retagged = model.after(FIRST, Event("vm-retagged", ("v0", "20")))
+    assert losses.expected(OUT, FIRST, retagged)
+    assert not losses.expected(IN, FIRST, retagged)
+    dark = replace(FIRST, uplinks={n: replace(u, plugged=False) for n, u in FIRST.uplinks.items()})
+    assert not losses.expected(OUT, FIRST, dark)
+
+
+def test_what_is_not_promised() -> None:
+    dead = replace(FIRST, service=Service.DEAD)
+    assert losses.promised(IN, DOWN, FIRST, FIRST)
+    assert losses.promised(OUT, DOWN, dead, dead)
+    assert losses.promised(IN, MOVE, dead, dead)
+    assert not losses.promised(IN, DOWN, dead, dead)
+    observed = replace(ON_LACP, observing=True)
+    assert not losses.promised(OUT, DOWN, observed, observed)
+    assert losses.promised(OUT, Event("observe"), ON_LACP, observed)
+
+
+def test_a_result_says_for_each_kind_what_it_cost() -> None:
+    fine, bad = Counted(DOWN, [of(DOWN)], settle_s=0.5), Counted(DOWN, [], settle_s=1.5)
+    bad.flows = [of(DOWN, FIRST, set(range(90))), replace(of(DOWN, FIRST, {1}), promised=False)]
+    bad.twice = {"sent": 2}
+    found = losses.by_kind([fine, bad])["cable-down"]
+    assert found == {
+        "n": 2,
+        "frames_sent": 200,
+        "frames_sent_while_cut": 0,
+        "frames_lost": {"median": 5, "worst": 10},
+        "flow_lost_ms": {"median": 100, "worst": 200},
+        "bound_ms": {"least": 100, "most": 100},
+        "flows_beyond_bound": 1,
+        "frames_twice": 2,
+        "unpromised_frames_lost": 99,
+        "settle_s": {"median": 1.0, "worst": 1.5},
+    }
