@@ -61,7 +61,7 @@ def test_frames_that_are_lost_fail_chaos_within_the_event(tor: Upstream) -> None
 def judge(report: Report, directory: Path) -> None:
     """Anywhere, nothing but frames may go wrong, and no flow may have an outage."""
     for counted in report.counted:
-        if worst := counted.worst:
+        if worst := counted.nearest:
             bound_s = worst.bound_ms / 1000
             what = f"lost of {worst.flow.name} at {counted.event}, s"
             at_most(what, worst.lost_ms / 1000, bound_s, bound_s + OUTAGE_S)

@@ -227,7 +227,14 @@ class Counted:
         return [one for one in self.flows if one.beyond]
 
     @property
+    def nearest(self) -> Lost | None:
+        """The flow that is nearest to its bound, or farthest beyond it."""
+        held = (one for one in self.flows if one.promised)
+        return max(held, key=lambda one: one.lost_ms - one.bound_ms, default=None)
+
+    @property
     def worst(self) -> Lost | None:
+        """The flow that lost most."""
         return max(
             (one for one in self.flows if one.promised), key=lambda o: o.lost_ms, default=None
         )
