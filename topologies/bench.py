@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from topologies import LAYOUT_NAMES
 
 if TYPE_CHECKING:
+    from topologies.compare.kept_runs import KeptRuns
     from topologies.compare.phases import Phase
     from topologies.compare.plan import Options
     from topologies.compare.result import Result
@@ -54,9 +55,13 @@ def main(argv: Sequence[str]) -> int:
         return 1
     with _ending_signals():
         try:
-            return _benches(options)
+            return _benches(options, ["ovs-lbt", "bench", *argv])
         except KeyboardInterrupt:
-            print("\novs-lbt bench: interrupted; nothing is left behind", file=sys.stderr)
+            print(
+                "\novs-lbt bench: interrupted; nothing is left running. Runs that had come to their"
+                " end are kept: the same command makes only the others",
+                file=sys.stderr,
+            )
             return 1
         except (RuntimeError, OSError) as failure:
             print(f"\novs-lbt bench: {failure}", file=sys.stderr)
@@ -89,7 +94,12 @@ def _parser() -> argparse.ArgumentParser:
         "--scenario", metavar="TEXT", help="run only scenarios whose names contain this text"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("out"), metavar="DIR", help="default: %(default)s"
+        "--out",
+        "--output",
+        type=Path,
+        default=Path("out"),
+        metavar="DIR",
+        help="default: %(default)s",
     )
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument(
@@ -115,10 +125,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--repeat",
+        "--runs",
         type=_positive,
         default=1,
         metavar="N",
-        help="run every contender N times and report medians (default: %(default)s)",
+        help="run every contender N times and report medians (default: %(default)s); started again"
+        " after an interruption, the same command makes only the runs that are missing",
+    )
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="make every run, also those that an interrupted command has kept",
     )
     jumps = parser.add_mutually_exclusive_group()
     jumps.add_argument(
@@ -188,7 +205,7 @@ def _wrong_jumps(options: argparse.Namespace) -> str:
     return ""
 
 
-def _benches(options: argparse.Namespace) -> int:
+def _benches(options: argparse.Namespace, command: Sequence[str]) -> int:
     from topologies.compare.contenders import chosen
 
     try:
@@ -197,22 +214,26 @@ def _benches(options: argparse.Namespace) -> int:
         print(wrong, file=sys.stderr)
         return 2
     if any(getattr(options, name) is not None for name in JUMPS):
-        return _jumps(options)
+        return _jumps(options, command)
     names = LAYOUT_NAMES if options.all else (options.layout,)
     statuses = []
+    finished: list[KeptRuns] = []
     for name in names:
         print(f"=== {name}", file=sys.stderr)
         try:
-            statuses.append(_bench(name, options))
+            statuses.append(_bench(name, options, command, finished))
         except RuntimeError as failure:
             # The other layouts are still worth running.
             print(f"\novs-lbt bench: {name}: {failure}", file=sys.stderr)
             statuses.append(1)
+    # Not earlier: a command that is interrupted in its last layout has the first ones, too.
+    for kept in finished:
+        kept.remove()
     # With several layouts, it is not wrong usage if the chosen contenders fit none of one layout.
     return max((status for status in statuses if status != 2), default=2)
 
 
-def _jumps(options: argparse.Namespace) -> int:
+def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run generated jumps of load, or those of a file."""
     from topologies.compare import contenders, pace
     from topologies.seeds import campaign, generator, instance, outcome, report
@@ -245,18 +266,23 @@ def _jumps(options: argparse.Namespace) -> int:
         options.out / report.NAME,
         watched_s=campaign.QUICK_WATCHED_S if quick else campaign.WATCHED_S,
         resume=options.resume,
+        command=command,
     )
 
 
-def _bench(name: str, options: argparse.Namespace) -> int:
+def _bench(
+    name: str, options: argparse.Namespace, command: Sequence[str], finished: list[KeptRuns]
+) -> int:
+    """Run a layout's bench. `finished` gets its runs if they need not be kept any longer."""
     # Imported late, so that wrong arguments are reported at once, and without Mininet.
     from topologies.benches import vmware_lbt
     from topologies.benches.plans import PLANS
     from topologies.compare import contenders, pace, running
     from topologies.compare.expectation import Expectation
+    from topologies.compare.kept_runs import DIRECTORY, KeptRuns
     from topologies.compare.plan import Options
     from topologies.loads.web_load import Direction
-    from topologies.reports import console, page, report
+    from topologies.reports import console, origin, page, report
 
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
     plan = PLANS[name]
@@ -266,13 +292,20 @@ def _bench(name: str, options: argparse.Namespace) -> int:
     how = Options(chosen, Direction(options.direction))
     directory = options.out / name
     directory.mkdir(parents=True, exist_ok=True)
+    kept = KeptRuns(
+        directory / DIRECTORY,
+        {"pace": asdict(chosen), "direction": str(how.direction)},
+        same_code=lambda found: not options.anew and origin.same_code(found),
+    )
     results = []
     for scenario in plan.scenarios(how):
         if options.scenario and options.scenario not in scenario.name:
             continue
         names = contenders.chosen(scenario.contenders, options.policy, options.against)
         if fitting := running.fit(scenario, names):
-            results.append(running.compare(scenario, fitting, how.pace, options.repeat))
+            results.append(
+                running.compare(scenario, fitting, how.pace, options.repeat, kept, command)
+            )
     if not results:
         print(
             f"{name}: no contender left to compare -> other contenders or another scenario",
@@ -302,6 +335,8 @@ def _bench(name: str, options: argparse.Namespace) -> int:
         print(console.contender_table(result.medians()), end="\n\n")
     print(console.verdicts(checked), end="\n\n")
     print(*paths, sep="\n")
+    if not failures:
+        finished.append(kept)
     return 0 if all(one.met for one in checked) else 1
 
 

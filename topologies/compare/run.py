@@ -7,8 +7,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mininet.log import setLogLevel
 from mininet.net import Mininet
@@ -53,7 +54,7 @@ class Observed:
 
     Packets are those of the end systems: what entered the switches from them, and what
     the switches delivered to them. CPU times are per program. Spans are in seconds since
-    the start of the load.
+    the start of the load. `origin`: the code, the machine and the command that made it.
     """
 
     scenario: str
@@ -66,6 +67,7 @@ class Observed:
     cpu_s: Mapping[str, float]
     entered_packets: int
     delivered_packets: int
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 # Gets each sample, and the duration of the load.

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from topologies.compare import contenders, figures, run
+from topologies.compare.kept_runs import KeptRuns
 from topologies.compare.pace import Pace
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
-from topologies.reports import console
+from topologies.reports import console, origin
 
 
-def compare(scenario: Scenario, names: Sequence[str], pace: Pace, repeat: int) -> Result:
+def compare(
+    scenario: Scenario,
+    names: Sequence[str],
+    pace: Pace,
+    repeat: int,
+    kept: KeptRuns,
+    command: Sequence[str] = (),
+) -> Result:
     """Every contender's runs: all of them once, then all of them again.
 
     A run that fails is told at once, left out, and noted in the result, so that one of many
-    does not cost the others. CPU time is compared within a repetition, as machines change.
+    does not cost the others. A run that an interrupted command has kept is not made again.
+    CPU time is compared within a repetition, as machines change.
     """
+    there = _kept(scenario.name, names, repeat, kept)
     capacities_bps = figures.capacities_bps(scenario.layout)
     shown = {up: capacities_bps[up] for up in scenario.layout.sending_uplinks()}
     observed: dict[str, list[run.Observed]] = {}
@@ -27,14 +38,19 @@ def compare(scenario: Scenario, names: Sequence[str], pace: Pace, repeat: int) -
         once: dict[str, figures.Figures] = {}
         for number, name in enumerate(names, start=1 + repetition * len(names)):
             place = f"{scenario.name} {number}/{repeat * len(names)}"
-            progress = console.ProgressLine(place, name, shown)
-            try:
-                seen = run.run(scenario, contenders.by_name(name), pace, progress)
-            except RuntimeError as failure:
-                failures.append(f"{name}: {failure}")
-                print(f"\n{scenario.name}: {failures[-1]}", file=sys.stderr)
-                continue
-            progress.finish()
+            seen = there.get((name, repetition + 1))
+            if seen is None:
+                made_by = origin.origin(command)
+                progress = console.ProgressLine(place, name, shown)
+                try:
+                    seen = run.run(scenario, contenders.by_name(name), pace, progress)
+                except RuntimeError as failure:
+                    failures.append(f"{name}: {failure}")
+                    print(f"\n{scenario.name}: {failures[-1]}", file=sys.stderr)
+                    continue
+                progress.finish()
+                seen = replace(seen, origin=made_by)
+                kept.keep(repetition + 1, seen)
             observed.setdefault(name, []).append(seen)
             once[name] = figures.figures(scenario.layout, seen)
         for name, one in figures.with_cpu_ratio(once, baseline=contenders.MANUAL).items():
@@ -46,6 +62,26 @@ def compare(scenario: Scenario, names: Sequence[str], pace: Pace, repeat: int) -
         observed={name: observed[name] for name in ran},
         failures=failures,
     )
+
+
+def _kept(
+    scenario: str, names: Sequence[str], repeat: int, kept: KeptRuns
+) -> dict[tuple[str, int], run.Observed]:
+    """The runs that need not be made, by contender and repetition. Says how many there are."""
+    found = {}
+    for repetition in range(1, repeat + 1):
+        for name in names:
+            if seen := kept.find(scenario, name, repetition):
+                found[name, repetition] = seen
+                kept.use(scenario, name, repetition)
+    if found:
+        every = repeat * len(names)
+        print(
+            f"{scenario}: {len(found)} of {every} runs are kept in {kept.directory}, from a command"
+            f" that was interrupted; {every - len(found)} are missing and are made now",
+            file=sys.stderr,
+        )
+    return found
 
 
 def fit(scenario: Scenario, names: Sequence[str]) -> list[str]:

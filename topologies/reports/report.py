@@ -92,7 +92,13 @@ def _scenario(result: Result) -> dict[str, Any]:
 def _contenders(result: Result) -> dict[str, Any]:
     medians = result.medians()
     return {
-        name: {**_rounded(medians[name]), "runs": [_rounded(one) for one in repetitions]}
+        name: {
+            **_rounded(medians[name]),
+            "runs": [
+                {**_rounded(one), **({"origin": dict(seen.origin)} if seen.origin else {})}
+                for one, seen in zip(repetitions, result.observed[name], strict=True)
+            ],
+        }
         for name, repetitions in result.figures.items()
     }
 

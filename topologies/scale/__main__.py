@@ -18,6 +18,7 @@ from typing import Any
 from topologies.compare.steps import in_silence, step
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
+from topologies.reports.origin import origin
 from topologies.reports.report import machine
 from topologies.scale.bed import Bed
 from topologies.scale.figures import exponent, figure
@@ -93,13 +94,16 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", flush=True)
 
     rows, failed = [], None
+    command = [sys.executable, "-m", "topologies.scale", *sys.argv[1:]]
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
         bed = Bed(ovs, ports)
         for count in bridges:
             say(f"=== {count} bridges")
+            made_by = origin(command)
             try:
                 with step(f"{count} bridges", _limit_s(count), LOOK_AT, in_silence):
-                    rows.append(measure(bed, count, SETTINGS, pace, POLL_S, say))
+                    found = measure(bed, count, SETTINGS, pace, POLL_S, say)
+                rows.append({**found, "origin": made_by})
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
                 # What fewer bridges cost is worth having all the same.
                 failed = f"{count} bridges: {failure}"
@@ -107,6 +111,7 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
                 break
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
         say("=== adaptive, on one bridge")
+        made_by = origin(command)
         with step("adaptive, on one bridge", _limit_s(1), LOOK_AT, in_silence):
             adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, say)
     growth = {
@@ -117,7 +122,7 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
         "pace": {"settle_s": pace.settle_s, "observe_s": pace.observe_s},
         "rows": [rounded(row) for row in rows],
         **({"failed": failed} if failed else {}),
-        "adaptive": rounded(adaptive),
+        "adaptive": rounded({**adaptive, "origin": made_by}),
         "growth": rounded(growth),
     }
 

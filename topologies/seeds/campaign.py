@@ -17,7 +17,7 @@ from topologies.compare import contenders, figures, run
 from topologies.compare.pace import Pace
 from topologies.compare.scenario import Scenario
 from topologies.loads.seeded_load import SeededLoad, layout_of
-from topologies.reports import console
+from topologies.reports import console, origin
 from topologies.reports import report as reports
 from topologies.seeds import generator, judging, report
 from topologies.seeds.instance import FITS_RATIO, Instance
@@ -51,6 +51,7 @@ def campaign(
     *,
     watched_s: float,
     resume: bool,
+    command: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> int:
     """Run what is wanted, and report; 0: everything expected is met, 1: something is not."""
@@ -66,7 +67,7 @@ def campaign(
         if found is None or not resumable(
             found, instance, {**settings, "watched_s": watched_s}, keys
         ):
-            found = _jump(instance, wanted, pace, watched_s, settings)
+            found = _jump(instance, wanted, pace, watched_s, settings, command)
             path.write_text(json.dumps(found) + "\n")
         say(report.line(found))
         records.append(found)
@@ -90,6 +91,7 @@ def _jump(
     pace: Pace,
     watched_s: float,
     settings: Mapping[str, Any],
+    command: Sequence[str],
 ) -> dict[str, Any]:
     """The record of a jump after all its runs; one that fails is told, and noted in it."""
     bounds = bound(instance, watched_s)
@@ -109,6 +111,7 @@ def _jump(
         progress = console.ProgressLine(
             f"{scenario.name} {number}/{len(wanted)}", name, capacities_bps
         )
+        made_by = origin.origin(command)
         try:
             seen = run.run(scenario, contenders.by_name(name), pace, progress)
         except RuntimeError as failure:
@@ -120,6 +123,7 @@ def _jump(
         details = {k: v for k, v in seen.outcome.details.items() if k not in ("readings", "hot")}
         found[kind][name] = {
             **told(figures.figures(layout, seen), perfect_ratio),
+            "origin": made_by,
             "details": {**details, "cpu_s": dict(seen.cpu_s)},
         }
     return found

@@ -1,0 +1,152 @@
+"""Where a run comes from: the code, the programs, the machine and the command that made it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import topologies
+
+# The checkout, if the code is in one.
+ROOT = Path(topologies.__file__).resolve().parents[1]
+NOT_RECORDED = "not recorded"
+# What the service runs on, unless its environment names another.
+FRAMEWORK, FRAMEWORK_VARIABLE = "os-ken", "OVS_LBT_FRAMEWORK"
+
+
+def origin(command: Sequence[str]) -> dict[str, Any]:
+    """The origin of a run that starts now. What cannot be found out is absent.
+
+    `load_average` is that of the machine over the last 1, 5 and 15 minutes: who else was at work.
+    """
+    return {
+        **_code(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "load_average": [round(one, 2) for one in os.getloadavg()],
+        "command": shlex.join(command),
+    }
+
+
+def same_code(origin_: Mapping[str, Any]) -> bool:
+    """Whether a run was made by the code that runs now, as far as commits tell."""
+    keys = ("commit", "modified")
+    return {key: origin_.get(key) for key in keys} == {key: _code().get(key) for key in keys}
+
+
+def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The origin of each run of a report; empty for a run whose report does not have it.
+
+    A report of any kind: of a layout, of jumps by number, of many bridges. One origin may be
+    that of the whole report.
+    """
+    runs = [
+        run
+        for scenario in report.get("scenarios") or [report]
+        for found in scenario.get("contenders", {}).values()
+        for run in found.get("runs", ())
+    ]
+    for jump in report.get("seeds", ()):
+        runs += [run for kind in ("jump", "control") for run in jump.get(kind, {}).values()]
+    runs += report.get("rows", ())
+    whole = report.get("origin", {})
+    return [run.get("origin", whole) for run in runs]
+
+
+def described(origins: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What people read of the origins of several runs: a line for each thing, by its name."""
+    return {
+        "commit": _each(
+            [
+                f"{one['commit']}{' with changes of its own' * bool(one.get('modified'))}"
+                if one.get("commit")
+                else ""
+                for one in origins
+            ]
+        ),
+        "dates of the runs": _between([one.get("date", "") for one in origins]),
+        "load average at their start": _between(
+            [one["load_average"][0] if one.get("load_average") else "" for one in origins]
+        ),
+        "versions": _each(
+            [", ".join(f"{k} {v}" for k, v in one.get("versions", {}).items()) for one in origins]
+        ),
+        "command": _each([one.get("command", "") for one in origins]),
+    }
+
+
+def _between(values: Sequence[Any]) -> str:
+    """The least and the most of what was recorded."""
+    known = sorted(value for value in values if value != "")
+    if not known:
+        return NOT_RECORDED
+    text = f"{known[0]}" if known[0] == known[-1] else f"{known[0]} to {known[-1]}"
+    without = len(values) - len(known)
+    return f"{text}; {NOT_RECORDED} for {without} of {len(values)} runs" if without else text
+
+
+def _each(values: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(value or NOT_RECORDED for value in values)) or NOT_RECORDED
+
+
+@cache
+def _code() -> Mapping[str, Any]:
+    """The commit of the code that runs, and whether tracked files differ from it.
+
+    The code may have changed by the end of a long campaign; what runs is what was loaded first.
+    """
+    commit = git("rev-parse", "HEAD")
+    if commit is None or git("ls-files", "--error-unmatch", "topologies/bench.py") is None:
+        return {}
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit.strip(), "modified": bool(changed)}
+
+
+def git(*words: str, root: Path = ROOT) -> str | None:
+    """What git says of the checkout; None if it fails, or there is no git."""
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout if found.returncode == 0 else None
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    try:
+        switch = subprocess.run(
+            ["ovs-vswitchd", "--version"], capture_output=True, text=True
+        ).stdout
+    except OSError:
+        switch = ""
+    found = {
+        "ovs-lbt": _version("ovs-lbt"),
+        "Open vSwitch": switch.partition("\n")[0].rpartition(" ")[2],
+        "kernel": platform.release(),
+        "Python": platform.python_version(),
+        "framework": _framework(),
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def _framework() -> str:
+    name = os.environ.get(FRAMEWORK_VARIABLE) or FRAMEWORK
+    version = _version(name)
+    return f"{name} {version}" if version else ""
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
