@@ -6,17 +6,22 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.topologies import bench_runs
 from topologies import bench
+from topologies.benches.plans import PLANS
 from topologies.compare import run
-from topologies.compare.contenders import Contender
-from topologies.compare.pace import Pace
+from topologies.compare.contenders import Contender, by_name
+from topologies.compare.kept_runs import KeptRuns
+from topologies.compare.pace import ACCELERATED, Pace
+from topologies.compare.plan import Options
 from topologies.compare.run import Observed, Progress
 from topologies.compare.scenario import Scenario
+from topologies.reports import origin
 
 
 @pytest.fixture
@@ -235,3 +240,108 @@ def test_all_goes_on_where_one_layout_fails_or_has_nobody(
     assert "set_vs_lbfo: every run failed" in said
     assert [path.parent.name for path in tmp_path.rglob("report.json")] == ["two_switches"]
     assert bench.main([*words, "--scenario", "no such thing"]) == 2
+
+
+def _interrupted(after: int, made: list[str]) -> Callable[..., Observed]:
+    """In place of a run: the command is ended after so many of them."""
+    observe = _even()
+
+    def observe_or_end(
+        scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
+    ) -> Observed:
+        if len(made) == after:
+            raise KeyboardInterrupt
+        made.append(f"{scenario.layout.name} {contender.name}")
+        return observe(scenario, contender, pace, progress)
+
+    return observe_or_end
+
+
+@pytest.mark.usefixtures("fit")
+def test_an_interrupted_command_makes_only_the_runs_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "LAYOUT_NAMES", ("set_vs_lbfo", "mixed_speed"))
+    words = ["--all", "--policy", "dynamic", "--against", "manual", "--runs", "2"]
+    words += ["--output", str(tmp_path)]
+    first: list[str] = []
+    monkeypatch.setattr(run, "run", _interrupted(5, first))
+    assert bench.main(words) == 1
+    assert "the same command makes only the others" in capsys.readouterr().err
+    rest: list[str] = []
+    monkeypatch.setattr(run, "run", _interrupted(99, rest))
+    assert bench.main(words) == 0
+    said = capsys.readouterr().err
+    assert "eight streams: 4 of 4 runs are kept in" in said
+    assert "equal loads: 1 of 4 runs are kept in" in said
+    assert "3 are missing and are made now" in said
+    assert first == [*["set_vs_lbfo manual", "set_vs_lbfo dynamic"] * 2, "mixed_speed manual"]
+    assert rest == ["mixed_speed dynamic", "mixed_speed manual", "mixed_speed dynamic"]
+    for name in ("set_vs_lbfo", "mixed_speed"):
+        report = json.loads((tmp_path / name / "report.json").read_text())
+        for one in report["contenders"].values():
+            assert len(one["runs"]) == 2
+            for made in one["runs"]:
+                assert made["origin"]["command"].startswith("ovs-lbt bench --all")
+        assert (tmp_path / name / "samples.jsonl").read_text().count("\n") == 4
+        assert not (tmp_path / name / "unfinished").exists()
+    again: list[str] = []
+    monkeypatch.setattr(run, "run", _interrupted(99, again))
+    assert bench.main(words) == 0
+    assert len(again) == 8, "a command that came to its end is made anew"
+    assert "are kept" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("fit")
+@pytest.mark.parametrize(
+    "other", ["--anew", "--quick", "another commit", "half a file", "two runs more"]
+)
+def test_kept_runs_are_of_the_same_code_and_settings(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["set_vs_lbfo", "--policy", "dynamic", "--against", "manual", "--out", str(tmp_path)]
+    monkeypatch.setattr(run, "run", _interrupted(1, []))
+    assert bench.main(words) == 1
+    (kept,) = (tmp_path / "set_vs_lbfo" / "unfinished").iterdir()
+    if other == "another commit":
+        monkeypatch.setattr(origin, "same_code", lambda _: False)
+    elif other == "half a file":
+        kept.write_text(kept.read_text()[:1000])
+    elif other == "two runs more":
+        words += ["--repeat", "2"]
+    else:
+        words.append(other)
+    made: list[str] = []
+    monkeypatch.setattr(run, "run", _interrupted(99, made))
+    assert bench.main(words) == 0
+    assert len(made) == (3 if other == "two runs more" else 2)
+
+
+@pytest.mark.usefixtures("fit")
+def test_a_failed_run_alone_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["set_vs_lbfo", "--policy", "dynamic", "set", "--against", "none"]
+    words += ["--out", str(tmp_path)]
+    monkeypatch.setattr(run, "run", _even(failing="dynamic"))
+    assert bench.main(words) == 1
+    made: list[str] = []
+    monkeypatch.setattr(run, "run", _interrupted(99, made))
+    assert bench.main(words) == 0
+    assert made == ["set_vs_lbfo dynamic"]
+    assert "1 of 2 runs are kept" in capsys.readouterr().err
+
+
+def test_a_kept_run_is_as_it_was(tmp_path: Path) -> None:
+    (scenario,) = PLANS["set_vs_lbfo"].scenarios(Options(ACCELERATED))
+    seen = _even()(scenario, by_name("dynamic"), ACCELERATED, lambda *_: None)
+    kept = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)
+    kept.keep(1, replace(seen, origin={"commit": "1"}))
+    again = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)
+    assert again.find(seen.scenario, "dynamic", 1) == replace(seen, origin={"commit": "1"})
+    assert again.find(seen.scenario, "dynamic", 2) is None
+    assert again.find("another", "dynamic", 1) is None
+    again.remove()
+    assert (tmp_path / "runs").exists(), "only runs of its own are removed"
+    kept.remove()
+    assert not (tmp_path / "runs").exists()

@@ -107,10 +107,11 @@ def test_a_program_that_fails_fails_its_step(
 
 
 def test_the_other_contenders_run_when_one_does_not_come_to_its_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tests.unit.topologies import bench_runs
     from topologies.benches.plans import PLANS
+    from topologies.compare.kept_runs import KeptRuns
     from topologies.compare.plan import Options
 
     (scenario,) = PLANS["vmware_lbt"].scenarios(Options(QUICK))
@@ -123,7 +124,13 @@ def test_the_other_contenders_run_when_one_does_not_come_to_its_end(
         return bench_runs.observed(scenario.layout, name, {})
 
     monkeypatch.setattr("topologies.compare.run.run", run)
-    result = running.compare(scenario, ["manual", "load-based"], QUICK, repeat=1)
+    result = running.compare(
+        scenario,
+        ["manual", "load-based"],
+        QUICK,
+        repeat=1,
+        kept=KeptRuns(tmp_path, {}, lambda _: True),
+    )
     assert list(result.figures) == ["load-based"]
     (failure,) = result.failures
     assert failure.startswith("manual: build the network: not done after 0.0 s")
