@@ -18,10 +18,13 @@ from typing import Any
 from topologies.compare.expectation import LEAST_THROUGHPUT_RATIO, MOST_CPU_RATIO, UNEVEN_CV
 from topologies.layouts import LAYOUTS
 from topologies.reports import comparison as page_comparison
+from topologies.reports import origin as page_origin
 from topologies.reports import table as page_table
-from topologies.reports.comparison import MOST_DEVIATION_RATIO, Duel, Published
-from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent
+from topologies.reports.code_changes import CodeChanges
+from topologies.reports.comparison import MOST_DEVIATION_RATIO, Behind, Duel, Order, Published, Side
+from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent, repetitions
 from topologies.reports.layout_texts import described
+from topologies.reports.origin import NOT_RECORDED
 from topologies.reports.settings import setting, setting_name
 from topologies.reports.table import Column, Kind, Row
 from topologies.scale.section import section as scale_section
@@ -46,38 +49,62 @@ the document: our policies beside Open vSwitch's bonds and placement by hand (`m
 
 Layouts are scaled to what one machine can do, so what compares with a document is a share of the
 speed of the links, never a rate. The limit is the maximum flow through the layout. Figures are
-medians of the runs. **Bold** is the best figure of ours, and the best of a peer; an empty cell was
-not measured. CV is the standard deviation over the mean: 0 is even. CPU time per bit is that of
+medians of n runs each; with n = 1 it is that run's. **Bold** is the best figure of ours, and the best
+of a peer; an empty cell was not measured. CV is the standard deviation over the mean: 0 is even. CPU time per bit is that of
 Open vSwitch and our service, and `manual` has 1.
 
 A figure matches a published one within {percent(MOST_DEVIATION_RATIO)} of it. The best of ours and the best peer are each the
 most even of those whose throughput is within {percent(1 - LEAST_THROUGHPUT_RATIO)} of the fastest of their kind. Ours holds if
 our fastest has {LEAST_THROUGHPUT_RATIO} of the fastest peer's throughput, and our best more even uplinks wherever the best
 peer's are uneven (a CV above {UNEVEN_CV}), and {MOST_CPU_RATIO} of its CPU time per bit at most.
+
+*Where a peer is better* lists every figure in which the best peer's median is better than that of the
+best of ours. Where the ranges of their runs meet, there is no difference, and that is said. A single
+run has no range: of two of them, nobody knows whether they would differ again.
+
+*Measured at* says by which commit, and whether what decides (`policies/`) or what forwards
+(`controller/dataplane/`) has changed since.
 """
 
 
-def benchmarks(reports: Sequence[Mapping[str, Any]], notes: Mapping[str, str]) -> str:
-    """The document; layouts are in the order in which `LAYOUTS` has them."""
+def benchmarks(
+    reports: Sequence[Mapping[str, Any]],
+    notes: Mapping[str, str],
+    measured: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """The document; layouts are in the order in which `LAYOUTS` has them.
+
+    `measured`: for each layout, at which commits it was, in words.
+    """
+    when = measured or {}
     order = list(LAYOUTS)
     known = sorted(reports, key=lambda one: (_place(order, one["layout"]), one["layout"]))
     missing = [name for name in order if name not in {one["layout"] for one in known}]
     parts = [INTRODUCTION.strip(), _overview(known)]
     if missing:
         parts.append(f"Not measured yet: {', '.join(map(_code, missing))}.")
-    parts += [_layout(report, notes.get(report["layout"], "")) for report in known]
+    parts += [
+        _layout(report, notes.get(report["layout"], ""), when.get(report["layout"], ()))
+        for report in known
+    ]
     text = "\n\n".join(part for part in parts if part) + "\n"
     return text.replace(BEFORE_UNIT, " ")  # in a text that people search, an ordinary one
 
 
 def read_notes(text: str) -> dict[str, str]:
-    """The prose of each layout by its name; what is before the first section is no layout's."""
+    """The prose of each layout by its name; what is before the first section is no layout's.
+
+    A layout with several sections has all of them, in their order.
+    """
     sections = re.split(r"^## +(\S+) *$", text, flags=re.MULTILINE)
-    return {name: prose.strip() for name, prose in zip(sections[1::2], sections[2::2], strict=True)}
+    found: dict[str, list[str]] = {}
+    for name, prose in zip(sections[1::2], sections[2::2], strict=True):
+        found.setdefault(name, []).append(prose.strip())
+    return {name: "\n\n".join(filter(None, proses)) for name, proses in found.items()}
 
 
-def read(directory: Path) -> str:
-    """The document of the reports and notes in a directory.
+def read(directory: Path, changes: CodeChanges | None = None) -> str:
+    """The document of the reports and notes in a directory; `changes` knows the code's history.
 
     Raises:
         OSError: something cannot be read.
@@ -87,8 +114,17 @@ def read(directory: Path) -> str:
     of_none = {name: found.pop(name) for name in SECTIONS if name in found}
     path = directory / NOTES
     notes = read_notes(path.read_text()) if path.exists() else {}
-    text = benchmarks(list(found.values()), notes)
-    more = (SECTIONS[name](one, notes.get(name, "")) for name, one in of_none.items())
+    known = changes or CodeChanges()
+    measured = {
+        name: known.lines(one, str((directory / f"{name}.json").resolve()))
+        for name, one in (found | of_none).items()
+    }
+    by_layout = {one["layout"]: measured[name] for name, one in found.items()}
+    text = benchmarks(list(found.values()), notes, by_layout)
+    more = (
+        "\n\n".join([SECTIONS[name](one, notes.get(name, "")), _origin(one, measured[name])])
+        for name, one in of_none.items()
+    )
     return "\n\n".join([text.rstrip("\n"), *more]) + "\n"
 
 
@@ -138,7 +174,7 @@ def _of(some: int, all_: int) -> str:
     return f"{some} of {all_}" if all_ else ""
 
 
-def _layout(report: Mapping[str, Any], note: str) -> str:
+def _layout(report: Mapping[str, Any], note: str, measured: Sequence[str]) -> str:
     name = report["layout"]
     description = described(name)
     source = report.get("published", {}).get("source")
@@ -147,7 +183,7 @@ def _layout(report: Mapping[str, Any], note: str) -> str:
         parts.append(f"![The layout {name}](images/layout_{name}.svg)")
     if source:
         parts.append(f"Published figures: {_plain(source)}.")
-    parts.append(_repetitions(report))
+    parts += [_repetitions(report), _origin(report, measured)]
     scenarios = page_comparison.scenarios(report)
     for scenario in scenarios:
         if len(scenarios) > 1:
@@ -157,7 +193,9 @@ def _layout(report: Mapping[str, Any], note: str) -> str:
         _phases(report),
         _list("Expectations", [_expectation(one) for one in report.get("expectations", [])]),
         _list("Where we match the document", _matches(report)),
-        _list("Where we differ, or a peer beats us", _differs(report)),
+        _list("Where we differ from the document", _differs(report)),
+        _list("Where a peer is better", _beaten(report)),
+        _list("No difference: the ranges of the runs meet", _alike(report)),
         f"**Why**\n\n{note}" if note else "",
         _environment(report.get("environment", {})),
     ]
@@ -175,22 +213,42 @@ def _repetitions(report: Mapping[str, Any]) -> str:
     return f"Runs of each contender: {runs}." if runs else ""
 
 
+def _origin(report: Mapping[str, Any], measured: Sequence[str]) -> str:
+    """Where the runs come from. What none of them has recorded is told in one sentence."""
+    told = {
+        name: text
+        for name, text in page_origin.described(page_origin.of_runs(report)).items()
+        if name != "commit"
+    }
+    known = [f"{name}: {_plain(text)}" for name, text in told.items() if text != NOT_RECORDED]
+    unknown = [name for name, text in told.items() if text == NOT_RECORDED]
+    sentences = [*measured]
+    if known:
+        sentences.append(f"{'; '.join(known)}.")
+    if unknown:
+        sentences.append(f"{NOT_RECORDED.capitalize()} for these runs: {', '.join(unknown)}.")
+    return "\n".join(sentences)
+
+
 def _table(scenario: Mapping[str, Any]) -> str:
     columns = page_table.columns(scenario)
-    head = ["contender"]
+    head = ["contender", "n"]
     for column in columns:
         unit = f", {column.figure.unit}" if column.figure.unit else ""
         head.append(f"{'published' if column.published else column.figure.label}{unit}")
-    lines = [head, ["---", *("---:" for _ in columns)]]
+    lines = [head, ["---", "---:", *("---:" for _ in columns)]]
     for row in page_table.rows(scenario):
         name = row.name if row.kind == Kind.LIMIT else _code(row.name)
         name += " (published only)" if row.kind == Kind.DOCUMENT else ""
-        lines.append([name, *(_cell(row, column) for column in columns)])
+        lines.append([name, row.count, *(_cell(row, column) for column in columns)])
     return _lines(lines)
 
 
 def _cell(row: Row, column: Column) -> str:
     text = column.figure.text(row.value(column))
+    measured = 0 if column.published else len(repetitions(row.found, column.figure.name))
+    if text and measured and str(measured) != row.count:
+        text += f" (n = {measured})"
     best = column.figure.name in row.best_in and not column.published
     return f"**{text}**" if best else text
 
@@ -236,7 +294,10 @@ def _matches(report: Mapping[str, Any]) -> list[str]:
     expectations = report.get("expectations", [])
     met = len(expectations) - len(page_comparison.unmet(report))
     found = [f"{_of(met, len(expectations))} expectations are met."] if expectations else []
-    return found + _beside_document(report, matches=True)
+    orders = [
+        f"{where}{_order(one)}: reproduced." for where, one in _orders(report) if one.reproduced
+    ]
+    return found + _beside_document(report, matches=True) + orders
 
 
 def _differs(report: Mapping[str, Any]) -> list[str]:
@@ -244,14 +305,67 @@ def _differs(report: Mapping[str, Any]) -> list[str]:
         f"Not met: {_plain(one['condition'])}: {_plain(one['found'])}."
         for one in page_comparison.unmet(report)
     ]
-    beaten = [
-        f"{where}{one.figure.label}: {_best(one, 'peer')} beats {_best(one, 'ours')}."
-        for where, one in _duels(report)
-        if not one.holds
+    orders = [
+        f"{where}{_order(one)}: not reproduced."
+        for where, one in _orders(report)
+        if not one.reproduced
     ]
-    return missed + _beside_document(report, matches=False) + beaten or [
+    return missed + _beside_document(report, matches=False) + orders or [
         "Nowhere in these figures."
     ]
+
+
+def _beaten(report: Mapping[str, Any]) -> list[str]:
+    """Every figure in which a peer is better, by more than the runs differ."""
+    found = [
+        f"{where}{one.figure.label}: {_side(one.peer, one.figure)} beats"
+        f" {_side(one.ours, one.figure)}."
+        for where, one in _behind(report)
+        if one.differs
+    ]
+    return found or ["Nowhere in these figures."]
+
+
+def _alike(report: Mapping[str, Any]) -> list[str]:
+    """Every figure in which a peer's median is better, and its runs are among ours."""
+    return [
+        f"{where}{one.figure.label}: {_side(one.peer, one.figure)}, {_side(one.ours, one.figure)}."
+        for where, one in _behind(report)
+        if not one.differs
+    ]
+
+
+def _behind(report: Mapping[str, Any]) -> list[tuple[str, Behind]]:
+    return [
+        (_where(report, scenario), one)
+        for scenario in page_comparison.scenarios(report)
+        for one in page_comparison.behind(scenario["contenders"])
+    ]
+
+
+def _orders(report: Mapping[str, Any]) -> list[tuple[str, Order]]:
+    return [
+        (_where(report, scenario), one)
+        for scenario in page_comparison.scenarios(report)
+        for one in page_comparison.orders(scenario)
+    ]
+
+
+def _order(one: Order) -> str:
+    """Who was better than whom there, and who is here."""
+    published = " before ".join(
+        f"{', '.join(map(_code, names))} {one.figure.with_unit(value)}"
+        for value, names in one.published
+    )
+    here = ", ".join(_side(found, one.figure) for found in one.here)
+    return f"order by {one.figure.label}, the best first: published {published}; here {here}"
+
+
+def _side(one: Side, of: Figure) -> str:
+    """A median with its range, if its runs differ as they are shown, and their number."""
+    least, most = of.text(one.least), of.text(one.most)
+    between = f"{least} to {most}, " if least != most else ""
+    return f"{_code(one.contender)} {of.with_unit(one.value)} ({between}n = {one.count})"
 
 
 def _where(report: Mapping[str, Any], scenario: Mapping[str, Any]) -> str:
@@ -265,17 +379,12 @@ def _beside_document(report: Mapping[str, Any], matches: bool) -> list[str]:
     found: dict[tuple[str, Figure, float], list[str]] = {}
     for where, one in _published(report):
         if one.matches == matches:
-            value = f"{_code(one.contender)} {one.figure.with_unit(one.found)}"
+            value = f"{_code(one.contender)} {one.figure.with_unit(one.found)} (n = {one.count})"
             found.setdefault((where, one.figure, one.published), []).append(value)
     return [
         f"{where}{of.label}, published {of.with_unit(published)}: {', '.join(values)}."
         for (where, of, published), values in found.items()
     ]
-
-
-def _best(duel: Duel, side: str) -> str:
-    one = duel.ours if side == "ours" else duel.peer
-    return f"{_code(one.contender)} ({duel.figure.with_unit(one.value)})"
 
 
 def _environment(environment: Mapping[str, Any]) -> str:

@@ -8,10 +8,25 @@ from typing import Any
 
 from topologies.compare import expectation
 from topologies.compare.expectation import LEAST_THROUGHPUT_RATIO, MOST_CPU_RATIO, UNEVEN_CV
-from topologies.reports.known_figures import Figure, figure, is_ours, measured, number
+from topologies.reports.known_figures import (
+    Figure,
+    figure,
+    figures,
+    is_ours,
+    measured,
+    number,
+    repetitions,
+)
 
 # Of the published figure.
 MOST_DEVIATION_RATIO = 0.05
+# Another figure divided by what is the same for all contenders, or made of others: told once.
+TOLD_BY_OTHERS = (
+    *("share_of_limit", "steady_share_of_limit", "share_of_link", "ten_streams_share"),
+    *("stream_stdev_bps", "cpu_ratio"),
+)
+# Published figures of which the order of the contenders says more than the values.
+ORDERED = ("stream_cv",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,59 @@ class Duel:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """A contender's median of a figure, the range of its runs, and how many runs measured it.
+
+    A figure that only medians have is its own range, and `count` is that of the contender's runs.
+    """
+
+    contender: str
+    value: float
+    least: float
+    most: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A figure in which a peer's median is better than that of ours."""
+
+    figure: Figure
+    ours: Side
+    peer: Side
+
+    @property
+    def differs(self) -> bool:
+        """Whether the ranges of the runs are apart; otherwise there is no difference."""
+        return apart(self.ours, self.peer)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The contenders by a figure, the best first, as published and as found here.
+
+    `published` has those together who stand for the same mode of the document.
+    """
+
+    figure: Figure
+    published: Sequence[tuple[float, Sequence[str]]]
+    here: Sequence[Side]
+
+    @property
+    def reproduced(self) -> bool:
+        """Whether each mode is apart from, and better than, those that were worse there."""
+        sides = {one.contender: one for one in self.here}
+        modes = [[sides[name] for name in names] for _, names in self.published]
+        return all(
+            apart(good, bad) and self.figure.better * (good.value - bad.value) > 0
+            for place, mode in enumerate(modes)
+            for worse in modes[place + 1 :]
+            for good in mode
+            for bad in worse
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
     """A contender's figure beside the published one."""
 
@@ -40,6 +108,7 @@ class Published:
     contender: str
     found: float
     published: float
+    count: int = 1
 
     @property
     def matches(self) -> bool:
@@ -101,15 +170,80 @@ def duels(contenders: Mapping[str, Any]) -> list[Duel]:
     return found
 
 
+def side(contender: str, found: Mapping[str, Any], of: Figure) -> Side:
+    """A contender's side in a figure that it has."""
+    value = number(found, of.name)
+    assert value is not None
+    values = repetitions(found, of.name)
+    count = len(values) or len(found.get("runs", ())) or 1
+    return Side(contender, value, min([value, *values]), max([value, *values]), count)
+
+
+def apart(one: Side, other: Side) -> bool:
+    """Whether two ranges have nothing in common."""
+    return one.most < other.least or other.most < one.least
+
+
+def behind(contenders: Mapping[str, Any]) -> list[Behind]:
+    """Every figure in which a peer is better than the best of ours.
+
+    The best of either kind in that figure; and where what an operator would choose of ours fails
+    in a duel, that one, whoever else of ours is better. Figures that are alike as they are shown
+    are left out.
+    """
+    pairs: dict[tuple[str, str, str], Figure] = {}
+    lost = [one for one in duels(contenders) if not one.holds]
+    for of in figures(name for one in contenders.values() for name in measured(one)):
+        if not of.better or of.name in TOLD_BY_OTHERS:
+            continue
+        ours, peer = (best(by_kind(contenders, ours=ours), of) for ours in (True, False))
+        if ours and peer:
+            pairs[of.name, ours.contender, peer.contender] = of
+        for duel in lost:
+            if duel.figure.name == of.name:
+                pairs[of.name, duel.ours.contender, duel.peer.contender] = of
+    found = [
+        Behind(of, side(ours, contenders[ours], of), side(peer, contenders[peer], of))
+        for (_, ours, peer), of in pairs.items()
+    ]
+    return [
+        one
+        for one in found
+        if one.figure.better * (one.peer.value - one.ours.value) > 0
+        and one.figure.text(one.peer.value) != one.figure.text(one.ours.value)
+    ]
+
+
+def orders(scenario: Mapping[str, Any]) -> list[Order]:
+    """The order of those for whom at least two different values were published and who ran."""
+    found = []
+    for of in map(figure, ORDERED):
+        modes: dict[float, list[str]] = {}
+        for contender, documented in scenario.get("published", {}).items():
+            value = number(documented, of.name)
+            here = number(scenario["contenders"].get(contender, {}), of.name)
+            if value is not None and here is not None:
+                modes.setdefault(value, []).append(contender)
+        if len(modes) < 2:
+            continue
+        published = sorted(modes.items(), key=lambda one: -of.better * one[0])
+        sides = [
+            side(name, scenario["contenders"][name], of) for _, names in published for name in names
+        ]
+        found.append(Order(of, published, sorted(sides, key=lambda one: -of.better * one.value)))
+    return found
+
+
 def against_document(scenario: Mapping[str, Any]) -> list[Published]:
     """Everything comparable that was published of a contender, and what it is here."""
     found = []
-    for contender, figures in scenario.get("published", {}).items():
-        for name in figures:
-            of, published = figure(name), number(figures, name)
+    for contender, documented in scenario.get("published", {}).items():
+        for name in documented:
+            of, published = figure(name), number(documented, name)
             here = number(scenario["contenders"].get(contender, {}), name)
             if of.comparable and published is not None and here is not None:
-                found.append(Published(of, contender, here, published))
+                count = side(contender, scenario["contenders"][contender], of).count
+                found.append(Published(of, contender, here, published, count))
     return found
 
 

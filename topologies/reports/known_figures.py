@@ -54,7 +54,7 @@ class Figure:
         return f"{text}{BEFORE_UNIT}{self.unit}" if text and self.unit else text
 
 
-_COMPARABLE = ("qos_ratio", "moves", "jumbo_ratio")
+_COMPARABLE = ("qos_ratio", "moves", "jumbo_ratio", "stream_cv")
 
 
 def _rate(name: str, label: str, better: int = MORE) -> Figure:
@@ -106,7 +106,16 @@ KNOWN = {
         Figure("offered_bps", "offered", "Mbit/s", 1e-6, 1, minor=True),
         Figure("jumbo_ratio", "jumbo over standard frames", "", 1, 2, MORE),
         Figure("failover_ms", "failover", "ms", 1, 1, LESS),
+        Figure("failback_ms", "failback", "ms", 1, 1, LESS),
         Figure("blackout_ms", "blackout", "ms", 1, 1, LESS),
+        Figure("worst_blackout_ms", "worst blackout", "ms", 1, 1, LESS),
+        Figure("longest_gap_ms", "longest gap", "ms", 1, 1, LESS),
+        Figure("probe_lost", "probe lost", "", 1, 0, LESS),
+        Figure("migration_s", "migration", "s", 1, 1, LESS),
+        Figure("precopy_rounds", "precopy rounds", "", 1, 2, LESS),
+        Figure("stopped_ms", "stopped", "ms", 1, 1, LESS),
+        Figure("total_s", "total", "s", 1, 1, LESS),
+        Figure("uplink_difference", "uplink difference", "", 1, 2, LESS),
         Figure("cpu_ratio", "CPU time per bit", "× manual", 1, 2, LESS),
         Figure("cpu_s", "CPU time", "s", 1, 2, 0, minor=True),
         Figure("cpu_s_per_gbit", "CPU time per Gbit", "s", 1, 2, LESS, minor=True),

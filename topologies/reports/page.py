@@ -19,10 +19,12 @@ from topologies.reports import comparison as page_comparison
 from topologies.reports import known_figures as page_figures
 from topologies.reports import table as page_table
 from topologies.reports import uplinks as page_uplinks
-from topologies.reports.comparison import Duel
+from topologies.reports.comparison import Behind, Duel
 from topologies.reports.known_figures import Figure, measured, number, percent
 from topologies.reports.layout_texts import described
 from topologies.reports.markup import Markup, joined, tag
+from topologies.reports.origin import described as described_origin
+from topologies.reports.origin import of_runs
 from topologies.reports.settings import setting, setting_name
 from topologies.reports.style import CSS
 from topologies.reports.table import Column, Kind, Row
@@ -63,7 +65,7 @@ def page(report: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
             for place, one in enumerate(scenarios)
         ),
         _reading(scenarios),
-        _environment(report.get("environment", {})),
+        _environment({**report.get("environment", {}), **described_origin(of_runs(report))}),
     )
     head = tag(
         "head",
@@ -164,19 +166,19 @@ def _verdict(holds: bool) -> Markup:
 
 
 def _behind(scenarios: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """Where a peer beats the best of ours."""
+    """Where a peer beats the best of ours by more than the runs differ."""
     lost = [
         tag(
             "li",
             tag("a", scenario["name"], href=f"#scenario{place + 1}"),
             ": ",
-            _duel(one),
+            _lost(one),
         )
         for place, scenario in enumerate(scenarios)
-        for one in page_comparison.duels(scenario["contenders"])
-        if not one.holds
+        for one in page_comparison.behind(scenario["contenders"])
+        if one.differs
     ]
-    return tag("section", tag("h3", "Where a peer beats us"), tag("ul", *lost)) if lost else None
+    return tag("section", tag("h3", "Where a peer is better"), tag("ul", *lost)) if lost else None
 
 
 def _scenario(
@@ -202,7 +204,7 @@ def _scenario(
 def _table(scenario: Mapping[str, Any]) -> Markup:
     """Limit, what was published, and the contenders, each a row."""
     columns = page_table.columns(scenario)
-    heads = [tag("th", "contender", scope="col")]
+    heads = [tag("th", name, scope="col") for name in ("contender", "n")]
     for column in columns:
         label = "published" if column.published else column.figure.label
         unit = tag("small", column.figure.unit) if column.figure.unit else None
@@ -227,7 +229,7 @@ def _row(row: Row, columns: Sequence[Column]) -> Markup:
         label.append(tag("span", words, class_=f"tag of-{side}"))
     if row.kind == Kind.DOCUMENT:
         label.append(tag("span", "published only", class_="tag"))
-    return tag("tr", tag("th", *label, scope="row"), *cells, class_=row.kind)
+    return tag("tr", tag("th", *label, scope="row"), tag("td", row.count), *cells, class_=row.kind)
 
 
 def _value(of: Figure, row: Row) -> list[object]:
@@ -272,6 +274,18 @@ def _duel(duel: Duel) -> Markup:
         for one, side in ((duel.ours, "ours"), (duel.peer, "peers"))
     )
     return tag("span", f"{duel.figure.label}: ", next(sides), " against ", next(sides))
+
+
+def _lost(one: Behind) -> Markup:
+    sides = (
+        tag(
+            "span",
+            f"{found.contender} {one.figure.with_unit(found.value)} (n = {found.count})",
+            class_=f"of-{kind}",
+        )
+        for found, kind in ((one.peer, "peers"), (one.ours, "ours"))
+    )
+    return tag("span", f"{one.figure.label}: ", next(sides), " against ", next(sides))
 
 
 def _reading(scenarios: Sequence[Mapping[str, Any]]) -> Markup:

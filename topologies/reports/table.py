@@ -42,6 +42,11 @@ class Row:
     best_in: frozenset[str] = frozenset()
     champion: bool = False
 
+    @property
+    def count(self) -> str:
+        """How many runs its figures are medians of; empty where that is not known."""
+        return str(len(self.found["runs"])) if self.found.get("runs") else ""
+
     def value(self, column: Column) -> float | None:
         """What a cell shows; None if it stays empty."""
         return number(self.published if column.published else self.found, column.figure.name)

@@ -116,7 +116,8 @@ def table(report: Mapping[str, Any]) -> list[list[str]]:
             row.append(f"{max(losses):.4%}" if losses else "")
         rows.append(row)
     for word, of in (("median", ""), ("worst", "most_")):
-        row = [word, *[""] * 5, f"{report['perfect'][f'{of}loss_ratio']:.3%}"]
+        label = f"{word}, n = {len(report['seeds'])}"
+        row = [label, *[""] * 5, f"{report['perfect'][f'{of}loss_ratio']:.3%}"]
         for name in names:
             found = report["contenders"][name]
             keys = [f"{of}{key}" for key in ("loss_ratio", "highest_ratio", "moves")]

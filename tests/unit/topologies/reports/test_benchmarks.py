@@ -12,14 +12,26 @@ from tests.unit.topologies import bench_reports as bench
 from topologies.compare import expectation
 from topologies.layouts import LAYOUTS
 from topologies.reports import benchmarks as benchmarks_page
-from topologies.reports.comparison import against_document, duels
+from topologies.reports.code_changes import CodeChanges
+from topologies.reports.comparison import against_document, behind, duels, orders
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
 def test_the_document_is_that_of_the_reports() -> None:
     again = "python -m topologies.reports.benchmarks docs/results > docs/benchmarks.md"
-    assert (DOCS / "benchmarks.md").read_text() == benchmarks_page.read(DOCS / "results"), again
+    assert_same((DOCS / "benchmarks.md").read_text(), benchmarks_page.read(DOCS / "results"), again)
+
+
+def assert_same(kept: str, made: str, again: str) -> None:
+    """What commits say is compared only in a clone that has all of them."""
+    commits = re.findall(r"^(?:Measured at|Commit of).*`([0-9a-f]{7,})`", kept, re.MULTILINE)
+    if not all(map(CodeChanges().knows, commits)):
+        kept, made = (
+            re.sub(r"^(Measured at|Commit of).*$", r"\1", text, flags=re.MULTILINE)
+            for text in (kept, made)
+        )
+    assert kept == made, again
 
 
 def test_every_drawing_is_there() -> None:
@@ -46,6 +58,15 @@ def test_notes_are_taken_over_as_they_are() -> None:
     assert "No." not in made
 
 
+def test_both_notes_of_a_layout_are_kept() -> None:
+    notes = benchmarks_page.read_notes("## shift\n\nOne.\n\n## scale\n\nNo.\n\n## shift\n\nTwo.\n")
+    assert notes == {"shift": "One.\n\nTwo.", "scale": "No."}
+    text = (DOCS / "results" / "notes.md").read_text()
+    kept = benchmarks_page.read_notes(text)
+    for line in text[text.index("\n## ") :].splitlines():
+        assert not line or line.startswith("## ") or line in "\n".join(kept.values())
+
+
 def test_layouts_are_in_their_order_whatever_that_of_the_reports() -> None:
     reports = [bench.report(layout=name) for name in ("theirs", "converged", "vmware_lbt")]
     made = benchmarks_page.benchmarks(reports, {})
@@ -56,11 +77,18 @@ def test_layouts_are_in_their_order_whatever_that_of_the_reports() -> None:
 def test_it_says_where_we_match_and_where_not() -> None:
     made = benchmarks_page.benchmarks([bench.report()], {})
     matches, differs = made.split("**Where we match the document**")[1].split("**Where we differ")
+    differs, beaten = differs.split("**Where a peer is better**")
     assert "1 of 2 expectations are met." in matches
-    assert "team to team: share of the limit, published 93.8 %: `dynamic` 93.5 %." in matches
+    assert (
+        "team to team: share of the limit, published 93.8 %: `dynamic` 93.5 % (n = 3)." in matches
+    )
     assert "Not met: no duplicates: 3." in differs
     assert (
-        "fault: throughput: `manual` (100.0 Mbit/s) beats `dynamic/lacp` (60.0 Mbit/s)." in differs
+        "fault: throughput: `manual` 100.0 Mbit/s (n = 1) beats `dynamic/lacp` 60.0 Mbit/s (n = 1)."
+        in beaten
+    )
+    assert (
+        "team to team: uplinks’ CV: `manual` 0.010 (n = 3) beats `dynamic` 0.012 (n = 3)." in beaten
     )
     assert "team to team" not in differs
     assert "| [`set_vs_lbfo`](#set_vs_lbfo) | 1 of 2 | 1 of 1 | 3 of 4 |" in made
@@ -70,7 +98,9 @@ def test_far_from_the_document_is_a_difference() -> None:
     report = bench.report()
     report["scenarios"][0]["published"]["dynamic"]["share_of_limit"] = 0.7
     differs = benchmarks_page.benchmarks([report], {}).split("**Where we differ")[1]
-    assert "team to team: share of the limit, published 70.0 %: `dynamic` 93.5 %." in differs
+    assert (
+        "team to team: share of the limit, published 70.0 %: `dynamic` 93.5 % (n = 3)." in differs
+    )
 
 
 def test_nothing_to_complain_of_is_said_so() -> None:
@@ -78,7 +108,7 @@ def test_nothing_to_complain_of_is_said_so() -> None:
         {name: bench.contender(bench.figures(0.5)) for name in ("manual", "dynamic")}
     )
     report = {**bench.report(even), "expectations": []}
-    assert "- Nowhere in these figures." in benchmarks_page.benchmarks([report], {})
+    assert benchmarks_page.benchmarks([report], {}).count("- Nowhere in these figures.") == 2
 
 
 def test_tables_have_a_cell_for_every_heading() -> None:
@@ -98,7 +128,7 @@ def test_missing_figures_are_empty_cells() -> None:
     made = benchmarks_page.benchmarks([bench.report()], {})
     (row,) = (line for line in made.splitlines() if line.startswith("| `dynamic/lacp` |"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1] == "**60.0**"
+    assert cells[1:3] == ["1", "**60.0**"]
     (heads,) = (line for line in made.splitlines() if "blackout, ms" in line)
     assert cells[[head.strip() for head in heads.strip("|").split("|")].index("blackout, ms")] == ""
 
@@ -180,9 +210,94 @@ def test_only_what_compares_of_who_ran_is_compared_with_the_document() -> None:
     assert (one.contender, one.figure.name, one.matches) == ("dynamic", "share_of_limit", True)
 
 
+def _runs(*values: float, name: str = "loss_ratio") -> dict[str, Any]:
+    return bench.contender(*({**bench.figures(0.5), name: value} for value in sorted(values)))
+
+
+def test_every_figure_in_which_a_peer_is_better_is_listed() -> None:
+    better = {"settle_s": 1.0, "loss_ratio": 0.001, "failover_ms": 5.0, "stream_cv": 0.01}
+    contenders = {
+        "balance-slb": bench.contender({**bench.figures(0.5), **better}),
+        "dynamic": bench.contender(
+            {**bench.figures(0.5), **{name: 2 * value for name, value in better.items()}}
+        ),
+    }
+    found = behind(contenders)
+    assert {one.figure.name for one in found} == set(better)
+    assert all(one.differs for one in found)
+    contenders["adaptive"] = contenders["balance-slb"]
+    assert behind(contenders) == [], "the best of ours is as good"
+
+
+def test_a_difference_within_the_ranges_of_the_runs_is_none() -> None:
+    for theirs, ours, differs in (
+        ((0.01, 0.02, 0.03), (0.03, 0.04, 0.05), False),
+        ((0.01, 0.02, 0.029), (0.03, 0.04, 0.05), True),
+        ((0.001, 0.02, 0.2), (0.03, 0.04, 0.05), False),
+        ((0.02,), (0.04,), True),
+    ):
+        contenders = {"balance-slb": _runs(*theirs), "dynamic": _runs(*ours)}
+        (found,) = behind(contenders)
+        assert (found.figure.name, found.differs) == ("loss_ratio", differs)
+        assert (found.peer.count, found.ours.count) == (len(theirs), len(ours))
+        made = benchmarks_page.benchmarks([bench.report(bench.scenario(contenders))], {})
+        assert ("- packets lost: `balance-slb`" in made.split("**No difference")[0]) == differs
+        assert ("**No difference: the ranges of the runs meet**" in made) != differs
+    assert "`balance-slb` 2.00 % (n = 1) beats `dynamic` 4.00 % (n = 1)" in made
+
+
+def test_alike_as_it_is_shown_is_no_difference() -> None:
+    assert behind({"balance-slb": _runs(0.0), "dynamic": _runs(0.00004)}) == []
+
+
+def test_a_lost_duel_is_told_whoever_else_of_ours_is_better() -> None:
+    contenders = {
+        "balance-slb": bench.contender(bench.figures(0.5)),
+        "dynamic": bench.contender({**bench.figures(0.5), "cpu_s_per_gbit": 9.0}),
+        "explicit": bench.contender({**bench.figures(0.1), "cpu_s_per_gbit": 5.0}),
+    }
+    (found,) = behind(contenders)
+    assert (found.figure.name, found.ours.contender) == ("cpu_s_per_gbit", "dynamic")
+
+
+def test_the_number_of_runs_is_beside_each_median() -> None:
+    report = bench.report()
+    runs = report["scenarios"][0]["contenders"]["dynamic"]["runs"]
+    del runs[0]["loss_ratio"]
+    made = benchmarks_page.benchmarks([report], {})
+    (row,) = (line for line in made.splitlines() if line.startswith("| `dynamic` |"))
+    assert row.startswith("| `dynamic` | 3 |")
+    assert row.count("(n = 2)") == 1
+
+
+@pytest.mark.parametrize(
+    ("cv", "reproduced"),
+    [
+        ({"set": (0.09,), "dynamic": (0.01,)}, True),
+        ({"set": (0.03,), "dynamic": (0.06,)}, False),
+        ({"set": (0.03, 0.05, 0.09), "dynamic": (0.01, 0.02, 0.04)}, False),
+    ],
+)
+def test_the_order_of_what_was_published_is_reproduced_or_not(
+    cv: dict[str, tuple[float, ...]], reproduced: bool
+) -> None:
+    contenders = {name: _runs(*values, name="stream_cv") for name, values in cv.items()}
+    published = {"set": {"stream_cv": 0.0738}, "dynamic": {"stream_cv": 0.0226}}
+    scenario = bench.scenario(contenders, published=published)
+    (order,) = orders(scenario)
+    assert order.reproduced == reproduced
+    assert [names for _, names in order.published] == [["dynamic"], ["set"]]
+    made = benchmarks_page.benchmarks([bench.report(scenario)], {})
+    where = "Where we match the document" if reproduced else "Where we differ from the document"
+    (line,) = (line for line in made.splitlines() if line.startswith("- order by streams’ CV"))
+    assert "published `dynamic` 2.26 % before `set` 7.38 %; here `" in line
+    assert line.endswith(": reproduced." if reproduced else ": not reproduced.")
+    assert line in made.split(f"**{where}**")[1].split("\n\n**")[0]
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmarks_page.main([str(DOCS / "results")]) == 0
-    assert capsys.readouterr().out == (DOCS / "benchmarks.md").read_text()
+    assert_same((DOCS / "benchmarks.md").read_text(), capsys.readouterr().out, "by the command")
     assert benchmarks_page.main([str(tmp_path / "none")]) == 1
     assert "none -> a directory of reports" in capsys.readouterr().err
     (tmp_path / "a.json").write_text("not JSON")

@@ -98,7 +98,7 @@ def test_from_the_top_down_it_says_what_was_run_and_what_came_of_it() -> None:
         *("set_vs_lbfo", described("set_vs_lbfo").headline, "Switch Embedded Teaming"),
         *("Altaro", "1 of 2 expectations met", "no duplicates", "total within 5%", "93.5 %"),
         *(
-            "Where a peer beats us",
+            "Where a peer is better",
             "Streams from one VM",
             "share of the limit",
             "Uplinks over time",

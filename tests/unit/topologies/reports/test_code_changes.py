@@ -1,0 +1,109 @@
+"""What has changed since a figure was measured, in a repository made for it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from topologies.reports.code_changes import UNKNOWN, CodeChanges
+
+NAMES = {
+    **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "nobody"),
+    **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "nobody@example.com"),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one commit."""
+    for name, value in (*NAMES.items(), ("GIT_CONFIG_GLOBAL", "/dev/null")):
+        monkeypatch.setenv(name, value)
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    _git(repository, "init", "-q")
+    for path in ("policies/a.py", "controller/dataplane/b.py", "docs/results/c.json"):
+        _write(repository, path, "one\n")
+    _commit(repository)
+    return repository
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(root), *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def _write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def _commit(root: Path) -> str:
+    _git(root, "add", "-A")
+    _git(root, "commit", "-q", "-m", "more")
+    return _git(root, "rev-parse", "HEAD")
+
+
+def test_what_has_changed_is_named(root: Path) -> None:
+    first, changes = _git(root, "rev-parse", "HEAD"), CodeChanges(root)
+    nothing = "`policies/` and `controller/dataplane/` have not changed since"
+    assert changes.since(first) == nothing
+    _write(root, "docs/results/c.json", "two\n")
+    second = _commit(root)
+    assert changes.since(first) == nothing
+    _write(root, "policies/a.py", "two\n")
+    one = "`policies/` has changed since, `controller/dataplane/` has not changed since"
+    assert changes.since(second) == one, "what is not committed counts, too"
+    _commit(root)
+    assert changes.since(second) == one
+    _write(root, "controller/dataplane/b.py", "two\n")
+    third = _commit(root)
+    assert changes.since(first) == "`policies/` and `controller/dataplane/` have changed since"
+    assert changes.since(third) == nothing
+    _write(root, "policies/a.py", "one\n")
+    _write(root, "controller/dataplane/b.py", "one\n")
+    assert changes.since(first) == nothing, "the same code as it was"
+
+
+def test_a_commit_that_is_not_there_is_said_so(root: Path, tmp_path: Path) -> None:
+    first = _git(root, "rev-parse", "HEAD")
+    _write(root, "policies/a.py", "two\n")
+    last = _commit(root)
+    assert CodeChanges(root).since("f" * 40) == UNKNOWN
+    shallow = tmp_path / "shallow"
+    _git(root, "clone", "-q", "--depth", "1", root.as_uri(), str(shallow))
+    assert CodeChanges(shallow).since(first) == UNKNOWN
+    assert CodeChanges(shallow).since(last).endswith("have not changed since")
+    told = CodeChanges(shallow).told([{"commit": first}], "docs/results/c.json")
+    assert told == [f"Measured at commit `{first[:7]}`: {UNKNOWN}."]
+    assert UNKNOWN == "commit not in this repository"
+
+
+def test_without_a_repository_no_commit_is_known(tmp_path: Path) -> None:
+    changes = CodeChanges(tmp_path)
+    assert changes.since("HEAD") == UNKNOWN
+    assert changes.told([{}], "c.json") == ["Commit of the runs: not recorded."]
+
+
+def test_each_commit_of_a_report_has_its_line(root: Path) -> None:
+    commit, changes = _git(root, "rev-parse", "HEAD"), CodeChanges(root)
+    same = "`policies/` and `controller/dataplane/` have not changed since."
+    made = {"commit": commit, "modified": False}
+    path = str(root / "docs/results/c.json")
+    assert changes.told([made, made], path) == [f"Measured at commit `{commit[:7]}`: {same}"]
+    assert changes.told([made, {**made, "modified": True}, {}], path) == [
+        f"Measured at commit `{commit[:7]}` (1 of 3 runs): {same}",
+        f"Measured at commit `{commit[:7]}` with changes of its own (1 of 3 runs): {same}",
+        f"Commit of the runs: not recorded; they are no later than `{commit[:7]}`: {same}",
+    ]
+    _write(root, "policies/a.py", "two\n")
+    _write(root, "docs/results/c.json", "corrected\n")
+    later = _commit(root)
+    (told,) = changes.told([{}], path)
+    assert f"no later than `{later[:7]}`" in told
+    (told,) = changes.told([{"no_later_than": commit}], path)
+    assert f"no later than `{commit[:7]}`: `policies/` has changed" in told
