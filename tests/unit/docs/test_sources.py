@@ -16,6 +16,8 @@ UNMEASURED = {
     "reliability.md": {
         "| | |",
         "| what must hold | how it is checked |",
+        "| event | link state | BFD | LACP | why |",
+        "| event | lost at most, ms | why |",
         "| what happens | limit | test in `tests/switch` |",
         "| who | what happens | test |",
         "| | detected failures | when a link returns |",

@@ -292,9 +292,7 @@ MIB_BITS = 8 * 2**20
 
 def test_published_shares_of_quad_gbe_team() -> None:
     published = quad_gbe_team.layout().published
-    assert published["one_stream_share"] == pytest.approx(
-        113 * MIB_BITS / LINK_1G_BPS, abs=0.001
-    )
+    assert published["one_stream_share"] == pytest.approx(113 * MIB_BITS / LINK_1G_BPS, abs=0.001)
     assert published["ten_streams_share"] == pytest.approx(410 / (4 * 113), abs=0.0005)
 
 
