@@ -19,16 +19,17 @@ def compare(
     names: Sequence[str],
     pace: Pace,
     repeat: int,
-    kept: KeptRuns,
+    kept: KeptRuns | None = None,
     command: Sequence[str] = (),
 ) -> Result:
     """Every contender's runs: all of them once, then all of them again.
 
     A run that fails is told at once, left out, and noted in the result, so that one of many
-    does not cost the others. A run that an interrupted command has kept is not made again.
+    does not cost the others. A run that an interrupted command has kept is not made again; without
+    `kept`, no run is kept.
     CPU time is compared within a repetition, as machines change.
     """
-    there = _kept(scenario.name, names, repeat, kept)
+    there = _kept(scenario.name, names, repeat, kept) if kept else {}
     capacities_bps = figures.capacities_bps(scenario.layout)
     shown = {up: capacities_bps[up] for up in scenario.layout.sending_uplinks()}
     observed: dict[str, list[run.Observed]] = {}
@@ -50,7 +51,8 @@ def compare(
                     continue
                 progress.finish()
                 seen = replace(seen, origin=made_by)
-                kept.keep(repetition + 1, seen)
+                if kept:
+                    kept.keep(repetition + 1, seen)
             observed.setdefault(name, []).append(seen)
             once[name] = figures.figures(scenario.layout, seen)
         for name, one in figures.with_cpu_ratio(once, baseline=contenders.MANUAL).items():
