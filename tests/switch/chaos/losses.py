@@ -6,7 +6,9 @@ Its frames are numbered and steady, so a loss is told as the time that so many f
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import statistics
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -26,6 +28,16 @@ MOVED_BROADCAST_MS = 80
 # Of frames that came twice.
 TWICE_MAX = 0
 BEGIN, END = "<!-- losses: begin -->", "<!-- losses: end -->"
+RUNS = documents.ROOT / "docs/results/soak/losses"
+RUNS_BEGIN, RUNS_END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
+RUNS_HEAD = (
+    "| bed | seed | events run | frames sent | lost | flows beyond their bound | frames twice"
+    " | settled, s, worst | load average | violations |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+)
+FINDINGS_HEAD = (
+    "| bed | seed | event | flows | most frames lost of one | ms | bound, ms |\n"
+    "|---|---:|---|---:|---:|---:|---:|"
+)
 HEAD = (
     "| event | link state | BFD | LACP | why |\n|---|---:|---:|---:|---|",
     "| event | lost at most, ms | why |\n|---|---:|---|",
@@ -294,13 +306,64 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def runs() -> str:
+    """The published runs as Markdown, and what they lost beyond the bounds."""
+    found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
+    lines = [RUNS_HEAD, *map(_run, found), ""]
+    beyond = [row for run in found for row in _beyond(run)]
+    return "\n".join([*lines, FINDINGS_HEAD, *beyond] if beyond else lines[:-1])
+
+
+def _bed(run: Mapping[str, Any]) -> str:
+    extras = [name for name in ("adaptive", "standby") if run["extras"][name]]
+    return " ".join([run["team"].replace("-vlans", " uplinks").replace("-", " "), *extras])
+
+
+def _run(run: Mapping[str, Any]) -> str:
+    kinds = run["kinds"].values()
+    # Medians do not add up; the worst event of each kind does tell.
+    worst = max((kind["frames_lost"]["worst"] for kind in kinds), default=0)
+    settled = max((kind["settle_s"]["worst"] or 0.0 for kind in kinds), default=0.0)
+    cells = [
+        _bed(run),
+        str(run["seed"]),
+        str(run["events"]),
+        str(sum(kind["frames_sent"] for kind in kinds)),
+        f"at most {worst} in an event",
+        str(sum(kind["flows_beyond_bound"] for kind in kinds)),
+        str(sum("twice" in finding["what"] for finding in run["beyond_bounds"])),
+        f"{settled:.1f}",
+        f"{run['load_average']['after'][0]:.1f}",
+        str(len(run["violations"])),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _beyond(run: Mapping[str, Any]) -> list[str]:
+    """What went beyond its bound, a row for each event and bound."""
+    events: dict[tuple[int, str, float], list[tuple[int, float]]] = {}
+    for finding in run["beyond_bounds"]:
+        told = re.search(
+            r"lost (\d+) of \d+ frames \(([\d.e+]+) ms.* -> at most ([\d.e+]+) ms", finding["what"]
+        )
+        if told:
+            key = finding["number"], finding["event"], float(told[3])
+            events.setdefault(key, []).append((int(told[1]), float(told[2])))
+    return [
+        f"| {_bed(run)} | {run['seed']} | {number}: `{event}` | {len(flows)}"
+        f" | {max(flows)[0]} | {max(flows)[1]:g} | {bound:g} |"
+        for (number, event, bound), flows in events.items()
+    ]
+
+
 def with_table(text: str) -> str:
-    """A document with the table between its marks."""
-    return documents.with_made(text, BEGIN, END, f"\n{table()}\n")
+    """A document with the tables between their marks."""
+    text = documents.with_made(text, BEGIN, END, f"\n{table()}\n")
+    return documents.with_made(text, RUNS_BEGIN, RUNS_END, f"\n{runs()}\n")
 
 
 def main() -> int:
-    """Write the table anew."""
+    """Write the tables anew."""
     page = Path(documents.ROOT) / "docs/reliability.md"
     page.write_text(with_table(page.read_text()))
     return 0
