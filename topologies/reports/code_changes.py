@@ -46,7 +46,12 @@ class CodeChanges:
         return ", ".join(part for part in parts if part)
 
     def kept_since(self, path: str) -> str:
-        """The commit that brought a file in its present form; empty if that is not known."""
+        """The commit that brought a file in its present form; empty if that is not known.
+
+        A shallow clone does not know it: its oldest commit seems to bring everything.
+        """
+        if (git("rev-parse", "--is-shallow-repository", root=self.root) or "").strip() != "false":
+            return ""
         return (git("log", "-1", "--format=%H", "--", path, root=self.root) or "").strip()
 
     def lines(self, report: Mapping[str, Any], path: str) -> list[str]:

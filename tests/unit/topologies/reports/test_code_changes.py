@@ -81,6 +81,9 @@ def test_a_commit_that_is_not_there_is_said_so(root: Path, tmp_path: Path) -> No
     told = CodeChanges(shallow).told([{"commit": first}], "docs/results/c.json")
     assert told == [f"Measured at commit `{first[:7]}`: {UNKNOWN}."]
     assert UNKNOWN == "commit not in this repository"
+    assert CodeChanges(shallow).told([{}], str(shallow / "docs/results/c.json")) == [
+        "Commit of the runs: not recorded."
+    ]
 
 
 def test_without_a_repository_no_commit_is_known(tmp_path: Path) -> None:
