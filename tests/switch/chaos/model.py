@@ -49,15 +49,16 @@ GARBAGE = {
     "failback-delay-s": ("-1", "soon"),
     "mode": ("ENFORCE", "off"),
 }
-REFUSED = (
-    "set bridge BRIDGE threshold=101",
-    "set bridge BRIDGE nonsense=1",
-    "set interface u0 role=nonsense",
-    "move v0 nowhere",
-    "pin v0 v0",
-    "drain v0",
-    "explain nobody",
-)
+# Commands that are refused, each with its exit status: 2 if it is not a command at all.
+REFUSED = {
+    "set bridge BRIDGE threshold=101": 1,
+    "set bridge BRIDGE nonsense=1": 2,
+    "set interface u0 role=nonsense": 1,
+    "move v0 nowhere": 1,
+    "pin v0 v0": 1,
+    "drain v0": 1,
+    "explain nobody": 1,
+}
 
 
 class Service(StrEnum):

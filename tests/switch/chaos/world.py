@@ -30,7 +30,7 @@ from tests.switch.bed import (
 )
 from tests.switch.chaos import model
 from tests.switch.chaos.losses import Moment
-from tests.switch.chaos.model import Event, State
+from tests.switch.chaos.model import REFUSED, Event, State
 from tests.switch.service import Service
 from tests.switch.test_liveness import heals, in_earnest, swallow
 from tests.switch.test_reconnect import flows_of, groups_of
@@ -483,7 +483,8 @@ class World:
         names = {name: uplink.name for name, uplink in self._uplinks.items()}
         names |= {name: self.vm(name).port for name in self._vms} | {"BRIDGE": self.bed.bridge}
         done = self.service.command(*(names.get(word, word) for word in words))
-        assert done.returncode == 1, f"{words}: exit {done.returncode} -> 1: {done.stdout}"
+        status = REFUSED[" ".join(words)]
+        assert done.returncode == status, f"{words}: exit {done.returncode} -> {status}"
         assert "->" in done.stderr, f"{words}: {done.stderr!r} -> what was found -> expected"
 
     def _move(self, vm: str, uplink: str) -> None:
