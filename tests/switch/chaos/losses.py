@@ -29,6 +29,10 @@ MOVED_BROADCAST_MS = 80
 TWICE_MAX = 0
 BEGIN, END = "<!-- losses: begin -->", "<!-- losses: end -->"
 RUNS = documents.ROOT / "docs/results/soak/losses"
+SOURCE = (
+    "*Source:* the files of [`results/soak/losses`](results/soak/losses/seed-10.json);"
+    " `make soak SEED=N ARGS=--go-on`."
+)
 RUNS_BEGIN, RUNS_END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 RUNS_HEAD = (
     "| bed | seed | events run | frames sent | lost | flows beyond their bound | frames twice"
@@ -309,9 +313,9 @@ def table() -> str:
 def runs() -> str:
     """The published runs as Markdown, and what they lost beyond the bounds."""
     found = [json.loads(path.read_text()) for path in sorted(RUNS.glob("*.json"))]
-    lines = [RUNS_HEAD, *map(_run, found), ""]
+    lines = [RUNS_HEAD, *map(_run, found), "", SOURCE]
     beyond = [row for run in found for row in _beyond(run)]
-    return "\n".join([*lines, FINDINGS_HEAD, *beyond] if beyond else lines[:-1])
+    return "\n".join([*lines, "", FINDINGS_HEAD, *beyond, "", SOURCE] if beyond else lines)
 
 
 def _bed(run: Mapping[str, Any]) -> str:
