@@ -8,7 +8,7 @@ uplink.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.config.values import VmPortConfig
@@ -95,7 +95,7 @@ class Addresses:
         self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
     ) -> list[VmPortConfig]:
         """The ports whose learned flows have to be installed."""
-        learning = _learning(desired) - _learning(installed)
+        learning = {*_learning(desired)} - {*_learning(installed)}
         return [
             port
             for port in vm_ports
@@ -130,17 +130,17 @@ class Addresses:
 
 def learns(installed: Pipeline) -> bool:
     """Whether the installed pipeline already learns addresses."""
-    return bool(_learning(installed))
+    return any(True for _ in _learning(installed))
 
 
-def _learning(present: Pipeline) -> set[int]:
+def _learning(present: Pipeline) -> Iterator[int]:
     """The ofports of the VM ports that a pipeline learns from."""
     ports = (
         dict(match).get(Register.VM_PORT.field)
         for table, _, match in present.flows
         if table == Table.LEARN
     )
-    return {port for port in ports if isinstance(port, int)}
+    return (port for port in ports if isinstance(port, int))
 
 
 def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
