@@ -37,7 +37,7 @@ def test_two_contenders_deliver_and_are_drawn(tmp_path: Path) -> None:
     assert tuple(delivered_mbps) == compare_two_uplinks.CONTENDERS, said
     offered_mbps = sum(compare_two_uplinks.RATES_BPS.values()) / 1e6
     for name, mbps in delivered_mbps.items():
-        # One uplink that carries everything is 100 of 110; a busy machine sends less.
-        assert offered_mbps / 2 < mbps <= offered_mbps, name
+        # A busy machine sends less. A queue that empties adds to what is sent meanwhile.
+        assert offered_mbps / 2 < mbps <= 2 * compare_two_uplinks.UPLINK_MBPS, name
     assert (bench.out / "uplinks.png").read_bytes().startswith(PNG)
     assert "</svg>" in (bench.out / "uplinks.svg").read_text()
