@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ def _shoulds_broken(placed: Sequence[Unit], where: Mapping[str, str]) -> int:
 # ---- musts, and no to and fro ----------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(units(most=12), TEAMS)
 def test_musts_hold_and_whoever_may_use_an_uplink_in_service_does(

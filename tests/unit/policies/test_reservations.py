@@ -239,6 +239,7 @@ def candidates(draw: st.DrawFn) -> tuple[list[Candidate], dict[str, float]]:
     return found, {name: float(draw(st.integers(20, 150))) for name in names}
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(candidates(), st.randoms())
 def test_it_is_at_rest_on_its_own_result_whatever_the_order(

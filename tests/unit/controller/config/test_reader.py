@@ -426,6 +426,7 @@ ROWS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(before=ROWS, after=ROWS)
 def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
     config = read_bridge(after, read_bridge(before))

@@ -230,6 +230,7 @@ def test_no_period_makes_a_vm_port_go_back_and_forth(
             assert rest_s >= FIRST_COOLDOWN_S * GROWTH**step
 
 
+@pytest.mark.slow
 @settings(max_examples=3)
 @given(st.integers(0, 1000))
 def test_no_random_load_spends_more_than_the_budget(seed: int) -> None:

@@ -443,6 +443,7 @@ PREFER = st.sampled_from([None, "eth2", "eth3,eth1", "!eth2"])
 SET = st.sampled_from([None, "a", "b"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(ALLOW, PREFER, SET, SET), min_size=4, max_size=4), EVENTS)
 def test_links_come_and_go_and_in_the_end_all_is_as_it_was(

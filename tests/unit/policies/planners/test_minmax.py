@@ -180,6 +180,7 @@ def together(snapshot: Snapshot) -> int:
     return sum(count * (count - 1) // 2 for count in Counter(where).values())
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(teams())
 def test_rules_hold_loads_fall_and_then_it_rests(snapshot: Snapshot) -> None:
