@@ -108,7 +108,7 @@ class Loads:
         """The mean load of a port over a window (None: the latest); zero while unknown."""
         if window_s is None:
             return self._ports[ofport].latest(self.steady_s) if ofport in self._ports else IDLE
-        return _load(self._ports, ofport, window_s, lag_s)
+        return _load(self._ports.get(ofport), window_s, lag_s)
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return by how much the loads of these ports rose in all. Loads that fell do not count."""
@@ -155,7 +155,7 @@ class Loads:
         The mean is over the window that ended `ago_s` ago, or over the one that ended `lag_s`
         before that, whichever is greater. `window_s` None: the latest load.
         """
-        return _now_or_then(self._units, ofport, window_s, lag_s, ago_s)
+        return _now_or_then(self._units.get(ofport), window_s, lag_s, ago_s)
 
     def live_unit(self, ofport: int) -> Load:
         """Return the present load of a VM port over uplinks; zero while it is not known."""
@@ -167,11 +167,10 @@ class Loads:
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
     ) -> Load:
         """The same of a VM port with address units, without what these send and receive."""
-        sent_bps = 0.0
-        if own := self._own.get(ofport):
-            sent_bps = max(own.mean(window_s, back_s).tx_bps for back_s in (ago_s, ago_s + lag_s))
+        own = self._own.get(ofport)
+        sent = _now_or_then(own.rates if own else None, window_s, lag_s, ago_s)
         # The switch counts separately what address units receive.
-        return Load(sent_bps, self.unit(ofport, window_s, lag_s, ago_s).rx_bps)
+        return Load(sent.tx_bps, self.unit(ofport, window_s, lag_s, ago_s).rx_bps)
 
     def crosses_whole(self, ofport: int) -> bool:
         """Whether all traffic of a VM port crosses uplinks, as far as is known."""
@@ -184,15 +183,15 @@ class Loads:
         """The same of an address behind a VM port, which is counted late."""
         if window_s is None and name in self._address_units:
             return self._address_units[name].of_two(self.addresses_steady)
-        return _now_or_then(self._address_units, name, window_s, lag_s, ago_s)
+        return _now_or_then(self._address_units.get(name), window_s, lag_s, ago_s)
 
     def bucket(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
         """Return what a bucket sends: the mean over a window that ended `ago_s` ago."""
         if window_s is not None:
-            return _load(self._buckets, name, window_s, ago_s)
+            return _load(self._buckets.get(name), window_s, ago_s)
         load = self._latest.get(name)
         if load is None:
-            load = self._latest[name] = _load(self._buckets, name, None, 0.0)
+            load = self._latest[name] = _load(self._buckets.get(name), None, 0.0)
         return load
 
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
@@ -239,17 +238,14 @@ def _rates_of(rates: dict[K, Rates], key: K, keep_s: float) -> Rates:
     return found
 
 
-def _now_or_then(
-    rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float, ago_s: float
-) -> Load:
-    now, then = _load(rates, key, window_s, ago_s), _load(rates, key, window_s, ago_s + lag_s)
+def _now_or_then(rates: Rates | None, window_s: float | None, lag_s: float, ago_s: float) -> Load:
+    now, then = _load(rates, window_s, ago_s), _load(rates, window_s, ago_s + lag_s)
     return Load(max(now.tx_bps, then.tx_bps), max(now.rx_bps, then.rx_bps))
 
 
-def _load(rates: Mapping[K, Rates], key: K, window_s: float | None, lag_s: float) -> Load:
-    found = rates.get(key)
-    if found is None:
+def _load(rates: Rates | None, window_s: float | None, lag_s: float) -> Load:
+    if rates is None:
         return IDLE
     if window_s is None:
-        return found.latest()
-    return found.mean(window_s, lag_s) or Load()
+        return rates.latest()
+    return rates.mean(window_s, lag_s) or Load()

@@ -8,12 +8,11 @@ do, and all of it would seem to be the port's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from controller.api.events import Sample
 from controller.load.beats import Total
 from controller.load.rates import Rates
-from policies.model import Load
 
 
 @dataclass(slots=True)
@@ -22,14 +21,14 @@ class OwnLoad:
 
     A poll reads the flows of addresses before those of VM ports. If the switch updates its counters
     between the two, the VM port seems to have sent more than its addresses. The next reading has
-    the rest. So a reading counts once the next one is there, as the lower of both. Only if this
-    happens twice in a row, what addresses send within one update is counted here, once.
+    the rest. So a reading counts in `rates` once the next one is there, as the lower of both. Only
+    if this happens twice in a row, what addresses send within one update is counted here, once.
     """
 
     rates: Rates
     # All that the VM port has sent itself, up to the last reading.
     _own_bytes: float = 0.0
-    _flows: Total | None = field(default=None)
+    _flows: Total | None = None
     _counted_bytes: float = 0.0
 
     def take(self, flows: Total, apart_bytes: float) -> None:
@@ -49,12 +48,3 @@ class OwnLoad:
         lower_bytes = min(before_bytes, self._own_bytes)
         self._counted_bytes = max(self._counted_bytes, lower_bytes)
         self.rates.add(Sample(last.clock_s, self._counted_bytes, 0))
-
-    def mean(self, window_s: float | None, lag_s: float) -> Load:
-        """Return what it sends on average over a window that ended `lag_s` ago.
-
-        `window_s` None: its latest load. Zero while it is not known.
-        """
-        if window_s is None:
-            return self.rates.latest()
-        return self.rates.mean(window_s, lag_s) or Load()
