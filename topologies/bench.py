@@ -236,10 +236,10 @@ def _benches(options: argparse.Namespace, command: Sequence[str]) -> int:
 def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Run generated jumps of load, or those of a file."""
     from topologies.compare import contenders, pace
-    from topologies.seeds import campaign, generator, instance, outcome, report
+    from topologies.seeds import campaign, generator, instance, records, report
 
-    kinds = [one for one in (outcome.JUMP, outcome.CONTROL) if (options.scenario or "") in one]
-    names = contenders.chosen(campaign.USUAL, options.policy, options.against)
+    kinds = [one for one in (records.JUMP, records.CONTROL) if (options.scenario or "") in one]
+    names = contenders.chosen(campaign.DEFAULT_CONTENDERS, options.policy, options.against)
     if not kinds or not names:
         print(
             "shift: no contender left to compare -> other contenders or another scenario",
@@ -249,7 +249,7 @@ def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
     try:
         if options.instances is not None:
             jumps = instance.read(options.instances)
-            campaign.answerable(jumps)
+            campaign.require_feasible(jumps)
         else:
             numbers = dict.fromkeys(options.seed or range(1, options.seeds + 1))
             jumps = [generator.generate(number) for number in numbers]
@@ -258,8 +258,8 @@ def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
         return 1
     quick = options.pace == "quick"
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
-    return campaign.campaign(
-        jumps[: campaign.MOST_QUICK] if quick else jumps,
+    return campaign.run_campaign(
+        jumps[: campaign.QUICK_JUMPS] if quick else jumps,
         names,
         kinds,
         pace.in_real_time(paces[options.pace]),
@@ -320,7 +320,7 @@ def _bench(
     results = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
     checked = [
         *plan.expectations(how, results),
-        *(Expectation("every run comes to its end", failure, met=False) for failure in failures),
+        *(Expectation("every run completes", failure, met=False) for failure in failures),
     ]
     phases = vmware_lbt.phases(how, results[0]) if name == "vmware_lbt" else []
     made = report.build(report.environment(how), results, phases, checked)

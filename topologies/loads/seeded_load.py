@@ -89,7 +89,7 @@ class SeededLoad(ShiftLoad):
         """The control's rates."""
         instance = self._instance
         mean_ratio = instance.offered_bps / sum(instance.capacities_bps)
-        used = instance.used_ratios()
+        used = instance.home_utilizations()
         return [vm.after_bps * mean_ratio / used[vm.home] for vm in instance.vms]
 
     def _starts_s(self) -> list[float]:

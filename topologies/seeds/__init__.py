@@ -1,1 +1,1 @@
-"""`ovs-lbt bench shift --seeds N`: jumps of load that nobody has chosen by hand."""
+"""`ovs-lbt bench shift --seeds N`: generated load jumps."""

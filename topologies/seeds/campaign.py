@@ -1,7 +1,7 @@
-"""All jumps, one after another: each contender, the control, and a file for each jump.
+"""Runs a campaign of load jumps: each jump with each contender, and its control.
 
-`DIR/shift_seeds/NAME.json` is written when a jump is done, so a campaign that was interrupted
-goes on with `--resume`.
+Each completed jump has a record in `DIR/shift_seeds/NAME.json`, so `--resume` can continue an
+interrupted campaign.
 """
 
 from __future__ import annotations
@@ -19,30 +19,37 @@ from topologies.compare.scenario import Scenario
 from topologies.loads.seeded_load import SeededLoad, layout_of
 from topologies.reports import console, origin
 from topologies.reports import report as reports
-from topologies.seeds import generator, judging, report
-from topologies.seeds.instance import FITS_RATIO, Instance
-from topologies.seeds.outcome import CONTROL, JUMP, bound, record, resumable, told
+from topologies.seeds import conditions, generator, report
+from topologies.seeds.instance import FEASIBLE_RATIO, Instance
+from topologies.seeds.records import (
+    CONTROL,
+    JUMP,
+    is_reusable,
+    lower_bounds,
+    new_record,
+    run_figures,
+)
 
-USUAL = (judging.OURS, "balance-slb/1s")
+DEFAULT_CONTENDERS = (conditions.OURS, "balance-slb/1s")
 WATCHED_S, QUICK_WATCHED_S = 15.0, 6.0
-MOST_QUICK = 2
+QUICK_JUMPS = 2
 
 
-def answerable(instances: Sequence[Instance]) -> None:
-    """Refuse a jump that no placement of whole VM ports answers.
+def require_feasible(instances: Sequence[Instance]) -> None:
+    """Reject jumps that no placement of whole VM ports can satisfy.
 
     Raises:
-        ValueError: there is one; the message says which.
+        ValueError: a jump is infeasible; the message names it.
     """
     for one in instances:
-        if not generator.answered(one):
+        if not generator.is_feasible(one):
             raise ValueError(
-                f"{one.name}: no placement keeps every uplink below {FITS_RATIO:.0%}"
-                " -> loads that have one"
+                f"{one.name}: no placement keeps every uplink below {FEASIBLE_RATIO:.0%}"
+                " -> loads with such a placement"
             )
 
 
-def campaign(
+def run_campaign(
     instances: Sequence[Instance],
     names: Sequence[str],
     kinds: Sequence[str],
@@ -52,40 +59,40 @@ def campaign(
     watched_s: float,
     resume: bool,
     command: Sequence[str] = (),
-    say: Callable[[str], None] = print,
+    write_line: Callable[[str], None] = print,
 ) -> int:
-    """Run what is wanted, and report; 0: everything expected is met, 1: something is not."""
+    """Run the campaign and write its report. Returns 0 if all expectations are met, else 1."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = {"pace": pace.name, "poll_interval_ms": pace.poll_interval_ms}
     wanted = [(JUMP, name) for name in names if JUMP in kinds]
-    wanted += [(CONTROL, name) for name in (judging.OURS,) if CONTROL in kinds]
+    wanted += [(CONTROL, name) for name in (conditions.OURS,) if CONTROL in kinds]
     records = []
     for instance in instances:
         path = directory / f"{instance.name}.json"
-        found = _kept(path) if resume else None
+        found = _read_record(path) if resume else None
         keys = {f"{kind} {name}" for kind, name in wanted}
-        if found is None or not resumable(
+        if found is None or not is_reusable(
             found, instance, {**settings, "watched_s": watched_s}, keys
         ):
-            found = _jump(instance, wanted, pace, watched_s, settings, command)
+            found = _run_jump(instance, wanted, pace, watched_s, settings, command)
             path.write_text(json.dumps(found) + "\n")
-        say(report.line(found))
+        write_line(report.line(found))
         records.append(found)
-    judged = judging.expectations(records)
+    expectations = conditions.expectations(records)
     environment = {**reports.machine(), **settings}
-    made = report.build(environment, watched_s, records, judged)
+    made = report.build(environment, watched_s, records, expectations)
     (directory / "report.json").write_text(json.dumps(made, indent=2) + "\n")
     (directory / "report.html").write_text(report.page(made))
-    say("")
-    say(console.table(report.table(made)))
-    say("")
-    say(console.verdicts(judged))
-    say("")
-    say(f"{directory / 'report.json'}\n{directory / 'report.html'}")
-    return 0 if judged and all(one.met for one in judged) else 1
+    write_line("")
+    write_line(console.table(report.table(made)))
+    write_line("")
+    write_line(console.verdicts(expectations))
+    write_line("")
+    write_line(f"{directory / 'report.json'}\n{directory / 'report.html'}")
+    return 0 if expectations and all(one.met for one in expectations) else 1
 
 
-def _jump(
+def _run_jump(
     instance: Instance,
     wanted: Sequence[tuple[str, str]],
     pace: Pace,
@@ -93,9 +100,9 @@ def _jump(
     settings: Mapping[str, Any],
     command: Sequence[str],
 ) -> dict[str, Any]:
-    """The record of a jump after all its runs; one that fails is told, and noted in it."""
-    bounds = bound(instance, watched_s)
-    found = record(instance, watched_s, bounds, {**settings, "watched_s": watched_s})
+    """Make all runs of a jump, and return its record. A failed run is printed and recorded."""
+    bounds = lower_bounds(instance, watched_s)
+    found = new_record(instance, watched_s, bounds, {**settings, "watched_s": watched_s})
     layout = layout_of(instance)
     capacities_bps = figures.capacities_bps(layout)
     for number, (kind, name) in enumerate(wanted, start=1):
@@ -111,7 +118,7 @@ def _jump(
         progress = console.ProgressLine(
             f"{scenario.name} {number}/{len(wanted)}", name, capacities_bps
         )
-        made_by = origin.origin(command)
+        run_origin = origin.origin(command)
         try:
             seen = run.run(scenario, contenders.by_name(name), pace, progress)
         except RuntimeError as failure:
@@ -122,15 +129,15 @@ def _jump(
         perfect_ratio = bounds.perfect.loss_ratio if jumps else None
         details = {k: v for k, v in seen.outcome.details.items() if k not in ("readings", "hot")}
         found[kind][name] = {
-            **told(figures.figures(layout, seen), perfect_ratio),
-            "origin": made_by,
+            **run_figures(figures.figures(layout, seen), perfect_ratio),
+            "origin": run_origin,
             "details": {**details, "cpu_s": dict(seen.cpu_s)},
         }
     return found
 
 
-def _kept(path: Path) -> Mapping[str, Any] | None:
-    """An earlier record; None if there is none that can be read."""
+def _read_record(path: Path) -> Mapping[str, Any] | None:
+    """The record of an earlier campaign; None if it is missing or unreadable."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

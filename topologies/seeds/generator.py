@@ -1,19 +1,19 @@
-"""Jumps of load by number: the same number is the same jump, on any machine.
+"""Generates load jumps from seeds: a seed gives the same jump on any machine.
 
-2 to 4 uplinks of mixed speeds, 4 to 24 VMs that are placed by number, at most 250 Mbit/s in
-all. The loads of one uplink's VMs together go to 105 to 130 % of what it carries, those of
-the others to less than they carry, each at a moment of its own within 200 ms. Only jumps
-that a placement of whole VMs answers, which a search has found.
+A jump has 2 to 4 uplinks of mixed speeds and 4 to 24 VMs that are placed by number. The VMs send at
+most 250 Mbit/s in total. The loads of one uplink's VMs rise to 105 to 130 % of its capacity, and
+those of every other uplink to less than its capacity. Each VM's load changes at a random time
+within 200 ms. Only feasible jumps are generated: a search has found a placement of whole VMs.
 """
 
 from __future__ import annotations
 
 import random
 
-from topologies.seeds.instance import FITS_RATIO, Instance, Vm
-from topologies.seeds.placing import fitting
+from topologies.seeds.instance import FEASIBLE_RATIO, Instance, Vm
+from topologies.seeds.placement_search import find_below
 
-# The fast ones oftener: their queues are the shortest in time.
+# Fast uplinks are more frequent, because their queues fill in the shortest time.
 SPEEDS_MBPS = (25, 50, 50, 100, 100, 100, 150)
 UPLINKS = (2, 4)
 VMS = (4, 24)
@@ -21,55 +21,55 @@ MOST_OFFERED_BPS = 250e6
 JUMP_RATIO = (1.05, 1.30)
 OTHERS_RATIO = (0.05, 0.80)
 SPREAD_S = 0.2
-# Before the jump: an even load, of which some VMs' share falls, or nearly nothing.
-EVEN_SHARE = 0.6
+# Before the jump, the load is even with this probability; otherwise there is almost none.
+EVEN_PROBABILITY = 0.6
 QUIET_BPS = 100e3
 EVEN_RATIO = (0.05, 0.45)
-# Every VM sends so much at least, which is seen in any counter.
+# Every VM sends at least this much, so that its counters always change.
 LEAST_BPS = 200e3
-# How unlike the loads of one uplink's VMs are: the sigma of a lognormal.
-UNLIKE = (0.2, 1.2)
+# The range of the lognormal sigma that the loads of one uplink's VMs differ by.
+SIGMA = (0.2, 1.2)
 
 
 def generate(seed: int) -> Instance:
-    """The jump of this number."""
-    # A text: hashed by its bytes, not by Python's hash of the day.
-    drawn = random.Random(f"ovs-lbt shift {seed}")
+    """Generate the jump of a seed."""
+    # Python seeds from a string by its bytes, independent of the hash seed of the process.
+    rng = random.Random(f"ovs-lbt shift {seed}")
     while True:
-        made = _draw(drawn, f"seed-{seed}")
-        if made.offered_bps <= MOST_OFFERED_BPS and answered(made):
+        made = _draw(rng, f"seed-{seed}")
+        if made.offered_bps <= MOST_OFFERED_BPS and is_feasible(made):
             return made
 
 
-def answered(instance: Instance) -> bool:
-    """Whether a search finds a placement that keeps every uplink below `FITS_RATIO`."""
+def is_feasible(instance: Instance) -> bool:
+    """Whether a search finds a placement that keeps every uplink below `FEASIBLE_RATIO`."""
     loads = [vm.after_bps for vm in instance.vms]
-    return fitting(loads, instance.capacities_bps, FITS_RATIO) is not None
+    return find_below(loads, instance.capacities_bps, FEASIBLE_RATIO) is not None
 
 
-def _draw(drawn: random.Random, name: str) -> Instance:
-    uplinks = drawn.randint(*UPLINKS)
-    capacities_bps = tuple(drawn.choice(SPEEDS_MBPS) * 10**6 for _ in range(uplinks))
-    count = max(drawn.randint(*VMS), uplinks)
+def _draw(rng: random.Random, name: str) -> Instance:
+    uplinks = rng.randint(*UPLINKS)
+    capacities_bps = tuple(rng.choice(SPEEDS_MBPS) * 10**6 for _ in range(uplinks))
+    count = max(rng.randint(*VMS), uplinks)
     homes = [number % uplinks for number in range(count)]
-    jumps = drawn.randrange(uplinks)
-    unlike = drawn.uniform(*UNLIKE)
-    even_ratio = drawn.uniform(*EVEN_RATIO) if drawn.random() < EVEN_SHARE else 0.0
+    hot_uplink = rng.randrange(uplinks)
+    sigma = rng.uniform(*SIGMA)
+    even_ratio = rng.uniform(*EVEN_RATIO) if rng.random() < EVEN_PROBABILITY else 0.0
     after_bps = [0.0] * count
     for uplink, capacity_bps in enumerate(capacities_bps):
-        ratio = drawn.uniform(*(JUMP_RATIO if uplink == jumps else OTHERS_RATIO))
-        there = [number for number, home in enumerate(homes) if home == uplink]
-        weights = [drawn.lognormvariate(0.0, unlike) for _ in there]
-        # What is left above the least is divided; an uplink whose VMs' least is more has that.
-        spare_bps = max(0.0, ratio * capacity_bps - LEAST_BPS * len(there))
-        for number, weight in zip(there, weights, strict=True):
+        ratio = rng.uniform(*(JUMP_RATIO if uplink == hot_uplink else OTHERS_RATIO))
+        members = [number for number, home in enumerate(homes) if home == uplink]
+        weights = [rng.lognormvariate(0.0, sigma) for _ in members]
+        # The weights divide what is left above every VM's minimum, if anything is.
+        spare_bps = max(0.0, ratio * capacity_bps - LEAST_BPS * len(members))
+        for number, weight in zip(members, weights, strict=True):
             after_bps[number] = LEAST_BPS + spare_bps * weight / sum(weights)
     vms = tuple(
         Vm(
             home=home,
             before_bps=max(QUIET_BPS, even_ratio * capacities_bps[home] / homes.count(home)),
             after_bps=round(after_bps[number], -1),
-            start_s=round(drawn.uniform(0.0, SPREAD_S), 4),
+            start_s=round(rng.uniform(0.0, SPREAD_S), 4),
         )
         for number, home in enumerate(homes)
     )

@@ -1,12 +1,12 @@
-"""One jump of load: uplinks, VMs with their homes, and what each of them sends, from when on.
+"""A load jump: the uplinks, and each VM's home, rates and start time.
 
-As JSON, in a file with a list of them:
+A JSON file has a list of jumps:
 
     {"instances": [{"name": "mine", "uplinks_mbps": [100, 50], "vms": [
         {"home": 1, "before_mbps": 0.5, "after_mbps": 61.2, "start_ms": 140}, ...]}]}
 
-`home` counts the uplinks from 1. Rates are as a link counts them, Ethernet header included.
-`start_ms` is when a VM's load goes from `before_mbps` to `after_mbps`, after the jump begins.
+`home` counts the uplinks from 1. Rates include Ethernet headers. A VM's load changes from
+`before_mbps` to `after_mbps` when `start_ms` have passed since the beginning of the jump.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# What a bench can build and this kind of machine can carry.
+# Limits of what a bench can build and one machine can forward.
 UPLINKS = (2, 8)
 VMS = (1, 64)
 UPLINK_MBPS = (1, 1000)
 MOST_START_MS = 5000.0
 MOST_OFFERED_MBPS = 1000.0
-# A placement must keep every uplink below this, or the jump is not one that can be answered.
-FITS_RATIO = 0.85
-# Of the file for all of them, beside those of each.
-TAKEN = "report"
+# A jump is feasible if a placement keeps every uplink below this share of its capacity.
+FEASIBLE_RATIO = 0.85
+# Each jump has a file of its name; `report.json` has the results of all jumps.
+RESERVED_NAME = "report"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
 class Vm:
-    """One VM's load; `home` is the index of the uplink that it is placed on before the jump."""
+    """A VM's load. `home` is the index of its uplink before the jump."""
 
     home: int
     before_bps: float
@@ -44,7 +44,7 @@ class Vm:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One jump; `name` is unique and may be a file's name."""
+    """A load jump. `name` is unique and valid as a file name."""
 
     name: str
     capacities_bps: tuple[int, ...]
@@ -52,16 +52,16 @@ class Instance:
 
     @property
     def last_start_s(self) -> float:
-        """When the last load starts, after the jump begins."""
+        """When the last load starts, since the beginning of the jump."""
         return max(vm.start_s for vm in self.vms)
 
     @property
     def offered_bps(self) -> float:
-        """What all VMs send once all loads have started."""
+        """The total rate after all loads have started."""
         return sum(vm.after_bps for vm in self.vms)
 
-    def used_ratios(self) -> tuple[float, ...]:
-        """What each uplink is offered after the jump, if nobody moves, as a share of its own."""
+    def home_utilizations(self) -> tuple[float, ...]:
+        """Each uplink's offered load over its capacity after the jump, if no VM moves."""
         offered = [0.0] * len(self.capacities_bps)
         for vm in self.vms:
             offered[vm.home] += vm.after_bps
@@ -70,7 +70,7 @@ class Instance:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As a file has it."""
+        """The entry of this jump in a JSON file."""
         return {
             "name": self.name,
             "uplinks_mbps": [bps // 10**6 for bps in self.capacities_bps],
@@ -87,39 +87,41 @@ class Instance:
 
 
 def read(path: Path) -> list[Instance]:
-    """The instances of a file.
+    """Read the jumps of a file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is not what the head of this module says; the message says where.
+        OSError: the file cannot be read.
+        ValueError: the file has another format; the message names the place.
     """
     try:
         document = json.loads(path.read_text())
-    except ValueError as wrong:  # not JSON, or not UTF-8
-        raise ValueError(f"{path}: {wrong} -> JSON") from None
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path}: {error} -> JSON") from None
     try:
         listed = _table(document, "", ("instances",))["instances"]
         found = [_instance(one, f"instances[{n}]") for n, one in enumerate(_list(listed))]
-    except _Unlike as unlike:
-        raise ValueError(f"{path} {unlike}") from None
+    except _InvalidEntry as error:
+        raise ValueError(f"{path} {error}") from None
     names = [one.name for one in found]
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise ValueError(f"{path} instances[{number}].name: {name} again -> another one")
+            raise ValueError(
+                f"{path} instances[{number}].name: {name} is not unique -> another name"
+            )
     return found
 
 
-class _Unlike(ValueError):
-    """`where: found -> expected`."""
+class _InvalidEntry(ValueError):
+    """The message is `where: found -> expected`."""
 
 
 def _instance(given: object, where: str) -> Instance:
     table = _table(given, where, ("name", "uplinks_mbps", "vms"))
     name = table["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _Unlike(f"{where}.name: {name!r} -> up to 40 letters, digits, `.`, `_` and `-`")
-    if name == TAKEN:
-        raise _Unlike(f"{where}.name: {name!r} -> another name, as it is the report's")
+        raise _InvalidEntry(f"{where}.name: {name!r} -> up to 40 letters, digits, `.`, `_` and `-`")
+    if name == RESERVED_NAME:
+        raise _InvalidEntry(f"{where}.name: {name!r} is reserved -> another name")
     speeds = _list(table["uplinks_mbps"], f"{where}.uplinks_mbps", UPLINKS)
     capacities_bps = tuple(
         int(_number(mbps, f"{where}.uplinks_mbps[{n}]", *UPLINK_MBPS, whole=True)) * 10**6
@@ -129,10 +131,10 @@ def _instance(given: object, where: str) -> Instance:
     vms = tuple(_vm(one, f"{where}.vms[{n}]", len(speeds)) for n, one in enumerate(listed))
     made = Instance(name, capacities_bps, vms)
     if not made.offered_bps:
-        raise _Unlike(f"{where}.vms: nothing is sent -> some after_mbps above 0")
+        raise _InvalidEntry(f"{where}.vms: no VM sends -> an after_mbps above 0")
     if made.offered_bps > MOST_OFFERED_MBPS * 1e6:
-        offered = f"{made.offered_bps / 1e6:g} Mbit/s in all"
-        raise _Unlike(f"{where}.vms: {offered} -> {MOST_OFFERED_MBPS:g} at most")
+        offered = f"{made.offered_bps / 1e6:g} Mbit/s in total"
+        raise _InvalidEntry(f"{where}.vms: {offered} -> {MOST_OFFERED_MBPS:g} at most")
     return made
 
 
@@ -153,13 +155,13 @@ def _vm(given: object, where: str, uplinks: int) -> Vm:
 def _table(given: object, where: str, keys: Sequence[str]) -> Mapping[str, Any]:
     place = where or "the file"
     if not isinstance(given, dict):
-        raise _Unlike(f"{place}: {_kind(given)} -> an object with {', '.join(keys)}")
+        raise _InvalidEntry(f"{place}: {_kind(given)} -> an object with {', '.join(keys)}")
     for key in given:
         if key not in keys:
-            raise _Unlike(f"{place}: {key} -> {' | '.join(keys)}")
+            raise _InvalidEntry(f"{place}: {key} -> {' | '.join(keys)}")
     for key in keys:
         if key not in given:
-            raise _Unlike(f"{place}: no {key} -> {', '.join(keys)}")
+            raise _InvalidEntry(f"{place}: no {key} -> {', '.join(keys)}")
     return given
 
 
@@ -169,7 +171,7 @@ def _list(
     least, most = count or (1, 10_000)
     if not isinstance(given, list) or not least <= len(given) <= most:
         found = f"{len(given)} entries" if isinstance(given, list) else _kind(given)
-        raise _Unlike(f"{where}: {found} -> a list of {least} to {most}")
+        raise _InvalidEntry(f"{where}: {found} -> a list of {least} to {most}")
     return given
 
 
@@ -184,7 +186,7 @@ def _number(given: object, where: str, least: float, most: float, *, whole: bool
     if not good:
         kind = "a whole number" if whole else "a number"
         found = given if isinstance(given, int | float | str) else _kind(given)
-        raise _Unlike(f"{where}: {found} -> {kind} from {least:g} to {most:g}")
+        raise _InvalidEntry(f"{where}: {found} -> {kind} from {least:g} to {most:g}")
     assert isinstance(given, int | float)
     return float(given)
 

@@ -1,4 +1,4 @@
-"""`shift_seeds/report.json`, and the same as text, as a page and as a section of the document."""
+"""The report of a campaign: as JSON, as a terminal table, as HTML, and as Markdown."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from topologies.compare.expectation import Expectation
 from topologies.reports.markup import Markup, tag
 from topologies.reports.style import CSS
+from topologies.seeds.conditions import OURS
 from topologies.seeds.figures import SPAN_S
-from topologies.seeds.judging import OURS
-from topologies.seeds.outcome import CONTROL, JUMP, TOLD
+from topologies.seeds.records import CONTROL, JUMP, RECORDED_FIGURES
 
 NAME = "shift_seeds"
 Record = Mapping[str, Any]
-# Everything that only those want who look for a cause.
+# Time series and logs that help to find the cause of a loss; the report leaves them out.
 _DETAILS = "details"
 SIGNIFICANT_DIGITS = 6
 
 TEXT = """\
-`ovs-lbt bench shift --seeds {count}`: loads that jump, drawn by number. 2 to 4 uplinks of mixed speeds, 4 to 24 VMs with UDP,
-at most 250 Mbit/s in all; the VMs of one uplink together go to 105 to 130 % of what it carries, each at a moment of its own within
-200 ms, and there is a placement of whole VM ports that keeps every uplink below 85 %. Queues of 300 kB. *Lost*: of what was sent in
-the {watched_s:g} s from the first start on. *Perfect*: what a decider loses that sees at polls of 100 ms what every VM sends just then,
-and moves at once; simulated as a fluid, the mean over {phases} phases of its polls. *Highest*: the most that an uplink was used over
-any {span_s:g} s from 1 s after the last start. *Control*: `adaptive`, the same total, every uplink used alike from the beginning,
-without a jump."""
+`ovs-lbt bench shift --seeds {count}`: load jumps that are generated from seeds. A jump has 2 to 4 uplinks of mixed speeds with queues
+of 300 kB, and 4 to 24 VMs that send UDP, at most 250 Mbit/s in total. The loads of one uplink's VMs rise to 105 to 130 % of its
+capacity, each at a random time within 200 ms. A placement of whole VM ports exists that keeps every uplink below 85 %. *Lost*: the share
+of what was sent in the {watched_s:g} s since the first start. *Perfect*: the loss of a perfect decider, which polls every 100 ms, sees
+what every VM sends at that moment, and moves VMs at once; a fluid model computes it as a mean over {phases} phases of the polls.
+*Highest*: the highest utilization of an uplink over any {span_s:g} s, beginning 1 s after the last start. *Control*: `adaptive` under
+the same total load, which uses all uplinks evenly and does not jump."""
 
 
 def build(
@@ -36,18 +36,18 @@ def build(
     records: Sequence[Record],
     expectations: Sequence[Expectation],
 ) -> dict[str, Any]:
-    """The report of all records; a figure that was not measured is absent, never zero."""
+    """Build the report of all records. A figure that was not measured is absent, never zero."""
     return {
         "layout": NAME,
         "environment": dict(environment),
         "watched_s": watched_s,
         "contenders": _contenders(records, JUMP),
         "control": _contenders(records, CONTROL),
-        "perfect": _over(one["perfect"] for one in records),
-        "nobody": _over(one["nobody"] for one in records),
+        "perfect": _summary(one["perfect"] for one in records),
+        "nobody": _summary(one["nobody"] for one in records),
         "seeds": [
             {
-                key: _bare(value) if key in (JUMP, CONTROL) else _rounded(value)
+                key: _without_details(value) if key in (JUMP, CONTROL) else _rounded(value)
                 for key, value in one.items()
                 if key not in ("settings", "watched_s")
             }
@@ -59,13 +59,19 @@ def build(
 
 def _contenders(records: Sequence[Record], kind: str) -> dict[str, Any]:
     names = dict.fromkeys(name for one in records for name in one[kind])
-    return {name: _over(one[kind][name] for one in records if name in one[kind]) for name in names}
+    return {
+        name: _summary(one[kind][name] for one in records if name in one[kind]) for name in names
+    }
 
 
-def _over(runs: Iterable[Mapping[str, float]]) -> dict[str, Any]:
-    """Medians, and the worst of what is the better the less."""
+def _summary(runs: Iterable[Mapping[str, float]]) -> dict[str, Any]:
+    """Medians, and the worst value of figures where less is better."""
     listed = list(runs)
-    names = [name for name in (*TOLD, "worst_loss_ratio") if any(name in one for one in listed)]
+    names = [
+        name
+        for name in (*RECORDED_FIGURES, "worst_loss_ratio")
+        if any(name in one for one in listed)
+    ]
     found: dict[str, Any] = {}
     for name in names:
         values = [one[name] for one in listed if name in one]
@@ -76,7 +82,7 @@ def _over(runs: Iterable[Mapping[str, float]]) -> dict[str, Any]:
     return rounded
 
 
-def _bare(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _without_details(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
         name: _rounded({key: value for key, value in run.items() if key != _DETAILS})
         for name, run in runs.items()
@@ -92,7 +98,7 @@ def _rounded(value: Any) -> Any:
 
 
 def table(report: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each jump, below a head; then medians and worst."""
+    """A header row, a row for each jump, and rows with the medians and the worst values."""
     names = list(report["contenders"])
     controlled = bool(report["control"])
     head = ["jump", "uplinks, Mbit/s", "VMs", "offered, Mbit/s", "to", "best", "perfect lost"]
@@ -139,7 +145,7 @@ def _cells(run: Mapping[str, float] | None) -> list[str]:
 
 
 def line(record: Record) -> str:
-    """One jump in one line, for the terminal."""
+    """A one-line summary of a jump for the terminal."""
     instance = record["instance"]
     speeds = "/".join(str(mbps) for mbps in instance["uplinks_mbps"])
     parts = [
@@ -157,7 +163,7 @@ def line(record: Record) -> str:
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The report as one HTML file that needs nothing else."""
+    """The report as one self-contained HTML file."""
     head, *rows = table(report)
     verdicts = [
         tag("li", _verdict(one["met"]), tag("span", one["condition"], ": ", one["found"]))
@@ -190,7 +196,7 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def section(report: Mapping[str, Any], note: str = "") -> str:
-    """The report in Markdown, for docs/benchmarks.md; the note is prose on it."""
+    """The Markdown section of docs/benchmarks.md; `note` is prose that follows the table."""
     head, *rows = table(report)
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     drawn = "\n".join(f"| {' | '.join(one)} |" for one in lines)

@@ -1,4 +1,4 @@
-"""What nobody is better than: the best placement, and a decider that knows all loads."""
+"""The lower bounds of a load jump: the best placement, and the perfect decider's loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import pytest
 
 from topologies.seeds import fluid
 from topologies.seeds.instance import Instance, Vm
-from topologies.seeds.placing import NEAR_ENOUGH, best, fitting, fluid_ratio, worst_ratio
+from topologies.seeds.placement_search import (
+    TOLERANCE_RATIO,
+    find_below,
+    find_best,
+    lower_bound_ratio,
+    worst_ratio,
+)
 
 MBPS = 1e6
 Case = tuple[list[float], list[float]]
@@ -32,86 +38,84 @@ def _brute(loads: list[float], capacities: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("loads", "capacities"), _cases(60))
-def test_the_search_is_as_good_as_trying_everything(
-    loads: list[float], capacities: list[float]
-) -> None:
+def test_search_matches_brute_force(loads: list[float], capacities: list[float]) -> None:
     optimum = _brute(loads, capacities)
-    found = worst_ratio(loads, capacities, best(loads, capacities))
-    near = fluid_ratio(loads, capacities) * (1 + NEAR_ENOUGH)
+    found = worst_ratio(loads, capacities, find_best(loads, capacities))
+    near = lower_bound_ratio(loads, capacities) * (1 + TOLERANCE_RATIO)
     assert optimum - 1e-9 <= found <= max(optimum, near) + 1e-9
-    assert fluid_ratio(loads, capacities) <= optimum + 1e-9
-    assert fitting(loads, capacities, optimum - 1e-6) is None
-    placed = fitting(loads, capacities, optimum + 1e-6)
+    assert lower_bound_ratio(loads, capacities) <= optimum + 1e-9
+    assert find_below(loads, capacities, optimum - 1e-6) is None
+    placed = find_below(loads, capacities, optimum + 1e-6)
     assert placed is not None
     assert worst_ratio(loads, capacities, placed) < optimum + 1e-6
 
 
-def test_exactly_at_the_limit_is_not_below_it() -> None:
-    assert fitting([50.0, 50.0], [100.0, 100.0], 0.5) is None
-    assert fitting([50.0, 50.0], [100.0, 100.0], 0.51) is not None
+def test_placement_at_the_limit_is_not_below_it() -> None:
+    assert find_below([50.0, 50.0], [100.0, 100.0], 0.5) is None
+    assert find_below([50.0, 50.0], [100.0, 100.0], 0.51) is not None
 
 
-def test_of_equals_home_is_taken() -> None:
-    assert best([50.0, 10.0], [100.0, 100.0], [1, 0]) == (1, 0)
-    assert best([50.0, 10.0], [100.0, 100.0], [0, 1]) == (0, 1)
+def test_home_breaks_ties() -> None:
+    assert find_best([50.0, 10.0], [100.0, 100.0], [1, 0]) == (1, 0)
+    assert find_best([50.0, 10.0], [100.0, 100.0], [0, 1]) == (0, 1)
 
 
-# Two uplinks of 100 Mbit/s and a queue of 300 kB, which is 2.4 Mbit: 20 Mbit/s too much fill it
-# in 120 ms.
+# Two uplinks of 100 Mbit/s with queues of 300 kB, which is 2.4 Mbit. An overload of 20 Mbit/s fills
+# a queue in 120 ms.
 def _jump(*vms: Vm, capacities_mbps: tuple[int, ...] = (100, 100)) -> Instance:
     return Instance("x", tuple(mbps * 10**6 for mbps in capacities_mbps), vms)
 
 
-TOO_MUCH = (Vm(0, 0.0, 80 * MBPS, 0.0), Vm(0, 0.0, 40 * MBPS, 0.0))
+OVERLOAD = (Vm(0, 0.0, 80 * MBPS, 0.0), Vm(0, 0.0, 40 * MBPS, 0.0))
 
 
-def test_what_comes_while_a_queue_is_full_is_lost() -> None:
-    found = fluid.nobody(_jump(*TOO_MUCH), watched_s=10.0)
+def test_full_queue_drops_traffic() -> None:
+    found = fluid.simulate_static(_jump(*OVERLOAD), watched_s=10.0)
     assert found.sent_bits == pytest.approx(1200 * MBPS)
-    # 20 Mbit/s too much for 10 s, of which 2.4 Mbit are in the queue in the end.
+    # An overload of 20 Mbit/s for 10 s, of which the queue still holds 2.4 Mbit at the end.
     assert found.lost_bits == pytest.approx(200 * MBPS - 2.4 * MBPS)
     assert found.loss_ratio == pytest.approx(197.6 / 1200)
 
 
-def test_a_queue_that_does_not_fill_loses_nothing() -> None:
-    found = fluid.flow(_jump(*TOO_MUCH), [(0.0, (0, 0)), (0.12, (0, 1))], 10.0)
+def test_queue_that_does_not_fill_drops_nothing() -> None:
+    found = fluid.simulate(_jump(*OVERLOAD), [(0.0, (0, 0)), (0.12, (0, 1))], 10.0)
     assert found.lost_bits == pytest.approx(0.0)
-    later = fluid.flow(_jump(*TOO_MUCH), [(0.0, (0, 0)), (0.17, (0, 1))], 10.0)
+    later = fluid.simulate(_jump(*OVERLOAD), [(0.0, (0, 0)), (0.17, (0, 1))], 10.0)
     assert later.lost_bits == pytest.approx(0.05 * 20 * MBPS)
 
 
-def test_a_queue_empties_as_fast_as_there_is_room() -> None:
-    # Full at 0.12 s, then 40 Mbit/s of room for 30 ms: half of it is empty again when the VM returns.
+def test_queue_drains_at_the_spare_capacity() -> None:
+    # The queue is full at 0.12 s. It drains at 60 Mbit/s for 20 ms until the VM returns.
     placements = [(0.0, (0, 0)), (0.12, (1, 0)), (0.14, (0, 0))]
-    found = fluid.flow(_jump(*TOO_MUCH), placements, 0.2)
-    # Out: 60 Mbit/s of room for 20 ms, 1.2 Mbit. In again: 20 Mbit/s for 60 ms, 1.2 Mbit.
+    found = fluid.simulate(_jump(*OVERLOAD), placements, 0.2)
+    # It drains 1.2 Mbit, and an overload of 20 Mbit/s for 60 ms adds 1.2 Mbit again.
     assert found.lost_bits == pytest.approx(0.0)
-    found = fluid.flow(_jump(*TOO_MUCH), placements, 0.3)
+    found = fluid.simulate(_jump(*OVERLOAD), placements, 0.3)
     assert found.lost_bits == pytest.approx(0.1 * 20 * MBPS)
 
 
-def test_loads_count_from_their_own_start_on() -> None:
+def test_each_load_counts_from_its_own_start() -> None:
     later = _jump(Vm(0, 0.0, 80 * MBPS, 0.0), Vm(0, 10 * MBPS, 40 * MBPS, 0.1))
-    found = fluid.nobody(later, watched_s=1.0)
+    found = fluid.simulate_static(later, watched_s=1.0)
     assert found.sent_bits == pytest.approx((80 + 10 * 0.1 + 40 * 0.9) * MBPS)
     assert found.lost_bits == pytest.approx((20 * 0.9 - 2.4) * MBPS)
 
 
-def test_without_a_load_nothing_is_lost() -> None:
-    assert fluid.nobody(_jump(Vm(0, 0.0, 0.0, 0.0)), 1.0).loss_ratio == 0.0
+def test_no_load_means_no_loss() -> None:
+    assert fluid.simulate_static(_jump(Vm(0, 0.0, 0.0, 0.0)), 1.0).loss_ratio == 0.0
 
 
-def test_the_perfect_decider_is_late_by_its_polls_only() -> None:
-    # 80 Mbit/s too much: the queue is full after 30 ms, and the poll comes 0 to 90 ms after the start.
+def test_perfect_decider_is_delayed_only_by_its_polls() -> None:
+    # An overload of 80 Mbit/s fills the queue in 30 ms; the poll is 0 to 90 ms after the start.
     jump = _jump(Vm(0, 0.0, 90 * MBPS, 0.0), Vm(0, 0.0, 90 * MBPS, 0.0))
-    found = fluid.perfect(jump, watched_s=10.0)
+    found = fluid.perfect_loss(jump, watched_s=10.0)
     lost = [max(0.0, phase * 0.01 - 0.03) * 80 for phase in range(10)]
     assert found.worst_loss_ratio == pytest.approx(max(lost) / 1800)
     assert found.loss_ratio == pytest.approx(sum(lost) / 10 / 1800)
 
 
-def test_the_perfect_decider_does_not_know_what_is_still_to_start() -> None:
-    # At the first poll only the first VM sends. The other two start after it on its uplink.
+def test_perfect_decider_does_not_know_future_loads() -> None:
+    # At the first poll, only the first VM sends. The second starts on the same uplink after it.
     jump = _jump(
         Vm(0, 0.0, 70 * MBPS, 0.0),
         Vm(0, 0.0, 70 * MBPS, 0.01),
@@ -119,16 +123,16 @@ def test_the_perfect_decider_does_not_know_what_is_still_to_start() -> None:
     )
     asked: list[tuple[float, ...]] = []
 
-    def where(now_bps: tuple[float, ...]) -> tuple[int, ...]:
+    def place(now_bps: tuple[float, ...]) -> tuple[int, ...]:
         asked.append(now_bps)
-        return fluid.homes(jump)
+        return fluid.home_placement(jump)
 
-    decided = fluid.decided(jump, 0.0, 0.1, where)
+    decided = fluid.schedule(jump, 0.0, 0.1, place)
     assert [at_s for at_s, _ in decided] == [0.0, 0.0, 0.1]
     assert asked == [(70 * MBPS, 0.0), (70 * MBPS, 70 * MBPS)]
 
 
-def test_the_perfect_decider_needs_no_poll_after_the_last_start() -> None:
+def test_perfect_decider_stops_polling_after_the_last_start() -> None:
     jump = _jump(Vm(0, 0.0, 70 * MBPS, 0.0), Vm(0, 0.0, 20 * MBPS, 0.2))
-    decided = fluid.decided(jump, 0.05, 0.1, lambda _: fluid.homes(jump))
+    decided = fluid.schedule(jump, 0.05, 0.1, lambda _: fluid.home_placement(jump))
     assert [at_s for at_s, _ in decided] == pytest.approx([0.0, 0.05, 0.15, 0.25])

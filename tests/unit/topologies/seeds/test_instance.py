@@ -1,4 +1,4 @@
-"""Jumps of load by number and from files: the same again, what they promise, what is refused."""
+"""Load jumps from seeds and from files: reproducibility, their properties, and invalid files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 
 from tests import documents
 from topologies.seeds import generator
-from topologies.seeds.instance import FITS_RATIO, Instance, Vm, read
-from topologies.seeds.placing import fitting, worst_ratio
+from topologies.seeds.instance import FEASIBLE_RATIO, Instance, Vm, read
+from topologies.seeds.placement_search import find_below, worst_ratio
 
 SEEDS = range(1, 201)
 
 
-def test_a_number_is_the_same_jump_always() -> None:
+def test_seed_always_gives_the_same_jump() -> None:
     first = [generator.generate(seed) for seed in SEEDS[:20]]
     assert first == [generator.generate(seed) for seed in SEEDS[:20]]
     assert len({one.vms for one in first}) == len(first)
-    # Of another Python, too: it would be another campaign.
+    # Pinned values: another version of Python must generate the same campaign.
     drawn = generator.generate(1)
     assert drawn.capacities_bps == (150000000, 50000000)
     assert len(drawn.vms) == 5
@@ -30,28 +30,28 @@ def test_a_number_is_the_same_jump_always() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_jump_is_what_is_promised(seed: int) -> None:
+def test_generated_jump_has_the_documented_properties(seed: int) -> None:
     jump = generator.generate(seed)
     uplinks = len(jump.capacities_bps)
     assert 2 <= uplinks <= 4 and 4 <= len(jump.vms) <= 24
     assert jump.offered_bps <= 250e6
-    used = sorted(jump.used_ratios())
+    used = sorted(jump.home_utilizations())
     assert 1.05 - 1e-6 <= used[-1] <= 1.30 + 1e-6
-    assert used[-2] < 1.0, "another side jumps, too"
+    assert used[-2] < 1.0, "a second uplink is overloaded, too"
     assert all(0.0 <= vm.start_s <= 0.2 for vm in jump.vms)
     assert all(vm.home == number % uplinks for number, vm in enumerate(jump.vms))
     before = [0.0] * uplinks
     for vm in jump.vms:
         before[vm.home] += vm.before_bps
     quiet = max(sent / bps for sent, bps in zip(before, jump.capacities_bps, strict=True))
-    assert quiet <= 0.5, "somebody might move before the jump"
+    assert quiet <= 0.5, "a policy might move a VM before the jump"
     loads = [vm.after_bps for vm in jump.vms]
-    placed = fitting(loads, jump.capacities_bps, FITS_RATIO)
+    placed = find_below(loads, jump.capacities_bps, FEASIBLE_RATIO)
     assert placed is not None
-    assert worst_ratio(loads, jump.capacities_bps, placed) < FITS_RATIO
+    assert worst_ratio(loads, jump.capacities_bps, placed) < FEASIBLE_RATIO
 
 
-def test_jumps_are_of_all_kinds() -> None:
+def test_generated_jumps_cover_all_kinds() -> None:
     drawn = [generator.generate(seed) for seed in SEEDS]
     assert {len(one.capacities_bps) for one in drawn} == {2, 3, 4}
     mixed = sum(len(set(one.capacities_bps)) > 1 for one in drawn)
@@ -77,27 +77,27 @@ def _file(tmp_path: Path, document: object) -> Path:
     return path
 
 
-def test_a_file_has_jumps(tmp_path: Path) -> None:
+def test_file_is_read(tmp_path: Path) -> None:
     (found,) = read(_file(tmp_path, {"instances": [GOOD]}))
     assert found == Instance(
         "mine",
         (100_000_000, 50_000_000),
         (Vm(0, 0.0, 61.25e6, 0.14), Vm(1, 0.5e6, 7e6, 0.0)),
     )
-    assert found.used_ratios() == pytest.approx((0.6125, 0.14))
+    assert found.home_utilizations() == pytest.approx((0.6125, 0.14))
     assert found.offered_bps == pytest.approx(68.25e6)
     assert found.last_start_s == 0.14
 
 
-def test_the_file_in_the_document_is_one(tmp_path: Path) -> None:
+def test_documented_example_is_valid_and_feasible(tmp_path: Path) -> None:
     text = (documents.ROOT / "docs" / "jumps.md").read_text()
     (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     (found,) = read(_file(tmp_path, example))
-    assert found.used_ratios() == pytest.approx((1.105, 0.02))
-    assert generator.answered(found)
+    assert found.home_utilizations() == pytest.approx((1.105, 0.02))
+    assert generator.is_feasible(found)
 
 
-def test_what_is_drawn_can_be_written_and_read(tmp_path: Path) -> None:
+def test_generated_jump_survives_a_round_trip(tmp_path: Path) -> None:
     drawn = [generator.generate(seed) for seed in SEEDS[:5]]
     again = read(_file(tmp_path, {"instances": [one.as_json() for one in drawn]}))
     for one, other in zip(drawn, again, strict=True):
@@ -117,7 +117,7 @@ def _vm(**changes: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("{", " -> JSON"),
         ([], "the file: a list -> an object with instances"),
@@ -126,9 +126,9 @@ def _vm(**changes: object) -> dict[str, Any]:
         ({"instances": [GOOD], "seed": 1}, "the file: seed -> instances"),
         ({"instances": [7]}, "instances[0]: 7 -> an object with name, uplinks_mbps, vms"),
         ({"instances": [{"name": "a"}]}, "instances[0]: no uplinks_mbps -> name, uplinks_mbps"),
-        ({"instances": [GOOD, GOOD]}, "instances[1].name: mine again -> another one"),
+        ({"instances": [GOOD, GOOD]}, "instances[1].name: mine is not unique -> another name"),
         (_with(name="../x"), "instances[0].name: '../x' -> up to 40 letters"),
-        (_with(name="report"), "instances[0].name: 'report' -> another name"),
+        (_with(name="report"), "instances[0].name: 'report' is reserved -> another name"),
         (_with(uplinks_mbps=[100]), "uplinks_mbps: 1 entries -> a list of 2 to 8"),
         (_with(uplinks_mbps=[100, 0.5]), "uplinks_mbps[1]: 0.5 -> a whole number from 1 to 1000"),
         (_with(vms=[]), "instances[0].vms: 0 entries -> a list of 1 to 64"),
@@ -140,19 +140,19 @@ def _vm(**changes: object) -> dict[str, Any]:
         ('{"instances": [{"name": "a", "uplinks_mbps": [NaN, 1], "vms": []}]}', "[0]: nan -> a"),
         (_vm(start_ms=None), "vms[0].start_ms: null -> a number from 0 to 5000"),
         (_vm(start_s=1), "instances[0].vms[0]: start_s -> home | before_mbps"),
-        (_with(vms=[{**GOOD["vms"][0], "after_mbps": 600}] * 2), "1200 Mbit/s in all -> 1000"),
-        (_vm(after_mbps=0), "instances[0].vms: nothing is sent -> some after_mbps above 0"),
+        (_with(vms=[{**GOOD["vms"][0], "after_mbps": 600}] * 2), "1200 Mbit/s in total -> 1000"),
+        (_vm(after_mbps=0), "instances[0].vms: no VM sends -> an after_mbps above 0"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told(tmp_path: Path, document: object, said: str) -> None:
+def test_invalid_file_is_reported(tmp_path: Path, document: object, message: str) -> None:
     path = _file(tmp_path, document)
-    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
         read(path)
     assert str(refused.value).startswith(str(path))
 
 
-def test_a_jump_without_an_answer_is_not_one() -> None:
-    hopeless = Instance("x", (100_000_000, 50_000_000), (Vm(0, 0.0, 86e6, 0.0),))
-    assert not generator.answered(hopeless)
+def test_infeasible_jump_is_recognized() -> None:
+    infeasible = Instance("x", (100_000_000, 50_000_000), (Vm(0, 0.0, 86e6, 0.0),))
+    assert not generator.is_feasible(infeasible)
     fits = Instance("x", (100_000_000, 50_000_000), (Vm(0, 0.0, 84e6, 0.0),))
-    assert generator.answered(fits)
+    assert generator.is_feasible(fits)

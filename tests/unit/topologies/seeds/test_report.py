@@ -1,4 +1,4 @@
-"""Many jumps of load: how full uplinks were, what is expected, what is told, what is kept."""
+"""Campaigns of load jumps: figures, expectations, reports, and kept records."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from topologies.loads.seeded_load import layout_of
 from topologies.loads.settling import Reading
 from topologies.network import processes
 from topologies.reports import benchmarks
-from topologies.seeds import campaign, generator, judging, report
+from topologies.seeds import campaign, conditions, generator, report
 from topologies.seeds.figures import gaps, highest_ratio, relieved_s, series, stalls
-from topologies.seeds.outcome import CONTROL, JUMP, resumable
+from topologies.seeds.records import CONTROL, JUMP, is_reusable
 
 CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
 
 
 def _readings(used: Callable[[float], tuple[float, float]], end_s: float = 10.0) -> list[Reading]:
-    """Counters each 10 ms of uplinks that are used like this."""
+    """Readings every 10 ms of uplinks with the given utilization over time."""
     sent, found = [0.0, 0.0], []
     for number in range(round(end_s * 100) + 1):
         at_s = number / 100
@@ -44,7 +44,7 @@ def _readings(used: Callable[[float], tuple[float, float]], end_s: float = 10.0)
     return found
 
 
-def test_the_highest_use_is_that_of_any_uplink_over_any_span() -> None:
+def test_highest_ratio_is_over_all_uplinks_and_spans() -> None:
     steady = _readings(lambda at_s: (0.5, 0.95 if 4.2 <= at_s < 4.7 else 0.3))
     assert highest_ratio(steady, CAPACITIES, 0.0, 10.0) == pytest.approx(0.95, abs=0.002)
     assert highest_ratio(steady, CAPACITIES, 4.7, 10.0) == pytest.approx(0.5, abs=0.002)
@@ -53,22 +53,22 @@ def test_the_highest_use_is_that_of_any_uplink_over_any_span() -> None:
     assert highest_ratio([], CAPACITIES, 0.0, 10.0) == 0.0
 
 
-def test_relieved_is_when_the_last_full_span_is_over() -> None:
+def test_relieved_s_is_the_end_of_the_last_full_span() -> None:
     readings = _readings(lambda at_s: (1.0 if 2.0 <= at_s < 3.0 else 0.6, 0.2))
-    # A span of 0.5 s above 90 % on the whole has at most 0.125 s of 60 % in it.
+    # A span of 0.5 s with a mean above 90 % has at most 0.125 s of 60 %.
     assert relieved_s(readings, CAPACITIES, 2.0, 10.0) == pytest.approx(1.12, abs=0.02)
     assert relieved_s(readings, CAPACITIES, 3.0, 10.0) == 0.0
 
 
-def test_a_series_tells_each_uplink_s_use_from_the_jump_on() -> None:
+def test_series_has_each_uplinks_utilization_around_the_jump() -> None:
     found = series(_readings(lambda at_s: (0.5, 0.2 if at_s < 2.0 else 0.4)), CAPACITIES, 2.0)
     assert found[0] == pytest.approx([-1.9, 0.5, 0.2], abs=0.002)
     assert found[-1] == pytest.approx([8.0, 0.5, 0.4], abs=0.002)
     assert len(found) == 100
 
 
-def test_gaps_tell_when_datagrams_were_lost() -> None:
-    # 4 comes late and is not lost; 1 and 2, 6 to 29, and the last three are.
+def test_gaps_are_the_times_of_lost_datagrams() -> None:
+    # Datagram 4 is late, but not lost. 1 and 2, 6 to 29, and the last three are lost.
     arrivals = [(0, 0.0), (3, 0.03), (5, 0.05), (30, 0.3), (4, 0.31), (31, 0.5)]
     assert gaps(arrivals, 35) == [(0.03, 2), (0.3, 24), (0.5, 3)]
     assert gaps([(0, 0.0), (2, 0.02), (4, 0.04)], 5) == [(0.02, 2)]
@@ -76,7 +76,7 @@ def test_gaps_tell_when_datagrams_were_lost() -> None:
     assert gaps([], 3) == [(0.0, 3)]
 
 
-def test_a_reader_that_waited_was_stalled() -> None:
+def test_pause_between_readings_is_a_stall() -> None:
     at = (0.0, 0.01, 0.02, 0.09, 0.1)
     readings = [Reading(at_s, {}) for at_s in at]
     assert stalls(readings, 0.05) == [[0.04, 0.07]]
@@ -115,21 +115,23 @@ def _record(seed: int, ours: dict[str, float], control_loss: float = 0.0) -> dic
 
 
 def _unmet(*records: dict[str, Any]) -> list[str]:
-    return [one.condition for one in judging.expectations(records) if not one.met]
+    return [one.condition for one in conditions.expectations(records) if not one.met]
 
 
-def test_a_median_may_be_a_tenth_of_a_point_above_the_perfect_decider() -> None:
+def test_median_loss_may_exceed_the_perfect_deciders_by_a_tenth_of_a_point() -> None:
     good = [_record(seed, _run(0.001, 0.0009)) for seed in (1, 2, 3)]
     assert _unmet(*good) == []
     (unmet,) = _unmet(*good[:1], *(_record(seed, _run(0.002, 0.0011)) for seed in (2, 3)))
     assert unmet == "adaptive: median loss above the perfect decider's at most 0.1 points"
 
 
-def test_the_worst_may_be_three_tenths_of_a_point_above() -> None:
+def test_worst_loss_may_exceed_the_perfect_deciders_by_three_tenths_of_a_point() -> None:
     good = [_record(seed, _run(0.001, 0.0)) for seed in (1, 2)]
     assert _unmet(*good, _record(3, _run(0.003, 0.0029))) == []
     (found,) = (
-        one for one in judging.expectations([*good, _record(3, _run(0.004, 0.0031))]) if not one.met
+        one
+        for one in conditions.expectations([*good, _record(3, _run(0.004, 0.0031))])
+        if not one.met
     )
     assert "worst loss" in found.condition
     assert found.found == "0.310 (seed-3); 1 of 3 above"
@@ -139,24 +141,27 @@ def test_the_worst_may_be_three_tenths_of_a_point_above() -> None:
     ("record", "unmet"),
     [
         (_record(1, _run(0.0, 0.0, highest_ratio=0.901)), "no uplink above 90% over any 0.5 s"),
-        (_record(1, _run(0.0, 0.0), control_loss=0.0001), "without a jump less than 0.01% is lost"),
-        (_record(1, _run(0.0, 0.0, sent_ratio=0.98)), "99% of what was planned was sent"),
+        (
+            _record(1, _run(0.0, 0.0), control_loss=0.0001),
+            "without a jump, less than 0.01% is lost",
+        ),
+        (_record(1, _run(0.0, 0.0, sent_ratio=0.98)), "99% of the planned load was sent"),
         (_record(1, _run(0.0, 0.0, strangers=1)), "every VM is at home before the jump"),
         (
             {**_record(1, _run(0.0, 0.0)), "failures": ["jump, adaptive: no answer"]},
-            "every run comes to its end",
+            "every run completes",
         ),
     ],
 )
-def test_what_is_not_met_is_told(record: dict[str, Any], unmet: str) -> None:
+def test_unmet_condition_is_reported(record: dict[str, Any], unmet: str) -> None:
     (found,) = _unmet(record)
     assert unmet in found
 
 
-def test_a_report_has_medians_and_worst_and_no_details() -> None:
+def test_report_has_medians_and_worst_values_but_no_details() -> None:
     losses = (0.001, 0.002, 0.006)
     records = [_record(seed, _run(loss, loss)) for seed, loss in enumerate(losses, start=1)]
-    made = report.build({"cpus": 2}, 15.0, records, judging.expectations(records))
+    made = report.build({"cpus": 2}, 15.0, records, conditions.expectations(records))
     ours = made["contenders"]["adaptive"]
     assert (ours["loss_ratio"], ours["most_loss_ratio"]) == (0.002, 0.006)
     assert made["perfect"] == {
@@ -181,9 +186,9 @@ def test_a_report_has_medians_and_worst_and_no_details() -> None:
     assert balance.open == []
 
 
-def test_the_document_of_benchmarks_has_the_jumps_after_the_layouts(tmp_path: Path) -> None:
+def test_benchmarks_document_has_the_jumps_after_the_layouts(tmp_path: Path) -> None:
     records = [_record(seed, _run(0.0, 0.0)) for seed in (1, 2)]
-    made = report.build({"cpus": 2}, 15.0, records, judging.expectations(records))
+    made = report.build({"cpus": 2}, 15.0, records, conditions.expectations(records))
     (tmp_path / "shift_seeds.json").write_text(json.dumps(made))
     (tmp_path / "converged.json").write_text(json.dumps(bench_reports.report(layout="converged")))
     (tmp_path / "notes.md").write_text("## shift_seeds\n\nBecause of *that*.\n")
@@ -194,7 +199,7 @@ def test_the_document_of_benchmarks_has_the_jumps_after_the_layouts(tmp_path: Pa
 
 
 class _Balance(HTMLParser):
-    """Whether every element ends where it should."""
+    """Checks that every element is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +213,7 @@ class _Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_homes_are_by_number() -> None:
+def test_port_numbers_hash_to_the_homes() -> None:
     jump = generator.generate(2)
     layout = layout_of(jump)
     uplinks = layout.nodes(Role.UPLINK)
@@ -219,20 +224,20 @@ def test_homes_are_by_number() -> None:
     assert tuple(map(layout.capacity_bps, uplinks)) == jump.capacities_bps
 
 
-def test_a_jump_is_kept_if_nothing_of_it_has_changed() -> None:
+def test_record_is_reused_only_if_jump_and_settings_are_equal() -> None:
     jump = generator.generate(1)
     kept = _record(1, _run(0.0, 0.0))
     settings = kept["settings"]
-    assert resumable(kept, jump, settings, {"jump adaptive", "control adaptive"})
-    assert not resumable(kept, generator.generate(2), settings, set())
-    assert not resumable(kept, jump, {"pace": "quick"}, set())
-    assert not resumable(kept, jump, settings, {"jump load-based"})
-    assert not resumable({**kept, "failures": ["x"]}, jump, settings, set())
-    assert not resumable({}, jump, settings, set())
+    assert is_reusable(kept, jump, settings, {"jump adaptive", "control adaptive"})
+    assert not is_reusable(kept, generator.generate(2), settings, set())
+    assert not is_reusable(kept, jump, {"pace": "quick"}, set())
+    assert not is_reusable(kept, jump, settings, {"jump load-based"})
+    assert not is_reusable({**kept, "failures": ["x"]}, jump, settings, set())
+    assert not is_reusable({}, jump, settings, set())
 
 
 class _Switch:
-    """In place of an Open vSwitch: what was run."""
+    """A fake Open vSwitch that records the commands."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, ...]] = []
@@ -252,7 +257,7 @@ class _Server:
     uplinks = ("lbt-up1", "lbt-up2")
 
 
-def test_a_bond_is_told_where_vms_begin_and_goes_on_rebalancing() -> None:
+def test_bond_places_vms_and_keeps_rebalancing() -> None:
     switch: Any = _Switch()
     server: Any = _Server()
     bond = by_name("balance-slb/1s")
@@ -267,7 +272,7 @@ def test_a_bond_is_told_where_vms_begin_and_goes_on_rebalancing() -> None:
     by_name("adaptive").place("lbt-vm1-1", "02:00:00:00:00:01", "lbt-up2")
 
 
-def test_a_process_runs_before_everything_else_where_that_is_permitted(
+def test_process_gets_real_time_priority_where_permitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int, int]] = []
@@ -289,13 +294,13 @@ def test_a_process_runs_before_everything_else_where_that_is_permitted(
 
 @pytest.fixture
 def fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has everything which a bench needs."""
+    """A machine with everything that a bench needs."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["converged", "--seeds", "2"], "--seeds converged -> shift, the layout whose load jumps"),
         (["--all", "--seeds", "2"], "--seeds --all -> shift, the layout whose load jumps"),
@@ -314,18 +319,16 @@ def fit(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.usefixtures("fit")
-def test_wrong_words_are_wrong_usage(
-    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_are_rejected(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench.main([*words, "--out", str(tmp_path)]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_file_that_is_wrong_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "jumps.json"
     assert bench.main(["shift", "--instances", str(path)]) == 1
     assert str(path) in capsys.readouterr().err
@@ -339,7 +342,7 @@ def test_a_file_that_is_wrong_is_refused(
 def _observing(
     ran: list[str], failing: str = ""
 ) -> Callable[[Scenario, Contender, Pace, Progress], Observed]:
-    """In place of a run: half used uplinks, and nothing lost."""
+    """A fake run with half-utilized uplinks and no loss."""
 
     def observe(scenario: Scenario, contender: Contender, _: Pace, progress: Progress) -> Observed:
         ran.append(f"{scenario.name} {contender.name}")
@@ -364,15 +367,15 @@ def _observing(
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_campaign_goes_on_where_it_ended(
+def test_resume_runs_only_the_missing_jumps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[str] = []
     monkeypatch.setattr(run, "run", _observing(ran, failing="seed-2 control"))
     words = ["shift", "--seeds", "2", "--out", str(tmp_path)]
     assert bench.main(words) == 1
-    said = capsys.readouterr()
-    assert "FAIL  every run comes to its end: seed-2, control, adaptive: vm1: no answer" in said.out
+    output = capsys.readouterr()
+    assert "FAIL  every run completes: seed-2, control, adaptive: vm1: no answer" in output.out
     assert ran == [
         f"seed-{seed} {what}"
         for seed in (1, 2)
@@ -394,7 +397,7 @@ def test_a_campaign_goes_on_where_it_ended(
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_quick_campaign_is_of_two_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_campaign_runs_two_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     monkeypatch.setattr(run, "run", _observing(ran))
     assert bench.main(["shift", "--seeds", "9", "--quick", "--out", str(tmp_path)]) == 0

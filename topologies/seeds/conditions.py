@@ -1,4 +1,4 @@
-"""The conditions on many jumps."""
+"""The conditions that the results of many load jumps must meet."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 from topologies.compare.expectation import Expectation
 from topologies.seeds.figures import FULL_RATIO, SPAN_S
-from topologies.seeds.outcome import CONTROL, JUMP
+from topologies.seeds.records import CONTROL, JUMP
 
 OURS = "adaptive"
-# More than the perfect decider's: in points of what was sent.
+# Loss in excess of the perfect decider's, as a ratio of what was sent.
 MOST_MEDIAN_EXCESS = 0.001
 MOST_WORST_EXCESS = 0.003
 MOST_CONTROL_LOSS = 0.0001
-# Of what was planned: what the machine had no time to send was no load.
+# A machine that is too busy sends less than planned, and the load is then another one.
 LEAST_SENT_RATIO = 0.99
 Record = Mapping[str, Any]
 
 
 def expectations(records: Sequence[Record]) -> list[Expectation]:
-    """What holds of the policy, and of the bed that it was measured on."""
-    found = [*_policy(records), *_bed(records)]
+    """The conditions on the policy, and on the testbed that measured it."""
+    found = [*_policy(records), *_testbed(records)]
     for one in records:
         found += [
-            Expectation("every run comes to its end", f"{_name(one)}, {failure}", met=False)
+            Expectation("every run completes", f"{_name(one)}, {failure}", met=False)
             for failure in one["failures"]
         ]
     return found
@@ -56,7 +56,7 @@ def _policy(records: Sequence[Record]) -> list[Expectation]:
             excess[worst] <= MOST_WORST_EXCESS,
         ),
         Expectation(
-            f"{OURS}: from 1 s after the last start no uplink above {FULL_RATIO:.0%}"
+            f"{OURS}: from 1 s after the last start, no uplink above {FULL_RATIO:.0%}"
             f" over any {SPAN_S:g} s",
             f"{highest[fullest]:.1%} ({fullest}); {above} of {len(runs)} above",
             above == 0,
@@ -64,29 +64,29 @@ def _policy(records: Sequence[Record]) -> list[Expectation]:
     ]
 
 
-def _bed(records: Sequence[Record]) -> list[Expectation]:
+def _testbed(records: Sequence[Record]) -> list[Expectation]:
     found = []
     controls = {_name(one): run["loss_ratio"] for one in records for run in one[CONTROL].values()}
     if controls:
         worst = max(controls, key=lambda name: controls[name])
         found.append(
             Expectation(
-                f"bed: without a jump less than {MOST_CONTROL_LOSS:.2%} is lost",
+                f"testbed: without a jump, less than {MOST_CONTROL_LOSS:.2%} is lost",
                 f"{controls[worst]:.4%} ({worst})",
                 controls[worst] < MOST_CONTROL_LOSS,
             )
         )
     sent = {
-        f"{_name(one)}, {kind}, {who}": run["sent_ratio"]
+        f"{_name(one)}, {kind}, {contender}": run["sent_ratio"]
         for one in records
         for kind in (JUMP, CONTROL)
-        for who, run in one[kind].items()
+        for contender, run in one[kind].items()
     }
     if sent:
         least = min(sent, key=lambda name: sent[name])
         found.append(
             Expectation(
-                f"bed: at least {LEAST_SENT_RATIO:.0%} of what was planned was sent",
+                f"testbed: at least {LEAST_SENT_RATIO:.0%} of the planned load was sent",
                 f"{sent[least]:.2%} ({least})",
                 sent[least] >= LEAST_SENT_RATIO,
             )
@@ -95,7 +95,7 @@ def _bed(records: Sequence[Record]) -> list[Expectation]:
     if any(OURS in one[JUMP] for one in records):
         found.append(
             Expectation(
-                f"bed: under {OURS} every VM is at home before the jump",
+                f"testbed: under {OURS}, every VM is at home before the jump",
                 ", ".join(strangers) or "all",
                 not strangers,
             )
