@@ -1,4 +1,4 @@
-"""`ovs-lbt bench NAME`: runs a benchmark layout and compares the contenders."""
+"""The command `ovs-lbt bench`: runs benchmark layouts and compares the contenders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from topologies.compare.plan import Options
     from topologies.compare.result import Result
 
-# Each of these options asks for jumps of load that are generated or read from a file.
-JUMPS = ("seeds", "seed", "instances")
-# The programs that a bench needs, by the Debian or Ubuntu package that has them.
+# The options that select load jumps, generated or from a file.
+JUMP_OPTIONS = ("seeds", "seed", "instances")
+# The programs that a bench needs, with their Debian and Ubuntu packages.
 PROGRAMS = {
     **dict.fromkeys(("ovs-vswitchd", "ovsdb-server"), "openvswitch-switch"),
     "nginx": "nginx-light",
@@ -37,29 +37,29 @@ PROGRAMS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the bench that the arguments ask for.
+    """Run the benches that the arguments select.
 
     Returns:
-        0: it ran and every expectation is met; 1: it failed, or one is not met; 2: wrong usage.
+        0 if all expectations are met, 1 if one is not or the bench failed, 2 for wrong usage.
     """
     parser = _parser()
     try:
         options = parser.parse_args(argv)
-    except SystemExit as exit_:  # argparse ends the process; our caller may have more to do
+    except SystemExit as exit_:  # argparse exits the process, but the caller may have more to do
         return int(exit_.code or 0)
-    if wrong := _wrong(options):
-        print(wrong, file=sys.stderr)
+    if error := _usage_error(options):
+        print(error, file=sys.stderr)
         return 2
-    if problem := _unfit():
+    if problem := _missing_requirement():
         print(f"ovs-lbt bench: {problem}", file=sys.stderr)
         return 1
-    with _ending_signals():
+    with _handle_signals():
         try:
-            return _benches(options, ["ovs-lbt", "bench", *argv])
+            return _run_benches(options, ["ovs-lbt", "bench", *argv])
         except KeyboardInterrupt:
             print(
-                "\novs-lbt bench: interrupted; nothing is left running. Runs that had come to their"
-                " end are kept: the same command makes only the others",
+                "\novs-lbt bench: interrupted; nothing is left running. Completed runs are kept: the"
+                " same command runs only the missing ones",
                 file=sys.stderr,
             )
             return 1
@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt bench",
-        description="Run a benchmark layout on Mininet, on an Open vSwitch of its own.",
+        description="Run a benchmark layout on Mininet with a private Open vSwitch.",
     )
     parser.add_argument("layout", metavar="NAME", nargs="?", help=" | ".join(LAYOUT_NAMES))
     parser.add_argument("--all", action="store_true", help="run every layout, one after another")
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="POLICY",
         nargs="+",
         action="extend",
-        help="run only these policies of ovs-lbt; POLICY/lacp or POLICY/switch-independent sets a teaming other than the usual one",
+        help="run only these policies of ovs-lbt; POLICY/lacp or POLICY/switch-independent selects a teaming other than the default",
     )
     parser.add_argument(
         "--against",
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="pace",
         action="store_const",
         const="quick",
-        help="use a window of 1 s: checks that the benchmark works, but is too short for figures",
+        help="use a window of 1 s, to check that the benchmark works; too short for figures",
     )
     parser.add_argument(
         "--direction",
@@ -129,13 +129,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         default=1,
         metavar="N",
-        help="run every contender N times and report medians (default: %(default)s); started again"
-        " after an interruption, the same command makes only the runs that are missing",
+        help="run every contender N times and report medians (default: %(default)s); after an"
+        " interruption, the same command runs only what is missing",
     )
     parser.add_argument(
         "--anew",
         action="store_true",
-        help="make every run, also those that an interrupted command has kept",
+        help="run everything, including runs that an interrupted command kept",
     )
     jumps = parser.add_mutually_exclusive_group()
     jumps.add_argument(
@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="with --seeds, --seed or --instances: keep the results that exist, and run the rest",
+        help="with --seeds, --seed or --instances: keep existing results, and run the rest",
     )
     return parser
 
@@ -170,8 +170,8 @@ def _positive(text: str) -> int:
     return number
 
 
-def _unfit() -> str:
-    """Why a bench cannot run here; empty if it can."""
+def _missing_requirement() -> str:
+    """Why a bench cannot run on this machine; empty if it can."""
     if os.geteuid() != 0:
         return f"user id {os.geteuid()} -> root, for network namespaces and Open vSwitch"
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
@@ -181,8 +181,8 @@ def _unfit() -> str:
     return ""
 
 
-def _wrong(options: argparse.Namespace) -> str:
-    """What is wrong with the arguments; empty if nothing is."""
+def _usage_error(options: argparse.Namespace) -> str:
+    """The error in the arguments; empty if they are valid."""
     if options.all == bool(options.layout):
         found = options.layout or "no layout"
         return f"layout: {found}{' --all' * options.all} -> --all | {' | '.join(LAYOUT_NAMES)}"
@@ -190,12 +190,12 @@ def _wrong(options: argparse.Namespace) -> str:
         return f"layout: {options.layout} -> {' | '.join(LAYOUT_NAMES)}"
     if options.direction != "send" and options.layout != "vmware_lbt":
         return f"--direction {options.direction} -> vmware_lbt, the layout whose web load has a direction"
-    return _wrong_jumps(options)
+    return _jump_usage_error(options)
 
 
-def _wrong_jumps(options: argparse.Namespace) -> str:
-    """What is wrong with the arguments about jumps of load; empty if nothing is."""
-    given = [f"--{name}" for name in JUMPS if getattr(options, name) is not None]
+def _jump_usage_error(options: argparse.Namespace) -> str:
+    """The error in the arguments about load jumps; empty if they are valid."""
+    given = [f"--{name}" for name in JUMP_OPTIONS if getattr(options, name) is not None]
     if not given:
         return "--resume -> with --seeds, --seed or --instances" if options.resume else ""
     if options.layout != "shift":
@@ -205,41 +205,41 @@ def _wrong_jumps(options: argparse.Namespace) -> str:
     return ""
 
 
-def _benches(options: argparse.Namespace, command: Sequence[str]) -> int:
-    from topologies.compare.contenders import chosen
+def _run_benches(options: argparse.Namespace, command: Sequence[str]) -> int:
+    from topologies.compare.contenders import select
 
     try:
-        chosen([], options.policy, options.against)
-    except ValueError as wrong:
-        print(wrong, file=sys.stderr)
+        select([], options.policy, options.against)
+    except ValueError as error:
+        print(error, file=sys.stderr)
         return 2
-    if any(getattr(options, name) is not None for name in JUMPS):
-        return _jumps(options, command)
+    if any(getattr(options, name) is not None for name in JUMP_OPTIONS):
+        return _run_jumps(options, command)
     names = LAYOUT_NAMES if options.all else (options.layout,)
     statuses = []
     finished: list[KeptRuns] = []
     for name in names:
         print(f"=== {name}", file=sys.stderr)
         try:
-            statuses.append(_bench(name, options, command, finished))
+            statuses.append(_run_bench(name, options, command, finished))
         except RuntimeError as failure:
             # The other layouts are still worth running.
             print(f"\novs-lbt bench: {name}: {failure}", file=sys.stderr)
             statuses.append(1)
-    # Not earlier: a command that is interrupted in its last layout has the first ones, too.
+    # Runs are kept until all layouts are done: an interruption in the last one keeps them all.
     for kept in finished:
         kept.remove()
-    # With several layouts, it is not wrong usage if the chosen contenders fit none of one layout.
+    # With several layouts, it is not a usage error if one layout has none of the contenders.
     return max((status for status in statuses if status != 2), default=2)
 
 
-def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Run generated jumps of load, or those of a file."""
+def _run_jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run a campaign of load jumps, generated or from a file."""
     from topologies.compare import contenders, pace
     from topologies.seeds import campaign, generator, instance, records, report
 
     kinds = [one for one in (records.JUMP, records.CONTROL) if (options.scenario or "") in one]
-    names = contenders.chosen(campaign.DEFAULT_CONTENDERS, options.policy, options.against)
+    names = contenders.select(campaign.DEFAULT_CONTENDERS, options.policy, options.against)
     if not kinds or not names:
         print(
             "shift: no contender left to compare -> other contenders or another scenario",
@@ -253,8 +253,8 @@ def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
         else:
             numbers = dict.fromkeys(options.seed or range(1, options.seeds + 1))
             jumps = [generator.generate(number) for number in numbers]
-    except ValueError as wrong:
-        print(f"ovs-lbt bench: {wrong}", file=sys.stderr)
+    except ValueError as error:
+        print(f"ovs-lbt bench: {error}", file=sys.stderr)
         return 1
     quick = options.pace == "quick"
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
@@ -270,11 +270,11 @@ def _jumps(options: argparse.Namespace, command: Sequence[str]) -> int:
     )
 
 
-def _bench(
+def _run_bench(
     name: str, options: argparse.Namespace, command: Sequence[str], finished: list[KeptRuns]
 ) -> int:
-    """Run a layout's bench. `finished` gets its runs if they need not be kept any longer."""
-    # Imported late, so that wrong arguments are reported at once, and without Mininet.
+    """Run the bench of a layout, and add its kept runs to `finished` if all of them completed."""
+    # These imports are slow and need Mininet, but errors in arguments need neither.
     from topologies.benches import vmware_lbt
     from topologies.benches.plans import PLANS
     from topologies.compare import contenders, pace, running
@@ -286,25 +286,25 @@ def _bench(
 
     paces = {one.name: one for one in (pace.ACCELERATED, pace.FAITHFUL, pace.QUICK)}
     plan = PLANS[name]
-    chosen = paces[options.pace]
+    pace_ = paces[options.pace]
     if plan.real_time:
-        chosen = pace.in_real_time(chosen)
-    how = Options(chosen, Direction(options.direction))
+        pace_ = pace.in_real_time(pace_)
+    how = Options(pace_, Direction(options.direction))
     directory = options.out / name
     directory.mkdir(parents=True, exist_ok=True)
     kept = KeptRuns(
         directory / DIRECTORY,
-        {"pace": asdict(chosen), "direction": str(how.direction)},
+        {"pace": asdict(pace_), "direction": str(how.direction)},
         same_code=lambda found: not options.anew and origin.same_code(found),
     )
     results = []
     for scenario in plan.scenarios(how):
         if options.scenario and options.scenario not in scenario.name:
             continue
-        names = contenders.chosen(scenario.contenders, options.policy, options.against)
-        if fitting := running.fit(scenario, names):
+        names = contenders.select(scenario.contenders, options.policy, options.against)
+        if supported := running.supported(scenario, names):
             results.append(
-                running.compare(scenario, fitting, how.pace, options.repeat, kept, command)
+                running.compare(scenario, supported, how.pace, options.repeat, kept, command)
             )
     if not results:
         print(
@@ -315,7 +315,7 @@ def _bench(
     failures = [failure for result in results for failure in result.failures]
     results = [result for result in results if result.figures]
     if not results:
-        raise RuntimeError("every run failed -> at least one that succeeds")
+        raise RuntimeError("every run failed -> at least one completed run")
     more = plan.derived(results)
     results = [replace(one, derived=more.get(one.scenario.name, {})) for one in results]
     checked = [
@@ -326,10 +326,10 @@ def _bench(
     made = report.build(report.environment(how), results, phases, checked)
     paths = [report.write(made, results, directory), page.write(directory)]
     if phases:
-        paths += _pictures(lambda: _draw(how, results[0], phases, directory))
+        paths += _try_to_draw(lambda: _draw_ramp(how, results[0], phases, directory))
         print(console.phase_table(phases, results[0].scenario.layout.published), end="\n\n")
     if draw := plan.draw:
-        paths += _pictures(lambda: draw(results, directory))
+        paths += _try_to_draw(lambda: draw(results, directory))
     for result in results:
         print(f"{result.scenario.name}: {result.scenario.what}")
         print(console.contender_table(result.medians()), end="\n\n")
@@ -340,19 +340,21 @@ def _bench(
     return 0 if all(one.met for one in checked) else 1
 
 
-def _pictures(draw: Callable[[], list[Path]]) -> list[Path]:
-    """Draw the pictures; if matplotlib is missing, say so and draw none."""
+def _try_to_draw(draw: Callable[[], list[Path]]) -> list[Path]:
+    """Draw pictures. Without matplotlib, print a hint and draw none."""
     try:
         return draw()
     except ImportError as missing:
         print(
-            f"ovs-lbt bench: no picture, without {missing} -> install with: apt install python3-matplotlib",
+            f"ovs-lbt bench: no pictures: {missing} -> install with: apt install python3-matplotlib",
             file=sys.stderr,
         )
         return []
 
 
-def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path) -> list[Path]:
+def _draw_ramp(
+    how: Options, result: Result, phases: Sequence[Phase], directory: Path
+) -> list[Path]:
     """Draw the pictures of a ramping load."""
     from topologies.compare import figures
     from topologies.compare.contenders import THRESHOLD_PERCENT
@@ -373,10 +375,10 @@ def _draw(how: Options, result: Result, phases: Sequence[Phase], directory: Path
 
 
 @contextlib.contextmanager
-def _ending_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the bench as Ctrl-C does, but only once each.
+def _handle_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP interrupt the bench like Ctrl-C, and ignore further signals.
 
-    A second signal during the clean-up would leave things behind.
+    A second signal would interrupt the clean-up.
     """
 
     def end(_number: int, _frame: FrameType | None) -> None:

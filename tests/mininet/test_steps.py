@@ -24,8 +24,8 @@ sys.exit(bench.main(sys.argv[1:]))
 """
 
 
-def test_a_network_that_is_never_built_ends_the_bench_with_a_story(tmp_path: Path) -> None:
-    """Nobody starts Mininet's hosts: `mnexec` waits for ever."""
+def test_network_that_hangs_ends_the_bench_with_a_description(tmp_path: Path) -> None:
+    """A fake `mnexec` hangs, so that Mininet's hosts never start."""
     dead = tmp_path / "bin" / "mnexec"
     dead.parent.mkdir()
     dead.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -44,6 +44,6 @@ def test_a_network_that_is_never_built_ends_the_bench_with_a_story(tmp_path: Pat
         assert status == 1, said
         for name in ("manual", "load-based"):
             assert f"{name}: build the network: not done after 2.0 s -> done within 2 s" in said
-        assert "look at: does mnexec work" in said
+        assert "check: whether mnexec works" in said
         assert "Traceback" not in said
         bench.require_nothing_left()

@@ -18,9 +18,9 @@ from topologies.scale.bed import Bed
 from topologies.scale.switch_view import SwitchView
 
 BRIDGES, PORTS, POLLS = 10, 50, 3
-# Besides one for each connection: those of the service itself.
+# The service's threads, in addition to one for each connection.
 OWN_THREADS = 20
-# What it takes is some milliseconds; a machine may have other things to do.
+# It takes milliseconds, but the machine may be busy.
 PROMPT_S = 2.0
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 @contextlib.contextmanager
 def many_bridges() -> Iterator[tuple[Bed, Service]]:
-    """All of them attached, in a network of their own."""
+    """A bed whose bridges are all attached, and its service."""
     with private_network(), PrivateOvs(prefix="ovs-lbt-many-") as ovs:
         bed, service = Bed(ovs, PORTS), Service(ovs)
         for _ in bed.grow(BRIDGES):
@@ -43,7 +43,7 @@ def many_bridges() -> Iterator[tuple[Bed, Service]]:
 
 
 def decisions(service: Service) -> dict[str, float]:
-    """How many there were, by bridge."""
+    """The number of decisions by bridge."""
     name, metrics = "ovslbt_decision_duration_seconds_count", service.metrics()
     found = {sample: value for sample, value in metrics.items() if sample.startswith(name + "{")}
     return {sample.split('"')[1]: value for sample, value in found.items()}
@@ -72,7 +72,7 @@ def test_all_are_polled_and_a_failover_of_the_last_is_prompt() -> None:
             groups = view.groups()
             bed.set_cable(lost, plugged=False)
             told_s = view.await_port_change()
-            followed_s, _ = view.await_other_groups(groups)
+            followed_s, _ = view.await_group_change(groups)
         wait_until(
             lambda: set(service_bindings(service, last).values()) == {left},
             f"every VM port of {last} is on {left}",

@@ -1,1 +1,1 @@
-"""The benches: what runs on each layout, and what is expected."""
+"""The benches: the scenarios and the expectations of each layout."""

@@ -1,4 +1,4 @@
-"""The bench of `converged`: one vNIC to another, standard and jumbo frames, and two faults."""
+"""The bench of `converged`: vNIC to vNIC with standard and jumbo frames, and two faults."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
-# What drivers call 9014: the frame with its header.
+# Drivers call it 9014, the size of the frame with its header.
 JUMBO_MTU = 9000
-# As IOmeter's workers; some of them meet a faulty member, if the team spreads them.
+# The number of IOmeter's workers. A team that spreads them sends some to the faulty member.
 STREAMS = 4
 LEAST_JUMBO_RATIO = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One of the bench's scenarios."""
+    """A scenario of the bench."""
 
     name: str
     what: str
@@ -45,20 +45,20 @@ class Case:
 
     @property
     def fault(self) -> bool:
-        """Whether it has a fault that the documents describe."""
+        """Whether the scenario has a fault that the documents describe."""
         return bool(self.odd_mtu or self.odd_vlan)
 
 
 STANDARD, JUMBO = "one way, standard frames", "one way, jumbo frames"
 STANDARD_BOTH, JUMBO_BOTH = "both ways, standard frames", "both ways, jumbo frames"
 CASES = (
-    Case(STANDARD, "One VM's vNIC to another's with an MTU of 1500.", STANDARD_MTU),
-    Case(JUMBO, "One VM's vNIC to another's with an MTU of 9000.", JUMBO_MTU),
+    Case(STANDARD, "A VM sends to a VM on the other host, with an MTU of 1500.", STANDARD_MTU),
+    Case(JUMBO, "A VM sends to a VM on the other host, with an MTU of 9000.", JUMBO_MTU),
     Case(STANDARD_BOTH, "Both VMs send, with an MTU of 1500.", STANDARD_MTU, True),
     Case(JUMBO_BOTH, "Both VMs send, with an MTU of 9000.", JUMBO_MTU, True),
     Case(
         "fault: a member's MTU",
-        "Jumbo frames, but one switch port of the receiving team takes 1500 only.",
+        "Jumbo frames, but one switch port of the receiving team has an MTU of 1500.",
         JUMBO_MTU,
         odd_mtu=STANDARD_MTU,
     ),
@@ -72,7 +72,7 @@ CASES = (
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One way and both ways with both MTUs, then the two faults."""
+    """One way and both ways with both MTUs, and the two faults."""
     return [
         Scenario(
             name=case.name,
@@ -117,7 +117,7 @@ def _published(case: Case) -> dict[str, dict[str, float]]:
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
-    """Jumbo frames' throughput over standard frames'."""
+    """The throughput of jumbo frames relative to standard frames."""
     by_name = {result.scenario.name: result for result in results}
     found: dict[str, dict[str, Figures]] = {}
     for standard, jumbo in ((STANDARD, JUMBO), (STANDARD_BOTH, JUMBO_BOTH)):
@@ -132,7 +132,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Larger frames, less work for each byte; and the peers beside ours."""
+    """Jumbo frames raise the throughput, and our policies hold up against the peers."""
     found = []
     faults = {case.name for case in CASES if case.fault}
     for result in results:

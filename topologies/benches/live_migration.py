@@ -1,4 +1,4 @@
-"""The bench of `live_migration`: VMs move from one host to the other, memory and ports."""
+"""The bench of `live_migration`: VMs migrate between hosts with their memory and ports."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import STANDARD_MTU
 from topologies.loads.migration_load import MigrationLoad, Migrations
 
-# Who reproduces the document's teams.
+# The contenders that reproduce the document's teams.
 LACP = ("dynamic/lacp", "address-hash", "balance-tcp")
 SWITCH_INDEPENDENT = ("load-based", "adaptive", "dynamic", "active-backup", "balance-slb")
-# For what does not tell the policies of a kind apart.
+# The contenders of scenarios in which policies with the same teaming do not differ.
 FEW = ("dynamic", "dynamic/lacp", "balance-tcp")
 AT_ONCE = (8, 4, 2, 1)
 SMB_CONNECTIONS = 4
@@ -29,20 +29,20 @@ JUMBO_MTU = 9000
 TCP, SMB, LARGE = "8 at once, TCP", "8 at once, SMB", "one large VM, SMB"
 MULTICHANNEL = "8 at once, two NICs"
 STANDARD, JUMBO = "one large VM, two NICs", "one large VM, two NICs, jumbo frames"
-# Without rewriting, all of the VMs' memory would take so much of a stream's measured part.
+# The time to copy all memory once, as a share of the measured part of a stream.
 MEMORY_RATIO = 0.5
-# What all VMs write in a second, as a share of what the links carry.
+# The rate at which all VMs write memory, as a share of the links' capacity.
 DIRTY_RATIO = 0.16
 
 LEAST_LACP_SHARE = 0.85
 HALF_SHARES = (0.40, 0.52)
-# Measured shares are the same within this; the document's are further apart.
+# Measured shares within this ratio count as equal; the document's shares differ by more.
 SAME_RATIO = 0.98
 MOST_BLACKOUT_MS = 1000.0
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """The document's: over teams and without, and from one migration at once to eight."""
+    """The document's scenarios: with and without teams, and one to eight migrations at once."""
     layout = live_migration.layout()
     modes = {mode["name"]: mode["total_share"] for mode in layout.published["modes"]}
     half = _published(SWITCH_INDEPENDENT, modes["switch independent"])
@@ -152,7 +152,7 @@ def _published(contenders: Iterable[str], share: float) -> dict[str, dict[str, f
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
-    """What jumbo frames gain, in throughput and in CPU time."""
+    """The gain of jumbo frames in throughput and in CPU time."""
     by_name = {one.scenario.name: one.medians() for one in results}
     standard, jumbo = by_name.get(STANDARD, {}), by_name.get(JUMBO, {})
     return {
@@ -168,7 +168,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Half of the team, nearly all of it, and the order of what was published."""
+    """The published shares of the team, and their order."""
     by_name = {one.scenario.name: one.medians() for one in results}
     found: list[Expectation] = []
     for scenario in (TCP, SMB):
@@ -194,7 +194,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 
 
 def _in_published_order(by_name: Mapping[str, Mapping[str, Figures]]) -> list[Expectation]:
-    """Switch independent, LACP with TCP, with SMB, no team: each as good as the one before."""
+    """Expect each of the document's modes to be at least as good as the one before it."""
     places = {
         "switch independent": (TCP, SWITCH_INDEPENDENT),
         "LACP, TCP": (TCP, LACP),
@@ -224,7 +224,7 @@ def _in_published_order(by_name: Mapping[str, Mapping[str, Figures]]) -> list[Ex
 
 
 def _handed_over(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """That our service serves every VM at its new host soon, and sends nothing twice."""
+    """Expect our policies to serve VMs at their new host soon, without duplicates."""
     ours = {name: one for name, one in contenders.items() if is_ours(name)}
     if not ours:
         return []
@@ -233,12 +233,12 @@ def _handed_over(scenario: str, contenders: Mapping[str, Figures]) -> list[Expec
     twice = {n: round(one["probe_duplicated"]) for n, one in ours.items()}
     return [
         Expectation(
-            f"{scenario}: every VM of ours in reach again within {MOST_BLACKOUT_MS:.0f} ms",
+            f"{scenario}: with our policies, every VM reachable again within {MOST_BLACKOUT_MS:.0f} ms",
             f"{slowest} {worst_ms:.0f} ms",
             worst_ms <= MOST_BLACKOUT_MS,
         ),
         Expectation(
-            f"{scenario}: ours deliver nothing twice",
+            f"{scenario}: our policies deliver no duplicates",
             ", ".join(f"{name} {count}" for name, count in twice.items() if count) or "nothing",
             not any(twice.values()),
         ),

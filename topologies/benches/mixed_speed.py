@@ -27,18 +27,18 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
-# The load as a share of all uplinks together; each VM offers an equal part.
+# The total load as a share of all uplinks. Each VM offers an equal part.
 OFFERED_RATIO = 0.7
 MOST_DIFFERENCE = 0.10
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One scenario: every VM sends at the same steady rate."""
+    """One scenario, in which every VM sends at the same steady rate."""
     layout = mixed_speed.layout()
     return [
         Scenario(
             name="equal loads",
-            what=f"Every VM offers the same; together {OFFERED_RATIO:.0%} of both uplinks.",
+            what=f"Every VM offers the same load, in total {OFFERED_RATIO:.0%} of both uplinks.",
             layout=layout,
             load=lambda stage: _load(stage, options),
             contenders=CONTENDERS,
@@ -53,7 +53,7 @@ def _load(stage: Stage, options: Options) -> Load:
 
 
 def difference(layout: Layout, result: Result, name: str) -> float:
-    """The gap between the uplinks' utilizations, as a share of the busier; median of runs."""
+    """The median over runs of the difference between the uplinks' utilizations."""
     found = []
     for one in result.observed[name]:
         used = mean_utilization(intervals(layout, one), *one.steady_s)
@@ -62,7 +62,7 @@ def difference(layout: Layout, result: Result, name: str) -> float:
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]:
-    """The difference between the uplinks."""
+    """The difference between the uplinks' utilizations."""
     (result,) = results
     layout = result.scenario.layout
     return {

@@ -1,4 +1,4 @@
-"""All benches by the name of their layout, in the order in which `--all` runs them."""
+"""All benches by layout name, in the order in which `--all` runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of `quad_gbe_team`: streams from server to server, one more and one more."""
+"""The bench of `quad_gbe_team`: streams between two servers, which start one by one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CONTENDERS = (
     "balance-tcp",
 )
 STREAMS = 10
-# By the switch itself, which is asked where each stream's frames go.
+# The contenders for which the switch can trace the uplink of each stream.
 PREDICTABLE = ("address-hash",)
-# What a bond's actions have in them.
+# The datapath action of a bond that hashes.
 HASHED_LATER = "recirc("
 ONE_STREAM_SHARE = (0.88, 0.97)
 LEAST_TEN_STREAMS_SHARE = 0.85
@@ -42,7 +42,7 @@ WHERE = {
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """Without virtual switches, with one at the sender, and with one on both sides."""
+    """Scenarios without virtual switches, with one at the sender, and with one on both sides."""
     found = []
     for count, where in WHERE.items():
         layout = quad_gbe_team.layout(virtual_switches=count)
@@ -60,7 +60,7 @@ def scenarios(options: Options) -> list[Scenario]:
 
 
 def _load(stage: Stage, options: Options) -> Load:
-    """Streams that begin one step apart; with all of them, some time for the team to settle."""
+    """Streams that start one step apart, and time for the team to settle with all of them."""
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
     step_s, settle_s, measured_s = options.pace.steps_s
@@ -78,7 +78,7 @@ def _load(stage: Stage, options: Options) -> Load:
 
     def derive(reports: Sequence[Report], ten_bps: float) -> Mapping[str, float]:
         link_bps, links = _links(layout)
-        # The first half of a step is for the new stream to get its share.
+        # In the first half of a step, the new stream reaches its rate.
         first_bps = stream_rates_bps(reports[0], 1, step_s / 2, step_s)[0]
         figures = {
             "one_stream_share": first_bps / link_bps,
@@ -91,21 +91,20 @@ def _load(stage: Stage, options: Options) -> Load:
             figures["predicted_share"] = used / links * first_bps / link_bps
         return figures
 
-    # A little less: the last interval of a report may be cut short.
+    # The last interval of a report is left out, because it may be shorter.
     return StreamLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
 
 
 def _links(layout: Layout) -> tuple[int, int]:
-    """The speed of one cable, and how many there are."""
+    """The speed and the number of the cables."""
     uplinks = layout.uplinks_of(layout.nodes(Role.SERVER_BRIDGE)[0])
     return layout.capacity_bps(uplinks[0]), len(uplinks)
 
 
 def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
-    """By how many members the sending server's switch says that the streams leave.
+    """The number of members that the streams leave by, as traced by the sending server's switch.
 
-    Asked with the addresses and ports that the streams had. None for a bond of Open vSwitch:
-    it hashes in its datapath, and the answer does not say to what.
+    None for a bond of Open vSwitch: it hashes in the datapath, which a trace does not resolve.
     """
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
@@ -117,10 +116,10 @@ def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
     (bridge, *_) = stage.bridges[server]
     macs = [stage.mac_of(name) for name in (sender, receiver)]
     addresses = [layout.addresses_of(name)[0] for name in (sender, receiver)]
-    ways = set()
+    actions = set()
     for report in reports:
         for source_port, destination_port in ports(report):
-            ways.add(
+            actions.add(
                 datapath_actions(
                     stage.ovs,
                     bridge,
@@ -129,7 +128,7 @@ def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
                     f"tp_src={source_port},tp_dst={destination_port}",
                 )
             )
-    return None if any(HASHED_LATER in way for way in ways) else len(ways)
+    return None if any(HASHED_LATER in one for one in actions) else len(actions)
 
 
 def _published(layout: Layout) -> dict[str, dict[str, float]]:
@@ -143,7 +142,7 @@ def _published(layout: Layout) -> dict[str, dict[str, float]]:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """One stream fills one link, ten fill the team as well as their hash can."""
+    """One stream fills one link, and ten fill the team as far as their hash allows."""
     found = []
     for result in results:
         where, contenders = result.scenario.name, result.medians()
@@ -163,7 +162,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 
 
 def _as_hashed(result: Result, name: str) -> list[Expectation]:
-    """That ten streams got what the hash of their own ports allows, in the median of runs."""
+    """Expect ten streams to get what the hash of their ports allows, in the median of runs."""
     median = statistics.median(
         one["ten_streams_share"] / one["predicted_share"] for one in result.figures[name]
     )

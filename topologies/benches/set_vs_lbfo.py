@@ -1,4 +1,4 @@
-"""The bench of `set_vs_lbfo`: eight streams from one host's VM to the other's."""
+"""The bench of `set_vs_lbfo`: eight streams from a VM to a VM on the other host."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
-# The document's modes, and who reproduces them.
+# The contenders that reproduce each of the document's modes.
 MODES = {
     "LACP": ("dynamic/lacp", "balance-tcp"),
     "switch independent": ("dynamic",),
     "SET": ("set",),
 }
 STREAMS = 8
-# Of the published share.
+# The allowed deviation from the published share.
 MOST_DEVIATION_RATIO = 0.05
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One: NTttcp's eight threads."""
+    """One scenario with the eight threads of NTttcp."""
     layout = set_vs_lbfo.layout()
     return [
         Scenario(
@@ -76,7 +76,7 @@ def _published(layout: Layout) -> dict[str, dict[str, float]]:
 
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]:
-    """Throughput as a share of one link, as the document's totals are."""
+    """The throughput as a share of one link, like the document's totals."""
     (result,) = results
     layout = result.scenario.layout
     link_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
@@ -89,7 +89,7 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """The published totals, and the peers beside ours."""
+    """The published totals, and the comparison with the peers."""
     (result,) = results
     contenders = result.medians()
     published: Mapping[str, Mapping[str, float]] = result.scenario.published

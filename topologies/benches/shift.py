@@ -1,4 +1,4 @@
-"""The bench of `shift`: the load of one uplink's VMs rises at once, or an uplink fails."""
+"""The bench of `shift`: a load jump on one uplink, an uplink failure, and single moves."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from topologies.loads.move_load import MoveLoad
 from topologies.loads.shift_load import Rates, ShiftLoad
 
 CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s")
-# The contender that moves nothing by itself; a move is the same under every policy.
+# Contenders for moves by command. A move is the same under every policy, and this one makes none.
 MOVED = ("originating-port", "balance-slb")
 JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
 FAILURE = "an uplink fails"
-# Together with the streams of the VM that moves, this is more than the uplink carries.
+# Together with the streams of the moved VM, this exceeds the uplink's capacity.
 BUSY_RATIO = 0.8
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
 OURS, PEER = "adaptive", "balance-slb/1s"
 MOST_SETTLE_S = 1.0
 MOST_LOSS_RATIO = 0.001
 MOST_MOVES = 4
-# By capacity and by load: three uplinks of 100, 50 and 50 Mbit/s, of which the last fails, and
-# what each of twelve VMs sends, in Mbit/s: 70 % of what is left.
+# Three uplinks of 100, 50 and 50 Mbit/s, of which the last fails. The twelve VMs send 70 % of the
+# remaining capacity.
 FAILURE_SPEEDS_MBPS = (100, 50)
 FAILURE_RATES_MBPS = (18, 15, 13, 12, 11, 9, 7, 6, 5, 4, 3, 2)
 MOST_RESTORE_S = 5.0
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """The jump, and what a single move costs, off an idle uplink and off a full one."""
+    """The load jump, the uplink failure, and moves off an idle and off a full uplink."""
     layout = shift.layout()
     speed_bps = layout.capacity_bps(layout.nodes(Role.UPLINK)[0])
     rates = Rates(EVEN_RATIO * speed_bps, HOT_RATIO * speed_bps, COLD_RATIO * speed_bps)
@@ -46,10 +46,10 @@ def scenarios(options: Options) -> list[Scenario]:
     return [
         Scenario(
             name=JUMP,
-            what=f"Each of eight VMs sends {EVEN_RATIO:.0%} of an uplink's speed; then the four of"
-            f" one uplink send {HOT_RATIO:.0%} and the others {COLD_RATIO:.0%}. What is lost and"
-            f" reordered is of the {watched_s:.0f} s from then on; whoever settles later, or never,"
-            " has that time.",
+            what=f"Each of eight VMs sends {EVEN_RATIO:.0%} of an uplink's speed. Then the four VMs of"
+            f" one uplink send {HOT_RATIO:.0%} and the others {COLD_RATIO:.0%}. Losses and"
+            f" reordering are measured for {watched_s:.0f} s after the jump, which is also the time"
+            " of a contender that does not settle.",
             layout=layout,
             load=functools.partial(
                 ShiftLoad, rates=rates, longest_wait_s=longest_wait_s, watched_s=watched_s
@@ -60,8 +60,8 @@ def scenarios(options: Options) -> list[Scenario]:
         *(
             Scenario(
                 name=name,
-                what="A VM with TCP streams and datagrams, both ways, is moved to and fro"
-                f" {options.pace.moves} times: by ovs-lbt move, and by bond/migrate. {more}",
+                what="A VM with TCP streams and datagrams in both directions is moved back and forth"
+                f" {options.pace.moves} times, with ovs-lbt move or bond/migrate. {more}",
                 layout=layout,
                 load=functools.partial(
                     MoveLoad,
@@ -72,12 +72,12 @@ def scenarios(options: Options) -> list[Scenario]:
                 contenders=MOVED,
             )
             for name, busy_ratio, more in (
-                (MOVES, 0.0, "Calm is the same time without moves."),
+                (MOVES, 0.0, "Calm is a span of the same length without moves."),
                 (
                     FULL_MOVES,
                     BUSY_RATIO,
-                    f"Another VM sends {BUSY_RATIO:.0%} by one uplink, and the moves off that one"
-                    " are told.",
+                    f"Another VM sends {BUSY_RATIO:.0%} on one uplink. The figures are of the moves off"
+                    " that uplink.",
                 ),
             )
         ),
@@ -105,11 +105,11 @@ def _failure(options: Options) -> Scenario:
     return Scenario(
         name=FAILURE,
         what=f"Twelve VMs send between {min(FAILURE_RATES_MBPS)} and {max(FAILURE_RATES_MBPS)}"
-        f" Mbit/s by uplinks of {fast_mbps}, {slow_mbps} and {slow_mbps} Mbit/s, of which one of"
-        f" {slow_mbps} loses its carrier. No loss: from then on everything arrives. Placed: from"
-        f" then on no uplink is used by more than {NEAR_RATIO:.1f} times what all VMs are of"
-        f" the capacity that is left. Whoever never gets there has the {watched_s:.0f} s that are"
-        " watched.",
+        f" Mbit/s on uplinks of {fast_mbps}, {slow_mbps} and {slow_mbps} Mbit/s. One uplink of"
+        f" {slow_mbps} Mbit/s loses its carrier. No loss: the time after which everything arrives."
+        f" Placed: the time after which no uplink has more than {NEAR_RATIO:.1f} times the"
+        " total load over the remaining capacity. A contender that does not get there has the"
+        f" {watched_s:.0f} s that are watched.",
         layout=layout,
         load=load,
         contenders=CONTENDERS[1:],
@@ -117,7 +117,7 @@ def _failure(options: Options) -> Scenario:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Settled soon, with few moves and hardly a loss, and better than the fastest bond."""
+    """`adaptive` settles soon, with few moves and little loss, and sooner than the fastest bond."""
     found: list[Expectation] = []
     for result in results:
         contenders = result.medians()
@@ -132,7 +132,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
 
 
 def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """The conditions on the jump; figures are medians of the runs."""
+    """The conditions on the load jump, for medians of the runs."""
     if OURS not in contenders:
         return []
     ours = contenders[OURS]
@@ -174,7 +174,7 @@ def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
 
 
 def _restored(contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """The conditions on a failure; figures are medians of the runs."""
+    """The conditions on the uplink failure, for medians of the runs."""
     if OURS not in contenders:
         return []
     ours = contenders[OURS]
@@ -198,20 +198,20 @@ def _restored(contenders: Mapping[str, Figures]) -> list[Expectation]:
 
 
 def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
-    """That a move of ours costs TCP no more than one of a bond's."""
+    """Expect a move of our policies to cost TCP no more than a move of a bond."""
     found = []
     for name, ours in contenders.items():
         if not is_ours(name):
             continue
         twice = round(ours["duplicated"])
-        condition = f"{scenario}, {name}: nothing arrives twice"
+        condition = f"{scenario}, {name}: no duplicates"
         found.append(Expectation(condition, str(twice), twice == 0))
         for peer, theirs in contenders.items():
             if is_peer(peer):
                 again = [one["retransmissions_per_move"] for one in (ours, theirs)]
                 found.append(
                     Expectation(
-                        f"{scenario}, {name}: no more sent again for each move than with {peer}",
+                        f"{scenario}, {name}: no more retransmissions per move than {peer}",
                         f"{again[0]:.2f} and {again[1]:.2f}",
                         again[0] <= again[1],
                     )
@@ -220,8 +220,8 @@ def _harmless(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectat
 
 
 def draw(results: Sequence[Result], directory: Path) -> list[Path]:
-    """The uplinks of each contender around the jump, and around the failure."""
-    from topologies.reports import shift_picture  # where matplotlib is installed
+    """Draw each contender's uplinks around the load jump and around the failure."""
+    from topologies.reports import shift_picture  # needs matplotlib, which is optional
 
     paths: list[Path] = []
     for result in results:

@@ -1,4 +1,4 @@
-"""The bench of `two_switches`: steady loads, and one of two independent switches fails."""
+"""The bench of `two_switches`: one of two independent switches fails under a steady load."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ CONTENDERS = (
     "active-backup",
     "balance-slb",
 )
-# The load as a share of both uplinks together: one uplink can carry all of it.
+# The total load as a share of both uplinks. One uplink can carry it.
 OFFERED_RATIO = 0.4
 MOST_FAILOVER_MS = 1000
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One scenario: a switch fails and returns."""
+    """One scenario, in which a switch fails and recovers."""
     return [
         Scenario(
             name="a switch fails",
-            what="Every VM offers the same, one uplink could carry all; a whole switch fails"
-            " and returns.",
+            what="Every VM offers the same load, and one uplink can carry all of it. A switch"
+            " fails and recovers.",
             layout=two_switches.layout(),
             load=lambda stage: _load(stage, options),
             contenders=CONTENDERS,
@@ -51,19 +51,19 @@ def _load(stage: Stage, options: Options) -> Load:
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Nothing arrives twice, nobody is cut off, and ours is as good as the peers."""
+    """No duplicates, a short failover, and the comparison with the peers."""
     (result,) = results
     contenders = result.medians()
     found = []
     for name in filter(is_ours, contenders):
         # The worst run counts, not the median.
         twice = round(sum(run["probe_duplicated"] for run in result.figures[name]))
-        found.append(Expectation(f"{name}: nothing arrives twice", str(twice), twice == 0))
+        found.append(Expectation(f"{name}: no duplicates", str(twice), twice == 0))
         failover_ms = max(run["failover_ms"] for run in result.figures[name])
         found.append(
             Expectation(
-                f"{name}: a failed switch silences nobody for more than {MOST_FAILOVER_MS} ms",
-                f"{failover_ms:.0f} ms at worst",
+                f"{name}: a failed switch interrupts no VM for more than {MOST_FAILOVER_MS} ms",
+                f"at most {failover_ms:.0f} ms",
                 failover_ms <= MOST_FAILOVER_MS,
             )
         )

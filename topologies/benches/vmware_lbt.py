@@ -1,4 +1,4 @@
-"""The bench of `vmware_lbt`: web users of four VMs, ramped up until one uplink is too little."""
+"""The bench of `vmware_lbt`: a ramp of web users that exceeds the capacity of one uplink."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LEAST_THROUGHPUT_RATIO = 0.98
 MOST_QOS_DIFFERENCE = 0.001
 MOST_UPLINK_DIFFERENCE = 0.05
 EXPECTED_MOVES = 2
-# The static policy's collision must be plain to see.
+# With the static policy, all loads share one uplink, which must cost at least this much.
 LEAST_THROUGHPUT_LOST_RATIO = 0.05
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One: the document's."""
+    """One scenario, that of the document."""
     layout = vmware_lbt.layout()
     document = layout.published
     published = {
@@ -42,7 +42,7 @@ def scenarios(options: Options) -> list[Scenario]:
     return [
         Scenario(
             name="web users",
-            what=f"Web users of four VMs, their number ramped up ({options.direction}).",
+            what=f"A ramp of web users on four VMs ({options.direction}).",
             layout=layout,
             load=lambda stage: WebLoad(stage, options.pace, options.direction),
             contenders=CONTENDERS,
@@ -55,7 +55,7 @@ def scenarios(options: Options) -> list[Scenario]:
 
 
 def phases(options: Options, result: Result) -> list[Phase]:
-    """The phases of the first run of `load-based`; none if it did not run."""
+    """The phases of the first run of `load-based`. Empty if it did not run."""
     if "load-based" not in result.observed:
         return []
     first = result.observed["load-based"][0]
@@ -63,7 +63,7 @@ def phases(options: Options, result: Result) -> list[Phase]:
 
 
 def expectations(options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """As the document has it, and beside the peers."""
+    """The document's results, and the comparison with the peers."""
     contenders = results[0].medians()
     return [
         *check(contenders, phases(options, results[0]), options.pace.least_downloads),
@@ -74,7 +74,7 @@ def expectations(options: Options, results: Sequence[Result]) -> list[Expectatio
 def check(
     contenders: Mapping[str, Figures], phases: Sequence[Phase], least_downloads: int
 ) -> list[Expectation]:
-    """Every condition that the contenders which ran allow to judge."""
+    """The conditions for which the needed contenders ran."""
     found: list[Expectation] = []
     ours = contenders.get("load-based")
     manual = contenders.get("manual")
@@ -115,7 +115,7 @@ def check(
         ratio = static["throughput_bps"] / manual["throughput_bps"]
         found.append(
             Expectation(
-                "originating-port: visibly worse, as everything is on one uplink",
+                "originating-port: visibly worse, because all loads share one uplink",
                 f"{ratio:.4f} of manual's throughput, quality {static.get('qos_ratio', 0):.2%}",
                 ratio <= 1 - LEAST_THROUGHPUT_LOST_RATIO,
             )

@@ -1,1 +1,1 @@
-"""Compares contenders: their definition, scenarios, runs step by step, figures, expectations."""
+"""Compares contenders: defines them, runs them in scenarios, and computes and judges figures."""

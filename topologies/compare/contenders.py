@@ -21,7 +21,8 @@ from topologies.network.switches import TEAMS, ServerBridge, SplitServer
 
 THRESHOLD_PERCENT = 75
 MANUAL = "manual"
-NOBODY = "none"
+# The value of `--against` that excludes every peer.
+NO_PEERS = "none"
 # Open vSwitch's own bonds, by their names in Open vSwitch. balance-tcp needs LACP.
 BONDS: dict[str, type[ServerBridge]] = {
     "active-backup": TEAMS["bond"],
@@ -62,9 +63,9 @@ _SHIFT = re.compile(r"\|bond\|INFO\|bond (?P<bond>\S+): shift \d+kB of load")
 
 @dataclass(frozen=True, slots=True)
 class Teams:
-    """The started servers, as a contender gets them.
+    """The started servers that a contender takes over.
 
-    `capacities_bps`: of every uplink, by interface.
+    `capacities_bps` has the capacity of every uplink, by interface.
     """
 
     ovs: PrivateOvs
@@ -76,44 +77,44 @@ class Teams:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The bindings of VM ports (interface -> uplink), and the number of moves so far."""
+    """The bindings of VM ports (interface to uplink), and the number of moves so far."""
 
     bindings: Mapping[str, str]
     moves: int = 0
 
 
 class Contender(ABC):
-    """A way to team the uplinks; used for one run."""
+    """A way to team the uplinks. An instance serves one run."""
 
     name: str
     server_class: type[ServerBridge]
 
     @abstractmethod
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
-        """Take the bridges over. What must be undone afterwards goes on the stack."""
+        """Take the bridges over, and push the clean-up on `resources`."""
 
     @abstractmethod
     def observe(self) -> Observation:
-        """The present bindings. This must be cheap: it is called several times a second."""
+        """The present bindings. This must be cheap, as it is called several times a second."""
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
-        """Send what comes in at a VM port, from this address, by another uplink (an interface).
+        """Move the traffic of a VM port with this MAC address to another uplink interface.
 
         Raises:
-            RuntimeError: it was refused, or this contender moves nothing.
+            RuntimeError: the move was refused, or this contender cannot move VM ports.
         """
-        raise RuntimeError(f"{self.name}: moves nothing -> a contender that moves VM ports")
+        raise RuntimeError(f"{self.name}: cannot move VM ports -> a contender that can")
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
-        """Start with a VM port on this uplink, where its number would place it.
+        """Place a VM port on the uplink that its port number hashes to, before the load starts.
 
-        This is for contenders that place by something other than numbers. It is not a move, and the
-        contender's own rule continues to apply.
+        Contenders that place by other criteria override this. It does not count as a move, and the
+        contender may move the port again.
         """
-        return  # by number
+        return  # the default is for contenders that place by port number
 
     def pids(self) -> dict[str, int]:
-        """The programs that this contender needs besides Open vSwitch, with their process ids."""
+        """The process ids of the programs that this contender needs besides Open vSwitch."""
         return {}
 
 
@@ -128,11 +129,11 @@ def shifts(log: str, bond: str) -> int:
 
 
 class Manual(Contender):
-    """Placement by hand, without our service: the baseline.
+    """The baseline: placement by hand, without our service.
 
-    Two ordinary bridges with one uplink each, since that is what an operator without us
-    would build, it cannot loop, and every frame passes plain NORMAL switching: the
-    cheapest forwarding there is to compare our CPU time with.
+    Each uplink has an ordinary bridge of its own. An operator without our service would build
+    this, and it cannot loop. Every frame takes the NORMAL action, which is the cheapest forwarding
+    to compare CPU time with.
     """
 
     name = MANUAL
@@ -151,7 +152,7 @@ class Manual(Contender):
 class OvsBond(Contender):
     """One of Open vSwitch's own bonds, without our service.
 
-    It has no bindings to report, because it places hashes. A shift of a hash counts as a move.
+    It places hashes and not VM ports, so it reports no bindings. A shift of a hash counts as a move.
     """
 
     def __init__(self, name: str) -> None:
@@ -173,12 +174,12 @@ class OvsBond(Contender):
 
     def move(self, interface: str, mac: str, uplink: str) -> None:
         (bond,) = self._bonds
-        # Without this, the bond would move back by load what was moved by hand.
+        # Otherwise the bond would rebalance the hash that was moved by hand.
         self._ovs.vsctl("set", "port", bond, "other_config:bond-rebalance-interval=0")
         self._migrate(bond, mac, uplink)
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
-        # Addresses with the same hash stay together, at the place of the last one.
+        # Addresses with the same hash stay together on the uplink of the last one placed.
         for bond in self._bonds:
             self._migrate(bond, mac, uplink)
 
@@ -254,35 +255,35 @@ def by_name(name: str) -> Contender:
     return Ours(policy, teaming or OURS[policy])
 
 
-def chosen(
-    usual: Sequence[str], policies: Sequence[str] | None, peers: Sequence[str] | None
+def select(
+    defaults: Sequence[str], policies: Sequence[str] | None, peers: Sequence[str] | None
 ) -> list[str]:
-    """The contenders that take part: `usual`, or the policies and peers that a user has chosen.
+    """Select the contenders to run: the default ones, or the policies and peers of the user.
 
-    None keeps the usual ones. The order is that of `usual`, with all others last.
+    None keeps the default ones. They keep their order, and all others come last.
 
     Raises:
-        ValueError: there is no such contender, or it is on the other side.
+        ValueError: a contender does not exist, or a policy is named as a peer or vice versa.
     """
     for name in policies or ():
         if not isinstance(by_name(name), Ours):
             raise ValueError(f"--policy {name} -> {' | '.join(OURS)}")
     for name in peers or ():
-        if name not in (MANUAL, *BONDS, NOBODY):
-            raise ValueError(f"--against {name} -> {' | '.join((MANUAL, *BONDS, NOBODY))}")
+        if name not in (MANUAL, *BONDS, NO_PEERS):
+            raise ValueError(f"--against {name} -> {' | '.join((MANUAL, *BONDS, NO_PEERS))}")
     ours = None if policies is None else [by_name(name).name for name in policies]
-    others = None if peers is None else [name for name in peers if name != NOBODY]
+    others = None if peers is None else [name for name in peers if name != NO_PEERS]
 
-    def stays(name: str) -> bool:
+    def is_selected(name: str) -> bool:
         wanted = ours if isinstance(by_name(name), Ours) else others
         return wanted is None or name in wanted
 
-    kept = [name for name in usual if stays(name)]
+    kept = [name for name in defaults if is_selected(name)]
     return list(dict.fromkeys([*kept, *(others or ()), *(ours or ())]))
 
 
-def unfit(layout: Layout, contender: Contender) -> str:
-    """Why a contender's teams cannot work in a layout; empty if they can."""
+def unsupported_reason(layout: Layout, contender: Contender) -> str:
+    """Why a contender's team cannot work in a layout; empty if it can."""
     ends = [layout.far_end(uplink) for uplink in layout.nodes(Role.UPLINK)]
     back_to_back = any(layout.attributes(end)["role"] == Role.UPLINK for end in ends)
     if back_to_back and contender.server_class in TWO_SIDED:

@@ -1,4 +1,4 @@
-"""Conditions on a bench's figures, from documents or from comparisons."""
+"""Conditions on the figures of a bench, from published documents and from comparisons."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from topologies.compare.contenders import BONDS, MANUAL
 from topologies.compare.figures import Figures
 
-# The best of our policies against the best bond of Open vSwitch.
+# The limits for our best policy, relative to the best bond of Open vSwitch.
 LEAST_THROUGHPUT_RATIO = 0.98
 MOST_CPU_RATIO = 1.05
-# The spread of a peer above which its load counts as uneven; below that there is nothing to gain.
+# A peer with a higher spread counts as uneven. With a lower one, there is nothing to gain.
 UNEVEN_CV = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A condition, what was found, and whether that meets it."""
+    """A condition, the measured value, and whether the value meets the condition."""
 
     condition: str
     found: str
@@ -25,20 +25,21 @@ class Expectation:
 
 
 def is_peer(contender: str) -> bool:
-    """Whether it is one of Open vSwitch's own bonds."""
+    """Whether a contender is one of Open vSwitch's own bonds."""
     return contender in BONDS
 
 
 def is_ours(contender: str) -> bool:
-    """Whether it is one of our policies."""
+    """Whether a contender is one of our policies."""
     return not is_peer(contender) and contender != MANUAL
 
 
 def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
     """Compare our best policy with the best peer: throughput, spread, CPU time per bit.
 
-    Throughput is that of the fastest on each side. Spread and CPU time are those of the most even
-    on each side among those within 2 % of the fastest, because an operator would choose that one.
+    The throughput comparison is between the fastest contenders of both sides. For spread and CPU
+    time, each side has its most even contender among those within 2 % of its fastest, because an
+    operator would choose that one.
     """
     of_ours = {name: one for name, one in contenders.items() if is_ours(name)}
     of_peers = {name: one for name, one in contenders.items() if is_peer(name)}
@@ -49,7 +50,7 @@ def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expe
     ratio = contenders[ours]["throughput_bps"] / max(1.0, most_bps)
     found = [
         Expectation(
-            f"{scenario}: throughput of the best of ours >= {LEAST_THROUGHPUT_RATIO} x best peer",
+            f"{scenario}: throughput of our best policy >= {LEAST_THROUGHPUT_RATIO} x best peer",
             f"{ours} {ratio:.3f} x {peer}",
             ratio >= LEAST_THROUGHPUT_RATIO,
         )
@@ -59,7 +60,7 @@ def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expe
     if "spread_cv" in theirs and theirs["spread_cv"] > UNEVEN_CV:
         found.append(
             Expectation(
-                f"{scenario}: spread of the best of ours better than the best peer's",
+                f"{scenario}: spread of our best policy better than the best peer's",
                 f"CV {ours} {mine['spread_cv']:.3f}, {peer} {theirs['spread_cv']:.3f}",
                 mine["spread_cv"] < theirs["spread_cv"],
             )
@@ -68,7 +69,7 @@ def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expe
         ratio = mine["cpu_s_per_gbit"] / theirs["cpu_s_per_gbit"]
         found.append(
             Expectation(
-                f"{scenario}: CPU time per bit of the best of ours <= {MOST_CPU_RATIO} x best peer",
+                f"{scenario}: CPU time per bit of our best policy <= {MOST_CPU_RATIO} x best peer",
                 f"{ours} {ratio:.3f} x {peer}",
                 ratio <= MOST_CPU_RATIO,
             )
@@ -77,24 +78,24 @@ def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expe
 
 
 def within(condition: str, value: float, least: float, most: float) -> Expectation:
-    """Expects a share within a range."""
+    """Expect a value within a range, including its ends."""
     return Expectation(
         f"{condition}: {least:.3f} to {most:.3f}", f"{value:.3f}", least <= value <= most
     )
 
 
 def at_least(condition: str, value: float, least: float) -> Expectation:
-    """Expects at least this share."""
+    """Expect at least this value."""
     return Expectation(f"{condition}: at least {least:.3f}", f"{value:.3f}", value >= least)
 
 
 def fastest(contenders: Mapping[str, Figures]) -> str:
-    """The contender with the most throughput; of equals the first by name. Empty without any."""
+    """The contender with the highest throughput; ties go by name. Empty without contenders."""
     return min(contenders, key=lambda name: (-contenders[name]["throughput_bps"], name), default="")
 
 
 def best(contenders: Mapping[str, Figures]) -> str:
-    """The most even contender within 2 % of the best throughput; empty without any."""
+    """The most even contender within 2 % of the highest throughput. Empty without contenders."""
     if not contenders:
         return ""
     most_bps = max(one["throughput_bps"] for one in contenders.values())

@@ -1,4 +1,4 @@
-"""Computes the figures of a contender, which are compared, from what was observed."""
+"""Computes the figures of a run, which contenders are compared by, from its observations."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ Figures = dict[str, float]
 
 
 def capacities_bps(layout: Layout) -> dict[str, int]:
-    """Each uplink's speed."""
+    """Each uplink's capacity."""
     return {uplink: layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK)}
 
 
 def intervals(layout: Layout, observed: Observed) -> list[Utilization]:
-    """The uplinks' utilization from sample to sample."""
+    """The uplinks' utilization between successive samples."""
     return utilizations(observed.samples, capacities_bps(layout))
 
 
 def spread_cv(layout: Layout, observed: Observed) -> float:
-    """How unevenly the sending servers' uplinks are used: standard deviation over mean.
+    """The coefficient of variation of the utilizations of the sending servers' uplinks.
 
-    Over the span that the load says is even. 0 is even; with two uplinks and one of them
-    idle it is 1.
+    It covers the load's steady span. 0 is even; two uplinks of which one is idle have 1.
     """
     used = mean_utilization(intervals(layout, observed), *observed.steady_s)
     ratios = [used[uplink] for uplink in layout.sending_uplinks() if uplink in used]
@@ -36,7 +35,7 @@ def spread_cv(layout: Layout, observed: Observed) -> float:
 
 
 def uplink_difference(utilization: Mapping[str, float]) -> float:
-    """The difference between the uplinks, as a share of the busier one."""
+    """The difference between the highest and the lowest utilization, as a share of the highest."""
     if not utilization or not max(utilization.values()):
         return 1.0
     return 1 - min(utilization.values()) / max(utilization.values())
@@ -45,17 +44,17 @@ def uplink_difference(utilization: Mapping[str, float]) -> float:
 def loss_ratio(observed: Observed) -> float:
     """The share of the VMs' and clients' packets that the network did not deliver.
 
-    A flooded packet is delivered more than once; there are too few of them to matter,
-    but none may make the ratio negative.
+    Flooded packets are delivered more than once. They are too few to matter, but they must not
+    make the ratio negative.
     """
     lost = observed.entered_packets - observed.delivered_packets
     return max(0, lost) / max(1, observed.entered_packets)
 
 
 def figures(layout: Layout, observed: Observed) -> Figures:
-    """One run's figures, except for those that need another contender.
+    """The figures of a run, except for those that need another contender.
 
-    `throughput_bps` is what the users received in the load's measured part.
+    `throughput_bps` is the rate at which the users received in the measured part of the load.
     """
     outcome = observed.outcome
     cpu_s = sum(observed.cpu_s.values())
@@ -75,7 +74,7 @@ def figures(layout: Layout, observed: Observed) -> Figures:
 
 
 def with_cpu_ratio(runs: Mapping[str, Figures], baseline: str) -> dict[str, Figures]:
-    """Every contender's CPU time per bit as a ratio of the baseline's, where both have one."""
+    """Add each contender's CPU time per bit relative to the baseline's, if both have one."""
     base = runs.get(baseline, {}).get("cpu_s_per_gbit")
     if not base:
         return dict(runs)
@@ -88,7 +87,7 @@ def with_cpu_ratio(runs: Mapping[str, Figures], baseline: str) -> dict[str, Figu
 
 
 def medians(runs: Sequence[Figures]) -> Figures:
-    """The median of every figure over repetitions."""
+    """The median of each figure over the repetitions that measured it."""
     names = dict.fromkeys(name for one in runs for name in one)
     return {name: statistics.median([one[name] for one in runs if name in one]) for name in names}
 

@@ -1,7 +1,7 @@
-"""Runs that came to their end before their bench did, so that the same command goes on after them.
+"""Keeps completed runs of an interrupted bench, so that the same command continues after them.
 
-A run is in a file of its own as soon as it is made. When the whole command has come to its end,
-`report.json` and `samples.jsonl` have all runs, and these files are removed.
+Each completed run has a file. When the whole command completes, `report.json` and `samples.jsonl`
+have all runs, and the files are removed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class KeptRuns:
     """The kept runs of one layout.
 
     Attributes:
-        directory: where they are.
-        settings: what a run must have been made with to be of use.
-        same_code: whether a run, by its origin, was made by the code that runs now.
-        used: the files of the runs of this command, kept before or now.
+        directory: the directory of their files.
+        settings: a kept run is used only if it has these settings.
+        same_code: tells from a run's origin whether the present code made it.
+        used: the files of the runs of this command.
     """
 
     directory: Path
@@ -39,7 +39,7 @@ class KeptRuns:
     used: list[Path] = field(default_factory=list)
 
     def find(self, scenario: str, contender: str, repetition: int) -> Observed | None:
-        """A run that was kept; None if there is none, or it is not of this code and settings."""
+        """Find a kept run of this code and these settings; None if there is none."""
         path = self._path(scenario, contender, repetition)
         try:
             found = json.loads(path.read_text())
@@ -47,28 +47,28 @@ class KeptRuns:
                 return None
             seen = _observed(found["observed"])
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # cut short, or of an older version: the run is made again
+            return None  # truncated, or from an older version
         return seen if self.same_code(seen.origin) else None
 
     def keep(self, repetition: int, observed: Observed) -> None:
-        """Keep a run; one that is killed meanwhile leaves no half of it."""
+        """Keep a run. The file is written atomically, so an interruption leaves no partial file."""
         path = self._path(observed.scenario, observed.contender, repetition)
         self.directory.mkdir(parents=True, exist_ok=True)
         made_as = self._made_as(observed.scenario, observed.contender, repetition)
-        unready = path.with_suffix(".part")
-        unready.write_text(json.dumps({"made_as": made_as, "observed": asdict(observed)}) + "\n")
-        os.replace(unready, path)
+        partial = path.with_suffix(".part")
+        partial.write_text(json.dumps({"made_as": made_as, "observed": asdict(observed)}) + "\n")
+        os.replace(partial, path)
         self.used.append(path)
 
-    def use(self, scenario: str, contender: str, repetition: int) -> None:
-        """Note that a kept run is part of this command."""
+    def mark_used(self, scenario: str, contender: str, repetition: int) -> None:
+        """Record that this command uses a kept run."""
         self.used.append(self._path(scenario, contender, repetition))
 
     def remove(self) -> None:
-        """Remove the runs of this command; those that only another one asks for stay."""
+        """Remove the runs of this command, but not those of other commands."""
         for path in self.used:
             path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty, or never made
+        with contextlib.suppress(OSError):  # the directory is missing or not empty
             self.directory.rmdir()
 
     def _path(self, scenario: str, contender: str, repetition: int) -> Path:
@@ -82,11 +82,11 @@ class KeptRuns:
             "repetition": repetition,
             "settings": dict(self.settings),
         }
-        return json.loads(json.dumps(made_as))  # as it is when it has been read
+        return json.loads(json.dumps(made_as))  # the form that a file has, with lists for tuples
 
 
 def _observed(found: Mapping[str, Any]) -> Observed:
-    """What JSON has made of an `Observed`, as it was."""
+    """Restore an `Observed` from its JSON form."""
     return Observed(
         **{
             **found,

@@ -1,4 +1,4 @@
-"""The pace of a run: LBT's window, and a ramp that is slow enough for it."""
+"""The pace of a run: the averaging window, and spans of the load that suit it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 class Pace:
     """Time scales of a run.
 
-    While the ramp passes the threshold, a mean over the window lags behind by half the
-    window. The ramp is so slow that the uplink is then still clearly below its capacity.
+    During a ramp, a mean over the window lags by half the window. The ramp is slow enough that an
+    uplink is still well below its capacity when the mean passes the threshold.
     """
 
     name: str
@@ -18,38 +18,38 @@ class Pace:
     poll_interval_ms: int
     ramp_s: float
     steady_s: float
-    # Enough of them to tell a quality of service of 99.9 % from 99.8 %.
+    # Enough downloads to distinguish a quality of service of 99.9 % from 99.8 %.
     least_downloads: int
-    # Of parallel streams: warm-up, measured part, cool-down.
+    # Parallel streams: warm-up, measured part, cool-down.
     streams_s: tuple[float, float, float] = (5.0, 15.0, 5.0)
-    # The same for streams that are as fast as the machine.
+    # The same for streams that only the CPU limits.
     bulk_s: tuple[float, float, float] = (2.0, 8.0, 1.0)
-    # Of streams added one by one: a step, then time to settle with all, then the measured part.
+    # Streams that start one by one: the step, the time to settle, the measured part.
     steps_s: tuple[float, float, float] = (2.0, 8.0, 8.0)
-    # Of steady loads: time to settle, then the measured part.
+    # Steady loads: the time to settle, the measured part.
     settling_s: tuple[float, float] = (35.0, 15.0)
-    # When a switch fails, when it returns, and the end.
+    # The times at which a switch fails, it recovers, and the load ends.
     outage_s: tuple[float, float, float] = (8.0, 16.0, 26.0)
-    # Of loads that change at once: the longest wait before, and how long it is watched.
+    # Load jumps: the longest wait before the jump, and the span that is watched after it.
     shift_s: tuple[float, float] = (10.0, 20.0)
-    # Of an uplink that fails: the longest wait before, how long it is watched, and for how long
-    # nobody has moved before it: longer than bonds take to look again.
+    # An uplink failure: the longest wait before it, the span that is watched after it, and the span
+    # without a move before it, which is longer than the rebalance interval of bonds.
     failure_s: tuple[float, float] = (10.0, 40.0)
     still_s: float = 12.0
-    # Of moves at a steady load: how many, and how long each is watched.
+    # Moves under a steady load: their number, and the span that each is watched.
     moves: int = 20
     move_s: float = 1.0
 
     @property
     def load_s(self) -> float:
-        """How long a contender is under load."""
+        """The duration of a ramping load."""
         return self.ramp_s + self.steady_s
 
 
-# As often as the service polls by itself.
+# The poll interval of `adaptive`.
 REAL_TIME_POLL_INTERVAL_MS = 100
 ACCELERATED = Pace("accelerated", 3, 250, ramp_s=40.0, steady_s=22.0, least_downloads=3000)
-# The documented default: a mean over 30 s, at most one move in 30 s.
+# The documented default: a mean over 30 s, and at most one move in 30 s.
 FAITHFUL = Pace(
     "faithful",
     30,
@@ -59,7 +59,7 @@ FAITHFUL = Pace(
     least_downloads=3000,
     settling_s=(200.0, 30.0),
 )
-# To see that everything works; too short to compare anything.
+# Only to check that a bench works: too short for comparable figures.
 QUICK = Pace(
     "quick",
     1,
@@ -81,5 +81,5 @@ QUICK = Pace(
 
 
 def in_real_time(chosen: Pace) -> Pace:
-    """The same pace with the documented window and everybody's own intervals."""
+    """The same pace with the documented window and each contender's default intervals."""
     return replace(chosen, window_s=FAITHFUL.window_s, poll_interval_ms=REAL_TIME_POLL_INTERVAL_MS)

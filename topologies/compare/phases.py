@@ -1,4 +1,4 @@
-"""The phases of a load-based run, as the published figure has them."""
+"""The phases of a load-based run, as in the published figure."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ class Phase:
 def cut(
     moves_s: Sequence[float], ramp_end_s: float, load_end_s: float, intervals: list[Utilization]
 ) -> list[Phase]:
-    """Phases begin at the start of the load, at move 1, at move 2, at the end of the ramp.
+    """Divide a run into phases, which begin at 0, at move 1, at move 2, and after the ramp.
 
-    A phase that never began, since its move did not happen, is absent. Phases are given
-    as they happened: if a move came late, they are not in order.
+    A phase is absent if its move did not happen. If a move was late, the phases are out of order.
     """
     begins = {"phase 1": 0.0}
     for number, at_s in enumerate(moves_s[:2], start=2):
@@ -47,7 +46,7 @@ def cut(
 
 
 def in_order(phases: Sequence[Phase]) -> bool:
-    """Whether all four happened, one after the other."""
+    """Whether all four phases happened in order."""
     names = [phase.name for phase in phases]
     return names == ["phase 1", "phase 2", "phase 3", "phase 4"] and all(
         phase.start_s < phase.end_s for phase in phases

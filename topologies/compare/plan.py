@@ -1,4 +1,4 @@
-"""The definition of a bench, and the options of a run."""
+"""Defines a bench, and the options of its runs."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ Draw = Callable[[Sequence[Result], Path], list[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a bench is run: how fast, and which way web users download."""
+    """The options of a bench: the pace, and the direction of web downloads."""
 
     pace: Pace
     direction: Direction = Direction.SEND
 
 
-def nothing_more(_results: Sequence[Result]) -> Mapping[str, Mapping[str, Figures]]:
-    """Derives no further figures."""
+def no_derived_figures(_results: Sequence[Result]) -> Mapping[str, Mapping[str, Figures]]:
+    """The default of `Plan.derived`."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A bench: its scenarios, the main one first, and the conditions on what they find.
+    """A bench.
 
-    Conditions are judged for those contenders that ran. `derived` gives further figures,
-    by scenario and contender, that no run has by itself. `draw` makes further pictures.
-    `real_time`: windows and intervals are the documented ones at any pace, since times are what
-    is compared.
+    Attributes:
+        scenarios: the scenarios, the main one first.
+        expectations: the conditions on the results, for the contenders that ran.
+        derived: figures that need several runs, by scenario and contender.
+        draw: draws additional pictures.
+        real_time: whether every pace has the documented window and intervals, because the bench
+            compares times.
     """
 
     scenarios: Callable[[Options], Sequence[Scenario]]
     expectations: Callable[[Options, Sequence[Result]], Sequence[Expectation]]
-    derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = nothing_more
+    derived: Callable[[Sequence[Result]], Mapping[str, Mapping[str, Figures]]] = no_derived_figures
     draw: Draw | None = None
     real_time: bool = False

@@ -12,10 +12,10 @@ from topologies.compare.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A scenario, and each contender's figures and observations, repetition by repetition.
+    """A scenario, and each contender's figures and observations by repetition.
 
-    `derived` are figures that only the medians, or a comparison of scenarios, can tell.
-    `failures` are the runs that did not come to their end, which are in nothing else.
+    `derived` has figures that need medians or several scenarios. `failures` describes the runs that
+    did not complete; no other attribute includes these runs.
     """
 
     scenario: Scenario
@@ -25,7 +25,7 @@ class Result:
     failures: Sequence[str] = ()
 
     def medians(self) -> dict[str, Figures]:
-        """Every contender's figures, over its repetitions."""
+        """Each contender's median figures over its repetitions."""
         return {
             name: {**medians(found), **self.derived.get(name, {})}
             for name, found in self.figures.items()

@@ -18,7 +18,7 @@ from topologies.compare.contenders import Contender, Observation, Teams
 from topologies.compare.pace import Pace
 from topologies.compare.samples import Counters, Sample, interface_counters
 from topologies.compare.scenario import Scenario
-from topologies.compare.steps import in_silence, step
+from topologies.compare.steps import no_progress, step
 from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.graph.ports import own_interface, ports_of, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
@@ -28,33 +28,33 @@ from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import ServerBridge
 
-# Each run has its own network namespace, so names can be short and fixed.
+# Each run has a network namespace, so names can be short and fixed.
 PREFIX = "lbt-"
 SAMPLE_INTERVAL_S = 0.25
 REACHABLE_TIMEOUT_S = 15.0
 LAG_TIMEOUT_S = 15.0
-# In real time, above the senders of a load.
+# A real-time priority above that of the load's senders.
 SWITCH_PRIORITY = 2
-# Time after the load, so that frames that are still queued do not count as lost.
+# A pause after the load, so that queued frames do not count as lost.
 QUEUES_EMPTY_S = 0.3
-# The time limit of a step: several times what it takes on two busy cores.
+# Time limits of steps: several times what they take on two busy cores.
 START_LIMIT_S = 60.0
 BUILD_LIMIT_S = 120.0
 TEAM_LIMIT_S = 120.0
 REACH_LIMIT_S = 120.0
 LOAD_START_LIMIT_S = 120.0
-LATE_LIMIT_S = 60.0  # beyond what the load itself takes
+LATE_LIMIT_S = 60.0  # in addition to the duration of the load
 LOAD_END_LIMIT_S = 120.0
 CLEAN_UP_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that was observed of one contender in one run.
+    """The observations of one run of a contender.
 
-    Packets are those of the end systems: what entered the switches from them, and what
-    the switches delivered to them. CPU times are per program. Spans are in seconds since
-    the start of the load. `origin`: the code, the machine and the command that made it.
+    The packet counts are of the end systems: `entered_packets` came from them, and
+    `delivered_packets` went to them. CPU times are per program. Spans are in seconds since the
+    start of the load. `origin` has the code, the machine and the command of the run.
     """
 
     scenario: str
@@ -70,7 +70,7 @@ class Observed:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Gets each sample, and the duration of the load.
+# Receives each sample and the duration of the load.
 Progress = Callable[[Sample, float], None]
 
 
@@ -82,24 +82,24 @@ class _Topo(LayoutTopo):
 
 
 def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress) -> Observed:
-    """Run one contender in a network and on an Open vSwitch of its own.
+    """Run one contender in its own network and on its own Open vSwitch.
 
-    Nothing is left afterwards, even if it fails or is interrupted.
+    The clean-up is complete even if the run fails or is interrupted.
 
     Raises:
-        RuntimeError: something did not start or did not work; the message says what.
+        RuntimeError: a step failed; the message says which.
     """
     setLogLevel("error")
-    # Mininet would raise limits of the whole machine, which we do not need.
+    # Otherwise Mininet raises limits of the whole machine, which a bench does not need.
     Mininet.inited = True
     before = processes.children()
     resources = contextlib.ExitStack()
     try:
         return _run(scenario, contender, pace, progress, resources)
     finally:
-        with step("clean up", CLEAN_UP_LIMIT_S, "what is left of it: ps, ip link"):
+        with step("clean up", CLEAN_UP_LIMIT_S, "ps, ip link"):
             resources.close()
-            # Programs that were ended while they started are in no list.
+            # Nothing keeps track of programs that were interrupted while they started.
             processes.kill(processes.children() - before)
 
 
@@ -110,23 +110,23 @@ def _run(
     progress: Progress,
     resources: contextlib.ExitStack,
 ) -> Observed:
-    """The same; what must be undone is on the stack."""
+    """Run the contender, and push the clean-up on `resources`."""
     layout = scenario.layout
     directory = Path(tempfile.mkdtemp(prefix="ovs-lbt-bench-"))
     resources.callback(shutil.rmtree, directory, ignore_errors=True)
-    with step("start an Open vSwitch of its own", START_LIMIT_S, "ovs-vswitchd --version, dmesg"):
+    with step("start a private Open vSwitch", START_LIMIT_S, "ovs-vswitchd --version, dmesg"):
         resources.enter_context(private_network())
         ovs = resources.enter_context(PrivateOvs(prefix="ovs-lbt-bench-ovs-"))
         resources.enter_context(ovs.environment())
     with step(
-        "build the network", BUILD_LIMIT_S, "does mnexec work: mnexec -n true; mn --test none"
+        "build the network", BUILD_LIMIT_S, "whether mnexec works: mnexec -n true; mn --test none"
     ):
         network = Mininet(_Topo(layout, contender), controller=None, build=False)
         resources.callback(_stop, network)
         network.build()
         network.start()
         for host in network.hosts:
-            # One congestion control everywhere: the default differs between machines.
+            # The default congestion control differs between machines.
             host.cmd("sysctl -qw net.ipv4.tcp_congestion_control=cubic")
     servers: dict[str, ServerBridge] = {
         name: network[PREFIX + name] for name in layout.nodes(Role.SERVER_BRIDGE)
@@ -136,14 +136,14 @@ def _run(
         for uplink in layout.nodes(Role.UPLINK)
     }
     teams = Teams(ovs, list(servers.values()), capacities_bps, pace, directory)
-    with step(f"team the uplinks by {contender.name}", TEAM_LIMIT_S, "ovs-lbt run --verbose"):
+    with step(f"team the uplinks with {contender.name}", TEAM_LIMIT_S, "ovs-lbt run --verbose"):
         contender.take_over(teams, resources)
         if contender.server_class.lag:
             _await_lags(ovs, layout)
-    with step("have all end systems reach each other", REACH_LIMIT_S, "the load of this machine"):
+    with step("reach all end systems", REACH_LIMIT_S, "the load of this machine"):
         if scenario.reachable:
             _await_reachable(layout, network)
-        # Open vSwitch opens its sending socket with its first frame, which has passed by now.
+        # Open vSwitch opens its sending socket for its first frame, which was sent by now.
         packet_sockets.enlarge(ovs.pid("ovs-vswitchd"))
         if scenario.undisturbed:
             processes.undisturb(ovs.pid("ovs-vswitchd"), SWITCH_PRIORITY)
@@ -167,14 +167,14 @@ def _run(
     daemons = {name: ovs.pid(name) for name in ("ovs-vswitchd", "ovsdb-server")}
     pids = {**daemons, **contender.pids()}
     access = _access_interfaces(layout)
-    lasts_s = max(0.0, load.start_s - time.monotonic()) + load.load_s
+    duration_s = max(0.0, load.start_s - time.monotonic()) + load.load_s
     with step(
-        "carry the load", lasts_s + LATE_LIMIT_S, "the service, ovs-vswitchd: ps", in_silence
+        "run the load", duration_s + LATE_LIMIT_S, "the service, ovs-vswitchd: ps", no_progress
     ):
         _sleep_until(load.start_s)
         cpu_before_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
         counters_before = interface_counters()
-        samples = _watch(layout, contender, load, progress)
+        samples = _take_samples(layout, contender, load, progress)
         cpu_s = {name: processes.cpu_s(pid) - cpu_before_s[name] for name, pid in pids.items()}
     with step("end the load", LOAD_END_LIMIT_S, "the load's programs: ps"):
         outcome = load.finish()
@@ -197,13 +197,15 @@ def _run(
 
 
 def _ends(layout: Layout, network: Mininet, vm: str, uplink: str) -> tuple[str, str, str]:
-    """A VM's first vNIC and its address, and an uplink, as a contender is told to move."""
+    """The arguments of a move: the interface and address of a VM's first vNIC, and an uplink."""
     vnic = layout.vnics_of(vm)[0]
     interface, to = (own_interface(layout, PREFIX, node) for node in (vnic, uplink))
     return interface, network[vm].intfs[0].MAC(), to
 
 
-def _watch(layout: Layout, contender: Contender, load: Load, progress: Progress) -> list[Sample]:
+def _take_samples(
+    layout: Layout, contender: Contender, load: Load, progress: Progress
+) -> list[Sample]:
     """Take samples until the load ends."""
     names = {own_interface(layout, PREFIX, up): up for up in layout.nodes(Role.UPLINK)}
     vnics = {own_interface(layout, PREFIX, vnic): vnic for vnic in layout.loaded_vnics()}
@@ -257,7 +259,7 @@ def _await_lags(ovs: PrivateOvs, layout: Layout) -> None:
 def _await_reachable(layout: Layout, network: Mininet) -> None:
     """Wait until every sender reaches every receiver.
 
-    It also resolves addresses and teaches the switches, which is no part of the load.
+    This also resolves addresses and lets the switches learn them, which is not part of the load.
     """
     senders = layout.senders or [layout.neighbour(vnic, Role.VM) for vnic in layout.loaded_vnics()]
     deadline_s = time.monotonic() + REACHABLE_TIMEOUT_S
@@ -281,10 +283,10 @@ def _access_interfaces(layout: Layout) -> list[str]:
 def _packets(
     before: Mapping[str, Counters], after: Mapping[str, Counters], access: Sequence[str]
 ) -> tuple[int, int]:
-    """The packets from end systems in the meantime, and the packets delivered to them.
+    """The packets from end systems between two readings, and the packets delivered to them.
 
-    They are read at the switches' ports to the end systems, because a switch does not count
-    everything that it drops.
+    The counters are of the switches' ports to the end systems, because a switch does not count
+    all of its drops.
     """
     entered = sum(after[n].received_packets - before[n].received_packets for n in access)
     delivered = sum(after[n].sent_packets - before[n].sent_packets for n in access)
@@ -303,7 +305,7 @@ def _shaped_interfaces(layout: Layout) -> list[str]:
 
 
 def _stop(network: Mininet) -> None:
-    """End Mininet's nodes. If one fails to end, the others are still ended."""
+    """Stop Mininet's nodes, all of them even if one fails to stop."""
     with contextlib.suppress(Exception):
         network.stop()
     for node in (*network.hosts, *network.switches):

@@ -1,4 +1,4 @@
-"""Runs the contenders of a scenario in turn, as often as asked."""
+"""Runs the contenders of a scenario in turn, with repetitions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ def compare(
     kept: KeptRuns | None = None,
     command: Sequence[str] = (),
 ) -> Result:
-    """Every contender's runs: all of them once, then all of them again.
+    """Run every contender once in each repetition.
 
-    A run that fails is told at once, left out, and noted in the result, so that one of many
-    does not cost the others. A run that an interrupted command has kept is not made again; without
-    `kept`, no run is kept.
-    CPU time is compared within a repetition, as machines change.
+    A failed run is printed and recorded in the result, and does not end the others. A run that an
+    interrupted command kept is not repeated; without `kept`, no run is kept. CPU time is compared
+    within a repetition, because the load of the machine changes over time.
     """
-    there = _kept(scenario.name, names, repeat, kept) if kept else {}
+    earlier = _kept(scenario.name, names, repeat, kept) if kept else {}
     capacities_bps = figures.capacities_bps(scenario.layout)
     shown = {up: capacities_bps[up] for up in scenario.layout.sending_uplinks()}
     observed: dict[str, list[run.Observed]] = {}
@@ -39,9 +38,9 @@ def compare(
         once: dict[str, figures.Figures] = {}
         for number, name in enumerate(names, start=1 + repetition * len(names)):
             place = f"{scenario.name} {number}/{repeat * len(names)}"
-            seen = there.get((name, repetition + 1))
+            seen = earlier.get((name, repetition + 1))
             if seen is None:
-                made_by = origin.origin(command)
+                run_origin = origin.origin(command)
                 progress = console.ProgressLine(place, name, shown)
                 try:
                     seen = run.run(scenario, contenders.by_name(name), pace, progress)
@@ -50,7 +49,7 @@ def compare(
                     print(f"\n{scenario.name}: {failures[-1]}", file=sys.stderr)
                     continue
                 progress.finish()
-                seen = replace(seen, origin=made_by)
+                seen = replace(seen, origin=run_origin)
                 if kept:
                     kept.keep(repetition + 1, seen)
             observed.setdefault(name, []).append(seen)
@@ -69,29 +68,29 @@ def compare(
 def _kept(
     scenario: str, names: Sequence[str], repeat: int, kept: KeptRuns
 ) -> dict[tuple[str, int], run.Observed]:
-    """The runs that need not be made, by contender and repetition. Says how many there are."""
+    """The kept runs by contender and repetition. Prints how many there are."""
     found = {}
     for repetition in range(1, repeat + 1):
         for name in names:
             if seen := kept.find(scenario, name, repetition):
                 found[name, repetition] = seen
-                kept.use(scenario, name, repetition)
+                kept.mark_used(scenario, name, repetition)
     if found:
         every = repeat * len(names)
         print(
-            f"{scenario}: {len(found)} of {every} runs are kept in {kept.directory}, from a command"
-            f" that was interrupted; {every - len(found)} are missing and are made now",
+            f"{scenario}: kept {len(found)} of {every} runs of an interrupted command in"
+            f" {kept.directory}; running the missing {every - len(found)}",
             file=sys.stderr,
         )
     return found
 
 
-def fit(scenario: Scenario, names: Sequence[str]) -> list[str]:
-    """The contenders that can work in the scenario's layout. Reports why others cannot."""
-    fitting = []
+def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
+    """The contenders that the scenario's layout supports. Prints why it excludes others."""
+    found = []
     for name in names:
-        if problem := contenders.unfit(scenario.layout, contenders.by_name(name)):
-            print(f"{scenario.name}: without {name}: {problem}", file=sys.stderr)
+        if problem := contenders.unsupported_reason(scenario.layout, contenders.by_name(name)):
+            print(f"{scenario.name}: {name} excluded: {problem}", file=sys.stderr)
         else:
-            fitting.append(name)
-    return fitting
+            found.append(name)
+    return found

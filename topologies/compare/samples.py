@@ -1,4 +1,4 @@
-"""Observations while a contender is running, and the machine's counters."""
+"""Samples of a run, and the interface counters that they are read from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at the uplinks and the bindings.
+    """The state of the uplinks and the bindings at one time.
 
     Attributes:
-        at_s: since the start of the load.
-        sent_bytes: by each uplink, away from the server; a counter.
-        received_bytes: by each uplink; a counter.
-        bindings: the uplink of each loaded vNIC, where the contender has such a thing.
-        moves: moves since the contender started; a counter.
+        at_s: the time since the start of the load.
+        sent_bytes: each uplink's counter, away from the server.
+        received_bytes: each uplink's counter, towards the server.
+        bindings: the uplink of each loaded vNIC, if the contender binds VM ports.
+        moves: a counter of moves since the contender started.
     """
 
     at_s: float
@@ -29,7 +29,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What an interface has sent and received."""
+    """The counters of an interface."""
 
     sent_bytes: int
     received_bytes: int
@@ -40,8 +40,8 @@ class Counters:
 def interface_counters() -> dict[str, Counters]:
     """The counters of every interface of this thread's network namespace.
 
-    From the kernel and not from any service that is measured. /proc and not /sys: the
-    latter shows the namespace in which it was mounted.
+    They come from the kernel, so that they do not depend on a service under test. /sys would show
+    the namespace in which it was mounted; /proc shows the thread's.
     """
     found = {}
     for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
@@ -53,7 +53,7 @@ def interface_counters() -> dict[str, Counters]:
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """Mean utilization of each uplink between two samples: max(send, receive) / capacity."""
+    """Each uplink's mean utilization between two samples, in its busier direction."""
 
     start_s: float
     end_s: float
@@ -61,7 +61,7 @@ class Utilization:
 
 
 def utilizations(samples: list[Sample], capacities_bps: Mapping[str, int]) -> list[Utilization]:
-    """The uplinks' utilization in every interval between samples."""
+    """The uplinks' utilization between successive samples."""
     return [
         Utilization(
             before.at_s,
@@ -85,9 +85,9 @@ def utilizations(samples: list[Sample], capacities_bps: Mapping[str, int]) -> li
 def mean_utilization(
     intervals: list[Utilization], start_s: float, end_s: float
 ) -> dict[str, float]:
-    """Each uplink's mean over a span; an interval counts by its overlap with the span.
+    """Each uplink's mean over a span, with intervals weighted by their overlap with it.
 
-    Empty where the span meets no interval.
+    Empty if no interval overlaps the span.
     """
     weights = [max(0.0, min(i.end_s, end_s) - max(i.start_s, start_s)) for i in intervals]
     total = sum(weights)
@@ -100,7 +100,7 @@ def mean_utilization(
 
 
 def move_times_s(samples: list[Sample]) -> list[float]:
-    """The time of each move, as first seen, since the start of the load."""
+    """The time of the sample in which each move first appears."""
     times: list[float] = []
     for before, after in pairwise(samples):
         times += [after.at_s] * max(0, after.moves - before.moves)

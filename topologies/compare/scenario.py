@@ -1,4 +1,4 @@
-"""One comparison of a bench: a layout, a load on it, and who is compared."""
+"""One comparison of a bench: a layout, a load, and the contenders."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from topologies.loads.load import Load, Stage
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One comparison; every contender gets a network of its own and the same load.
+    """One comparison, in which every contender has its own network and the same load.
 
     Attributes:
-        name: short, unique within its bench.
-        what: one sentence for the report.
-        load: makes the load on a network that is up.
-        contenders: who takes part unless the user chooses, the baseline first.
-        published: what a document has measured, by contender and figure.
-        reachable: whether all end systems reach each other before the load; with a fault
-            that a document describes, they may not.
-        undisturbed: Open vSwitch runs before all else on the machine, so that only queues lose.
+        name: a short name, unique within its bench.
+        what: a description for the report.
+        load: creates the load on a started network.
+        contenders: the default contenders, the baseline first.
+        published: published figures, by contender and figure.
+        reachable: whether all end systems must reach each other before the load. A fault from a
+            published document may prevent that.
+        undisturbed: whether Open vSwitch has real-time priority, so that only full queues drop
+            frames.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Runs a bench step by step, and ends a step that takes too long."""
+"""Runs a bench in steps with time limits, and ends a step that exceeds its limit."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ import topologies
 from topologies.network import processes
 
 PACKAGE = Path(topologies.__file__).parent
-# The interval at which a step that is not done reports that it continues.
-TELL_INTERVAL_S = 10.0
-# A step that continues anyway, in its clean-up or because it ignores the error, is ended again.
-AGAIN_S = 30.0
-CHILDREN_TOLD = 8
-STATES = {"Z": "ended, but not reaped", "D": "in the kernel", "T": "stopped", "R": "running"}
+# A step reports at this interval that it is still running.
+PROGRESS_INTERVAL_S = 10.0
+# An overdue step may ignore the error or hang in its clean-up, so the error is raised again.
+REPEAT_S = 30.0
+MOST_CHILDREN = 8
+STATES = {"Z": "zombie, not reaped", "D": "in the kernel", "T": "stopped", "R": "running"}
 
 
 class Overdue(RuntimeError):
-    """A step was ended. The text says which, what it waited for, how long, and what to look at."""
+    """A step exceeded its limit. The text names the step, what it waited for, and what to check."""
 
 
-def tell(text: str) -> None:
+def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def in_silence(_text: str) -> None:
-    """For a step that shows its own progress."""
+def no_progress(_text: str) -> None:
+    """The `report` of a step that displays its own progress."""
 
 
 @contextlib.contextmanager
 def step(
-    what: str, limit_s: float, look_at: str, say: Callable[[str], None] = tell
+    what: str, limit_s: float, look_at: str, report: Callable[[str], None] = print_progress
 ) -> Iterator[None]:
-    """Do something with a time limit. Only for the main thread, which receives signals.
+    """Run the body with a time limit. Only the main thread can use this, as it receives signals.
 
     Raises:
-        Overdue: the step was not done in time.
-        RuntimeError: a program that it needs failed or is missing.
+        Overdue: the step exceeded its limit.
+        RuntimeError: a program that the step needs failed or is missing.
     """
     begin_s = time.monotonic()
-    told: list[Overdue] = []
+    raised: list[Overdue] = []
 
-    def look(_number: int, frame: FrameType | None) -> None:
+    def on_alarm(_number: int, frame: FrameType | None) -> None:
         elapsed_s = time.monotonic() - begin_s
         # A timer may fire early by less than a tick of the clock.
         left_s = limit_s - elapsed_s
         if left_s > 0.001:
-            signal.setitimer(signal.ITIMER_REAL, min(TELL_INTERVAL_S, left_s))
-            say(f"{what}: not done after {elapsed_s:.0f} s of at most {limit_s:g} s")
+            signal.setitimer(signal.ITIMER_REAL, min(PROGRESS_INTERVAL_S, left_s))
+            report(f"{what}: not done after {elapsed_s:.0f} s of at most {limit_s:g} s")
             return
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
-        told.append(Overdue(_story(what, elapsed_s, limit_s, frame, look_at)))
-        raise told[-1]
+        signal.setitimer(signal.ITIMER_REAL, REPEAT_S)
+        raised.append(Overdue(_description(what, elapsed_s, limit_s, frame, look_at)))
+        raise raised[-1]
 
-    before = signal.signal(signal.SIGALRM, look)
-    outer_s, _ = signal.setitimer(signal.ITIMER_REAL, min(TELL_INTERVAL_S, limit_s))
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    outer_s, _ = signal.setitimer(signal.ITIMER_REAL, min(PROGRESS_INTERVAL_S, limit_s))
     try:
         yield
-        if told:
-            raise told[0]
+        if raised:
+            raise raised[0]
     except subprocess.TimeoutExpired as late:
-        asked = " ".join(map(str, late.cmd)) if not isinstance(late.cmd, str) else late.cmd
+        command = late.cmd if isinstance(late.cmd, str) else " ".join(map(str, late.cmd))
         raise RuntimeError(
-            f"{what}: {asked}: {round(late.timeout, 2):g} s -> an end; {look_at}"
+            f"{what}: {command} took {round(late.timeout, 2):g} s -> less; check: {look_at}"
         ) from late
     except (subprocess.CalledProcessError, OSError) as failure:
-        raise RuntimeError(f"{what}: {failure}; {look_at}") from failure
+        raise RuntimeError(f"{what}: {failure}; check: {look_at}") from failure
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -82,17 +82,17 @@ def step(
             signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001))
 
 
-def _story(
+def _description(
     what: str, elapsed_s: float, limit_s: float, frame: FrameType | None, look_at: str
 ) -> str:
     return (
         f"{what}: not done after {elapsed_s:.1f} s -> done within {limit_s:g} s;"
-        f" it waited {_place(frame)}; {_children()}; look at: {look_at}"
+        f" waiting {_place(frame)}; {_children()}; check: {look_at}"
     )
 
 
 def _place(frame: FrameType | None) -> str:
-    """The place of a program in its code: the innermost line, and the innermost line of ours."""
+    """The innermost line of a stack, and the innermost line in this package."""
     lines: list[str] = []
     while frame is not None:
         path = Path(frame.f_code.co_filename)
@@ -103,16 +103,16 @@ def _place(frame: FrameType | None) -> str:
         if is_ours:
             break
         frame = frame.f_back
-    return f"in {', called by '.join(lines)}" if lines else "nowhere"
+    return f"in {', called by '.join(lines)}" if lines else "in an unknown place"
 
 
 def _children() -> str:
     """The child processes with their states, unusual states first."""
     found = [
-        (state not in STATES, f"{name} {STATES.get(state, 'waits')}")
+        (state not in STATES, f"{name} {STATES.get(state, 'sleeping')}")
         for name, state in processes.states().items()
     ]
     words = [text for _, text in sorted(found)]
-    if len(words) > CHILDREN_TOLD:
-        words[CHILDREN_TOLD:] = [f"and {len(words) - CHILDREN_TOLD} more"]
-    return f"its processes: {', '.join(words) or 'none'}"
+    if len(words) > MOST_CHILDREN:
+        words[MOST_CHILDREN:] = [f"and {len(words) - MOST_CHILDREN} more"]
+    return f"processes: {', '.join(words) or 'none'}"

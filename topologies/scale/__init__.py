@@ -1,1 +1,1 @@
-"""How the service's cost grows with bridges: `make bench-scale`."""
+"""`make bench-scale`: how the cost of the service grows with the number of bridges."""

@@ -1,6 +1,6 @@
-"""`make bench-scale`: 1, 10, 100 and 300 bridges on one service, and what each costs.
+"""`make bench-scale`: measures one service with 1, 10, 100 and 300 bridges.
 
-`out/scale/report.json` has the figures, `scale.svg` and `scale.png` show how they grow.
+`out/scale/report.json` has the figures, and `scale.svg` and `scale.png` show how they grow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from topologies.compare.steps import in_silence, step
+from topologies.compare.steps import no_progress, step
 from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 from topologies.reports.origin import origin
@@ -26,14 +26,14 @@ from topologies.scale.measuring import Pace, measure
 
 BRIDGES = (1, 10, 100, 300)
 PORTS = 50
-# Failed links are used again at once: what is measured is how they are left.
+# Recovered links are used again at once, because the bench measures only failovers.
 SETTINGS = {"failback-delay-s": "0"}
 ADAPTIVE = {**SETTINGS, "policy": "adaptive"}
 POLL_S, ADAPTIVE_POLL_S = 1.0, 0.1
 FULL, QUICK = Pace(settle_s=15.0, observe_s=30.0), Pace(settle_s=3.0, observe_s=5.0)
 START_LIMIT_S, EACH_LIMIT_S = 600.0, 6.0
 LOOK_AT = "the service, ovs-vswitchd: ps"
-# What grows, by where it is in a row.
+# The figures whose growth is reported, by their path in a row.
 GROWING = (
     "at_rest.cpu_ratio",
     "counting.cpu_ratio",
@@ -49,15 +49,19 @@ GROWING = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and write what was found.
+    """Measure, and write the report and the pictures.
 
     Returns:
-        0: it ran; 1: it could not; 2: wrong usage.
+        0 if all measurements completed, 1 if one failed, 2 for wrong usage.
     """
     parser = argparse.ArgumentParser(prog="make bench-scale", description=__doc__)
     parser.add_argument("--bridges", type=int, nargs="+", default=list(BRIDGES), metavar="N")
-    parser.add_argument("--ports", type=int, default=PORTS, metavar="N", help="of each bridge")
-    parser.add_argument("--quick", action="store_true", help="whether it works: no figures")
+    parser.add_argument(
+        "--ports", type=int, default=PORTS, metavar="N", help="VM ports of each bridge"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="check that the benchmark works; too short for figures"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
     options = parser.parse_args(arguments)
     if os.geteuid() != 0:
@@ -66,7 +70,9 @@ def main(arguments: Sequence[str]) -> int:
     directory = options.out / "scale"
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        report = _measured(sorted(options.bridges), options.ports, QUICK if options.quick else FULL)
+        report = _measure_all(
+            sorted(options.bridges), options.ports, QUICK if options.quick else FULL
+        )
     except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
         print(f"bench-scale: {failure}", file=sys.stderr)
         return 1
@@ -79,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         from topologies.scale.picture import draw
     except ImportError as missing:
         print(
-            f"no picture, without {missing} -> install with: apt install python3-matplotlib",
+            f"no pictures: {missing} -> install with: apt install python3-matplotlib",
             file=sys.stderr,
         )
     else:
@@ -87,10 +93,10 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if "failed" in report else 0
 
 
-def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
+def _measure_all(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
     begin_s = time.monotonic()
 
-    def say(text: str) -> None:
+    def write_line(text: str) -> None:
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", flush=True)
 
     rows, failed = [], None
@@ -98,22 +104,22 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
         bed = Bed(ovs, ports)
         for count in bridges:
-            say(f"=== {count} bridges")
-            made_by = origin(command)
+            write_line(f"=== {count} bridges")
+            run_origin = origin(command)
             try:
-                with step(f"{count} bridges", _limit_s(count), LOOK_AT, in_silence):
-                    found = measure(bed, count, SETTINGS, pace, POLL_S, say)
-                rows.append({**found, "origin": made_by})
+                with step(f"{count} bridges", _limit_s(count), LOOK_AT, no_progress):
+                    found = measure(bed, count, SETTINGS, pace, POLL_S, write_line)
+                rows.append({**found, "origin": run_origin})
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
-                # What fewer bridges cost is worth having all the same.
+                # The rows of fewer bridges are still worth reporting.
                 failed = f"{count} bridges: {failure}"
-                say(failed)
+                write_line(failed)
                 break
     with private_network(), PrivateOvs(prefix="ovs-lbt-scale-") as ovs:
-        say("=== adaptive, on one bridge")
-        made_by = origin(command)
-        with step("adaptive, on one bridge", _limit_s(1), LOOK_AT, in_silence):
-            adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, say)
+        write_line("=== adaptive, on one bridge")
+        run_origin = origin(command)
+        with step("adaptive, on one bridge", _limit_s(1), LOOK_AT, no_progress):
+            adaptive = measure(Bed(ovs, ports), 1, ADAPTIVE, pace, ADAPTIVE_POLL_S, write_line)
     growth = {
         name: exponent([(row["bridges"], _at(row, name)) for row in rows]) for name in GROWING
     }
@@ -122,30 +128,30 @@ def _measured(bridges: Sequence[int], ports: int, pace: Pace) -> dict[str, Any]:
         "pace": {"settle_s": pace.settle_s, "observe_s": pace.observe_s},
         "rows": [rounded(row) for row in rows],
         **({"failed": failed} if failed else {}),
-        "adaptive": rounded({**adaptive, "origin": made_by}),
+        "adaptive": rounded({**adaptive, "origin": run_origin}),
         "growth": rounded(growth),
     }
 
 
 def _limit_s(bridges: int) -> float:
-    """What is ended then: several times what so many bridges take."""
+    """The time limit: several times what this number of bridges takes."""
     return START_LIMIT_S + bridges * EACH_LIMIT_S
 
 
 def _at(row: dict[str, Any], name: str) -> float:
-    """A figure by its place; zero where it was not measured."""
+    """A figure by its path; zero if it was not measured."""
     return figure(row, name) or 0.0
 
 
 def rounded(value: Any) -> Any:
-    """As many digits as such a figure is worth."""
+    """Round floats to four significant digits."""
     if isinstance(value, dict):
         return {name: rounded(one) for name, one in value.items()}
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def table(report: dict[str, Any]) -> str:
-    """The figures, one line for each number of bridges."""
+    """A text table with a line for each number of bridges."""
     heads = ["bridges", "CPU %", "counting %", "decision ms", "off time ms", "RSS MB", "threads"]
     heads += ["attach ms", "start s", "failover ms", "scrape s"]
     lines = ["  ".join(f"{head:>11}" for head in heads)]
@@ -165,7 +171,7 @@ def table(report: dict[str, Any]) -> str:
         )
         lines.append("  ".join(f"{value:11.4g}" for value in values))
     growth = ", ".join(f"{n} {e:.2f}" for n, e in report["growth"].items() if e is not None)
-    return "\n".join([*lines, "", f"the last line: adaptive; growth with bridges: {growth}"])
+    return "\n".join([*lines, "", f"The last line is adaptive. Growth with bridges: {growth}"])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Many bridges on one Open vSwitch, as cheap as real ones can be.
+"""Builds many cheap bridges on one Open vSwitch.
 
     VM ports: patch ports without a peer, and LOCAL ── bridge ── two uplinks: patch ports, too
 
-Patch ports cost Open vSwitch nothing, so that what is measured is the service. The uplinks of
-some bridges are devices, whose carrier can be taken and which count.
+Patch ports cost Open vSwitch almost nothing, so the figures are the cost of the service. Some
+bridges have veth devices as uplinks, which count traffic and can lose their carrier.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from topologies.network.private_ovs import PrivateOvs
 
-# The first bridge and one in so many has devices for uplinks.
+# The first bridge and every tenth one have devices as uplinks.
 CABLED = 10
-# So many bridges are made by one command: it reads the whole database first.
-AT_ONCE = 10
+# Bridges created by one ovs-vsctl command, which reads the whole database each time.
+BATCH = 10
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
 _IFREQ = struct.Struct("16sH14x")
 ETHERTYPE_EXPERIMENTAL = 0x88B5
@@ -29,9 +29,9 @@ FRAME_BYTES = 1000
 
 
 class Bed:
-    """Bridges `s0`, `s1`, ... with as many patch ports each; nothing attached.
+    """Bridges `s0`, `s1`, ... with `ports` patch ports each.
 
-    Use it in a network namespace of its own.
+    It changes network settings, so it needs a private network namespace.
     """
 
     def __init__(self, ovs: PrivateOvs, ports: int) -> None:
@@ -40,13 +40,13 @@ class Bed:
         self.bridges: list[str] = []
         self.attached: set[str] = set()
         self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._wires: dict[str, socket.socket] = {}
+        self._sockets: dict[str, socket.socket] = {}
         subprocess.run(["sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"], check=True)
 
     def grow(self, bridges: int) -> Iterator[int]:
-        """Have so many bridges; yields how many there are while they are made."""
+        """Create bridges up to this number, and yield the number after each batch."""
         while (first := len(self.bridges)) < bridges:
-            names = [f"s{number}" for number in range(first, min(first + AT_ONCE, bridges))]
+            names = [f"s{number}" for number in range(first, min(first + BATCH, bridges))]
             links = [
                 f"link add {uplink} type veth peer name {_peer(uplink)}\n"
                 f"link set {uplink} up\nlink set {_peer(uplink)} up\n"
@@ -55,14 +55,14 @@ class Bed:
                 for uplink in self.uplinks(name)
             ]
             _ip(links)
-            words = [word for name in names for word in self._made(name)]
+            words = [word for name in names for word in self._create_command(name)]
             self.ovs.run("ovs-vsctl", *words[1:], timeout_s=120)
             _ip([f"link set {name} up\n" for name in names])
             self.bridges += names
             yield len(self.bridges)
 
     def attach(self, bridges: Sequence[str], settings: Mapping[str, str]) -> None:
-        """In the database, for a service that starts."""
+        """Attach bridges in the database, for a service that starts later."""
         words: list[str] = []
         for name in bridges:
             keys = {"policy": "load-based", "uplinks": ",".join(self.uplinks(name)), **settings}
@@ -73,7 +73,7 @@ class Bed:
         self.attached |= {*bridges}
 
     def is_cabled(self, bridge: str) -> bool:
-        """Whether its uplinks are devices."""
+        """Whether the uplinks of a bridge are devices."""
         number = int(bridge[1:])
         return number == 0 or number % CABLED == CABLED - 1
 
@@ -84,34 +84,34 @@ class Bed:
         return self.ovs.rundir / f"{bridge}.mgmt"
 
     def set_cable(self, uplink: str, plugged: bool) -> None:
-        """Take or give an uplink's carrier."""
+        """Set whether an uplink has a carrier."""
         name = _peer(uplink).encode()
         _, flags = _IFREQ.unpack(fcntl.ioctl(self._control, SIOCGIFFLAGS, _IFREQ.pack(name, 0)))
         flags = flags | IFF_UP if plugged else flags & ~IFF_UP
         fcntl.ioctl(self._control, SIOCSIFFLAGS, _IFREQ.pack(name, flags))
 
-    def speak(self, bridge: str) -> None:
-        """Have LOCAL send a frame, which leaves by its uplink."""
-        if bridge not in self._wires:
-            wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-            wire.bind((bridge, 0))
-            self._wires[bridge] = wire
-        wire = self._wires[bridge]
-        source = wire.getsockname()[4]
+    def send_frame(self, bridge: str) -> None:
+        """Send a frame from a bridge's LOCAL port, which leaves by an uplink."""
+        if bridge not in self._sockets:
+            socket_ = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            socket_.bind((bridge, 0))
+            self._sockets[bridge] = socket_
+        socket_ = self._sockets[bridge]
+        source = socket_.getsockname()[4]
         destination = b"\x02\x1b\xff\xff\xff\xff"
         header = destination + source + struct.pack("!H", ETHERTYPE_EXPERIMENTAL)
-        wire.send(header.ljust(FRAME_BYTES, b"\0"))
+        socket_.send(header.ljust(FRAME_BYTES, b"\0"))
 
-    def speak_for(self, bridges: list[str], duration_s: float, interval_s: float) -> None:
-        """Have LOCAL of each send at this interval."""
+    def send_frames(self, bridges: list[str], duration_s: float, interval_s: float) -> None:
+        """Send a frame from the LOCAL port of each bridge at this interval."""
         end_s = time.monotonic() + duration_s
         while (begin_s := time.monotonic()) < end_s:
             for bridge in bridges:
-                self.speak(bridge)
+                self.send_frame(bridge)
             time.sleep(max(0.0, begin_s + interval_s - time.monotonic()))
 
-    def _made(self, name: str) -> list[str]:
-        """The words that make a bridge, record by record: `add-port` looks at all ports again."""
+    def _create_command(self, name: str) -> list[str]:
+        """The ovs-vsctl commands for a bridge. `add-port` would be slow, as it reads all ports."""
         patches = [f"{name}p{number}" for number in range(self.ports)]
         devices = [name]
         if self.is_cabled(name):
@@ -125,12 +125,12 @@ class Bed:
             words += ["--", f"--id=@i{port}", "create", "interface", f"name={port}"]
             words += f"type={kind}".split()
             if port in self.uplinks(name):
-                # A patch port would be taken for a VM's.
+                # Otherwise the service takes a patch port for a VM port.
                 words += ["external_ids:ovs-lbt-role=active"]
             words += ["--", f"--id=@p{port}", "create", "port", f"name={port}"]
             words += [f"interfaces=@i{port}"]
         ports = ",".join(f"@p{port}" for port in types)
-        # In fail mode secure from the beginning, as uplinks of their own would be a loop otherwise.
+        # Without fail_mode=secure, the uplinks would form a loop until the bridge is attached.
         words += ["--", f"--id=@b{name}", "create", "bridge", f"name={name}"]
         words += ["datapath_type=netdev", "fail_mode=secure", f"ports=[{ports}]"]
         return [*words, "--", "add", "Open_vSwitch", ".", "bridges", f"@b{name}"]

@@ -1,4 +1,4 @@
-"""What is known of a process and its histograms, and how a figure grows."""
+"""Figures of a process, of its Prometheus histograms, and of growth."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ BYTES_PER_KB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """`pss_bytes` is the process's share of what it has in common with others."""
+    """Resident memory. `pss_bytes` divides shared pages among the processes that share them."""
 
     rss_bytes: int
     pss_bytes: int
 
 
 def memory(pid: int) -> Memory:
-    """Of a process, now."""
+    """The present memory of a process."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     found = dict(re.findall(r"^(\w+): +(\d+) kB", rollup, re.MULTILINE))
     return Memory(int(found["Rss"]) * BYTES_PER_KB, int(found["Pss"]) * BYTES_PER_KB)
 
 
 def threads(pid: int) -> int:
-    """How many a process has."""
+    """The number of threads of a process."""
     return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
 
 
 def wakeups(pid: int) -> int:
-    """How often threads of a process have waited for something."""
+    """The number of voluntary context switches of a process."""
     counted = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         found = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M)
@@ -45,7 +45,7 @@ def wakeups(pid: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations by their upper bounds, cumulated, as Prometheus has them."""
+    """A Prometheus histogram: cumulative counts by upper bound, and the sum."""
 
     buckets: Mapping[float, float]
     total_s: float
@@ -55,12 +55,12 @@ class Histogram:
         return max(self.buckets.values(), default=0.0)
 
     def since(self, before: Histogram) -> Histogram:
-        """What was observed from `before` on."""
+        """The observations since `before`."""
         buckets = {le: n - before.buckets.get(le, 0.0) for le, n in self.buckets.items()}
         return Histogram(buckets, self.total_s - before.total_s)
 
     def quantile(self, part: float) -> float | None:
-        """Interpolated within its bucket, as `histogram_quantile` does; None of nothing."""
+        """Interpolate like `histogram_quantile` of Prometheus. None without observations."""
         rank, below_le, below_n = part * self.count, 0.0, 0.0
         if not self.count:
             return None
@@ -74,7 +74,7 @@ class Histogram:
 
 
 def histogram(metrics: Iterable[Metric], name: str) -> Histogram:
-    """Of all bridges together."""
+    """A histogram of the service, summed over all bridges."""
     buckets: dict[float, float] = {}
     total_s = 0.0
     for metric in metrics:
@@ -87,9 +87,9 @@ def histogram(metrics: Iterable[Metric], name: str) -> Histogram:
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float | None:
-    """The slope of a line through the logarithms: 1 grows as x does, 2 as its square.
+    """The exponent of the power law that fits the points: 1 is linear growth, 2 is quadratic.
 
-    None where there are less than two points above zero.
+    None if fewer than two points are above zero.
     """
     logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
     if len(logs) < 2:
@@ -101,7 +101,7 @@ def exponent(points: Sequence[tuple[float, float]]) -> float | None:
 
 
 def figure(row: Mapping[str, Any], place: str) -> float | None:
-    """A figure of a report by its place, `at_rest.cpu_ratio`; None where it was not measured."""
+    """A figure of a report row by its path, like `at_rest.cpu_ratio`; None if it was not measured."""
     found: Any = row
     for part in place.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

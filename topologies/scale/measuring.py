@@ -1,4 +1,4 @@
-"""One service process on so many bridges: what it costs, and how prompt it is."""
+"""Measures the cost and the delays of one service process with many bridges."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from topologies.scale.switch_view import SwitchView
 
 LAST = "ovslbt_last_decision_timestamp_seconds"
 DECISIONS, POLLS = "ovslbt_decision_duration_seconds", "ovslbt_stats_poll_duration_seconds"
-# Of those that are measured on several bridges: at most so many.
+# Attaches and failovers are measured on at most this many bridges.
 SAMPLES = 5
-# LOCAL speaks more often than counters are read, so that some differ with every poll.
-SPEAKING_INTERVAL_S = 0.5
-# After that a scrape costs nothing any more.
+# LOCAL sends more often than the service polls, so that counters change in every poll.
+SEND_INTERVAL_S = 0.5
+# The cost of a scrape is over after this.
 AFTER_SCRAPE_S = 2.0
-# A service that uses less of a core for so long has nothing left to catch up with.
-REST_WINDOW_S, REST_RATIO = 3.0, 0.7
+# The service is idle if it uses less than this share of a core over this window.
+IDLE_WINDOW_S, IDLE_RATIO = 3.0, 0.7
 ANSWER_TIMEOUT_S = 60
 STARTED_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long to wait until all is quiet, and to look at it then."""
+    """The time for the service to settle, and the time to observe it."""
 
     settle_s: float
     observe_s: float
 
 
-class Told:
-    """What the service tells its supervisor: how many bridges are connected."""
+class NotifySocket:
+    """The service's status notifications (sd_notify): how many bridges are connected."""
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -52,16 +52,16 @@ class Told:
         self._socket.settimeout(1.0)
 
     def wait_connected(self, bridges: int) -> None:
-        """Return when that many are, and no other.
+        """Wait until all of this number of bridges are connected.
 
         Raises:
-            RuntimeError: they are not in time.
+            RuntimeError: a bridge did not connect in time.
         """
         wanted = f"STATUS={bridges} of {bridges} bridges connected"
         end_s, text = time.monotonic() + STARTED_TIMEOUT_S, "nothing"
         while text != wanted:
             if time.monotonic() > end_s:
-                raise RuntimeError(f"the service says {text[:100]} -> {wanted}")
+                raise RuntimeError(f"status of the service: {text[:100]} -> {wanted}")
             try:
                 text = self._socket.recv(1 << 17).decode()
             except TimeoutError:
@@ -74,18 +74,18 @@ def measure(
     settings: Mapping[str, str],
     pace: Pace,
     interval_s: float,
-    say: Callable[[str], None],
+    write_line: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Figures of a service on the bed's first bridges, of which the last are attached anew.
+    """Measure a service with the first `bridges` bridges, and attach the last of them by command.
 
-    `settings`: keys of each bridge; `interval_s`: what they make of the poll interval. The bed's
-    other bridges are not attached.
+    `settings` has the keys of each bridge, and `interval_s` is the poll interval that results. The
+    bed's other bridges are not attached.
     """
     for made in bed.grow(bridges):
-        say(f"{made} bridges made")
+        write_line(f"{made} bridges created")
     rundir = bed.ovs.rundir
     bed.ovs.env["NOTIFY_SOCKET"] = str(rundir / "notify")
-    told, log = Told(rundir / "notify"), rundir / "service.out"
+    status, log = NotifySocket(rundir / "notify"), rundir / "service.out"
     row: dict[str, Any] = {
         "bridges": bridges,
         "ports_each": bed.ports,
@@ -97,78 +97,80 @@ def measure(
     with Service(bed.ovs, log) as service:
         for name in first:
             _await_groups(bed, name)
-        _await_rest(service)
+        _await_idle(service)
         took_s = [_attach(bed, name, settings) for name in last]
         bed.attached |= {*last}
-        say(f"{len(first)} bridges attached at once, {len(last)} by command: {sum(took_s):.1f} s")
+        write_line(
+            f"{len(first)} bridges attached at once, {len(last)} by command: {sum(took_s):.1f} s"
+        )
         if took_s:
             row["attach_s"] = _spread(took_s)
     begin_s = time.monotonic()
     with Service(bed.ovs, log) as service:
-        told.wait_connected(bridges)
+        status.wait_connected(bridges)
         row["start_s"] = time.monotonic() - begin_s
-        say(f"started again, all connected after {row['start_s']:.1f} s")
+        write_line(f"started again, all connected after {row['start_s']:.1f} s")
         time.sleep(pace.settle_s)
-        row["at_rest"] = _observed(bed, service, pace.observe_s, interval_s)
-        say(f"at rest: {_line(row['at_rest'])}")
-        speaker = threading.Thread(
-            target=bed.speak_for,
-            args=(bed.bridges[:bridges], pace.observe_s + 2.0, SPEAKING_INTERVAL_S),
+        row["at_rest"] = _observe(bed, service, pace.observe_s, interval_s)
+        write_line(f"at rest: {_line(row['at_rest'])}")
+        sender = threading.Thread(
+            target=bed.send_frames,
+            args=(bed.bridges[:bridges], pace.observe_s + 2.0, SEND_INTERVAL_S),
         )
-        speaker.start()
-        row["counting"] = _observed(bed, service, pace.observe_s, interval_s)
-        speaker.join()
+        sender.start()
+        row["counting"] = _observe(bed, service, pace.observe_s, interval_s)
+        sender.join()
         row |= _memory(service)
-        say(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
-        say(f"counters change: {_line(row['counting'])}")
-        row["scrape"] = _scraped(service)
+        write_line(f"{row['rss_bytes'] / 1e6:.0f} MB resident, {row['threads']} threads")
+        write_line(f"counters change: {_line(row['counting'])}")
+        row["scrape"] = _scrape(service)
         took = _failovers(bed, bridges)
         row["failover_s"] = _spread([took_s for took_s, _ in took])
         row["failover_switch_s"] = _spread([switch_s for _, switch_s in took])
-        say(
+        write_line(
             f"failover: {_ms(row['failover_s'])}, the switch {_ms(row['failover_switch_s'])}; a scrape: {row['scrape']['s']:.2f} s"
         )
     return row
 
 
 def _await_groups(bed: Bed, name: str) -> None:
-    """Return when something of ours is on the bridge.
+    """Wait until the service has installed groups on a bridge.
 
     Raises:
-        RuntimeError: there is nothing in time.
+        RuntimeError: it did not in time.
     """
     end_s = time.monotonic() + STARTED_TIMEOUT_S
     with SwitchView(bed.management_socket(name)) as view:
         while not view.groups():
             if time.monotonic() > end_s:
-                raise RuntimeError(f"bridge {name}: no groups -> ours")
+                raise RuntimeError(f"bridge {name}: no groups -> groups of the service")
             time.sleep(0.2)
 
 
-def _await_rest(service: Service) -> None:
-    """Return when the service has done what came at once, or at last."""
+def _await_idle(service: Service) -> None:
+    """Wait until the service is idle, or for `STARTED_TIMEOUT_S`."""
     end_s, busy = time.monotonic() + STARTED_TIMEOUT_S, True
     while busy and time.monotonic() < end_s:
         used_s = processes.cpu_s(service.pid)
-        time.sleep(REST_WINDOW_S)
-        busy = processes.cpu_s(service.pid) - used_s > REST_RATIO * REST_WINDOW_S
+        time.sleep(IDLE_WINDOW_S)
+        busy = processes.cpu_s(service.pid) - used_s > IDLE_RATIO * IDLE_WINDOW_S
 
 
 def _attach(bed: Bed, name: str, settings: Mapping[str, str]) -> float:
-    """How long an attach takes, from the request until the pipeline is confirmed."""
+    """Attach a bridge, and return the time until the service confirms its pipeline."""
     words = [f"{key}={value}" for key, value in settings.items()]
     begin_s = time.monotonic()
-    _asked(bed, "attach", name, f"uplinks={','.join(bed.uplinks(name))}", *words)
+    _request(bed, "attach", name, f"uplinks={','.join(bed.uplinks(name))}", *words)
     return time.monotonic() - begin_s
 
 
-def _asked(bed: Bed, command: str, *words: str) -> str:
-    asked = ["ovs-appctl", f"--timeout={ANSWER_TIMEOUT_S}", "-t", "ovs-lbt", f"lbt/{command}"]
-    return bed.ovs.run(*asked, *words, timeout_s=ANSWER_TIMEOUT_S)
+def _request(bed: Bed, command: str, *words: str) -> str:
+    appctl = ["ovs-appctl", f"--timeout={ANSWER_TIMEOUT_S}", "-t", "ovs-lbt", f"lbt/{command}"]
+    return bed.ovs.run(*appctl, *words, timeout_s=ANSWER_TIMEOUT_S)
 
 
-def _observed(bed: Bed, service: Service, observe_s: float, interval_s: float) -> dict[str, Any]:
-    """The service while nothing is asked of it; scrapes are before and after."""
+def _observe(bed: Bed, service: Service, observe_s: float, interval_s: float) -> dict[str, Any]:
+    """Observe the service between two scrapes, without requests."""
     pids = {
         "cpu_ratio": service.pid,
         "vswitchd_cpu_ratio": bed.ovs.pid("ovs-vswitchd"),
@@ -193,24 +195,25 @@ def _observed(bed: Bed, service: Service, observe_s: float, interval_s: float) -
 
 
 def _off_time(before: list[Metric], after: list[Metric], interval_s: float) -> list[float]:
-    """How far two decisions of each bridge are from a multiple of the poll interval apart.
+    """For each bridge, the error of its decision times relative to the poll interval.
 
-    Polls that are late are answered late; half an interval is the most that can be told.
+    The time between two decisions should be a multiple of the interval. Late polls make it differ,
+    by at most half an interval.
     """
-    first, last = _decided(before), _decided(after)
+    first, last = _decision_times(before), _decision_times(after)
     apart = [(last[b] - first[b]) / interval_s for b in first.keys() & last.keys()]
     return [abs(intervals - round(intervals)) * interval_s for intervals in apart]
 
 
-def _decided(metrics: list[Metric]) -> dict[str, float]:
-    """When the last decision of each bridge was."""
+def _decision_times(metrics: list[Metric]) -> dict[str, float]:
+    """The time of the last decision of each bridge."""
     return {one.labels["bridge"]: one.value for one in metrics if one.name == LAST}
 
 
 def _failovers(bed: Bed, bridges: int) -> list[tuple[float, float]]:
-    """From when the switch tells that a link is gone until its groups follow, by bridge.
+    """For each sampled bridge, the failover time and the longest response time of the switch.
 
-    And how long the switch answered nobody meanwhile.
+    A failover lasts from the switch's notification of the link failure until its groups change.
     """
     cabled = [name for name in bed.bridges[:bridges] if bed.is_cabled(name)]
     chosen = {len(cabled) * (number + 1) // SAMPLES for number in range(SAMPLES)} - {0}
@@ -218,23 +221,23 @@ def _failovers(bed: Bed, bridges: int) -> list[tuple[float, float]]:
 
 
 def _failover(bed: Bed, bridge: str) -> tuple[float, float]:
-    (shown,) = json.loads(_asked(bed, "show", bridge, "--json"))["bridges"]
-    # After the last failover, VM ports may have been left where they are.
+    (shown,) = json.loads(_request(bed, "show", bridge, "--json"))["bridges"]
+    # An earlier failover may have left an uplink without VM ports.
     used = Counter(port["uplink"] for port in shown["ports"])
     uplink = max(bed.uplinks(bridge), key=lambda name: used[name])
     with SwitchView(bed.management_socket(bridge)) as view:
         before = view.groups()
         bed.set_cable(uplink, plugged=False)
         try:
-            told_s = view.await_port_change()
-            followed_s, longest_s = view.await_other_groups(before)
-            return followed_s - told_s, longest_s
+            reported_s = view.await_port_change()
+            followed_s, longest_s = view.await_group_change(before)
+            return followed_s - reported_s, longest_s
         finally:
             bed.set_cable(uplink, plugged=True)
 
 
-def _scraped(service: Service) -> dict[str, float]:
-    """What a scrape costs."""
+def _scrape(service: Service) -> dict[str, float]:
+    """Measure the cost of a scrape."""
     begin_s, used_s = time.monotonic(), processes.cpu_s(service.pid)
     samples = len(service.metrics())
     return {
@@ -263,7 +266,7 @@ def _quantiles(seen: Histogram) -> dict[str, float | None]:
 
 
 def _line(found: dict[str, Any]) -> str:
-    """A row of figures as people read it while they wait."""
+    """A summary of an observation for the terminal."""
     off, decided, polled = found["off_time_s"], found["decision_s"], found["poll_s"]
     return (
         f"{found['cpu_ratio']:.2%} of a core, {found['wakeups_per_s']:.0f} wake-ups/s, "

@@ -1,4 +1,4 @@
-"""The picture of how figures grow with bridges."""
+"""Draws how figures grow with the number of bridges."""
 
 from __future__ import annotations
 

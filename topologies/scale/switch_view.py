@@ -1,4 +1,4 @@
-"""A bridge's groups as they change, seen by a connection beside the service's."""
+"""Watches the groups of a bridge over a separate OpenFlow connection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TIMEOUT_S = 5.0
 
 
 class SwitchView:
-    """OpenFlow 1.3 at a bridge's management socket; a context manager.
+    """An OpenFlow 1.3 connection to a bridge's management socket; a context manager.
 
     Raises:
-        OSError: there is no bridge, or it does not answer in time.
+        OSError: the bridge does not exist, or does not answer in time.
     """
 
     def __init__(self, management_socket: Path) -> None:
@@ -29,7 +29,7 @@ class SwitchView:
         self._socket.connect(str(management_socket))
         self._received = b""
         self._send(HELLO)
-        # Without that the switch tells no changes of ports.
+        # The switch sends port status messages on this connection only after this.
         self._send(SET_CONFIG, struct.pack("!HH", 0, 128))
 
     def __enter__(self) -> SwitchView:
@@ -39,7 +39,7 @@ class SwitchView:
         self._socket.close()
 
     def groups(self) -> bytes:
-        """All of them, as the switch describes them."""
+        """The group descriptions of the bridge, as encoded by the switch."""
         self._send(MULTIPART_REQUEST, _MULTIPART.pack(GROUP_DESC, 0))
         groups = b""
         while True:
@@ -50,15 +50,17 @@ class SwitchView:
                 return groups
 
     def await_port_change(self) -> float:
-        """When the switch tells that a port has changed."""
+        """Wait for a port status message, and return the time of its arrival."""
         self._await(PORT_STATUS)
         return time.monotonic()
 
-    def await_other_groups(self, before: bytes) -> tuple[float, float]:
-        """When they are not what they were, and how long the switch took at most to tell.
+    def await_group_change(self, before: bytes) -> tuple[float, float]:
+        """Wait until the groups differ from `before`.
+
+        Returns the time of the change, and the longest response time of the switch.
 
         Raises:
-            TimeoutError: they stay so.
+            TimeoutError: the groups did not change in time.
         """
         end_s, longest_s = time.monotonic() + TIMEOUT_S, 0.0
         while True:
@@ -68,7 +70,7 @@ class SwitchView:
             if groups != before:
                 return answered_s, longest_s
             if answered_s > end_s:
-                raise TimeoutError("groups stay -> ones that follow the link")
+                raise TimeoutError("groups unchanged -> groups that follow the link state")
             time.sleep(0.001)
 
     def _send(self, kind: int, body: bytes = b"", xid: int = 1) -> None:
@@ -92,7 +94,7 @@ class SwitchView:
         while len(self._received) < count:
             received = self._socket.recv(1 << 16)
             if not received:
-                raise ConnectionError("closed -> a bridge that answers")
+                raise ConnectionError("connection closed -> a bridge that answers")
             self._received += received
         taken, self._received = self._received[:count], self._received[count:]
         return taken

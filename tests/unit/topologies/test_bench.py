@@ -26,12 +26,12 @@ from topologies.reports import origin
 
 @pytest.fixture
 def fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that has everything which a bench needs."""
+    """A machine with everything that a bench needs."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
 
 
-def test_an_unknown_layout_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_layout_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["no_such_layout"]) == 2
     assert "no_such_layout -> vmware_lbt" in capsys.readouterr().err
 
@@ -46,17 +46,19 @@ def test_an_unknown_layout_is_wrong_usage(capsys: pytest.CaptureFixture[str]) ->
         ["vmware_lbt", "--policy"],
     ],
 )
-def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_rejected(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert bench.main(words) == 2
     assert capsys.readouterr().err
 
 
-def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["--help"]) == 0
     assert "--faithful" in capsys.readouterr().out
 
 
-def test_without_root_it_says_so(
+def test_bench_requires_root(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -64,7 +66,7 @@ def test_without_root_it_says_so(
     assert "user id 1000 -> root" in capsys.readouterr().err
 
 
-def test_a_missing_program_is_named(
+def test_missing_program_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -89,7 +91,7 @@ def test_a_missing_program_is_named(
         (["--all", "--policy", "ecmp"], "contender: ecmp -> manual"),
     ],
 )
-def test_a_wrong_choice_is_answered_with_what_there_is(
+def test_invalid_choice_lists_the_valid_ones(
     words: list[str],
     said: str,
     tmp_path: Path,
@@ -107,7 +109,7 @@ def test_a_wrong_choice_is_answered_with_what_there_is(
 def _even(
     throughput_bps: float = 92.5e6, failing: str = ""
 ) -> Callable[[Scenario, Contender, Pace, Progress], Observed]:
-    """In place of a run: all uplinks half used; it fails in one layout, or for one contender."""
+    """A fake run with half-utilized uplinks, which can fail in a layout or for a contender."""
 
     def observe(scenario: Scenario, contender: Contender, _: Pace, progress: Progress) -> Observed:
         if failing in (scenario.layout.name, contender.name):
@@ -129,7 +131,7 @@ def _even(
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_bench_runs_everybody_as_often_as_wished_and_reports(
+def test_bench_repeats_every_contender_and_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "run", _even())
@@ -156,7 +158,7 @@ def test_a_bench_runs_everybody_as_often_as_wished_and_reports(
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_missed_expectation_is_a_failure_with_a_report(
+def test_unmet_expectation_fails_with_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "run", _even(throughput_bps=50e6))
@@ -168,9 +170,7 @@ def test_a_missed_expectation_is_a_failure_with_a_report(
 
 
 @pytest.mark.usefixtures("fit")
-def test_only_the_scenarios_asked_for_are_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_selected_scenarios_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "run", _even())
     words = ["converged", "--against", "manual", "--policy", "dynamic", "--scenario", "fault: "]
     assert bench.main([*words, "--out", str(tmp_path)]) == 0
@@ -189,7 +189,7 @@ def test_only_the_scenarios_asked_for_are_run(
         ),
         (
             ["two_switches", "--policy", "address-hash", "--against", "none"],
-            "a switch fails: without address-hash: a LAG must end at one switch",
+            "a switch fails: address-hash excluded: a LAG must end at one switch",
         ),
         (
             ["vmware_lbt", "--direction", "receive", "--scenario", "-"],
@@ -197,7 +197,7 @@ def test_only_the_scenarios_asked_for_are_run(
         ),
     ],
 )
-def test_with_nobody_left_nothing_is_run(
+def test_nothing_runs_without_contenders(
     words: list[str],
     said: str,
     tmp_path: Path,
@@ -211,26 +211,26 @@ def test_with_nobody_left_nothing_is_run(
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_run_that_fails_costs_only_itself(
+def test_failed_run_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "run", _even(failing="dynamic"))
     words = ["set_vs_lbfo", "--policy", "dynamic", "set", "--against", "none"]
     assert bench.main([*words, "--out", str(tmp_path)]) == 1
-    assert "FAIL  every run comes to its end: dynamic: vm1: no answer" in capsys.readouterr().out
+    assert "FAIL  every run completes: dynamic: vm1: no answer" in capsys.readouterr().out
     report = json.loads((tmp_path / "set_vs_lbfo" / "report.json").read_text())
     assert list(report["contenders"]) == ["set"]
 
 
 @pytest.mark.usefixtures("fit")
-def test_all_goes_on_where_one_layout_fails_or_has_nobody(
+def test_all_continues_after_a_failed_or_empty_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layouts = ("set_vs_lbfo", "quad_gbe_team", "two_switches")
     monkeypatch.setattr(bench, "LAYOUT_NAMES", layouts)
     monkeypatch.setattr(run, "run", _even())
     words = ["--all", "--policy", "dynamic", "--against", "none", "--out", str(tmp_path)]
-    assert bench.main(words) == 0, "a layout that nobody chosen fits is no failure"
+    assert bench.main(words) == 0, "a layout without contenders is no failure"
     assert "quad_gbe_team: no contender left" in capsys.readouterr().err
     monkeypatch.setattr(run, "run", _even(failing="set_vs_lbfo"))
     shutil.rmtree(tmp_path)
@@ -243,7 +243,7 @@ def test_all_goes_on_where_one_layout_fails_or_has_nobody(
 
 
 def _interrupted(after: int, made: list[str]) -> Callable[..., Observed]:
-    """In place of a run: the command is ended after so many of them."""
+    """A fake run that interrupts the command after a number of runs."""
     observe = _even()
 
     def observe_or_end(
@@ -258,7 +258,7 @@ def _interrupted(after: int, made: list[str]) -> Callable[..., Observed]:
 
 
 @pytest.mark.usefixtures("fit")
-def test_an_interrupted_command_makes_only_the_runs_that_are_missing(
+def test_interrupted_command_continues_with_the_missing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "LAYOUT_NAMES", ("set_vs_lbfo", "mixed_speed"))
@@ -267,14 +267,14 @@ def test_an_interrupted_command_makes_only_the_runs_that_are_missing(
     first: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(5, first))
     assert bench.main(words) == 1
-    assert "the same command makes only the others" in capsys.readouterr().err
+    assert "the same command runs only the missing ones" in capsys.readouterr().err
     rest: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(99, rest))
     assert bench.main(words) == 0
     said = capsys.readouterr().err
-    assert "eight streams: 4 of 4 runs are kept in" in said
-    assert "equal loads: 1 of 4 runs are kept in" in said
-    assert "3 are missing and are made now" in said
+    assert "eight streams: kept 4 of 4 runs" in said
+    assert "equal loads: kept 1 of 4 runs" in said
+    assert "running the missing 3" in said
     assert first == [*["set_vs_lbfo manual", "set_vs_lbfo dynamic"] * 2, "mixed_speed manual"]
     assert rest == ["mixed_speed dynamic", "mixed_speed manual", "mixed_speed dynamic"]
     for name in ("set_vs_lbfo", "mixed_speed"):
@@ -288,15 +288,15 @@ def test_an_interrupted_command_makes_only_the_runs_that_are_missing(
     again: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(99, again))
     assert bench.main(words) == 0
-    assert len(again) == 8, "a command that came to its end is made anew"
-    assert "are kept" not in capsys.readouterr().err
+    assert len(again) == 8, "a completed command runs everything again"
+    assert "kept" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("fit")
 @pytest.mark.parametrize(
     "other", ["--anew", "--quick", "another commit", "half a file", "two runs more"]
 )
-def test_kept_runs_are_of_the_same_code_and_settings(
+def test_kept_runs_need_the_same_code_and_settings(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["set_vs_lbfo", "--policy", "dynamic", "--against", "manual", "--out", str(tmp_path)]
@@ -318,7 +318,7 @@ def test_kept_runs_are_of_the_same_code_and_settings(
 
 
 @pytest.mark.usefixtures("fit")
-def test_a_failed_run_alone_is_made_again(
+def test_only_failed_runs_are_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["set_vs_lbfo", "--policy", "dynamic", "set", "--against", "none"]
@@ -329,10 +329,10 @@ def test_a_failed_run_alone_is_made_again(
     monkeypatch.setattr(run, "run", _interrupted(99, made))
     assert bench.main(words) == 0
     assert made == ["set_vs_lbfo dynamic"]
-    assert "1 of 2 runs are kept" in capsys.readouterr().err
+    assert "kept 1 of 2 runs" in capsys.readouterr().err
 
 
-def test_a_kept_run_is_as_it_was(tmp_path: Path) -> None:
+def test_kept_run_survives_a_round_trip(tmp_path: Path) -> None:
     (scenario,) = PLANS["set_vs_lbfo"].scenarios(Options(ACCELERATED))
     seen = _even()(scenario, by_name("dynamic"), ACCELERATED, lambda *_: None)
     kept = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)

@@ -1,4 +1,4 @@
-"""Contenders by name: which form the server's bridge has, and what a bond's log says."""
+"""Contenders: their names and bridge forms, their selection, and the shifts in a bond's log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topologies.network.switches import (
 )
 
 
-def test_every_preset_is_a_contender_with_a_usual_teaming() -> None:
+def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
     assert contenders.OURS.keys() == PRESETS.keys()
 
 
@@ -38,13 +38,13 @@ def test_every_preset_is_a_contender_with_a_usual_teaming() -> None:
         ("address-hash/switch-independent", PlainUplinksServer),
     ],
 )
-def test_a_contender_has_its_name_and_its_form(name: str, form: type) -> None:
+def test_contender_has_its_name_and_bridge_form(name: str, form: type) -> None:
     contender = contenders.by_name(name)
     assert contender.name == name
     assert contender.server_class is form
 
 
-def test_what_is_usual_needs_no_saying() -> None:
+def test_default_teaming_is_not_part_of_the_name() -> None:
     assert contenders.by_name("ip-hash/lacp").name == "ip-hash"
     assert {contenders.by_name(name).name for name in contenders.OURS} == set(contenders.OURS)
 
@@ -60,50 +60,50 @@ USUAL = ("manual", "load-based", "dynamic", "dynamic/lacp", "active-backup", "ba
         (None, ["manual"], ["manual", "load-based", "dynamic", "dynamic/lacp"]),
         (None, ["none"], ["load-based", "dynamic", "dynamic/lacp"]),
         (["dynamic/lacp"], ["none"], ["dynamic/lacp"]),
-        # The usual order, whatever was said first; who is not usual comes last.
+        # Defaults keep their order, and others come last.
         (["dynamic", "load-based"], ["balance-slb", "manual"], None),
         (["set"], ["balance-tcp", "manual"], ["manual", "balance-tcp", "set"]),
         (["dynamic/switch-independent"], ["none"], ["dynamic"]),
         (["set", "set"], ["none", "manual", "manual"], ["manual", "set"]),
     ],
 )
-def test_who_takes_part_is_chosen(
+def test_selection_keeps_the_default_order(
     policies: list[str] | None, peers: list[str] | None, expected: list[str] | None
 ) -> None:
     ordered = ["manual", "load-based", "dynamic", "balance-slb"]
-    assert contenders.chosen(USUAL, policies, peers) == (expected or ordered)
+    assert contenders.select(USUAL, policies, peers) == (expected or ordered)
 
 
 @given(
     st.none() | st.lists(st.sampled_from([*contenders.OURS, "dynamic/lacp", "slb/lacp"])),
-    st.none() | st.lists(st.sampled_from(["manual", *contenders.BONDS, contenders.NOBODY])),
+    st.none() | st.lists(st.sampled_from(["manual", *contenders.BONDS, contenders.NO_PEERS])),
 )
-def test_everybody_chosen_takes_part_once_and_nobody_else(
+def test_selection_has_each_selected_contender_once_and_no_other(
     policies: list[str] | None, peers: list[str] | None
 ) -> None:
-    found = contenders.chosen(USUAL, policies, peers)
+    found = contenders.select(USUAL, policies, peers)
     assert len(set(found)) == len(found)
     ours = {name for name in found if isinstance(contenders.by_name(name), contenders.Ours)}
     usual = {name for name in USUAL if isinstance(contenders.by_name(name), contenders.Ours)}
     assert ours == (usual if policies is None else {*policies})
     assert set(found) - ours == (
-        set(USUAL) - usual if peers is None else {*peers} - {contenders.NOBODY}
+        set(USUAL) - usual if peers is None else {*peers} - {contenders.NO_PEERS}
     )
     kept = [name for name in found if name in USUAL]
     assert kept == sorted(kept, key=USUAL.index)
 
 
-def test_policies_are_ours_and_peers_are_not() -> None:
+def test_policy_is_not_a_peer_and_vice_versa() -> None:
     with pytest.raises(ValueError, match=r"--policy balance-slb -> originating-port \| "):
-        contenders.chosen(USUAL, ["balance-slb"], None)
+        contenders.select(USUAL, ["balance-slb"], None)
     with pytest.raises(ValueError, match=r"--policy manual -> "):
-        contenders.chosen(USUAL, ["manual"], None)
+        contenders.select(USUAL, ["manual"], None)
     with pytest.raises(ValueError, match=r"--against dynamic -> manual \| .* \| none"):
-        contenders.chosen(USUAL, None, ["dynamic"])
+        contenders.select(USUAL, None, ["dynamic"])
     with pytest.raises(ValueError, match="contender: ecmp -> "):
-        contenders.chosen(USUAL, ["ecmp"], None)
+        contenders.select(USUAL, ["ecmp"], None)
     with pytest.raises(ValueError, match="--against bond0 -> "):
-        contenders.chosen(USUAL, None, ["bond0"])
+        contenders.select(USUAL, None, ["bond0"])
 
 
 BACK_TO_BACK = "without a switch between them, both servers' teams must agree on a cable"
@@ -129,18 +129,16 @@ TWO_SWITCHES = "a LAG must end at one switch"
         ("address-hash", "mixed_speed", ""),
     ],
 )
-def test_a_team_that_cannot_work_in_a_layout_is_told_apart(
-    name: str, layout: str, problem: str
-) -> None:
-    assert contenders.unfit(LAYOUTS[layout](), contenders.by_name(name)) == problem
+def test_unsupported_team_has_a_reason(name: str, layout: str, problem: str) -> None:
+    assert contenders.unsupported_reason(LAYOUTS[layout](), contenders.by_name(name)) == problem
 
 
-def test_uplinks_that_all_end_at_one_of_two_switches_can_be_a_lag() -> None:
+def test_lag_is_supported_if_all_uplinks_end_at_one_switch() -> None:
     layout = two_switches.layout(uplinks=1)
-    assert contenders.unfit(layout, contenders.by_name("balance-tcp")) == ""
+    assert contenders.unsupported_reason(layout, contenders.by_name("balance-tcp")) == ""
 
 
-def test_unknown_contenders_are_refused() -> None:
+def test_unknown_contender_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"contender: bond0 -> manual \| active-backup \| "):
         contenders.by_name("bond0")
     with pytest.raises(ValueError, match=r"teaming: mlag -> switch-independent \| lacp"):
@@ -150,7 +148,7 @@ def test_unknown_contenders_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "interval_ms"),
+    ("pace_", "interval_ms"),
     [
         (pace.FAITHFUL, 10_000),
         (pace.ACCELERATED, 1000),
@@ -158,13 +156,11 @@ def test_unknown_contenders_are_refused() -> None:
         (pace.in_real_time(pace.QUICK), 10_000),
     ],
 )
-def test_a_bond_rebalances_as_much_oftener_as_everything_is_faster(
-    chosen: pace.Pace, interval_ms: int
-) -> None:
-    assert contenders.rebalance_interval_ms(chosen) == interval_ms
+def test_rebalance_interval_scales_with_the_pace(pace_: pace.Pace, interval_ms: int) -> None:
+    assert contenders.rebalance_interval_ms(pace_) == interval_ms
 
 
-# As ovs-vswitchd 3.1 writes it.
+# The format of ovs-vswitchd 3.1.
 LOG = """\
 2026-11-21T17:54:09.581Z|00053|bond|INFO|member lbt-up2: enabled
 2026-11-21T17:54:09.582Z|00055|bond|INFO|bond lbt-server-team: active member is now lbt-up2
@@ -177,7 +173,7 @@ LOG = """\
 """
 
 
-def test_shifts_of_one_bond_are_counted() -> None:
+def test_shifts_are_counted_per_bond() -> None:
     assert contenders.shifts(LOG, "lbt-server-team") == 2
     assert contenders.shifts(LOG, "lbt-upstream-server") == 1
     assert contenders.shifts("", "lbt-server-team") == 0

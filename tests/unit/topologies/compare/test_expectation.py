@@ -1,4 +1,4 @@
-"""Ours beside the peers: who is compared with whom, and when it holds."""
+"""Comparison of our policies with the peers: the pairs, and the limits."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def _of(checked: list[Expectation], what: str) -> Expectation:
     return found
 
 
-def test_everybody_is_ours_or_a_peer_or_by_hand() -> None:
+def test_every_contender_is_a_policy_a_peer_or_manual() -> None:
     assert [name for name in ("manual", *BONDS, *OURS) if is_ours(name)] == list(OURS)
     assert [name for name in ("manual", *BONDS, *OURS) if is_peer(name)] == list(BONDS)
 
 
-def test_without_one_of_ours_or_a_peer_there_is_nothing_to_compare() -> None:
+def test_comparison_needs_a_policy_and_a_peer() -> None:
     assert against_peers("here", {}) == []
     assert against_peers("here", {"manual": _figures(90), "dynamic": _figures(90)}) == []
     assert against_peers("here", {"manual": _figures(90), "balance-slb": _figures(90)}) == []
 
 
-def test_the_three_comparisons_name_scenario_contenders_and_ratios() -> None:
+def test_comparisons_name_scenario_contenders_and_ratios() -> None:
     checked = against_peers(
         "here",
         {
@@ -59,17 +59,17 @@ def test_the_three_comparisons_name_scenario_contenders_and_ratios() -> None:
     )
     assert [(one.condition, one.found, one.met) for one in checked] == [
         (
-            "here: throughput of the best of ours >= 0.98 x best peer",
+            "here: throughput of our best policy >= 0.98 x best peer",
             "dynamic 1.200 x balance-slb",
             True,
         ),
         (
-            "here: spread of the best of ours better than the best peer's",
+            "here: spread of our best policy better than the best peer's",
             "CV dynamic 0.100, balance-slb 0.500",
             True,
         ),
         (
-            "here: CPU time per bit of the best of ours <= 1.05 x best peer",
+            "here: CPU time per bit of our best policy <= 1.05 x best peer",
             "dynamic 1.040 x balance-slb",
             True,
         ),
@@ -85,13 +85,13 @@ def test_the_three_comparisons_name_scenario_contenders_and_ratios() -> None:
         (_figures(100, 0.2, 5.3), "CPU time"),
     ],
 )
-def test_each_miss_is_named(ours: Figures, missed: str) -> None:
+def test_each_unmet_condition_is_named(ours: Figures, missed: str) -> None:
     checked = against_peers("here", {"dynamic": ours, "balance-slb": _figures(100, 0.3, 5.0)})
     assert len(checked) == 3
     assert [missed in one.condition for one in checked if not one.met] == [True]
 
 
-def test_where_a_peer_is_even_nothing_is_to_be_won() -> None:
+def test_spread_is_not_compared_with_an_even_peer() -> None:
     checked = against_peers(
         "here", {"dynamic": _figures(100, 0.09), "balance-slb": _figures(100, 0.08)}
     )
@@ -99,13 +99,13 @@ def test_where_a_peer_is_even_nothing_is_to_be_won() -> None:
     assert not any("spread" in one.condition for one in checked)
 
 
-def test_what_was_not_measured_is_not_compared() -> None:
+def test_unmeasured_figure_is_not_compared() -> None:
     bare = {"throughput_bps": 1e6}
     (only,) = against_peers("here", {"dynamic": bare, "balance-slb": bare})
     assert "throughput" in only.condition
 
 
-def test_throughput_is_that_of_the_fastest_the_rest_that_of_the_most_even() -> None:
+def test_throughput_is_of_the_fastest_and_the_rest_of_the_most_even() -> None:
     checked = against_peers(
         "here",
         {
@@ -129,7 +129,7 @@ contenders = st.dictionaries(
 
 
 @given(contenders)
-def test_the_best_is_as_fast_as_any_but_2_percent_and_the_most_even_of_those(
+def test_best_is_the_most_even_within_2_percent_of_the_fastest(
     found: dict[str, Figures],
 ) -> None:
     most_bps = max(one["throughput_bps"] for one in found.values())
@@ -142,14 +142,14 @@ def test_the_best_is_as_fast_as_any_but_2_percent_and_the_most_even_of_those(
 
 
 @given(contenders)
-def test_the_order_in_which_they_ran_changes_nothing(found: dict[str, Figures]) -> None:
+def test_order_of_the_runs_does_not_matter(found: dict[str, Figures]) -> None:
     other_way = dict(reversed(found.items()))
     assert best(found) == best(other_way)
     assert against_peers("here", found) == against_peers("here", other_way)
 
 
 @given(contenders)
-def test_ours_hold_in_throughput_where_no_peer_is_2_percent_faster(
+def test_throughput_condition_is_met_unless_a_peer_is_2_percent_faster(
     found: dict[str, Figures],
 ) -> None:
     ours = [one["throughput_bps"] for name, one in found.items() if is_ours(name)]
@@ -162,9 +162,7 @@ def test_ours_hold_in_throughput_where_no_peer_is_2_percent_faster(
 
 
 @given(contenders, st.floats(1.0, 100))
-def test_more_cpu_time_for_all_of_ours_never_helps(
-    found: dict[str, Figures], factor: float
-) -> None:
+def test_more_cpu_time_never_helps(found: dict[str, Figures], factor: float) -> None:
     dearer = {
         name: {**one, "cpu_s_per_gbit": one["cpu_s_per_gbit"] * (factor if is_ours(name) else 1)}
         for name, one in found.items()
@@ -178,12 +176,12 @@ def test_more_cpu_time_for_all_of_ours_never_helps(
         assert f"{MOST_CPU_RATIO} x best peer" in dear.condition
 
 
-def test_nobody_is_the_best_of_nobody() -> None:
+def test_no_contenders_have_no_best() -> None:
     assert best({}) == ""
     assert fastest({}) == ""
 
 
-def test_edges_belong_to_a_range() -> None:
+def test_range_includes_its_ends() -> None:
     for value, met in ((0.87, False), (0.88, True), (0.97, True), (0.971, False)):
         found = within("a share", value, 0.88, 0.97)
         assert (found.condition, found.found) == ("a share: 0.880 to 0.970", f"{value:.3f}")

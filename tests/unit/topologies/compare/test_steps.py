@@ -1,4 +1,4 @@
-"""A step of a bench that does not come to its end is ended, and tells its story."""
+"""A step of a bench that exceeds its time limit is ended with a description."""
 
 from __future__ import annotations
 
@@ -20,30 +20,28 @@ from topologies.compare.steps import Overdue, step
 SHORT_S = 0.02
 
 
-def test_it_says_what_was_waited_for_how_long_and_what_to_look_at() -> None:
+def test_overdue_step_describes_itself() -> None:
     with pytest.raises(Overdue) as caught, step("build the network", SHORT_S, "its log"):
         threading.Event().wait()
-    story = str(caught.value)
-    assert story.startswith("build the network: not done after 0.0 s -> done within 0.02 s; ")
-    assert "it waited in threading.py" in story.replace(
-        f"{Path(threading.__file__).parent.name}/", ""
-    )
-    assert story.endswith("; look at: its log")
+    text = str(caught.value)
+    assert text.startswith("build the network: not done after 0.0 s -> done within 0.02 s; ")
+    assert "waiting in threading.py" in text.replace(f"{Path(threading.__file__).parent.name}/", "")
+    assert text.endswith("; check: its log")
 
 
-def test_a_process_that_nobody_reaps_is_named() -> None:
+def test_zombie_process_is_named() -> None:
     child = subprocess.Popen(["true"])
-    # It has ended, and stays until somebody asks.
+    # The child stays a zombie until its parent waits for it.
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     try:
         with pytest.raises(Overdue) as caught, step("x", 0.1, "y"):
             threading.Event().wait()
-        assert f"true {child.pid} ended, but not reaped" in str(caught.value)
+        assert f"true {child.pid} zombie, not reaped" in str(caught.value)
     finally:
         child.wait()
 
 
-def test_one_that_is_done_in_time_leaves_no_timer() -> None:
+def test_step_in_time_leaves_no_timer() -> None:
     before = signal.getsignal(signal.SIGALRM)
     with step("x", 60, "y"):
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
@@ -51,13 +49,13 @@ def test_one_that_is_done_in_time_leaves_no_timer() -> None:
     assert signal.getsignal(signal.SIGALRM) is before
 
 
-def test_one_that_swallows_its_end_is_overdue_all_the_same() -> None:
+def test_step_that_suppresses_the_error_is_overdue() -> None:
     with pytest.raises(Overdue), step("x", SHORT_S, "y"), contextlib.suppress(Exception):
         threading.Event().wait()
 
 
-def test_what_goes_on_nevertheless_is_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "AGAIN_S", SHORT_S)
+def test_step_that_continues_is_ended_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "REPEAT_S", SHORT_S)
     ended = []
 
     def go_on() -> None:
@@ -71,7 +69,7 @@ def test_what_goes_on_nevertheless_is_ended_again(monkeypatch: pytest.MonkeyPatc
     assert len(ended) == 3
 
 
-def test_a_step_within_a_step_leaves_it_its_time() -> None:
+def test_inner_step_does_not_change_the_outer_limit() -> None:
     def wait() -> None:
         with step("inner", 60, "y"):
             pass
@@ -81,24 +79,24 @@ def test_a_step_within_a_step_leaves_it_its_time() -> None:
         wait()
 
 
-def test_a_long_one_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "TELL_INTERVAL_S", SHORT_S)
-    told: list[str] = []
-    with pytest.raises(Overdue), step("x", 5 * SHORT_S, "y", told.append):
+def test_long_step_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "PROGRESS_INTERVAL_S", SHORT_S)
+    reported: list[str] = []
+    with pytest.raises(Overdue), step("x", 5 * SHORT_S, "y", reported.append):
         threading.Event().wait()
-    assert len(told) >= 2
-    assert told[0] == "x: not done after 0 s of at most 0.1 s"
+    assert len(reported) >= 2
+    assert reported[0] == "x: not done after 0 s of at most 0.1 s"
 
 
 @pytest.mark.parametrize(
     ("command", "timeout_s", "text"),
     [
-        (["sleep", "60"], SHORT_S, "x: sleep 60: 0.02 s -> an end; y"),
-        (["false"], None, "x: Command '['false']' returned non-zero exit status 1.; y"),
-        (["no-such-program"], None, "No such file or directory: 'no-such-program'; y"),
+        (["sleep", "60"], SHORT_S, "x: sleep 60 took 0.02 s -> less; check: y"),
+        (["false"], None, "x: Command '['false']' returned non-zero exit status 1.; check: y"),
+        (["no-such-program"], None, "No such file or directory: 'no-such-program'; check: y"),
     ],
 )
-def test_a_program_that_fails_fails_its_step(
+def test_failed_program_fails_the_step(
     command: list[str], timeout_s: float | None, text: str
 ) -> None:
     with pytest.raises(RuntimeError) as caught, step("x", 60, "y"):
@@ -106,7 +104,7 @@ def test_a_program_that_fails_fails_its_step(
     assert text in str(caught.value)
 
 
-def test_the_other_contenders_run_when_one_does_not_come_to_its_end(
+def test_overdue_contender_does_not_end_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tests.unit.topologies import bench_runs
