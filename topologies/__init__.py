@@ -1,11 +1,12 @@
-"""Benchmark layouts. Each layout is a file here that `mn --custom` can load.
+"""Benchmark layouts. Each layout is a module here that `mn --custom` can load.
 
 `layouts` has all layouts by name, and `bench` is the command `ovs-lbt bench`. `graph` has the parts
-of layouts, `network` builds them, and `loads` runs on them. `benches` says what each bench expects,
-`compare` runs the contenders, and `reports` shows the results. `seeds` has generated jumps of load,
-and `scale` measures many bridges. `examples` has experiments of one file each, to copy and change.
+of layouts, `network` builds networks from them, and `loads` generates traffic. `benches` defines the
+scenarios and expectations of each layout, `compare` runs the contenders, and `reports` shows the
+results. `seeds` generates load jumps, and `scale` measures many bridges. `examples` has experiments
+of one file each, to copy and change.
 
-`LAYOUT_NAMES` has all layouts in the order in which `ovs-lbt bench --all` runs them. The layout
+`LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. The layout
 `NAME` is `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.
 """
 

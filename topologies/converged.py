@@ -1,26 +1,25 @@
-"""The layout `converged`: two hosts whose own traffic and VMs share one team each.
+"""The layout `converged`: two hosts, each with one team for its own traffic and its VMs.
 
-As in "Hyper-V Virtual Machine Converged Networking Performance" (Nutanix, 2014): an LBFO
-team of two 10 GbE uplinks with an external virtual switch on it, and on that the vNICs of
-the host and of its VMs; IOmeter from one VM's vNIC to another's. Not scaled: uplinks of
-10 000 Mbit/s are not held back, so that the CPU is the limit, as it was there. What
-compares with the document is the ratio of jumbo frames to standard ones.
+It reproduces "Hyper-V Virtual Machine Converged Networking Performance" (Nutanix, 2014). Each host
+has an LBFO team of two 10 GbE uplinks, and an external virtual switch with the vNICs of the host and
+of its VMs. IOmeter runs between the vNICs of two VMs. The layout is not scaled down: uplinks of
+10 000 Mbit/s are not shaped, so the CPU is the limit, as in the document. Only the ratio of jumbo
+frames to standard frames is comparable.
 
     mn --custom /path/to/topologies/converged.py --topo converged
 
-runs it from any directory, with each team as an active-backup bond. Parameters of the
-topology, all optional:
+starts it from any directory, with active-backup bonds as teams. All parameters are optional:
 
     --topo converged,uplinks=2,vms=2,uplink_mbps=100,mtu=9000
     --topo converged,management_vlan=10,migration_vlan=20,vm_vlan=30
     --topo converged,mtu=9000,odd_mtu=1500
     --topo converged,odd_vlan=99,odd_uplink=2
 
-Drivers call an MTU of 9000 "9014". `vms` is for each host; each host's own stack has a
-vNIC for management and one for live migration. A VLAN of 0 leaves that network untagged,
-and the networks apart by their addresses only. `odd_mtu` and `odd_vlan` are the faults
-that the live migration articles describe: the switch's port of one of the second host's
-uplinks has another MTU than its neighbours, or is in a VLAN of its own.
+Drivers call an MTU of 9000 "9014". `vms` is the number of VMs of each host. Each host's own stack has
+a vNIC for management and one for live migration. A VLAN of 0 leaves that network untagged, so only
+addresses separate the networks. `odd_mtu` and `odd_vlan` are the faults that the live migration
+articles describe: the switch port of one of the second host's uplinks has a different MTU or VLAN
+than the others.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -42,7 +41,7 @@ from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "converged"
 
-# Gbit/s of one 10 GbE link, one way: what one vNIC sends to another.
+# The throughput between two vNICs in one direction, as a share of a 10 GbE link.
 PUBLISHED = {
     "source": "Hyper-V Virtual Machine Converged Networking Performance, Nutanix",
     "standard_share": 0.48,

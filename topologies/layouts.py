@@ -1,4 +1,4 @@
-"""Every layout by its name."""
+"""All layouts by name."""
 
 from __future__ import annotations
 

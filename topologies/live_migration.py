@@ -1,29 +1,27 @@
 """The layout `live_migration`: two hosts with two fast uplinks each, and VMs that migrate.
 
-As in "High performance live migration done right means using SMB Direct" and its fellow
-articles (Working Hard In IT, 2013): two 10 GbE uplinks for each host, here scaled to
-100 Mbit/s, and VMs whose memory is copied from the first host to the second. Results
-compare as shares of the speed of both links.
+It reproduces "High performance live migration done right means using SMB Direct" and related
+articles (Working Hard In IT, 2013). Each host has two 10 GbE uplinks, here scaled down to 100 Mbit/s.
+The memory of VMs is copied from the first host to the second. Results are comparable as shares of the
+speed of both links.
 
     mn --custom /path/to/topologies/live_migration.py --topo live_migration --test pingall
 
-runs it from any directory, with each team as an active-backup bond. Parameters of the
-topology, all optional:
+starts it from any directory, with active-backup bonds as teams. All parameters are optional:
 
     --topo live_migration,uplinks=2,vms=4,uplink_mbps=50,clients=1,mtu=9000,vlan=7
 
-The hosts' own stacks, `host1` and `host2`, carry the migration; they have a vNIC for
-each uplink, each on a network of its own. Over a team (`team=lacp`, `team=bond`,
-`team=plain`) one of them does. `team=split` is no team but separate NICs, each with its
-vNIC, as SMB Multichannel uses them. All VMs start on the first host; one has migrated
-when its port is at the second:
+Migrations run between the hosts' own stacks, `host1` and `host2`. A stack has a vNIC for each uplink,
+each in a separate network. Over a team (`team=lacp`, `team=bond`, `team=plain`), one of them has the
+traffic. `team=split` means separate NICs with one vNIC each, as SMB Multichannel uses them. All VMs
+start on the first host. To migrate a VM, move its port to the second host:
 
     ovs-vsctl del-port mig-server1 mig-vm1-1 -- add-port mig-server2 mig-vm1-1
 
-and it has said so, as a hypervisor does for it (`vm1 ping -c 1 10.100.1.1` will do).
-With `team=split` the bridges are mig-server11, mig-server12, mig-server21…
+and let it announce itself, as a hypervisor does (`vm1 ping -c 1 10.100.1.1` is enough). With
+`team=split`, the bridges are mig-server11, mig-server12, mig-server21…
 
-The client, upstream, is who notices. VMs and clients are in the access VLAN `vlan`.
+The upstream client observes the interruption. VMs and clients are in the access VLAN `vlan`.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -45,8 +43,8 @@ from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "live_migration"
 
-# Gbit/s of 2 x 10, as shares of both links. SMB is several connections, TCP is one for
-# each VM, bound by one core.
+# Shares of both links of 10 Gbit/s. SMB uses several connections. TCP uses one for each VM, which
+# one core limits.
 PUBLISHED = {
     "source": "High performance live migration done right means using SMB Direct, "
     "Working Hard In IT",

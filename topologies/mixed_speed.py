@@ -1,21 +1,21 @@
-"""The layout `mixed_speed`: one server with a fast uplink and one a tenth as fast.
+"""The layout `mixed_speed`: one server with a fast uplink and an uplink a tenth as fast.
 
-A 10 GbE and a 1 GbE uplink in one team, here scaled to 100 and 10 Mbit/s. Hashing, by
-hand or by a bond, sees no difference between them; load as a share of capacity does. No
-figures were published for it.
+The team has a 10 GbE and a 1 GbE uplink, here scaled down to 100 and 10 Mbit/s. Placement by hand or by
+a bond's hash ignores the difference. Policies that balance utilization take it into account. There are
+no published figures.
 
     mn --custom /path/to/topologies/mixed_speed.py --topo mixed_speed --test pingall
 
-runs it from any directory, with the team as an active-backup bond on the fast uplink.
-Parameters of the topology, all optional:
+starts it from any directory, with an active-backup bond on the fast uplink as the team. All
+parameters are optional:
 
     --topo mixed_speed,fast_uplinks=1,slow_uplinks=1,uplink_mbps=50,slow_mbps=5,vms=4
 
-By default there are eleven VMs, of which equal loads can fill both uplinks alike: ten on
-the fast one, one on the slow one. `clients`, `mtu` and `vlan` (the VMs' and clients'
-access VLAN) are parameters, too. `team=plain` (for `ovs-lbt attach`, with
-`capacity-mbps` set on the uplinks, since a virtual link does not tell its speed),
-`team=balance-slb`, `team=lacp` and `team=split` are the other forms of the team.
+By default there are eleven VMs. With equal loads, ten VMs on the fast uplink and one on the slow
+uplink give both the same utilization. Other parameters are `clients`, `mtu`, and `vlan`, the access
+VLAN of VMs and clients. The other forms of the team are `team=balance-slb`, `team=lacp`, `team=split`,
+and `team=plain`, which is for `ovs-lbt attach`. With `team=plain`, set `capacity-mbps` on the uplinks,
+because virtual links do not report their speed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)

@@ -1,23 +1,23 @@
 """The layout `quad_gbe_team`: two servers with quad-port NICs, cabled back to back.
 
-As in "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3" (hyper-v.nu,
-2013): four ports of 1 GbE in each server, here scaled to 100 Mbit/s, teamed by LACP with
-Address Hash; iperf from one server to the other, streams added one by one up to ten.
-Results compare as shares of link speed.
+It reproduces "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3" (hyper-v.nu, 2013). Each
+server has a team of four 1 GbE ports, here scaled down to 100 Mbit/s, with LACP and Address Hash. iperf
+runs from one server to the other, with streams added one by one up to ten. Results are comparable as
+shares of the link speed.
 
     mn --custom /path/to/topologies/quad_gbe_team.py --topo quad_gbe_team --test pingall
 
-runs it from any directory. Parameters of the topology, all optional:
+starts it from any directory. All parameters are optional:
 
     --topo quad_gbe_team,virtual_switches=1,uplinks=2,uplink_mbps=50,mtu=9000,vlan=7,vms=2
 
-`virtual_switches` is 0, 1 (the sending server only) or 2: a switch between the team and
-the vNICs. It is joined to the team's bridge by a link and not by a patch port, so that
-every frame is forwarded once more, as it is on such a server. `vms` is for each server,
-one of them standing for the server's own stack where there is no virtual switch.
+`virtual_switches` is the number of servers with a virtual switch between the team and the vNICs: 0, 1
+(the sender) or 2. A link connects the switch to the team's bridge. A patch port would save the second
+forwarding of every frame that such a server has. `vms` is the number of VMs of each server. Without a
+virtual switch, one of them stands for the server's own stack.
 
-Only teams whose ends agree on a cable work back to back: `team=lacp`, the default and
-the document's; `team=bond` (active-backup on the same cable); `team=split`.
+Back to back, only teams work whose ends agree on a cable: `team=lacp`, which is the default and the
+document's; `team=bond`, an active-backup bond on the same cable; and `team=split`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -39,8 +39,8 @@ from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "quad_gbe_team"
 
-# One stream: 113 MB/s, as a share of a link. Ten streams: about 410 MB/s, as a share of
-# four times one stream. The MBytes of iperf, which the document used, are of 2^20 bytes.
+# One stream has 113 MB/s, as a share of a link. Ten streams have about 410 MB/s, as a share of four
+# times one stream. The document has the MBytes of iperf, which are 2^20 bytes.
 PUBLISHED = {
     "source": "NIC Teaming, Hyper-V switch, QoS and actual performance, part 3, hyper-v.nu",
     "one_stream_share": 0.948,

@@ -1,21 +1,19 @@
 """The layout `set_vs_lbfo`: two identical hosts, each with a team of two uplinks and a VM.
 
-As in "Hyper-V 2016 and the Small Business: Switch Embedded Teaming" (Altaro, 2016): two
-1 GbE uplinks for each host, here scaled to 100 Mbit/s; one VM on each, and NTttcp with
-eight streams from one VM to the other. Results compare as shares of link speed.
+It reproduces "Hyper-V 2016 and the Small Business: Switch Embedded Teaming" (Altaro, 2016). Each host
+has two 1 GbE uplinks, here scaled down to 100 Mbit/s, and one VM. NTttcp sends eight streams from one VM
+to the other. Results are comparable as shares of the link speed.
 
     mn --custom /path/to/topologies/set_vs_lbfo.py --topo set_vs_lbfo --test pingall
 
-runs it from any directory, with each team as an active-backup bond. Parameters of the
-topology, all optional:
+starts it from any directory, with active-backup bonds as teams. All parameters are optional:
 
     --topo set_vs_lbfo,uplinks=4,vms=2,uplink_mbps=50,lag_hash=flow,mtu=9000,vlan=7
 
-`vms` is for each host, `vlan` the access VLAN of all of them. With `team=lacp` the
-switch between the hosts has a LAG for each, and `lag_hash` is how it spreads what it
-sends: by `mac`, as we infer from the published totals, which one uplink can carry, or
-by `flow`. `team=balance-slb`, `team=plain` (for `ovs-lbt attach`) and `team=split` are
-the other forms of a team.
+`vms` is the number of VMs of each host, and `vlan` their access VLAN. With `team=lacp`, the switch
+between the hosts has a LAG to each host, and `lag_hash` selects its hash: `mac` or `flow`. The default
+is `mac`, which we infer from the published totals: one uplink can carry them. The other forms of a team
+are `team=balance-slb`, `team=split`, and `team=plain`, which is for `ovs-lbt attach`.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -37,9 +35,8 @@ from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "set_vs_lbfo"
 
-# NTttcp's totals as shares of one link of 1 Gbit/s, and how unevenly its eight threads
-# were served (sample standard deviation over mean). The document does not say which
-# output is which mode's; that is inferred from its text.
+# NTttcp's totals as shares of one link of 1 Gbit/s, and the sample coefficient of variation of its
+# eight threads. The document does not assign its outputs to modes; that is inferred from its text.
 PUBLISHED = {
     "source": "Hyper-V 2016 and the Small Business: Switch Embedded Teaming, Altaro",
     "modes": [

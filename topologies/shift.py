@@ -1,18 +1,18 @@
 """The layout `shift`: one server with two uplinks, and eight VMs whose loads change at once.
 
-No document describes it. All VMs offer the same, until those of one uplink together offer more
-than it carries, and those of the other nearly nothing. What differs between teams is how long that lasts.
+No document describes it. At first, all VMs offer the same load. Then the VMs of one uplink together
+offer more than its capacity, and the VMs of the other offer almost nothing. Teams differ in how long
+the overload lasts.
 
     mn --custom /path/to/topologies/shift.py --topo shift --test pingall
 
-runs it from any directory, with the team as an active-backup bond. Parameters of the
-topology, all optional:
+starts it from any directory, with an active-backup bond as the team. All parameters are optional:
 
     --topo shift,uplinks=2,vms=4,clients=1,uplink_mbps=50,mtu=9000,vlan=7
 
-`vlan` is the VMs' and clients' access VLAN. `team=plain` (for `ovs-lbt attach`, with
-`capacity-mbps` set on the uplinks, since a virtual link does not tell its speed),
-`team=balance-slb`, `team=lacp` and `team=split` are the other forms of the team.
+`vlan` is the access VLAN of VMs and clients. The other forms of the team are `team=balance-slb`,
+`team=lacp`, `team=split`, and `team=plain`, which is for `ovs-lbt attach`. With `team=plain`, set
+`capacity-mbps` on the uplinks, because virtual links do not report their speed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)

@@ -1,21 +1,19 @@
 """The layout `two_switches`: one server at two independent top-of-rack switches.
 
-The small design of "I Can't Afford 10GBps For Hyper-V And Other Lies" (Working Hard In
-IT, 2013): two cheap switches that know nothing of each other, so that no LAG can span
-them, and a core switch above. It is the case for which Open vSwitch documents no bond
-but active-backup. No figures were published for it.
+This is the small design of "I Can't Afford 10GBps For Hyper-V And Other Lies" (Working Hard In IT,
+2013). It has two cheap, independent switches, so that no LAG can span them, and a core switch. For this
+case, Open vSwitch documents only active-backup bonds. There are no published figures.
 
     mn --custom /path/to/topologies/two_switches.py --topo two_switches --test pingall
 
-runs it from any directory, with the team as an active-backup bond. Parameters of the
-topology, all optional:
+starts it from any directory, with an active-backup bond as the team. All parameters are optional:
 
     --topo two_switches,switches=2,uplinks=4,vms=4,clients=2,uplink_mbps=50,trunk_mbps=200
 
-Uplinks are dealt out to the switches in turn; `trunk_mbps` is each switch's link to the
-core; `mtu` is everybody's, `vlan` the VMs' and clients' access VLAN. `team=lacp` is
-refused; `team=plain` (for `ovs-lbt attach`), `team=balance-slb` and `team=split` are the
-other forms of the team.
+Uplinks are assigned to the switches in turn. `trunk_mbps` is the speed of each switch's link to the
+core, `mtu` the MTU of all links, and `vlan` the access VLAN of VMs and clients. The other forms of the
+team are `team=balance-slb`, `team=split`, and `team=plain`, which is for `ovs-lbt attach`. `team=lacp`
+is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ import sys
 
 import networkx
 
-# As in vmware_lbt.py, which says why.
+# vmware_lbt.py explains this.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)

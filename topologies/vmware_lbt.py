@@ -1,23 +1,23 @@
 """The layout `vmware_lbt`: one server with two uplinks and four VMs, and web clients.
 
-As in VMware's "Load-Based Teaming (LBT) Performance" (VROOM! blog, 2010): two 10 GbE
-uplinks, here scaled to 100 Mbit/s; four VMs with two vNICs each; one vNIC of each VM
-carries the load. Results compare as shares of link speed.
+It reproduces VMware's "Load-Based Teaming (LBT) Performance" (VROOM! blog, 2010). The server has two
+10 GbE uplinks, here scaled down to 100 Mbit/s, and four VMs with two vNICs each. One vNIC of each VM
+carries the load. Results are comparable as shares of the link speed.
 
     mn --custom /path/to/topologies/vmware_lbt.py --topo vmware_lbt --test pingall
 
-runs it from any directory, with the team as an active-backup bond. `ovs-lbt bench
-vmware_lbt` runs the benchmark on it. Parameters of the topology, all optional:
+starts it from any directory, with an active-backup bond as the team. `ovs-lbt bench vmware_lbt` runs
+its benchmark. All parameters are optional:
 
     --topo vmware_lbt,uplinks=3,vms=6,vnics_per_vm=1,clients=4,uplink_mbps=50,prefix=other-
 
-`mtu` is everybody's, `vlan` the VMs' and clients' access VLAN, `datapath` is `userspace`
-or `kernel` (without it, the kernel's is used where its module is loaded).
+`mtu` is the MTU of all links, and `vlan` the access VLAN of VMs and clients. `datapath` is `userspace`
+or `kernel`. The default is the kernel datapath if its module is loaded.
 
-With `team=plain` the uplinks are ordinary ports and nothing is forwarded before
-`ovs-lbt attach lbt-server --uplink lbt-up1 --uplink lbt-up2`; with `team=split` each
-uplink has a bridge of its own. `team=balance-slb` and `team=lacp`, with a LAG upstream,
-are Open vSwitch's other bonds.
+With `team=plain`, the uplinks are ordinary ports, and the bridge forwards nothing before
+`ovs-lbt attach lbt-server --uplink lbt-up1 --uplink lbt-up2`. With `team=split`, each uplink has a
+separate bridge. `team=balance-slb` and `team=lacp` are the other bonds of Open vSwitch; `team=lacp` has
+a LAG upstream.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import sys
 
 import networkx
 
-# `mn --custom` executes this file without a package, without __file__ and without the
-# repository on sys.path: the code object still knows where it came from. `mn` also
-# copies every global of this file over its own, so none may have a name that it uses.
+# `mn --custom` executes this file without a package, without __file__ and without the repository on
+# sys.path, but the code object has the path of the file. `mn` also copies every global of this file
+# over its own globals, so names must not collide.
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -41,9 +41,9 @@ from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
 
 NAME = "vmware_lbt"
 
-# What the document measured, as shares of a link's speed. Phases are read from its
-# text: LBT acts above 75 % of one uplink, so at a total of 0.75, then 1.00 (three VMs
-# of four on one uplink at 75 %); the steady load is "a little over 13 Gbps" of 2 x 10.
+# The document's measurements, as shares of the link speed. The phases follow from its text: LBT moves a
+# port when an uplink exceeds 75 %, first at a total of 0.75, then at 1.00, when three of four VMs share
+# an uplink at 75 %. The steady load is "a little over 13 Gbps" of 2 x 10 Gbit/s.
 PUBLISHED = {
     "source": "VMware Load-Based Teaming (LBT) Performance, VROOM! blog",
     "total_share": 0.65,
@@ -71,8 +71,8 @@ def layout(
 ) -> LayoutGraph:
     """The layout's graph.
 
-    OpenFlow port numbers are chosen so that every VM's loaded vNIC hashes to the same
-    uplink (number modulo number of uplinks), as it happened in the document.
+    As in the document, the OpenFlow port numbers make every VM's loaded vNIC hash to the same uplink
+    (the port number modulo the number of uplinks).
     """
     graph = networkx.Graph()
     graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)

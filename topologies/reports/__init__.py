@@ -1,1 +1,1 @@
-"""Results of benches: on the terminal, as JSON, as a page, and as the document of all layouts."""
+"""Reports the results of benches: on the terminal, as JSON, as HTML, and as docs/benchmarks.md."""

@@ -1,4 +1,4 @@
-"""The uplinks of one run over time, as SVG that takes its colours from the page's style."""
+"""Draws the uplinks of a run over time, as SVG with colours from the style of the page."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from topologies.reports.markup import Markup, tag
 
 WIDTH, HEIGHT = 340, 172
 LEFT, RIGHT, TOP, BOTTOM = 34, 332, 10, 148
-# Sampled oftener than can be drawn clearly: each point is a mean over this span.
+# Samples are too frequent for a clear line, so each point is a mean over this span.
 POINT_S = 1.0
 MOST_TIME_MARKS = 7
-# So many moves can each have a line of their own.
+# With more moves, they are only marked on the time axis.
 MOST_LINES = 8
 COLOURS, DASHES = 8, 3
 TICK = 7
@@ -23,13 +23,13 @@ Points = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def points(intervals: list[Utilization]) -> dict[str, list[tuple[float, float]]]:
-    """Each uplink's mean utilization in every second: (the second's middle, ratio)."""
+    """Each uplink's mean utilization per second, as pairs of the second's middle and the ratio."""
     if not intervals:
         return {}
     found: dict[str, list[tuple[float, float]]] = {uplink: [] for uplink in intervals[0].ratio}
     ends_s = [one.end_s for one in intervals]
     start_s, last_s = 0.0, ends_s[-1]
-    while start_s < last_s - POINT_S / 4:  # a rest that is shorter tells nothing
+    while start_s < last_s - POINT_S / 4:  # a shorter remainder is not drawn
         end_s = min(start_s + POINT_S, last_s)
         first = bisect.bisect_right(ends_s, start_s)
         within = intervals[first : bisect.bisect_left(ends_s, end_s) + 1]
@@ -40,13 +40,13 @@ def points(intervals: list[Utilization]) -> dict[str, list[tuple[float, float]]]
 
 
 def highest(all_points: Sequence[Points]) -> float:
-    """The top of the axis that several charts share: the capacity at least, in ratio."""
+    """The top of the axis that several charts share; at least the capacity."""
     ratios = (ratio for one in all_points for line in one.values() for _, ratio in line)
     return max(1.06, max(ratios, default=0.0) * 1.03)
 
 
 def line_classes(uplinks: Sequence[str]) -> dict[str, str]:
-    """Each uplink's style: a colour by its place at its server, a dash by its server."""
+    """Each uplink's style: the colour by its index at its server, the dash by the server."""
     servers = list(dict.fromkeys(uplink.rpartition("-")[0] for uplink in uplinks))
     places: Counter[str] = Counter()
     classes = {}
@@ -67,7 +67,7 @@ def chart(
     top_ratio: float,
     label: str,
 ) -> Markup:
-    """One run's uplinks, up to `top_ratio` of their capacities and `end_s` of time."""
+    """The uplinks of a run, on axes that end at `top_ratio` of the capacity and at `end_s`."""
     end_s = max(end_s, POINT_S)
 
     def x(at_s: float) -> float:
@@ -104,7 +104,7 @@ def chart(
 
 
 def swatch(line_class: str) -> Markup:
-    """A line as it is in the charts, for their key."""
+    """A sample of a line of the charts, for their key."""
     return tag("svg", _line(line_class, 1, 5, 25, 5), viewBox="0 0 26 10", class_="swatch")
 
 
@@ -119,7 +119,7 @@ def _text(words: str, x: float, y: float, anchor: str) -> Markup:
 
 
 def _marks(end_s: float) -> list[float]:
-    """Round times from 0 on, not too many of them."""
+    """Round times from 0 to `end_s` for the time axis."""
     step_s = next(
         step * 10**power
         for power in range(6)

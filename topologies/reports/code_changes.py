@@ -1,4 +1,4 @@
-"""Which code has changed since a figure was measured, as git tells it."""
+"""Tells from git which code has changed since a figure was measured."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from topologies.reports.origin import NOT_RECORDED, ROOT, git, of_runs
 
-# What decides, and what forwards: after a change here, a figure may be another one.
+# The policies and the forwarding: a change there may change a figure.
 PATHS = ("policies", "controller/dataplane")
 SHORT = 7
-# How each line on this begins, so that a test can tell it from those that no clone changes.
+# Every generated line starts with one of these, so that tests can ignore them in shallow clones.
 MEASURED, KEPT = "Measured at commit", f"Commit of the runs: {NOT_RECORDED}"
 UNKNOWN = "commit not in this repository"
 
 
 @dataclass(frozen=True, slots=True)
 class CodeChanges:
-    """The history of a checkout; without one, no commit is known."""
+    """The history of a checkout. Without a checkout, no commit is known."""
 
     root: Path = ROOT
 
@@ -28,10 +28,10 @@ class CodeChanges:
         return git("cat-file", "-e", f"{commit}^{{commit}}", root=self.root) is not None
 
     def since(self, commit: str) -> str:
-        """Which of `PATHS` differ from what they were at a commit, in words.
+        """Describe which of `PATHS` have changed since a commit.
 
-        Compared with the files as they are, so that the answer is the same before and after they
-        are committed.
+        The comparison is with the working tree, so that the text is the same before and after
+        a commit.
         """
         if not self.knows(commit):
             return UNKNOWN
@@ -45,32 +45,31 @@ class CodeChanges:
         parts.append(f"{_names(same)} not changed since" if same else "")
         return ", ".join(part for part in parts if part)
 
-    def kept_since(self, path: str) -> str:
-        """The commit that brought a file in its present form; empty if that is not known.
+    def last_commit(self, path: str) -> str:
+        """The last commit that changed a file; empty if it is unknown.
 
-        A shallow clone does not know it: its oldest commit seems to bring everything.
+        A shallow clone does not know it, because its oldest commit seems to add all files.
         """
         if (git("rev-parse", "--is-shallow-repository", root=self.root) or "").strip() != "false":
             return ""
         return (git("log", "-1", "--format=%H", "--", path, root=self.root) or "").strip()
 
     def lines(self, report: Mapping[str, Any], path: str) -> list[str]:
-        """At which commits the runs of a report were made, and what has changed since.
+        """Describe the commits of a report's runs, and what has changed since.
 
-        `path`: of the report in the repository. Where runs have no commit, the one that brought
-        the report is the latest that they can be of, or the one that the report itself names,
-        where it was corrected afterwards.
+        `path` is that of the report. If runs have no commit, they are no later than the last commit
+        of the report. A report that was corrected afterwards names an earlier commit itself.
         """
-        return self.told(of_runs(report), path)
+        return self.lines_of(of_runs(report), path)
 
-    def told(self, origins: Sequence[Mapping[str, Any]], path: str) -> list[str]:
-        """The same for the origins of runs."""
+    def lines_of(self, origins: Sequence[Mapping[str, Any]], path: str) -> list[str]:
+        """Describe the commits of runs by their origins, like `lines`."""
         found: dict[tuple[str, bool], int] = {}
         for one in origins:
             key = (one.get("commit", ""), bool(one.get("modified")))
             found[key] = found.get(key, 0) + 1
         lines = [
-            f"{MEASURED} `{commit[:SHORT]}`{' with changes of its own' * modified}"
+            f"{MEASURED} `{commit[:SHORT]}`{' with uncommitted changes' * modified}"
             f"{f' ({count} of {len(origins)} runs)' if len(found) > 1 else ''}:"
             f" {self.since(commit)}."
             for (commit, modified), count in found.items()
@@ -79,13 +78,13 @@ class CodeChanges:
         if not lines or any(not commit for commit, _ in found):
             limits = {one.get("no_later_than") for one in origins} - {None}
             (limit,) = limits or {None}
-            lines.append(self._not_recorded(limit or self.kept_since(path)))
+            lines.append(self._not_recorded(limit or self.last_commit(path)))
         return lines
 
-    def _not_recorded(self, kept: str) -> str:
-        if not kept:
+    def _not_recorded(self, commit: str) -> str:
+        if not commit:
             return f"{KEPT}."
-        return f"{KEPT}; they are no later than `{kept[:SHORT]}`: {self.since(kept)}."
+        return f"{KEPT}; they are no later than `{commit[:SHORT]}`: {self.since(commit)}."
 
 
 def _names(paths: Sequence[str]) -> str:

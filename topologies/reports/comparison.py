@@ -1,4 +1,4 @@
-"""What a report says of us: beside the document, and beside the best of the peers."""
+"""Compares our policies in a report with the published document and with the peers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from topologies.reports.known_figures import (
     repetitions,
 )
 
-# Of the published figure.
+# The largest deviation from a published figure that counts as a match.
 MOST_DEVIATION_RATIO = 0.05
-# Another figure divided by what is the same for all contenders, or made of others: told once.
-TOLD_BY_OTHERS = (
+# Figures that follow from another one, and would repeat the same comparison.
+REDUNDANT_FIGURES = (
     *("share_of_limit", "steady_share_of_limit", "share_of_link", "ten_streams_share"),
     *("stream_stdev_bps", "cpu_ratio"),
 )
-# Published figures of which the order of the contenders says more than the values.
+# Published figures for which the order of the contenders matters more than the values.
 ORDERED = ("stream_cv",)
 
 
@@ -39,7 +39,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """The best of ours and the best peer in one figure, and whether ours is good enough."""
+    """Our best policy and the best peer in a figure, and whether ours is good enough."""
 
     figure: Figure
     ours: Best
@@ -49,9 +49,10 @@ class Duel:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A contender's median of a figure, the range of its runs, and how many runs measured it.
+    """A contender's median of a figure, the range of the runs, and the number of runs.
 
-    A figure that only medians have is its own range, and `count` is that of the contender's runs.
+    A derived figure has no values of single runs. Its range is the median itself, and `count` is
+    the number of the contender's runs.
     """
 
     contender: str
@@ -63,7 +64,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A figure in which a peer's median is better than that of ours."""
+    """A figure in which a peer's median is better than our policy's."""
 
     figure: Figure
     ours: Side
@@ -71,15 +72,15 @@ class Behind:
 
     @property
     def differs(self) -> bool:
-        """Whether the ranges of the runs are apart; otherwise there is no difference."""
-        return apart(self.ours, self.peer)
+        """Whether the ranges of the runs are disjoint. Otherwise there is no difference."""
+        return disjoint(self.ours, self.peer)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The contenders by a figure, the best first, as published and as found here.
+    """The order of contenders by a figure, the best first, as published and as measured here.
 
-    `published` has those together who stand for the same mode of the document.
+    `published` groups the contenders that reproduce the same mode of the document.
     """
 
     figure: Figure
@@ -88,11 +89,11 @@ class Order:
 
     @property
     def reproduced(self) -> bool:
-        """Whether each mode is apart from, and better than, those that were worse there."""
+        """Whether each mode is better than the published worse ones, with disjoint ranges."""
         sides = {one.contender: one for one in self.here}
         modes = [[sides[name] for name in names] for _, names in self.published]
         return all(
-            apart(good, bad) and self.figure.better * (good.value - bad.value) > 0
+            disjoint(good, bad) and self.figure.better * (good.value - bad.value) > 0
             for place, mode in enumerate(modes)
             for worse in modes[place + 1 :]
             for good in mode
@@ -102,7 +103,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A contender's figure beside the published one."""
+    """A contender's figure and the published one."""
 
     figure: Figure
     contender: str
@@ -112,24 +113,24 @@ class Published:
 
     @property
     def matches(self) -> bool:
-        """Whether it is near enough to the published one."""
+        """Whether the figure is within `MOST_DEVIATION_RATIO` of the published one."""
         return abs(self.found - self.published) <= MOST_DEVIATION_RATIO * self.published
 
 
 def scenarios(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A report's scenarios; one that names none has one."""
+    """The scenarios of a report. A report without a list of scenarios is one scenario."""
     named: list[Mapping[str, Any]] = report.get("scenarios", [])
     keys = ("limit_bps", "contenders")
     return named or [{"name": report["layout"], **{key: report[key] for key in keys}}]
 
 
 def by_kind(contenders: Mapping[str, Any], ours: bool) -> dict[str, Any]:
-    """Only ours, or only the peers, in the report's order."""
+    """Only our policies, or only the peers, in the report's order."""
     return {name: found for name, found in contenders.items() if is_ours(name) == ours}
 
 
 def best(contenders: Mapping[str, Any], of: Figure) -> Best | None:
-    """Who is best in a figure; of equals the first in the report. None without any."""
+    """The best contender in a figure, and the first in the report of equals. None without values."""
     values = [(name, number(found, of.name)) for name, found in contenders.items()]
     found = [Best(name, value) for name, value in values if value is not None]
     if not found or not of.better:
@@ -138,17 +139,17 @@ def best(contenders: Mapping[str, Any], of: Figure) -> Best | None:
 
 
 def champions(contenders: Mapping[str, Any]) -> tuple[str, str]:
-    """The best of ours and the best peer, as an operator would choose; empty if none ran."""
+    """Our best policy and the best peer, as an operator would choose. Empty if none ran."""
     ran = {name: one for name, one in contenders.items() if "throughput_bps" in measured(one)}
     ours, peer = (expectation.best(by_kind(ran, ours=ours)) for ours in (True, False))
     return ours, peer
 
 
 def duels(contenders: Mapping[str, Any]) -> list[Duel]:
-    """The best of ours against the best peer: throughput, spread, CPU time per bit.
+    """Compare our best policy with the best peer: throughput, spread, CPU time per bit.
 
-    Spread only where the peer's is uneven. By the rules of `expectation.against_peers`,
-    but placement by hand is a peer, too. Empty unless both kinds took part.
+    The rules are those of `expectation.against_peers`, but placement by hand is a peer, too.
+    Empty unless both a policy and a peer ran.
     """
     chosen = champions(contenders)
     if not all(chosen):
@@ -171,7 +172,7 @@ def duels(contenders: Mapping[str, Any]) -> list[Duel]:
 
 
 def side(contender: str, found: Mapping[str, Any], of: Figure) -> Side:
-    """A contender's side in a figure that it has."""
+    """A contender's side of a comparison in a figure that it has."""
     value = number(found, of.name)
     assert value is not None
     values = repetitions(found, of.name)
@@ -179,22 +180,21 @@ def side(contender: str, found: Mapping[str, Any], of: Figure) -> Side:
     return Side(contender, value, min([value, *values]), max([value, *values]), count)
 
 
-def apart(one: Side, other: Side) -> bool:
-    """Whether two ranges have nothing in common."""
+def disjoint(one: Side, other: Side) -> bool:
+    """Whether the ranges of two sides do not overlap."""
     return one.most < other.least or other.most < one.least
 
 
 def behind(contenders: Mapping[str, Any]) -> list[Behind]:
-    """Every figure in which a peer is better than the best of ours.
+    """The figures in which the best peer is better than our best policy.
 
-    The best of either kind in that figure; and where what an operator would choose of ours fails
-    in a duel, that one, whoever else of ours is better. Figures that are alike as they are shown
-    are left out.
+    If our champion fails a duel, that figure is included even if another policy of ours is better.
+    Figures whose texts are equal are left out.
     """
     pairs: dict[tuple[str, str, str], Figure] = {}
     lost = [one for one in duels(contenders) if not one.holds]
     for of in figures(name for one in contenders.values() for name in measured(one)):
-        if not of.better or of.name in TOLD_BY_OTHERS:
+        if not of.better or of.name in REDUNDANT_FIGURES:
             continue
         ours, peer = (best(by_kind(contenders, ours=ours), of) for ours in (True, False))
         if ours and peer:
@@ -215,7 +215,7 @@ def behind(contenders: Mapping[str, Any]) -> list[Behind]:
 
 
 def orders(scenario: Mapping[str, Any]) -> list[Order]:
-    """The order of those for whom at least two different values were published and who ran."""
+    """The orders by figures for which at least two different values were published and measured."""
     found = []
     for of in map(figure, ORDERED):
         modes: dict[float, list[str]] = {}
@@ -235,7 +235,7 @@ def orders(scenario: Mapping[str, Any]) -> list[Order]:
 
 
 def against_document(scenario: Mapping[str, Any]) -> list[Published]:
-    """Everything comparable that was published of a contender, and what it is here."""
+    """The comparable published figures, with the measured ones."""
     found = []
     for contender, documented in scenario.get("published", {}).items():
         for name in documented:

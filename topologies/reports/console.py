@@ -1,4 +1,4 @@
-"""What a bench shows on the terminal: progress while it runs, tables afterwards."""
+"""Terminal output of a bench: progress while it runs, and tables of the results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from topologies.compare.figures import Figures
 from topologies.compare.phases import Phase
 from topologies.compare.samples import Sample, mean_utilization, utilizations
 
-# Of the bar of an uplink, where there are few uplinks or many.
+# The length of an uplink's bar, with few and with many uplinks.
 BAR_CELLS, NARROW_BAR_CELLS = 20, 8
 WIDE_BARS = 2
-# The figures of the table, in this order: title, and how a value is written.
+# The columns of the table in order: title, and format of a value.
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "throughput_bps": ("throughput", lambda bps: f"{bps / 1e6:.1f} Mbit/s"),
     "share_of_limit": ("of limit", "{:.1%}".format),
@@ -27,7 +27,7 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "ten_streams_ratio": ("10 over 4 x 1", "{:.1%}".format),
     "predicted_share": ("as hashed", "{:.1%}".format),
     "jumbo_ratio": ("jumbo", "{:.2f}".format),
-    "uplink_difference": ("uplinks apart", "{:.1%}".format),
+    "uplink_difference": ("uplink diff", "{:.1%}".format),
     "stream_cv": ("streams CV", "{:.2%}".format),
     "spread_cv": ("spread CV", "{:.3f}".format),
     "settle_s": ("settled", "{:.2f} s".format),
@@ -36,29 +36,29 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "moves": ("moves", "{:.0f}".format),
     "loss_ratio": ("loss", "{:.2%}".format),
     "reordered_ratio": ("reordered", "{:.3%}".format),
-    "retransmissions_per_move": ("sent again", "{:.2f}".format),
+    "retransmissions_per_move": ("retransmits", "{:.2f}".format),
     "calm_retransmissions": ("calm", "{:.2f}".format),
     "tcp_disordered_per_move": ("disordered", "{:.2f}".format),
     "lost_per_move": ("lost", "{:.2f}".format),
     "reordered_per_move": ("reordered", "{:.2f}".format),
     "silence_ms": ("silence", "{:.1f} ms".format),
     "worst_silence_ms": ("worst", "{:.1f} ms".format),
-    "duplicated": ("twice", "{:.0f}".format),
+    "duplicated": ("duplicates", "{:.0f}".format),
     "failover_ms": ("failover", "{:.0f} ms".format),
     "migration_s": ("one migration", "{:.1f} s".format),
     "blackout_ms": ("blackout", "{:.0f} ms".format),
     "worst_blackout_ms": ("worst", "{:.0f} ms".format),
-    "probe_duplicated": ("twice", "{:.0f}".format),
+    "probe_duplicated": ("duplicates", "{:.0f}".format),
     "qos_ratio": ("QoS", "{:.2%}".format),
     "downloads": ("downloads", "{:.0f}".format),
     "cpu_ratio": ("CPU ratio", "{:.2f}".format),
 }
-# A terminal is written over each second; a log gets a line every few.
+# A terminal line is overwritten every second, and a log gets a line less often.
 TERMINAL_INTERVAL_S, LOG_INTERVAL_S = 1.0, 5.0
 
 
 class ProgressLine:
-    """One line for the run under way, on standard error."""
+    """A progress line for the current run, on standard error."""
 
     def __init__(self, place: str, contender: str, capacities_bps: Mapping[str, int]) -> None:
         self._title = f"{place} {contender:<16}"
@@ -69,7 +69,7 @@ class ProgressLine:
         self._last: Sample | None = None
 
     def __call__(self, sample: Sample, load_s: float) -> None:
-        """Show a sample of a load that lasts so long, if it is time for it."""
+        """Show a sample of a load of this duration, if the interval has passed."""
         if self._last is None:
             self._last = sample
             return
@@ -88,13 +88,13 @@ class ProgressLine:
         elapsed = f"{sample.at_s:4.0f}/{load_s:.0f} s"
         line = f"{self._title} {elapsed}  {bars}  {bound}  moves {sample.moves}"
         if self._terminal:
-            # A line that wraps could not be written over; clear what a longer one left.
+            # A wrapped line cannot be overwritten. The escape sequence clears a longer old line.
             line = f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K"
         self._write(line if self._terminal else f"{line}\n")
         self._last = sample
 
     def finish(self) -> None:
-        """Leave the line."""
+        """End the progress line."""
         if self._terminal:
             self._write("\n")
 
@@ -105,7 +105,7 @@ class ProgressLine:
 
 
 def phase_table(phases: Sequence[Phase], published: Mapping[str, Any]) -> str:
-    """The phases beside the published shares of link speed."""
+    """A table of the phases and the published shares of the link speed."""
     published_of = {one["name"]: one for one in published.get("phases", [])}
     uplinks = list(phases[0].uplink_utilization) if phases else []
     rows = [["phase", "from", "to", *uplinks, "published", "what was published"]]
@@ -126,7 +126,7 @@ def phase_table(phases: Sequence[Phase], published: Mapping[str, Any]) -> str:
 
 
 def contender_table(contenders: Mapping[str, Figures]) -> str:
-    """The contenders side by side: what everybody has, then what this load has measured."""
+    """A table of the contenders with the figures that were measured."""
     measured = dict.fromkeys(figure for one in contenders.values() for figure in one)
     columns = {name: shown for name, shown in COLUMNS.items() if name in measured}
     rows = [["contender", *(title for title, _ in columns.values())]]

@@ -1,4 +1,4 @@
-"""How a report's figures are called, ordered and set."""
+"""Labels, order and formats of the figures in a report."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Figure:
     """One kind of figure.
 
     Attributes:
-        name: as in the report.
-        label: what people read.
-        unit: of the number as it is shown; empty for a plain number.
-        scale: shown = reported * scale.
-        better: MORE or LESS where one of two values is better; else 0.
-        share: of what was possible: drawn as a bar.
-        minor: for those who want all figures only.
+        name: the key in the report.
+        label: the text for readers.
+        unit: the unit of the displayed number; empty for a plain number.
+        scale: the factor from the reported to the displayed number.
+        better: MORE or LESS if one of two values is better, else 0.
+        share: whether it is a share of what was possible, which is drawn as a bar.
+        minor: whether only the table of all figures has it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def comparable(self) -> bool:
-        """Whether it compares with a published one, on another machine and scale."""
+        """Whether it is comparable with a published figure despite another machine and scale."""
         return self.share or self.name in _COMPARABLE
 
     def text(self, value: float | None) -> str:
@@ -69,7 +69,7 @@ def _fine_share(name: str, label: str, better: int) -> Figure:
     return Figure(name, label, "%", 100, 2, better)
 
 
-# In the order of the tables' columns.
+# The figures in the order of the tables' columns.
 KNOWN = {
     figure.name: figure
     for figure in (
@@ -95,11 +95,11 @@ KNOWN = {
         _fine_share("loss_ratio", "packets lost", LESS),
         _fine_share("reordered_ratio", "packets reordered", LESS),
         Figure("probe_duplicated", "duplicates", better=LESS),
-        Figure("retransmissions_per_move", "sent again for each move", "", 1, 2, LESS),
+        Figure("retransmissions_per_move", "retransmissions per move", "", 1, 2, LESS),
         Figure("calm_retransmissions", "calm", "", 1, 2),
-        Figure("tcp_disordered_per_move", "TCP, out of order for each move", "", 1, 2, LESS),
-        Figure("lost_per_move", "lost for each move", "", 1, 2, LESS),
-        Figure("reordered_per_move", "reordered for each move", "", 1, 2, LESS),
+        Figure("tcp_disordered_per_move", "TCP, out of order per move", "", 1, 2, LESS),
+        Figure("lost_per_move", "lost per move", "", 1, 2, LESS),
+        Figure("reordered_per_move", "reordered per move", "", 1, 2, LESS),
         Figure("silence_ms", "longest silence", "ms", 1, 1, LESS),
         Figure("worst_silence_ms", "worst", "ms", 1, 1, LESS),
         Figure("duplicated", "duplicates", better=LESS),
@@ -121,13 +121,13 @@ KNOWN = {
         Figure("cpu_s_per_gbit", "CPU time per Gbit", "s", 1, 2, LESS, minor=True),
     )
 }
-# Those without an entry come before these.
+# Figures without an entry come before these.
 _LAST = ("cpu_ratio", "cpu_s", "cpu_s_per_gbit")
 _ORDER = {name: place for place, name in enumerate(KNOWN) if name not in _LAST}
 
 
 def figure(name: str) -> Figure:
-    """The figure of this name; an unknown one is set by the unit in its name."""
+    """The figure of this name. The suffix of an unknown name determines its unit."""
     if name in KNOWN:
         return KNOWN[name]
     if name.startswith("cpu_s_"):
@@ -149,12 +149,12 @@ def figure(name: str) -> Figure:
 
 
 def percent(ratio: float) -> str:
-    """A whole percentage in prose."""
+    """Format a ratio as a whole percentage."""
     return f"{ratio * 100:.0f}{BEFORE_UNIT}%"
 
 
 def figures(names: Iterable[str]) -> list[Figure]:
-    """Figures by their names, each once, in the order of the tables' columns."""
+    """Distinct figures by name, in the order of the tables' columns."""
     distinct = sorted(set(names))
     minor = [name for name in distinct if name.startswith("cpu_s_") and name not in KNOWN]
     last = [name for name in _LAST if name in distinct]
@@ -177,11 +177,11 @@ def measured(found: Mapping[str, Any]) -> list[str]:
 
 
 def repetitions(found: Mapping[str, Any], name: str) -> list[float]:
-    """A figure in each repetition that measured it."""
+    """The values of a figure in the repetitions that measured it."""
     runs = (number(run, name) for run in found.get("runs", ()))
     return [value for value in runs if value is not None]
 
 
 def is_ours(contender: str) -> bool:
-    """Whether a contender is our service with some policy; all others are peers."""
+    """Whether a contender is one of our policies. All others are peers."""
     return contender.partition("/")[0] in OURS

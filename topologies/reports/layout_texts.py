@@ -1,4 +1,4 @@
-"""What a layout is and what it reproduces, in the words of its own file."""
+"""Takes the description of a layout from the docstring of its module."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from topologies.layouts import LAYOUTS
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One line, and a paragraph on the document; `code` is between backticks."""
+    """A headline, and a paragraph on the reproduced document, with `code` in backticks."""
 
     headline: str = ""
     reproduces: str = ""
 
 
 def described(layout: str) -> Description:
-    """A layout's description; empty for one that is not ours."""
+    """The description of a layout; empty for an unknown layout."""
     if layout not in LAYOUTS:
         return Description()
     text = sys.modules[LAYOUTS[layout].__module__].__doc__ or ""

@@ -1,4 +1,4 @@
-"""HTML and SVG from nested calls; whatever is not markup already is escaped."""
+"""Builds HTML and SVG from nested calls, and escapes all text that is not markup."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import html
 import re
 
 _VOID = frozenset(("meta", "br"))
-# What an XML or HTML document cannot hold, escaped or not.
+# Characters that XML and HTML documents must not contain, even if escaped.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Markup(str):
-    """Text that is markup and stays as it is."""
+    """Text that is markup and is not escaped."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element with its children, in order; those that are None are left out.
+    """An element with its children. Children and attributes that are None are left out.
 
-    An attribute's `_` is `-`, at its end nothing (`class_`); one that is None is absent.
+    In attribute names, `_` becomes `-`, and a final `_` is removed (`class_`).
     """
     opening = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
@@ -32,12 +32,12 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def joined(*children: object) -> Markup:
-    """Children of an element without the element."""
+    """Escape and join children without an element."""
     return Markup("".join(escaped(child) for child in children if child is not None))
 
 
 def escaped(value: object) -> Markup:
-    """Anything as markup."""
+    """Escape a value unless it is markup."""
     if isinstance(value, Markup):
         return value
     return Markup(html.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(value)), quote=True))

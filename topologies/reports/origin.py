@@ -1,4 +1,4 @@
-"""Where a run comes from: the code, the programs, the machine and the command that made it."""
+"""Records the origin of a run: the code, the programs, the machine and the command."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from typing import Any
 
 import topologies
 
-# The checkout, if the code is in one.
+# The directory of the checkout, if the code runs from one.
 ROOT = Path(topologies.__file__).resolve().parents[1]
 NOT_RECORDED = "not recorded"
-# What the service runs on, unless its environment names another.
+# The default OpenFlow framework of the service, and the variable that selects another.
 FRAMEWORK, FRAMEWORK_VARIABLE = "os-ken", "OVS_LBT_FRAMEWORK"
 
 
 def origin(command: Sequence[str]) -> dict[str, Any]:
-    """The origin of a run that starts now. What cannot be found out is absent.
+    """The origin of a run that starts now, without what is unknown.
 
-    `load_average` is that of the machine over the last 1, 5 and 15 minutes: who else was at work.
+    `load_average` is that of the machine over the last 1, 5 and 15 minutes. It shows whether other
+    programs were busy.
     """
     return {
         **_code(),
@@ -37,16 +38,15 @@ def origin(command: Sequence[str]) -> dict[str, Any]:
 
 
 def same_code(origin_: Mapping[str, Any]) -> bool:
-    """Whether a run was made by the code that runs now, as far as commits tell."""
+    """Whether the present code made a run, according to its commit."""
     keys = ("commit", "modified")
     return {key: origin_.get(key) for key in keys} == {key: _code().get(key) for key in keys}
 
 
 def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The origin of each run of a report; empty for a run whose report does not have it.
+    """The origin of each run of a report of any kind; empty for a run without one.
 
-    A report of any kind: of a layout, of jumps by number, of many bridges. One origin may be
-    that of the whole report.
+    A report can have one origin for all of its runs.
     """
     runs = [
         run
@@ -62,11 +62,11 @@ def of_runs(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def described(origins: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What people read of the origins of several runs: a line for each thing, by its name."""
+    """A text on each part of the origins of several runs, by its name."""
     return {
         "commit": _each(
             [
-                f"{one['commit']}{' with changes of its own' * bool(one.get('modified'))}"
+                f"{one['commit']}{' with uncommitted changes' * bool(one.get('modified'))}"
                 if one.get("commit")
                 else ""
                 for one in origins
@@ -84,7 +84,7 @@ def described(origins: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _between(values: Sequence[Any]) -> str:
-    """The least and the most of what was recorded."""
+    """The range of the recorded values."""
     known = sorted(value for value in values if value != "")
     if not known:
         return NOT_RECORDED
@@ -99,9 +99,10 @@ def _each(values: Sequence[str]) -> str:
 
 @cache
 def _code() -> Mapping[str, Any]:
-    """The commit of the code that runs, and whether tracked files differ from it.
+    """The commit of the running code, and whether tracked files differ from it.
 
-    The code may have changed by the end of a long campaign; what runs is what was loaded first.
+    The result is cached, because files may change during a long campaign, but the loaded code does
+    not.
     """
     commit = git("rev-parse", "HEAD")
     if commit is None or git("ls-files", "--error-unmatch", "topologies/bench.py") is None:
@@ -111,7 +112,7 @@ def _code() -> Mapping[str, Any]:
 
 
 def git(*words: str, root: Path = ROOT) -> str | None:
-    """What git says of the checkout; None if it fails, or there is no git."""
+    """The output of a git command in the checkout; None if it fails or git is missing."""
     try:
         found = subprocess.run(
             ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60

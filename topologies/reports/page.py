@@ -1,8 +1,8 @@
-"""The page that a bench's results become: one HTML file that needs nothing else.
+"""Generates the HTML page of a bench, which is one self-contained file.
 
     python -m topologies.reports.page DIR/NAME
 
-writes `report.html` there anew, from `report.json` and `samples.jsonl`.
+writes `report.html` from `report.json` and `samples.jsonl` in the same directory.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from topologies.reports.settings import setting, setting_name
 from topologies.reports.style import CSS
 from topologies.reports.table import Column, Kind, Row
 
-BEST = {Kind.OURS: ("best of ours", "ours"), Kind.PEER: ("best peer", "peers")}
-MEDIANS = "Figures are medians of the repetitions, the least and the most of them in small type. "
+BEST = {Kind.OURS: ("our best", "ours"), Kind.PEER: ("best peer", "peers")}
+MEDIANS = "Figures are medians of the repetitions, with their range in small type. "
 RULES = (
-    "The best of ours and the best peer are each the most even of those whose throughput is "
-    f"within {percent(1 - LEAST_THROUGHPUT_RATIO)} of the fastest of their kind. Ours passes with "
-    f"{LEAST_THROUGHPUT_RATIO} of the fastest peer’s throughput by our fastest, with more even "
-    f"uplinks wherever the best peer’s are uneven (a CV above {UNEVEN_CV}), and with "
-    f"{MOST_CPU_RATIO} of its CPU time per bit at most."
+    "Our best policy and the best peer are each the most even of those whose throughput is "
+    f"within {percent(1 - LEAST_THROUGHPUT_RATIO)} of the fastest on their side. Our policies pass if "
+    f"the fastest has at least {LEAST_THROUGHPUT_RATIO} of the fastest peer’s throughput, and the best "
+    f"one has at most {MOST_CPU_RATIO} of the best peer’s CPU time per bit. If the best peer’s uplinks "
+    f"are uneven (a CV above {UNEVEN_CV}), those of our best policy must also be more even."
 )
 CHARTS = (
-    "The charts show the share of each uplink’s capacity (dashed: all of it) that is used in "
-    "its busier direction, as a mean over each second, against seconds since the start of the "
-    "load. Red are moves; shaded is the part that is measured. They are of the first repetition."
+    "The charts show the utilization of each uplink in its busier direction, as a mean over each "
+    "second, since the start of the load. The dashed line is the capacity, red marks are moves, and "
+    "the shaded part is measured. The charts are of the first repetition."
 )
 
 
 def page(report: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
-    """The page of a report, with charts of the runs: each contender's first in a scenario."""
+    """Generate the page of a report, with a chart of each contender's first run in a scenario."""
     name = report["layout"]
     scenarios = page_comparison.scenarios(report)
     body = tag(
@@ -78,25 +78,25 @@ def page(report: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write(directory: Path) -> Path:
-    """Write `report.html` from the two files beside it.
+    """Write `report.html` from the files in the directory.
 
     Raises:
-        OSError: one of them cannot be read, or the page not written.
-        ValueError: one of them is not what a bench writes.
+        OSError: a file cannot be read, or the page cannot be written.
+        ValueError: a file has another format than the one that a bench writes.
     """
     try:
         report = json.loads((directory / "report.json").read_text())
         with (directory / "samples.jsonl").open() as lines:
             made = page(report, [json.loads(line) for line in lines])
-    except KeyError as unlike:
-        raise ValueError(f"{directory}: no {unlike} -> what a bench writes") from unlike
+    except KeyError as missing:
+        raise ValueError(f"{directory}: no {missing} -> the files of a bench") from missing
     path = directory / "report.html"
     path.write_text(made)
     return path
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page of the directory that is named."""
+    """Write the page of a bench directory."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m topologies.reports.page DIR/NAME", file=sys.stderr)
         return 2
@@ -122,7 +122,7 @@ def _title(report: Mapping[str, Any]) -> Markup:
 
 
 def _prose(text: str) -> Markup:
-    """Words with `code` in them."""
+    """Prose with `code` in backticks, as markup."""
     parts = re.split(r"`([^`]*)`", text)
     return joined(*(tag("code", part) if index % 2 else part for index, part in enumerate(parts)))
 
@@ -138,10 +138,10 @@ def _contents(scenarios: Sequence[Mapping[str, Any]]) -> Markup | None:
 
 
 def _verdicts(expectations: Sequence[Mapping[str, Any]]) -> Markup:
-    """What was expected; what is not met comes first."""
+    """The expectations, unmet ones first."""
     met = sum(bool(one["met"]) for one in expectations)
     if not expectations:
-        return tag("p", "Nothing was expected of this run.", class_="note")
+        return tag("p", "This run has no expectations.", class_="note")
     return tag(
         "section",
         tag("h3", f"{met} of {len(expectations)} expectations met"),
@@ -166,7 +166,7 @@ def _verdict(holds: bool) -> Markup:
 
 
 def _behind(scenarios: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """Where a peer beats the best of ours by more than the runs differ."""
+    """The figures in which a peer is better and the ranges of the runs do not overlap."""
     lost = [
         tag(
             "li",
@@ -202,7 +202,7 @@ def _scenario(
 
 
 def _table(scenario: Mapping[str, Any]) -> Markup:
-    """Limit, what was published, and the contenders, each a row."""
+    """A table with rows for the limit, the published figures and the contenders."""
     columns = page_table.columns(scenario)
     heads = [tag("th", name, scope="col") for name in ("contender", "n")]
     for column in columns:
@@ -233,7 +233,7 @@ def _row(row: Row, columns: Sequence[Column]) -> Markup:
 
 
 def _value(of: Figure, row: Row) -> list[object]:
-    """What a cell holds: the median, its bar if it is a share, and the repetitions' range."""
+    """The contents of a cell: the median, a bar for a share, and the range of the repetitions."""
     value = number(row.found, of.name)
     if value is None:
         return []
@@ -263,7 +263,7 @@ def _duels(duels: Sequence[Duel]) -> Markup | None:
     rows = (tag("li", _verdict(one.holds), _duel(one)) for one in duels)
     return tag(
         "div",
-        tag("h3", "The best of ours against the best peer"),
+        tag("h3", "Our best policy against the best peer"),
         tag("ul", *rows, class_="verdicts"),
     )
 
@@ -299,11 +299,11 @@ def _reading(scenarios: Sequence[Mapping[str, Any]]) -> Markup:
             "p",
             "In the tables, ",
             tag("b", "bold", class_="of-ours"),
-            " is the best figure of ours and ",
+            " marks our best figure and ",
             tag("b", "bold", class_="of-peers"),
-            " the best of a peer; a mark on a bar is the published share. ",
+            " the best of a peer. A mark on a bar is the published share. ",
             MEDIANS if repeated else None,
-            "An empty cell was not measured. CV is the standard deviation over the mean: 0 is even.",
+            "Empty cells were not measured. CV is the standard deviation over the mean; 0 is even.",
         ),
         tag("p", RULES),
         tag("p", CHARTS),
@@ -311,7 +311,7 @@ def _reading(scenarios: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _all_figures(scenario: Mapping[str, Any]) -> Markup:
-    """Every figure of every repetition, for who wants them."""
+    """All figures of all repetitions, folded."""
     contenders = scenario["contenders"]
     rows = []
     for of in page_figures.figures(name for one in contenders.values() for name in measured(one)):
@@ -331,7 +331,7 @@ def _all_figures(scenario: Mapping[str, Any]) -> Markup:
 
 
 def _phases(report: Mapping[str, Any]) -> Markup | None:
-    """The phases of a ramping load, beside those that were published."""
+    """The phases of a ramping load, with the published ones."""
     phases = page_table.phases(report)
     if not phases:
         return None
@@ -370,7 +370,7 @@ def _environment(environment: Mapping[str, Any]) -> Markup:
 
 
 def _wide(*parts: Markup) -> Markup:
-    """A table that is scrolled sideways where it does not fit."""
+    """A table that scrolls sideways if it does not fit."""
     return tag("div", tag("table", *parts), class_="wide", tabindex=0)
 
 

@@ -1,4 +1,4 @@
-"""The picture of a run: both uplinks over time, as the published figure has it."""
+"""Draws the uplinks of runs over time, like the published figure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from topologies.compare.samples import Utilization, mean_utilization
 COLOURS = ("#1f5fa8", "#d9730d", "#3a8f4d", "#8a4fb0")
 PHASE_SHADES = ("#f3f5f8", "#e3e9f1")
 MOVE_COLOUR = "#b3261e"
-# Sampled oftener than can be drawn clearly: each point is a mean over this span.
+# Samples are too frequent for a clear line, so each point is a mean over this span.
 POINT_S = 1.0
 
 
@@ -31,7 +31,7 @@ def draw(
     title: str,
     directory: Path,
 ) -> list[Path]:
-    """Draw `uplinks.png` and `uplinks.svg`; `load-based` large, the others below it."""
+    """Draw `uplinks.png` and `uplinks.svg`, with `load-based` large and the others below it."""
     rest = [name for name in runs if name != "load-based"]
     figure = pyplot.figure(figsize=(10, 7.2 if rest else 4.6), layout="constrained")
     figure.suptitle(title, fontsize=12)

@@ -1,4 +1,4 @@
-"""The picture of a replay: traffic above capacity, over time and by policy."""
+"""Draws the result of a replay: traffic above capacity over time, by policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib import pyplot
 
 DIRECTIONS = ("transmit", "receive")
 COLOURS = ("#1f5fa8", "#d9730d", "#3a8f4d", "#8a4fb0", "#b3261e", "#5b6570")
-# Drawn at most so many points for each line: each is a mean over samples.
+# The largest number of points of a line. Each is a mean over samples.
 POINTS = 400
 
 
@@ -22,8 +22,8 @@ def draw(
 ) -> list[Path]:
     """Draw `replay.png` and `replay.svg`.
 
-    `excess`: by policy, when each sample starts, and which part of what was sent and received in
-    it was above capacity.
+    `excess` has for each policy the start of each sample, and the shares of the bytes sent and
+    received in it that exceeded the capacity.
     """
     figure, rows = pyplot.subplots(
         2, 1, figsize=(10, 6.4), sharex=True, sharey=True, layout="constrained"

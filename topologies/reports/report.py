@@ -1,4 +1,4 @@
-"""`report.json` and the samples beside it."""
+"""Builds and writes `report.json` and `samples.jsonl`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE = ("moves", "downloads")
 
 
 def machine() -> dict[str, Any]:
-    """What every bench's figures depend on."""
+    """The properties of the machine that all figures depend on."""
     version = subprocess.run(["ovs-vswitchd", "--version"], capture_output=True, text=True)
     return {
         "open_vswitch": version.stdout.partition("\n")[0],
@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
 
 
 def environment(options: Options) -> dict[str, Any]:
-    """The machine and the settings that a run's figures depend on."""
+    """The machine and the settings that the figures of a bench depend on."""
     return {**machine(), "pace": asdict(options.pace), "direction": str(options.direction)}
 
 
@@ -44,9 +44,9 @@ def build(
     phases: Sequence[Phase],
     expectations: Sequence[Expectation],
 ) -> dict[str, Any]:
-    """The report of a bench; a figure that was not measured is absent, never zero.
+    """Build the report of a bench. A figure that was not measured is absent, never zero.
 
-    `contenders` are those of the main scenario, the first.
+    `contenders` has those of the main scenario, which is the first.
     """
     main = results[0]
     layout = main.scenario.layout
@@ -65,7 +65,7 @@ def build(
 
 
 def write(report: Mapping[str, Any], results: Sequence[Result], directory: Path) -> Path:
-    """Write the report, and everything observed as one JSON line for each run beside it."""
+    """Write the report, and the observations of each run as a line of JSON in `samples.jsonl`."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "samples.jsonl").open("w") as lines:
         for result in results:

@@ -1,4 +1,4 @@
-"""The settings and the machine of a bench as people read them."""
+"""Formats the settings and the machine of a bench for readers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ UNITS = {"s": "s", "ms": "ms", "bps": "bit/s", "mbps": "Mbit/s", "bytes": "bytes
 
 
 def setting_name(name: str) -> str:
-    """A setting's name without the unit at its end."""
+    """A setting's name without its unit suffix."""
     words = name.split("_")
     return " ".join(words[:-1] if len(words) > 1 and words[-1] in UNITS else words)
 
 
 def setting(name: str, value: Any) -> str:
-    """A setting's value; its unit is the one that its name ends in."""
+    """A setting's value with the unit of its name."""
     if isinstance(value, Mapping):
         return ", ".join(f"{setting_name(key)} {setting(key, one)}" for key, one in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The picture of a load that jumps or an uplink that fails: the uplinks around that moment."""
+"""Draws the uplinks around a load jump or an uplink failure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ JUMP_COLOUR = "#444444"
 def draw(
     result: Result, directory: Path, name: str = "shift", event: str = "load jump"
 ) -> list[Path]:
-    """Draw `NAME.png` and `NAME.svg`: the first run of each contender, one below another.
-
-    `event`: what it is around, in a word.
-    """
+    """Draw `NAME.png` and `NAME.svg` with the first run of each contender, around `event`."""
     first = {name: runs[0] for name, runs in result.observed.items()}
     figure, rows = pyplot.subplots(
         len(first),

@@ -1,4 +1,4 @@
-"""The page's style: light and dark, on a screen of any width and on paper."""
+"""The style sheet of the page: light and dark, for screens of any width and for print."""
 
 CSS = """
 :root {

@@ -1,4 +1,4 @@
-"""A scenario's table, before it is HTML or Markdown: which rows and columns it has."""
+"""The rows and columns of a scenario's table, independent of HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from topologies.reports.known_figures import Figure, figure, figures, measured, 
 
 
 class Kind(StrEnum):
-    """What a row is of."""
+    """The kind of a row."""
 
     LIMIT = "limit"
-    DOCUMENT = "document"  # published, and not run here
+    DOCUMENT = "document"  # published, but not run here
     PEER = "peer"
     OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure, or what was published of it."""
+    """A column with the measured or the published values of a figure."""
 
     figure: Figure
     published: bool = False
@@ -30,9 +30,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The limit, or a contender: found and published figures, and those it is best in.
+    """A row for the limit or a contender: measured figures, published ones, and the best ones.
 
-    A champion is the one of its kind that an operator would choose.
+    `champion` marks the contender of its side that an operator would choose.
     """
 
     name: str
@@ -44,16 +44,16 @@ class Row:
 
     @property
     def count(self) -> str:
-        """How many runs its figures are medians of; empty where that is not known."""
+        """The number of runs; empty if it is unknown."""
         return str(len(self.found["runs"])) if self.found.get("runs") else ""
 
     def value(self, column: Column) -> float | None:
-        """What a cell shows; None if it stays empty."""
+        """The value of a cell; None for an empty cell."""
         return number(self.published if column.published else self.found, column.figure.name)
 
 
 def columns(scenario: Mapping[str, Any]) -> list[Column]:
-    """Every figure of the scenario but the minor ones, each followed by the published."""
+    """The figures of the scenario except minor ones, each followed by the published one."""
     published = scenario.get("published", {}).values()
     documented = {name for found in published for name in measured(found)}
     names = {name for found in scenario["contenders"].values() for name in measured(found)}
@@ -67,7 +67,7 @@ def columns(scenario: Mapping[str, Any]) -> list[Column]:
 
 
 def rows(scenario: Mapping[str, Any]) -> list[Row]:
-    """The limit, what was published only, the peers, and ours."""
+    """The limit, the modes that were only published, the peers, and our policies."""
     contenders, published = scenario["contenders"], scenario.get("published", {})
     limits = {
         "throughput_bps": scenario["limit_bps"],
@@ -92,9 +92,9 @@ def rows(scenario: Mapping[str, Any]) -> list[Row]:
 
 
 def _best_in(contenders: Mapping[str, Any], shown: Sequence[Column]) -> dict[str, frozenset[str]]:
-    """In which figures each contender is the best of its kind.
+    """The figures in which each contender is the best of its side.
 
-    Nobody is where all are alike as they are shown.
+    A figure has no best contender if all texts are equal.
     """
     found: dict[str, set[str]] = {name: set() for name in contenders}
     for of in (column.figure for column in shown if not column.published):
@@ -109,7 +109,7 @@ def _best_in(contenders: Mapping[str, Any], shown: Sequence[Column]) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """A phase of a ramping load, its numbers as text, and what was published of it."""
+    """A phase of a ramping load, with numbers as text, and the published values."""
 
     name: str
     start_s: str
@@ -120,7 +120,7 @@ class PhaseRow:
 
 
 def phases(report: Mapping[str, Any]) -> list[PhaseRow]:
-    """A report's phases; most have none. Uplinks' utilization is in percent."""
+    """The phases of a report, with utilizations in percent. Most reports have none."""
     documents = {one["name"]: one for one in report.get("published", {}).get("phases", [])}
     share, time = figure("uplink_share"), figure("since_start_s")
     found = []

@@ -1,4 +1,4 @@
-"""The charts of a scenario: its uplinks over time under each contender."""
+"""Draws the charts of a scenario: the uplinks over time with each contender."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topologies.reports.markup import Markup, tag
 def over_time(
     capacities_bps: Mapping[str, int], runs: Sequence[Mapping[str, Any]]
 ) -> Markup | None:
-    """A chart of each contender's first run, all on the same axes; None without runs."""
+    """Charts of each contender's first run, all with the same axes. None without runs."""
     first: dict[str, Mapping[str, Any]] = {}
     for run in sorted(runs, key=lambda one: one.get("repetition", 0)):
         first.setdefault(run["contender"], run)

@@ -1,4 +1,4 @@
-"""The section of docs/benchmarks.md on what many bridges cost."""
+"""The section of docs/benchmarks.md on the cost of many bridges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from topologies.scale.figures import figure
 
 Report = Mapping[str, Any]
 Column = tuple[str, str, float, int]
-# A column's heading, where its figure is in a row, what it is multiplied by, and its digits.
+# A column: heading, path of the figure in a row, factor, and number of decimals.
 COLUMNS: tuple[Column, ...] = (
     ("CPU at rest, % of a core", "at_rest.cpu_ratio", 1e2, 2),
     ("CPU, counters change, %", "counting.cpu_ratio", 1e2, 2),
@@ -23,7 +23,7 @@ COLUMNS: tuple[Column, ...] = (
     ("p99", "at_rest.decision_s.p99", 1e3, 1),
     ("off time, ms", "at_rest.off_time_s.median", 1e3, 1),
     ("failover, ms", "failover_s.median", 1e3, 0),
-    ("the switch of it", "failover_switch_s.median", 1e3, 0),
+    ("switch response, ms", "failover_switch_s.median", 1e3, 0),
     ("attach, s", "attach_s.median", 1, 2),
     ("start, s", "start_s", 1, 1),
     ("scrape, CPU s", "scrape.cpu_s", 1, 2),
@@ -42,17 +42,17 @@ GROWS = {
 
 TEXT = """\
 `make bench-scale`: one service on many bridges of one Open vSwitch, {ports} patch ports each and two
-uplinks, `load-based`, polls each second. The last row is `adaptive`, whose polls are ten a second.
-*At rest*: nothing happens for {observe_s:g} s but polls. *Counters change*: each bridge's LOCAL sends two
-frames a second. *Poll*: from asking until the last answer. *Decision*: from there to commands. *Off
-time*: how far a bridge's decisions are from multiples of the poll interval apart. *Failover*: from the
-switch's word that a link is gone until it has other groups, in which it answers nobody for as long as
-*the switch of it* says. *Start*: until all bridges are connected. *Attach*: from the request until the
-pipeline is confirmed."""
+uplinks, with the policy `load-based`, which polls once a second. The last row has `adaptive`, which polls
+ten times a second. *At rest*: {observe_s:g} s in which only polls happen. *Counters change*: the LOCAL port
+of each bridge sends two frames a second. *Poll*: from the request until the last reply. *Decision*: from
+the last reply until the commands. *Off time*: the deviation of the time between a bridge's decisions from
+a multiple of the poll interval. *Failover*: from the switch's notification of a failed link until its
+groups have changed. *Switch response*: the longest time in which the switch did not answer during that.
+*Start*: until all bridges are connected. *Attach*: from the request until the pipeline is confirmed."""
 
 
 def section(report: Report, note: str = "") -> str:
-    """In Markdown; the note is prose on it."""
+    """The section in Markdown; `note` is prose that follows the table."""
     rows = [*report["rows"], report["adaptive"]]
     columns = [c for c in COLUMNS if any(figure(row, c[1]) is not None for row in rows)]
     head = ["bridges", *(heading for heading, *_ in columns)]
@@ -67,10 +67,10 @@ def section(report: Report, note: str = "") -> str:
     growth = report["growth"]
     grows = [f"{name} {growth[key]:.2f}" for key, name in GROWS.items() if growth.get(key)]
     exponents = (
-        "How figures grow with the number of bridges, as the exponent of a power (1: in"
-        f" proportion): {', '.join(grows)}."
+        "Growth with the number of bridges, as the exponent of a power law (1 is"
+        f" linear): {', '.join(grows)}."
     )
-    failed = f"Not done: {report['failed']}" if "failed" in report else ""
+    failed = f"Not completed: {report['failed']}" if "failed" in report else ""
     environment = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in report["environment"].items())
     parts = ["## scale", text, table, exponents, failed, note, f"Environment: {environment}."]
     return "\n\n".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""What a bench writes, small: two scenarios, and runs of which the uplinks are known."""
+"""Builds small reports of a bench: two scenarios, and runs with known uplinks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIMIT_BPS = 2 * CAPACITY_BPS
 
 
 def figures(share: float, spread_cv: float = 0.01, cpu_ratio: float = 1.0) -> dict[str, float]:
-    """The figures of a run that carried this share of the limit."""
+    """The figures of a run with this share of the limit."""
     return {
         "throughput_bps": share * LIMIT_BPS,
         "share_of_limit": share,
@@ -96,7 +96,7 @@ def run(
     load_s: int = 20,
     moves_s: tuple[float, ...] = (),
 ) -> dict[str, Any]:
-    """A run in which each uplink sent this share of its capacity all the time."""
+    """A run in which each uplink constantly sends this share of its capacity."""
     return {
         "scenario": scenario,
         "contender": contender,

@@ -1,4 +1,4 @@
-"""What a run of a bench has observed, made up: uplinks that are used as it is said."""
+"""Builds fake observations of runs with given utilizations of the uplinks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shares = Callable[[float], Mapping[str, float]]
 
 
 def samples(layout: Layout, load_s: int, shares: Shares, moves_s: Sequence[float]) -> list[Sample]:
-    """A sample each second; what comes back is a fiftieth of what is sent."""
+    """A sample each second. The received bytes are a fiftieth of the sent ones."""
     sent = dict.fromkeys(layout.nodes(Role.UPLINK), 0.0)
     found = []
     for at_s in range(load_s + 1):
@@ -47,7 +47,7 @@ def observed(
     measured: Mapping[str, float] | None = None,
     cpu_s: float = 10.0,
 ) -> Observed:
-    """A run in which each uplink was used alike all the time; those not named, not at all."""
+    """A run with a constant utilization of each uplink, which is 0 for those not named."""
     return Observed(
         scenario=scenario,
         contender=contender,
@@ -63,7 +63,7 @@ def observed(
 
 
 def result(scenario: Scenario, runs: Iterable[Observed]) -> Result:
-    """A scenario's result with one run for each contender, figures as a bench takes them."""
+    """The result of a scenario with one run for each contender, and the figures of a bench."""
     ran = {one.contender: one for one in runs}
     found: Mapping[str, Figures] = {
         name: figures(scenario.layout, one) for name, one in ran.items()

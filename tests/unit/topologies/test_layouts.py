@@ -43,7 +43,7 @@ def _rack_shares(uplinks: int, switches: int) -> list[int]:
     return [len(range(switch, uplinks, switches)) for switch in range(switches)]
 
 
-# What each layout's links can carry at most, worked out by hand, in Mbit/s.
+# Each layout's limit in Mbit/s, calculated by hand.
 LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
     "vmware_lbt": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
     "set_vs_lbfo": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
@@ -73,14 +73,14 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         ("shift", 2 * 100),
     ],
 )
-def test_the_limit_of_a_layout_as_it_stands(name: str, mbps: int) -> None:
+def test_limit_with_default_parameters(name: str, mbps: int) -> None:
     assert LAYOUTS[name]().limit_bps == mbps * 10**6
 
 
 @every_layout
 @given(data=st.data())
 @settings(max_examples=20)
-def test_the_limit_is_what_was_worked_out_by_hand(name: str, data: st.DataObject) -> None:
+def test_limit_matches_the_calculation_by_hand(name: str, data: st.DataObject) -> None:
     chosen = {
         parameter: data.draw(st.integers(parts.RANGES[parameter][0], most), label=parameter)
         for parameter in _parameters(name)
@@ -94,13 +94,13 @@ def test_the_limit_is_what_was_worked_out_by_hand(name: str, data: st.DataObject
     assert LAYOUTS[name](**chosen).limit_bps == LIMITS_MBPS[name](**chosen) * 10**6
 
 
-def test_a_trunk_can_be_the_narrowest_place() -> None:
+def test_trunk_can_be_the_bottleneck() -> None:
     layout = LAYOUTS["two_switches"](uplinks=3, uplink_mbps=100, trunk_mbps=150)
     assert layout.limit_bps == (150 + 100) * 10**6
 
 
 @every_layout
-def test_names_and_numbers_fit_and_are_each_used_once(name: str) -> None:
+def test_names_and_numbers_are_valid_and_unique(name: str) -> None:
     most = {p: parts.RANGES[p][1] for p in _parameters(name) if p in parts.RANGES}
     most |= {p: 1 for p in most if p in ("odd_uplink", "odd_mtu", "odd_vlan")}
     topo = _topo(name, team="bond", **most)
@@ -119,7 +119,7 @@ def test_names_and_numbers_fit_and_are_each_used_once(name: str) -> None:
 
 
 @every_layout
-def test_every_link_of_a_switch_is_a_port_of_its(name: str) -> None:
+def test_every_link_of_a_switch_is_a_port(name: str) -> None:
     topo = _topo(name)
     for switch in topo.switches():
         ends = {
@@ -132,7 +132,7 @@ def test_every_link_of_a_switch_is_a_port_of_its(name: str) -> None:
 
 
 @every_layout
-def test_what_is_out_of_range_is_refused(name: str) -> None:
+def test_parameter_out_of_range_is_rejected(name: str) -> None:
     for parameter in _parameters(name):
         if parameter not in parts.RANGES:
             continue
@@ -142,12 +142,12 @@ def test_what_is_out_of_range_is_refused(name: str) -> None:
                 LAYOUTS[name](**{parameter: wrong})
 
 
-def test_an_uplink_that_is_not_there_cannot_be_odd() -> None:
+def test_odd_uplink_must_exist() -> None:
     with pytest.raises(ValueError, match="odd_uplink: 3 -> one of 2 uplinks"):
         converged.layout(odd_uplink=3, odd_mtu=1500)
 
 
-def test_words_that_are_unknown_are_refused() -> None:
+def test_unknown_words_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"parameter: uplink -> uplinks \| vms \| "):
         _topo("set_vs_lbfo", uplink=2)
     with pytest.raises(ValueError, match=r"lag_hash: port -> mac \| flow"):
@@ -158,9 +158,7 @@ def test_words_that_are_unknown_are_refused() -> None:
         _topo("two_switches", team="lacp")
 
 
-def test_the_kernel_s_datapath_is_used_where_it_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_kernel_datapath_is_used_if_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(switches, "KERNEL_MODULE", tmp_path)
     assert switches.usable_datapath() == "kernel"
     assert switches.usable_datapath("userspace") == "userspace"
@@ -170,7 +168,7 @@ def test_the_kernel_s_datapath_is_used_where_it_is(
 
 
 @every_layout
-def test_a_layout_s_file_takes_no_name_from_mn(name: str) -> None:
+def test_layout_module_does_not_shadow_globals_of_mn(name: str) -> None:
     """`mn` copies every global of a custom file over its own."""
     body = ast.parse(MN.read_text())
     taken = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
@@ -196,7 +194,7 @@ def test_mtu_and_vlans_reach_every_port(name: str) -> None:
                 assert (port.vlan == 7) == of_vms, interface
 
 
-def test_the_vnics_of_converged_hosts_are_in_their_vlans() -> None:
+def test_vnics_of_converged_hosts_are_in_their_vlans() -> None:
     layout = converged.layout(management_vlan=11, migration_vlan=12, vm_vlan=0)
     vlans = {
         interface: port.vlan
@@ -206,7 +204,7 @@ def test_the_vnics_of_converged_hosts_are_in_their_vlans() -> None:
     assert vlans == {"c-host1-1": 11, "c-host1-2": 12, "c-vm1-1": None}
 
 
-def test_one_member_can_be_set_up_differently() -> None:
+def test_one_member_can_have_a_fault() -> None:
     layout = converged.layout(mtu=9000, odd_uplink=2, odd_mtu=1500, odd_vlan=99)
     ports = ports_of(layout, "", "upstream", lags=True)
     odd = ports.pop("sw-s2-up2")
@@ -230,7 +228,7 @@ def test_servers_are_cabled_back_to_back() -> None:
     ("sides", "senders_switch", "receivers_switch"),
     [(0, "server1", "server2"), (1, "vswitch1", "server2"), (2, "vswitch1", "vswitch2")],
 )
-def test_a_virtual_switch_is_on_no_one_or_both_sides(
+def test_virtual_switch_is_on_no_one_or_both_sides(
     sides: int, senders_switch: str, receivers_switch: str
 ) -> None:
     layout = quad_gbe_team.layout(virtual_switches=sides)
@@ -251,7 +249,7 @@ def test_separate_nics_have_a_vnic_each() -> None:
     }
 
 
-def test_placement_by_hand_keeps_homes_and_deals_out_the_rest() -> None:
+def test_manual_placement_keeps_homes_and_distributes_the_rest() -> None:
     split = object.__new__(switches.SplitServer)
     split.layout_ports = ports_of(live_migration.layout(vms=3), "", "server1", lags=False)
     assert split.placement() == {
@@ -263,7 +261,7 @@ def test_placement_by_hand_keeps_homes_and_deals_out_the_rest() -> None:
     }
 
 
-# As the documents print them.
+# The values as printed in the documents.
 LINK_1G_BPS, MIB = 1e9, 2**20
 NTTTCP = {
     "LACP": (108.919, 435.3 / 13941.7, 5.986),
@@ -286,7 +284,7 @@ def test_published_shares_of_set_vs_lbfo() -> None:
         assert modes[name]["cpu_ratio"] == pytest.approx(cpu_percent / 100)
 
 
-# iperf's MBytes are of 2^20 bytes.
+# The MBytes of iperf are 2^20 bytes.
 MIB_BITS = 8 * 2**20
 
 
@@ -318,7 +316,7 @@ def test_published_shares_of_converged() -> None:
     assert published["jumbo_ratio"] == pytest.approx(9 / 4.8, abs=0.03)
 
 
-def test_only_what_was_published_is_said_to_be() -> None:
+def test_only_published_figures_are_listed_as_published() -> None:
     assert {name for name, layout in LAYOUTS.items() if not layout().published} == {
         "two_switches",
         "mixed_speed",

@@ -1,4 +1,4 @@
-"""The document of all benchmarks: in step with the reports, and honest about who is better."""
+"""docs/benchmarks.md: it matches the stored reports and lists where a peer is better."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from topologies.reports.comparison import against_document, behind, duels, order
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
-def test_the_document_is_that_of_the_reports() -> None:
+def test_document_matches_the_stored_reports() -> None:
     again = "python -m topologies.reports.benchmarks docs/results > docs/benchmarks.md"
     assert_same((DOCS / "benchmarks.md").read_text(), benchmarks_page.read(DOCS / "results"), again)
 
 
 def assert_same(kept: str, made: str, again: str) -> None:
-    """What commits say is compared only in a clone that has all of them."""
+    """Compare lines about commits only in a clone that has all of them."""
     commits = re.findall(r"^(?:Measured at|Commit of).*`([0-9a-f]{7,})`", kept, re.MULTILINE)
     if not all(map(CodeChanges().knows, commits)):
         kept, made = (
@@ -34,7 +34,7 @@ def assert_same(kept: str, made: str, again: str) -> None:
     assert kept == made, again
 
 
-def test_every_drawing_is_there() -> None:
+def test_every_drawing_exists() -> None:
     every = benchmarks_page.benchmarks([bench.report(layout=name) for name in LAYOUTS], {})
     images = re.findall(r"!\[[^]]*\]\(([^)]*)\)", every)
     assert len(images) == len(LAYOUTS)
@@ -42,13 +42,13 @@ def test_every_drawing_is_there() -> None:
     assert "Not measured yet" not in every
 
 
-def test_notes_are_of_layouts() -> None:
+def test_notes_belong_to_known_sections() -> None:
     notes = benchmarks_page.read_notes((DOCS / "results" / "notes.md").read_text())
     assert set(notes) <= {*LAYOUTS, *benchmarks_page.SECTIONS}
     assert all(notes.values())
 
 
-def test_notes_are_taken_over_as_they_are() -> None:
+def test_notes_are_copied_unchanged() -> None:
     notes = benchmarks_page.read_notes(
         "About.\n\n## set_vs_lbfo\n\nIt is *so*.\n\n## other\n\nNo.\n"
     )
@@ -58,7 +58,7 @@ def test_notes_are_taken_over_as_they_are() -> None:
     assert "No." not in made
 
 
-def test_both_notes_of_a_layout_are_kept() -> None:
+def test_several_notes_of_a_layout_are_joined() -> None:
     notes = benchmarks_page.read_notes("## shift\n\nOne.\n\n## scale\n\nNo.\n\n## shift\n\nTwo.\n")
     assert notes == {"shift": "One.\n\nTwo.", "scale": "No."}
     text = (DOCS / "results" / "notes.md").read_text()
@@ -67,14 +67,14 @@ def test_both_notes_of_a_layout_are_kept() -> None:
         assert not line or line.startswith("## ") or line in "\n".join(kept.values())
 
 
-def test_layouts_are_in_their_order_whatever_that_of_the_reports() -> None:
+def test_layouts_are_in_their_order() -> None:
     reports = [bench.report(layout=name) for name in ("theirs", "converged", "vmware_lbt")]
     made = benchmarks_page.benchmarks(reports, {})
     assert made == benchmarks_page.benchmarks(reports[::-1], {})
     assert re.findall(r"^## (\S+)", made, re.MULTILINE) == ["vmware_lbt", "converged", "theirs"]
 
 
-def test_it_says_where_we_match_and_where_not() -> None:
+def test_matches_and_differences_are_listed() -> None:
     made = benchmarks_page.benchmarks([bench.report()], {})
     matches, differs = made.split("**Where we match the document**")[1].split("**Where we differ")
     differs, beaten = differs.split("**Where a peer is better**")
@@ -94,7 +94,7 @@ def test_it_says_where_we_match_and_where_not() -> None:
     assert "| [`set_vs_lbfo`](#set_vs_lbfo) | 1 of 2 | 1 of 1 | 3 of 4 |" in made
 
 
-def test_far_from_the_document_is_a_difference() -> None:
+def test_large_deviation_from_the_document_is_a_difference() -> None:
     report = bench.report()
     report["scenarios"][0]["published"]["dynamic"]["share_of_limit"] = 0.7
     differs = benchmarks_page.benchmarks([report], {}).split("**Where we differ")[1]
@@ -103,12 +103,12 @@ def test_far_from_the_document_is_a_difference() -> None:
     )
 
 
-def test_nothing_to_complain_of_is_said_so() -> None:
+def test_empty_lists_say_none() -> None:
     even = bench.scenario(
         {name: bench.contender(bench.figures(0.5)) for name in ("manual", "dynamic")}
     )
     report = {**bench.report(even), "expectations": []}
-    assert benchmarks_page.benchmarks([report], {}).count("- Nowhere in these figures.") == 2
+    assert benchmarks_page.benchmarks([report], {}).count("- None in these figures.") == 2
 
 
 def test_tables_have_a_cell_for_every_heading() -> None:
@@ -140,14 +140,14 @@ def _found(**contenders: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]
 
 
-def test_ours_must_carry_as_much_but_two_percent() -> None:
+def test_policy_may_have_two_percent_less_throughput() -> None:
     peer = bench.figures(0.5)
     for share, holds in ((0.6, True), (0.491, True), (0.489, False)):
         (throughput, *_) = _found(manual=peer, dynamic=bench.figures(share))
         assert throughput == ("throughput_bps", "dynamic", "manual", holds)
 
 
-def test_the_fastest_are_compared_then_the_most_even_of_those_who_carry_as_much() -> None:
+def test_duels_are_between_the_fastest_and_the_most_even() -> None:
     idle = bench.figures(0.2, spread_cv=0.0)
     found = _found(
         active_backup=idle,
@@ -167,7 +167,7 @@ def test_the_fastest_are_compared_then_the_most_even_of_those_who_carry_as_much(
 @pytest.mark.parametrize(
     ("ours", "peer", "holds"), [(0.09, 0.05, None), (0.4, 0.5, True), (0.5, 0.5, False)]
 )
-def test_spread_is_compared_where_the_peer_is_uneven(
+def test_spread_is_compared_if_the_peer_is_uneven(
     ours: float, peer: float, holds: bool | None
 ) -> None:
     found = _found(manual=bench.figures(0.5, peer), dynamic=bench.figures(0.5, ours))
@@ -175,7 +175,7 @@ def test_spread_is_compared_where_the_peer_is_uneven(
     assert spread == ([] if holds is None else [holds])
 
 
-def test_five_percent_more_cpu_time_may_be_used() -> None:
+def test_policy_may_use_five_percent_more_cpu_time() -> None:
     for used_s, holds in ((7.5 * 1.04, True), (7.5 * 1.06, False)):
         ours = {**bench.figures(0.5), "cpu_s_per_gbit": used_s}
         assert _found(manual=bench.figures(0.5), dynamic=ours)[-1] == (
@@ -183,7 +183,7 @@ def test_five_percent_more_cpu_time_may_be_used() -> None:
         )
 
 
-def test_the_rules_are_those_of_the_expectations() -> None:
+def test_duels_have_the_rules_of_the_expectations() -> None:
     for share, spread_cv, used_s in ((0.6, 0.4, 9), (0.4, 0.2, 7), (0.499, 0.5, 7.8)):
         contenders = {
             "balance-slb": bench.figures(0.5, 0.3),
@@ -200,7 +200,7 @@ def test_without_a_peer_or_a_figure_there_is_no_comparison() -> None:
     assert len(_found(manual=no_cpu, dynamic=bench.figures(0.5))) == 1
 
 
-def test_only_what_compares_of_who_ran_is_compared_with_the_document() -> None:
+def test_only_comparable_figures_of_contenders_that_ran_are_compared_with_the_document() -> None:
     published: dict[str, Any] = {
         "dynamic": {"share_of_limit": 0.5, "cpu_ratio": 0.05, "share_of_link": 0.9},
         "SET": {"share_of_limit": 0.5},
@@ -214,7 +214,7 @@ def _runs(*values: float, name: str = "loss_ratio") -> dict[str, Any]:
     return bench.contender(*({**bench.figures(0.5), name: value} for value in sorted(values)))
 
 
-def test_every_figure_in_which_a_peer_is_better_is_listed() -> None:
+def test_figures_in_which_a_peer_is_better_are_listed() -> None:
     better = {"settle_s": 1.0, "loss_ratio": 0.001, "failover_ms": 5.0, "stream_cv": 0.01}
     contenders = {
         "balance-slb": bench.contender({**bench.figures(0.5), **better}),
@@ -226,10 +226,10 @@ def test_every_figure_in_which_a_peer_is_better_is_listed() -> None:
     assert {one.figure.name for one in found} == set(better)
     assert all(one.differs for one in found)
     contenders["adaptive"] = contenders["balance-slb"]
-    assert behind(contenders) == [], "the best of ours is as good"
+    assert behind(contenders) == [], "our best policy is as good"
 
 
-def test_a_difference_within_the_ranges_of_the_runs_is_none() -> None:
+def test_overlapping_ranges_are_no_difference() -> None:
     for theirs, ours, differs in (
         ((0.01, 0.02, 0.03), (0.03, 0.04, 0.05), False),
         ((0.01, 0.02, 0.029), (0.03, 0.04, 0.05), True),
@@ -242,15 +242,15 @@ def test_a_difference_within_the_ranges_of_the_runs_is_none() -> None:
         assert (found.peer.count, found.ours.count) == (len(theirs), len(ours))
         made = benchmarks_page.benchmarks([bench.report(bench.scenario(contenders))], {})
         assert ("- packets lost: `balance-slb`" in made.split("**No difference")[0]) == differs
-        assert ("**No difference: the ranges of the runs meet**" in made) != differs
+        assert ("**No difference: the ranges of the runs overlap**" in made) != differs
     assert "`balance-slb` 2.00 % (n = 1) beats `dynamic` 4.00 % (n = 1)" in made
 
 
-def test_alike_as_it_is_shown_is_no_difference() -> None:
+def test_equal_texts_are_no_difference() -> None:
     assert behind({"balance-slb": _runs(0.0), "dynamic": _runs(0.00004)}) == []
 
 
-def test_a_lost_duel_is_told_whoever_else_of_ours_is_better() -> None:
+def test_lost_duel_is_listed_even_if_another_policy_is_better() -> None:
     contenders = {
         "balance-slb": bench.contender(bench.figures(0.5)),
         "dynamic": bench.contender({**bench.figures(0.5), "cpu_s_per_gbit": 9.0}),
@@ -260,7 +260,7 @@ def test_a_lost_duel_is_told_whoever_else_of_ours_is_better() -> None:
     assert (found.figure.name, found.ours.contender) == ("cpu_s_per_gbit", "dynamic")
 
 
-def test_the_number_of_runs_is_beside_each_median() -> None:
+def test_medians_have_the_number_of_runs() -> None:
     report = bench.report()
     runs = report["scenarios"][0]["contenders"]["dynamic"]["runs"]
     del runs[0]["loss_ratio"]
@@ -278,9 +278,7 @@ def test_the_number_of_runs_is_beside_each_median() -> None:
         ({"set": (0.03, 0.05, 0.09), "dynamic": (0.01, 0.02, 0.04)}, False),
     ],
 )
-def test_the_order_of_what_was_published_is_reproduced_or_not(
-    cv: dict[str, tuple[float, ...]], reproduced: bool
-) -> None:
+def test_published_order_is_judged(cv: dict[str, tuple[float, ...]], reproduced: bool) -> None:
     contenders = {name: _runs(*values, name="stream_cv") for name, values in cv.items()}
     published = {"set": {"stream_cv": 0.0738}, "dynamic": {"stream_cv": 0.0226}}
     scenario = bench.scenario(contenders, published=published)
@@ -290,12 +288,12 @@ def test_the_order_of_what_was_published_is_reproduced_or_not(
     made = benchmarks_page.benchmarks([bench.report(scenario)], {})
     where = "Where we match the document" if reproduced else "Where we differ from the document"
     (line,) = (line for line in made.splitlines() if line.startswith("- order by streams’ CV"))
-    assert "published `dynamic` 2.26 % before `set` 7.38 %; here `" in line
+    assert "published `dynamic` 2.26 % before `set` 7.38 %; measured `" in line
     assert line.endswith(": reproduced." if reproduced else ": not reproduced.")
     assert line in made.split(f"**{where}**")[1].split("\n\n**")[0]
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmarks_page.main([str(DOCS / "results")]) == 0
     assert_same((DOCS / "benchmarks.md").read_text(), capsys.readouterr().out, "by the command")
     assert benchmarks_page.main([str(tmp_path / "none")]) == 1

@@ -1,4 +1,4 @@
-"""What has changed since a figure was measured, in a repository made for it."""
+"""Changes since a figure was measured, in a temporary repository."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _commit(root: Path) -> str:
     return _git(root, "rev-parse", "HEAD")
 
 
-def test_what_has_changed_is_named(root: Path) -> None:
+def test_changed_paths_are_named(root: Path) -> None:
     first, changes = _git(root, "rev-parse", "HEAD"), CodeChanges(root)
     nothing = "`policies/` and `controller/dataplane/` have not changed since"
     assert changes.since(first) == nothing
@@ -69,7 +69,7 @@ def test_what_has_changed_is_named(root: Path) -> None:
     assert changes.since(first) == nothing, "the same code as it was"
 
 
-def test_a_commit_that_is_not_there_is_said_so(root: Path, tmp_path: Path) -> None:
+def test_unknown_commit_is_reported(root: Path, tmp_path: Path) -> None:
     first = _git(root, "rev-parse", "HEAD")
     _write(root, "policies/a.py", "two\n")
     last = _commit(root)
@@ -78,35 +78,35 @@ def test_a_commit_that_is_not_there_is_said_so(root: Path, tmp_path: Path) -> No
     _git(root, "clone", "-q", "--depth", "1", root.as_uri(), str(shallow))
     assert CodeChanges(shallow).since(first) == UNKNOWN
     assert CodeChanges(shallow).since(last).endswith("have not changed since")
-    told = CodeChanges(shallow).told([{"commit": first}], "docs/results/c.json")
-    assert told == [f"Measured at commit `{first[:7]}`: {UNKNOWN}."]
+    lines = CodeChanges(shallow).lines_of([{"commit": first}], "docs/results/c.json")
+    assert lines == [f"Measured at commit `{first[:7]}`: {UNKNOWN}."]
     assert UNKNOWN == "commit not in this repository"
-    assert CodeChanges(shallow).told([{}], str(shallow / "docs/results/c.json")) == [
+    assert CodeChanges(shallow).lines_of([{}], str(shallow / "docs/results/c.json")) == [
         "Commit of the runs: not recorded."
     ]
 
 
-def test_without_a_repository_no_commit_is_known(tmp_path: Path) -> None:
+def test_no_commit_is_known_without_a_repository(tmp_path: Path) -> None:
     changes = CodeChanges(tmp_path)
     assert changes.since("HEAD") == UNKNOWN
-    assert changes.told([{}], "c.json") == ["Commit of the runs: not recorded."]
+    assert changes.lines_of([{}], "c.json") == ["Commit of the runs: not recorded."]
 
 
-def test_each_commit_of_a_report_has_its_line(root: Path) -> None:
+def test_each_commit_of_a_report_has_a_line(root: Path) -> None:
     commit, changes = _git(root, "rev-parse", "HEAD"), CodeChanges(root)
     same = "`policies/` and `controller/dataplane/` have not changed since."
     made = {"commit": commit, "modified": False}
     path = str(root / "docs/results/c.json")
-    assert changes.told([made, made], path) == [f"Measured at commit `{commit[:7]}`: {same}"]
-    assert changes.told([made, {**made, "modified": True}, {}], path) == [
+    assert changes.lines_of([made, made], path) == [f"Measured at commit `{commit[:7]}`: {same}"]
+    assert changes.lines_of([made, {**made, "modified": True}, {}], path) == [
         f"Measured at commit `{commit[:7]}` (1 of 3 runs): {same}",
-        f"Measured at commit `{commit[:7]}` with changes of its own (1 of 3 runs): {same}",
+        f"Measured at commit `{commit[:7]}` with uncommitted changes (1 of 3 runs): {same}",
         f"Commit of the runs: not recorded; they are no later than `{commit[:7]}`: {same}",
     ]
     _write(root, "policies/a.py", "two\n")
     _write(root, "docs/results/c.json", "corrected\n")
     later = _commit(root)
-    (told,) = changes.told([{}], path)
-    assert f"no later than `{later[:7]}`" in told
-    (told,) = changes.told([{"no_later_than": commit}], path)
-    assert f"no later than `{commit[:7]}`: `policies/` has changed" in told
+    (lines,) = changes.lines_of([{}], path)
+    assert f"no later than `{later[:7]}`" in lines
+    (lines,) = changes.lines_of([{"no_later_than": commit}], path)
+    assert f"no later than `{commit[:7]}`: `policies/` has changed" in lines

@@ -1,4 +1,4 @@
-"""Where runs come from: what is recorded of each, and what is said where nothing was."""
+"""The origin of runs: what is recorded, and the texts if something is not."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture(autouse=True)
 def code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code that runs is of a commit that nothing was changed in."""
+    """The running code is an unmodified commit."""
     monkeypatch.setattr(origin, "_code", lambda: {"commit": COMMIT, "modified": False})
 
 
-def test_a_run_tells_all_that_its_figures_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origin_has_everything_that_figures_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (1.234, 2.0, 3.5))
     before = datetime.now(UTC).replace(microsecond=0)
     found = origin.origin(["ovs-lbt", "bench", "shift", "--scenario", "an uplink fails"])
@@ -34,7 +34,7 @@ def test_a_run_tells_all_that_its_figures_depend_on(monkeypatch: pytest.MonkeyPa
     assert json.loads(json.dumps(found)) == found
 
 
-def test_the_framework_is_the_one_that_the_service_runs_on(
+def test_origin_has_the_framework_of_the_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(origin, "_version", lambda name: f"1 of {name}")
@@ -44,14 +44,14 @@ def test_the_framework_is_the_one_that_the_service_runs_on(
     assert origin._framework() == "ryu 1 of ryu"
 
 
-def test_runs_are_of_the_same_code_only_if_commit_and_changes_are_the_same() -> None:
+def test_same_code_compares_commit_and_changes() -> None:
     assert origin.same_code({"commit": COMMIT, "modified": False, "date": "now"})
     assert not origin.same_code({"commit": COMMIT, "modified": True})
     assert not origin.same_code({"commit": COMMIT[::-1], "modified": False})
     assert not origin.same_code({})
 
 
-def test_every_report_that_is_kept_can_be_read_whatever_it_records() -> None:
+def test_every_stored_report_has_readable_origins() -> None:
     paths = sorted(RESULTS.glob("*.json"))
     assert paths
     for path in paths:
@@ -60,17 +60,17 @@ def test_every_report_that_is_kept_can_be_read_whatever_it_records() -> None:
         assert all(origin.described(origins).values()), path.name
 
 
-def test_what_was_not_recorded_is_said_so() -> None:
+def test_missing_parts_are_reported_as_not_recorded() -> None:
     assert set(origin.described([{}, {}]).values()) == {origin.NOT_RECORDED}
     new = {"commit": COMMIT, "date": "2026-11-23", "load_average": [0.5, 1, 1], "command": "a"}
-    told = origin.described([{}, new, {**new, "date": "2026-11-24", "load_average": [2.5, 1, 1]}])
-    assert told["dates of the runs"] == ("2026-11-23 to 2026-11-24; not recorded for 1 of 3 runs")
-    assert told["load average at their start"].startswith("0.5 to 2.5; not recorded")
-    assert told["command"] == "not recorded; a"
-    assert told["commit"] == f"not recorded; {COMMIT}"
+    texts = origin.described([{}, new, {**new, "date": "2026-11-24", "load_average": [2.5, 1, 1]}])
+    assert texts["dates of the runs"] == ("2026-11-23 to 2026-11-24; not recorded for 1 of 3 runs")
+    assert texts["load average at their start"].startswith("0.5 to 2.5; not recorded")
+    assert texts["command"] == "not recorded; a"
+    assert texts["commit"] == f"not recorded; {COMMIT}"
 
 
-def test_runs_of_reports_of_every_kind_are_found() -> None:
+def test_runs_of_all_kinds_of_reports_are_found() -> None:
     one, two = {"commit": "1"}, {"commit": "2"}
     runs = {"a": {"runs": [{"origin": one}, {}]}}
     assert origin.of_runs({"scenarios": [{"contenders": runs}], "contenders": runs}) == [one, {}]

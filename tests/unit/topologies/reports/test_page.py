@@ -1,4 +1,4 @@
-"""The page of a bench: whole, by itself, and with every figure that was measured."""
+"""The page of a bench: self-contained, and with every measured figure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOID = ("meta", "br")
 
 
 class Read(HTMLParser):
-    """The page as a browser has it: elements, words, and tables as rows of cells."""
+    """The parsed page: elements, text, and tables as rows of cells."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -60,11 +60,11 @@ class Read(HTMLParser):
             self.tables[-1][-1][-1].append(data)
 
     def names(self, table: int) -> list[str]:
-        """The first words of a table's rows, those of its head left out."""
+        """The first words of a table's rows without the header."""
         return [row[0][0] for row in self.tables[table][1:]]
 
     def row(self, table: int, name: str) -> dict[str, list[str]]:
-        """A row's words by heading; what was published of `x` is `x, published`."""
+        """A row's words by heading. The published column of `x` is `x, published`."""
         heads = [cell[0] for cell in self.tables[table][0]]
         headings = [
             f"{heads[place - 1]}, published" if head == "published" else head
@@ -78,7 +78,7 @@ def _made(report: dict[str, Any] | None = None, runs: list[dict[str, Any]] | Non
     return page.page(report or bench.report(), bench.runs() if runs is None else runs)
 
 
-def test_the_page_needs_nothing_else() -> None:
+def test_page_is_self_contained() -> None:
     made = _made()
     read = Read(made)
     names = {name for name, _ in read.elements}
@@ -92,7 +92,7 @@ def test_the_page_needs_nothing_else() -> None:
     assert links and set(links) <= {f"#{one}" for one in ids}
 
 
-def test_from_the_top_down_it_says_what_was_run_and_what_came_of_it() -> None:
+def test_page_has_its_parts_in_order() -> None:
     words = " ".join(Read(_made()).words)
     order = (
         *("set_vs_lbfo", described("set_vs_lbfo").headline, "Switch Embedded Teaming"),
@@ -114,7 +114,7 @@ def test_from_the_top_down_it_says_what_was_run_and_what_came_of_it() -> None:
 EVIL = "<script>alert('x')</script>\"&\x00"
 
 
-def test_nothing_that_a_report_says_becomes_markup() -> None:
+def test_texts_of_a_report_are_escaped() -> None:
     report = bench.report()
     evil = bench.scenario(
         {EVIL: bench.contender({**bench.figures(0.5), EVIL: 1.0})},
@@ -149,7 +149,7 @@ def test_every_figure_is_in_the_table_of_all_figures() -> None:
                 assert row[column][0] == of.text(found[of.name]), (contender, of.name)
 
 
-def test_contenders_are_beside_the_limit_and_what_was_published() -> None:
+def test_table_has_contenders_limit_and_published_figures() -> None:
     read = Read(_made())
     share, beside = "share of the limit", "share of the limit, published"
     assert read.names(0) == ["limit", "SET", "manual", "balance-tcp", "dynamic"]
@@ -168,7 +168,7 @@ def test_contenders_are_beside_the_limit_and_what_was_published() -> None:
     assert ["CPU time per bit", "× manual"] in heads
 
 
-def test_what_was_not_measured_is_an_empty_cell() -> None:
+def test_unmeasured_figure_is_an_empty_cell() -> None:
     report = bench.report()
     manual = report["scenarios"][0]["contenders"]["manual"]
     manual["cpu_ratio"], manual["loss_ratio"] = None, float("nan")
@@ -180,28 +180,28 @@ def test_what_was_not_measured_is_an_empty_cell() -> None:
     assert read.row(0, "balance-tcp")["CPU time per bit"] != []
 
 
-def test_the_best_of_ours_and_the_best_peer_are_marked() -> None:
+def test_our_best_policy_and_the_best_peer_are_marked() -> None:
     heads = [row[0] for row in Read(_made()).tables[0]]
-    assert ["dynamic", "best of ours"] in heads
+    assert ["dynamic", "our best"] in heads
     assert ["balance-tcp", "best peer"] in heads
     assert ["manual"] in heads
     alike = bench.scenario(
         {name: bench.contender(bench.figures(0.5)) for name in ("manual", "dynamic")}
     )
     heads = [row[0] for row in Read(_made(bench.report(alike), [])).tables[0]]
-    assert heads[1:] == [["limit"], ["manual", "best peer"], ["dynamic", "best of ours"]]
+    assert heads[1:] == [["limit"], ["manual", "best peer"], ["dynamic", "our best"]]
     assert 'class="best"' not in _made(bench.report(alike), []), "none is better than the other"
 
 
-def test_one_run_has_no_range() -> None:
+def test_single_run_has_no_range() -> None:
     assert Read(_made()).row(2, "manual")["throughput"] == ["100.0"]
 
 
-def test_runs_that_are_alike_have_no_range() -> None:
+def test_equal_runs_have_no_range() -> None:
     assert Read(_made()).row(0, "balance-tcp")["throughput"] == ["182.0"]
 
 
-def test_each_contender_s_first_repetition_is_drawn_on_the_same_axes() -> None:
+def test_first_repetitions_are_drawn_on_the_same_axes() -> None:
     made = _made()
     figures = re.findall(r"<figure>.*?</figure>", made)
     assert [re.findall(r"<span[^>]*>([^<]*)", one)[0] for one in figures] == [
@@ -222,11 +222,11 @@ def test_each_contender_s_first_repetition_is_drawn_on_the_same_axes() -> None:
     )
 
 
-def test_a_bench_without_samples_has_no_charts() -> None:
+def test_bench_without_samples_has_no_charts() -> None:
     assert "Uplinks over time" not in _made(runs=[])
 
 
-def test_a_report_that_names_no_scenarios_is_one() -> None:
+def test_report_without_scenarios_is_one_scenario() -> None:
     report = bench.report()
     del report["scenarios"]
     made = _made(report)
@@ -234,7 +234,7 @@ def test_a_report_that_names_no_scenarios_is_one() -> None:
     assert "187.0" in made
 
 
-def test_phases_are_beside_the_published_ones() -> None:
+def test_phases_have_the_published_ones() -> None:
     report = bench.report(layout="vmware_lbt")
     report["published"]["phases"] = [
         {"name": "phase 1", "what": "one is idle", "shares": [0.75, 0]}
@@ -307,7 +307,7 @@ def test_points_are_means_over_a_second() -> None:
     assert page_chart.points([]) == {}
 
 
-def test_uplinks_of_two_servers_are_told_apart() -> None:
+def test_uplinks_of_two_servers_have_different_lines() -> None:
     names = [f"server{server}-uplink{number}" for server in (1, 2) for number in (1, 2, 3, 4)]
     classes = page_chart.line_classes(names)
     assert len(set(classes.values())) == len(names)
@@ -335,18 +335,18 @@ def test_uplinks_of_two_servers_are_told_apart() -> None:
         ("throughput_bps", None, ""),
     ],
 )
-def test_how_numbers_are_set(name: str, value: float | None, text: str) -> None:
+def test_number_format(name: str, value: float | None, text: str) -> None:
     assert page_figures.figure(name).text(value) == text
 
 
-def test_figures_have_one_order() -> None:
+def test_figures_have_a_fixed_order() -> None:
     names = ["cpu_s_x", "zeta_ms", "cpu_ratio", "moves", "share_of_limit", "throughput_bps"]
     ordered = ["throughput_bps", "share_of_limit", "moves", "zeta_ms", "cpu_ratio", "cpu_s_x"]
     assert [of.name for of in page_figures.figures(names * 2)] == ordered
     assert [of.name for of in page_figures.figures(reversed(names))] == ordered
 
 
-def test_settings_have_the_unit_of_their_names() -> None:
+def test_settings_have_the_unit_of_their_name() -> None:
     assert (setting_name("poll_interval_ms"), setting("poll_interval_ms", 250)) == (
         *("poll interval", "250 ms"),
     )
@@ -367,14 +367,14 @@ def test_markup_is_escaped_once() -> None:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_every_layout_says_what_it_is(name: str) -> None:
+def test_every_layout_has_a_description(name: str) -> None:
     found = described(name)
     assert found.headline[0].isupper() and found.headline.endswith(".")
     assert found.reproduces.endswith(".")
     assert "mn --custom" not in found.reproduces
 
 
-def test_a_layout_of_somebody_else_has_no_description() -> None:
+def test_unknown_layout_has_no_description() -> None:
     assert described("theirs").headline == ""
     assert "theirs" in _made(bench.report(layout="theirs"))
 
@@ -386,7 +386,7 @@ def _written(directory: Path) -> Path:
     return directory
 
 
-def test_the_page_is_made_from_the_two_files(
+def test_page_is_generated_from_the_two_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert page.main([str(_written(tmp_path))]) == 0
@@ -394,19 +394,19 @@ def test_the_page_is_made_from_the_two_files(
     assert (tmp_path / "report.html").read_text() == _made()
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert page.main([str(tmp_path)]) == 1
     assert "report.json" in capsys.readouterr().err
     _written(tmp_path)
     (tmp_path / "report.json").write_text("{}")
     assert page.main([str(tmp_path)]) == 1
-    assert "no 'layout' -> what a bench writes" in capsys.readouterr().err
+    assert "no 'layout' -> the files of a bench" in capsys.readouterr().err
     (tmp_path / "report.json").write_text("not JSON")
     assert page.main([str(tmp_path)]) == 1
     assert page.main([]) == page.main(["--help"]) == 2
 
 
-def test_it_needs_no_matplotlib() -> None:
+def test_page_needs_no_matplotlib() -> None:
     program = "import sys; sys.modules['matplotlib'] = None; import topologies.reports.page"
     root = Path(__file__).resolve().parents[4]
     subprocess.run([sys.executable, "-c", program], check=True, cwd=root)

@@ -36,7 +36,7 @@ LAYOUT = SCENARIO.layout
 
 
 def _shares(at_s: float, moves: tuple[float, float]) -> tuple[float, float]:
-    """The uplinks' shares by the arithmetic of four equal loads."""
+    """The uplinks' shares for four equal loads, after the given moves."""
     total = 1.3 * min(1.0, at_s / RAMP_S)
     if at_s < moves[0]:
         return total, 0.0
@@ -46,7 +46,7 @@ def _shares(at_s: float, moves: tuple[float, float]) -> tuple[float, float]:
 
 
 def _downloads(qos_met: int, size_bytes: int) -> list[dict[str, Any]]:
-    """A thousand, begun evenly over the load."""
+    """A thousand downloads, started evenly over the load."""
     return [
         {
             "server": "10.1.0.1",
@@ -63,7 +63,7 @@ def _downloads(qos_met: int, size_bytes: int) -> list[dict[str, Any]]:
 
 
 def _outcome(downloads: list[dict[str, Any]]) -> Outcome:
-    """As the web load has it."""
+    """An outcome like that of the web load."""
     received_bytes = sum(one["received_bytes"] for one in downloads)
     return Outcome(
         received_bytes,
@@ -109,7 +109,7 @@ def test_utilization_is_the_busier_direction() -> None:
     assert mean_utilization(spans, 5.0, 6.0) == {}
 
 
-def test_a_mean_weighs_intervals_by_their_overlap() -> None:
+def test_mean_weights_intervals_by_their_overlap() -> None:
     samples = [Sample(t, {"u": b}, {"u": 0}) for t, b in ((0.0, 0), (1.0, 12_500_000), (2.0, 0))]
     samples[2] = Sample(2.0, {"u": 12_500_000}, {"u": 0})
     spans = utilizations(samples, {"u": CAPACITY_BPS})
@@ -128,7 +128,7 @@ def test_two_moves_cut_the_load_into_the_published_phases() -> None:
     assert phases.in_order(found)
 
 
-def test_moves_that_did_not_happen_leave_their_phase_out() -> None:
+def test_phase_without_its_move_is_absent() -> None:
     found = figures.phases_of(LAYOUT, _observed(moves=(25.0, NEVER)), RAMP_S)
     assert [phase.name for phase in found] == ["phase 1", "phase 2", "phase 4"]
     assert not phases.in_order(found)
@@ -159,7 +159,7 @@ def test_figures_of_a_run() -> None:
     assert colliding["qos_ratio"] == pytest.approx(0.4)
 
 
-def test_what_was_not_measured_is_absent() -> None:
+def test_unmeasured_figure_is_absent() -> None:
     nothing = replace(_observed(), outcome=_outcome([]), entered_packets=0, delivered_packets=0)
     found = figures.figures(LAYOUT, nothing)
     assert "qos_ratio" not in found
@@ -168,7 +168,7 @@ def test_what_was_not_measured_is_absent() -> None:
     assert "cpu_ratio" not in figures.with_cpu_ratio(alone, "manual")["load-based"]
 
 
-def test_an_unfinished_download_counts_its_bytes_but_not_as_a_broken_promise() -> None:
+def test_unfinished_download_counts_its_bytes_but_not_for_quality() -> None:
     downloads = _downloads(1000, 600_000)
     downloads[-1].update(complete=False, received_bytes=1000)
     found = figures.figures(LAYOUT, replace(_observed(), outcome=_outcome(downloads)))
@@ -177,7 +177,7 @@ def test_an_unfinished_download_counts_its_bytes_but_not_as_a_broken_promise() -
     assert found["throughput_bps"] == pytest.approx((999 * 600_000 + 1000) * 8 / LOAD_S)
 
 
-def test_a_download_counts_in_a_span_by_its_share() -> None:
+def test_download_counts_in_a_span_by_its_overlap() -> None:
     downloads = [
         {"start_s": 0.0, "end_s": 4.0, "received_bytes": 400},
         {"start_s": 3.0, "end_s": 5.0, "received_bytes": 1000},
@@ -198,7 +198,7 @@ def test_quality_is_the_share_of_complete_downloads_at_nine_tenths_of_the_line()
     assert web_figures.qos_ratio([download(725_000), download(1, complete=False)]) == 1.0
 
 
-def test_a_lost_load_never_makes_more_than_was_sent() -> None:
+def test_loss_ratio_is_never_negative() -> None:
     flooded = replace(_observed(), entered_packets=10, delivered_packets=12)
     assert figures.loss_ratio(flooded) == 0
 
@@ -210,7 +210,7 @@ def test_spread_is_that_of_the_sending_servers_uplinks() -> None:
     assert found == pytest.approx(0.5), "the receiving server's uplinks are none of its business"
 
 
-def test_spread_is_of_shares_of_unlike_capacities() -> None:
+def test_spread_is_relative_to_each_capacity() -> None:
     layout = mixed_speed.layout()
     even = bench_runs.observed(layout, "manual", {"uplink1": 0.5, "uplink2": 0.5})
     sent = even.samples[-1].sent_bytes
@@ -219,7 +219,7 @@ def test_spread_is_of_shares_of_unlike_capacities() -> None:
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=2), st.floats(0, 1))
-def test_spread_is_0_when_even_and_1_when_one_of_two_idles(
+def test_spread_is_0_if_even_and_1_if_one_of_two_is_idle(
     shares: list[float], receiving: float
 ) -> None:
     layout = live_migration.layout()
@@ -244,7 +244,7 @@ def test_cpu_is_compared_per_bit() -> None:
     assert compared["load-based"]["cpu_ratio"] == pytest.approx(2.0)
 
 
-def test_cpu_time_per_bit_is_of_the_bits_that_were_received() -> None:
+def test_cpu_time_per_bit_counts_received_bits() -> None:
     little, nothing = (
         bench_runs.observed(LAYOUT, name, {}, throughput_bps=bps, cpu_s=3.0)
         for name, bps in (("manual", 1e6), ("dynamic", 0.0))
@@ -258,7 +258,7 @@ def test_cpu_time_per_bit_is_of_the_bits_that_were_received() -> None:
     assert figures.with_cpu_ratio(runs, "dynamic") == runs
 
 
-def test_medians_take_each_figure_where_it_was_measured() -> None:
+def test_median_is_over_runs_that_measured_the_figure() -> None:
     assert figures.medians([{"a": 1.0, "b": 5.0}, {"a": 3.0}, {"a": 2.0}]) == {"a": 2.0, "b": 5.0}
 
 
@@ -278,7 +278,7 @@ def _runs(**changed: Observed) -> dict[str, figures.Figures]:
     return {name: figures.figures(LAYOUT, one) for name, one in observed.items()}
 
 
-def test_the_published_outcome_meets_every_expectation() -> None:
+def test_published_results_meet_every_expectation() -> None:
     found = figures.phases_of(LAYOUT, _observed(), RAMP_S)
     checked = vmware_lbt.check(_runs(), found, least_downloads=1000)
     assert [one for one in checked if not one.met] == []
@@ -293,7 +293,7 @@ def test_the_published_outcome_meets_every_expectation() -> None:
         (_observed(qos_met=998), {"load-based: quality"}),
     ],
 )
-def test_each_miss_is_named(changed: Observed, missed: set[str]) -> None:
+def test_each_unmet_condition_is_named(changed: Observed, missed: set[str]) -> None:
     found = figures.phases_of(LAYOUT, changed, RAMP_S)
     checked = vmware_lbt.check(_runs(load_based=changed), found, least_downloads=0)
     conditions = [one.condition for one in checked if not one.met]
@@ -302,7 +302,7 @@ def test_each_miss_is_named(changed: Observed, missed: set[str]) -> None:
     assert "FAIL" in verdicts(checked)
 
 
-def test_every_condition_of_the_document_is_judged_of_a_result() -> None:
+def test_every_condition_of_the_document_is_judged() -> None:
     result = bench_runs.result(SCENARIO, _all_observed().values())
     fewer = replace(OPTIONS, pace=replace(OPTIONS.pace, least_downloads=1000))
     checked = vmware_lbt.expectations(fewer, [result])
@@ -316,7 +316,7 @@ def test_every_condition_of_the_document_is_judged_of_a_result() -> None:
     )
 
 
-def test_without_load_based_there_are_no_phases_and_nothing_to_say_of_them() -> None:
+def test_no_phases_without_load_based() -> None:
     result = bench_runs.result(SCENARIO, [_observed("manual")])
     assert vmware_lbt.phases(OPTIONS, result) == []
     assert vmware_lbt.check(result.medians(), [], least_downloads=0) == []
@@ -329,7 +329,7 @@ def _report() -> tuple[dict[str, Any], Result]:
     return report.build(report.environment(OPTIONS), [result], found, checked), result
 
 
-def test_the_report_has_the_contract_s_shape(tmp_path: Path) -> None:
+def test_report_has_the_documented_shape(tmp_path: Path) -> None:
     made, result = _report()
     path = report.write(made, [result], tmp_path / LAYOUT.name)
     read = json.loads(path.read_text())
@@ -360,7 +360,7 @@ def test_the_report_has_the_contract_s_shape(tmp_path: Path) -> None:
     assert "load-based" in contender_table(result.medians())
 
 
-def test_every_run_has_its_line_beside_the_report(tmp_path: Path) -> None:
+def test_every_run_has_a_line_of_samples(tmp_path: Path) -> None:
     made, once = _report()
     twice = replace(once, observed={name: [*ran, *ran] for name, ran in once.observed.items()})
     path = report.write(made, [twice], tmp_path)
@@ -383,7 +383,7 @@ def test_every_run_has_its_line_beside_the_report(tmp_path: Path) -> None:
         assert len(one["outcome"]["details"]) == 1000
 
 
-def test_a_report_has_all_scenarios_and_the_contenders_of_the_first() -> None:
+def test_report_has_all_scenarios_and_the_contenders_of_the_first() -> None:
     (first,) = set_vs_lbfo.scenarios(OPTIONS)
     second = replace(first, name="another", layout=mixed_speed.layout(), published={})
     sending = {"server1-uplink1": 0.9}
@@ -417,7 +417,7 @@ def test_a_report_has_all_scenarios_and_the_contenders_of_the_first() -> None:
     assert list(made["scenarios"][1]["contenders"]) == ["set"]
 
 
-def test_columns_are_of_what_was_measured() -> None:
+def test_columns_are_the_measured_figures() -> None:
     streams = {"throughput_bps": 95e6, "share_of_limit": 0.475, "stream_cv": 0.0226, "moves": 0}
     table = contender_table({"manual": streams, "dynamic": {**streams, "failover_ms": 12.4}})
     head, manual, dynamic = table.splitlines()
@@ -426,7 +426,7 @@ def test_columns_are_of_what_was_measured() -> None:
     assert dynamic.split()[-2:] == ["12", "ms"]
 
 
-def test_metrics_are_read_from_the_text_format() -> None:
+def test_metrics_are_parsed_from_the_text_format() -> None:
     page = (
         "# HELP ovslbt_port_binding which uplink\n# TYPE ovslbt_port_binding gauge\n"
         'ovslbt_port_binding{bridge="b",port="p",uplink="u"} 1.0\n'

@@ -22,22 +22,22 @@ took_seconds_sum{bridge="b"} 0.05
 """
 
 
-def test_a_histogram_is_that_of_all_bridges() -> None:
+def test_histogram_sums_all_bridges() -> None:
     found = histogram(parse_metrics(PAGE), "took_seconds")
 
     assert found.count == 20
     assert found.total_s == pytest.approx(0.062)
 
 
-def test_a_quantile_is_interpolated_within_its_bucket() -> None:
+def test_quantile_is_interpolated_within_its_bucket() -> None:
     found = histogram(parse_metrics(PAGE), "took_seconds")
 
     assert found.quantile(0.25) == pytest.approx(0.0005)
     assert found.quantile(0.7) == pytest.approx(0.002)
-    assert found.quantile(0.99) == 0.003, "beyond the last bound nothing more is known"
+    assert found.quantile(0.99) == 0.003, "beyond the last bound, the quantile is unknown"
 
 
-def test_only_what_came_since_is_looked_at() -> None:
+def test_since_has_only_later_observations() -> None:
     before = histogram(parse_metrics(PAGE), "took_seconds")
     more = PAGE.replace('le="+Inf"} 10', 'le="+Inf"} 12').replace(
         'sum{bridge="a"} 0.012', 'sum{bridge="a"} 0.112'
@@ -50,20 +50,18 @@ def test_only_what_came_since_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
-def test_the_exponent_is_that_of_the_power_that_a_figure_grows_by(power: float) -> None:
+def test_exponent_is_that_of_the_power_law(power: float) -> None:
     points = [(bridges, 7.0 * math.pow(bridges, power)) for bridges in (1, 10, 100, 300)]
 
     assert exponent(points) == pytest.approx(power)
 
 
-def test_one_figure_does_not_grow() -> None:
+def test_exponent_needs_two_points() -> None:
     assert exponent([(1, 2.0)]) is None
     assert exponent([(1, 2.0), (10, 0.0)]) is None
 
 
-def test_the_section_has_a_row_for_each_number_of_bridges_and_no_column_of_what_is_not_known() -> (
-    None
-):
+def test_section_has_a_row_per_number_of_bridges_and_no_empty_column() -> None:
     row = {"bridges": 10, "ports_each": 50, "at_rest": {"cpu_ratio": 0.0213}, "rss_bytes": 81e6}
     report = {
         "rows": [row],
@@ -79,4 +77,4 @@ def test_the_section_has_a_row_for_each_number_of_bridges_and_no_column_of_what_
     assert "| 10 | 2.13 | 81 |" in made
     assert "| 1, `adaptive` | 2.13 |" in made
     assert "resident memory 0.12." in made and "threads 0" not in made
-    assert "Not done: 300 bridges: no" in made and "\n\nWhy.\n\n" in made
+    assert "Not completed: 300 bridges: no" in made and "\n\nWhy.\n\n" in made
