@@ -52,7 +52,7 @@ def scenarios(options: Options) -> list[Scenario]:
             " of a contender that does not settle.",
             layout=layout,
             load=functools.partial(
-                ShiftLoad, rates=rates, longest_wait_s=longest_wait_s, watched_s=watched_s
+                ShiftLoad, rates=rates, max_wait_s=longest_wait_s, watched_s=watched_s
             ),
             contenders=CONTENDERS,
         ),
@@ -66,7 +66,7 @@ def scenarios(options: Options) -> list[Scenario]:
                 load=functools.partial(
                     MoveLoad,
                     moves=options.pace.moves,
-                    each_s=options.pace.move_s,
+                    interval_s=options.pace.move_s,
                     busy_bps=busy_ratio * speed_bps,
                 ),
                 contenders=MOVED,
@@ -97,8 +97,8 @@ def _failure(options: Options) -> Scenario:
             stage,
             [mbps * 1e6 for mbps in FAILURE_RATES_MBPS],
             stage.layout.nodes(Role.UPLINK)[-1],
-            still_s=options.pace.still_s,
-            longest_wait_s=longest_wait_s,
+            stable_s=options.pace.still_s,
+            max_wait_s=longest_wait_s,
             watched_s=watched_s,
         )
 

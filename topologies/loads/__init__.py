@@ -1,1 +1,1 @@
-"""What end systems do during a run: web users, streams, probes, live migrations."""
+"""The loads of a run: web users, TCP streams, probes, live migrations."""

@@ -1,4 +1,4 @@
-"""Steady datagrams of all VMs, of which one uplink loses its carrier, and what that costs them."""
+"""Steady datagrams from all VMs while one uplink loses its carrier."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Mapping, Sequence
 
 from topologies.graph.ports import upstream_interface
 from topologies.loads.load import Stage
-from topologies.loads.probing import Heard
+from topologies.loads.probing import FlowResult
 from topologies.loads.settling import Reading, shares
 from topologies.loads.shift_load import LEAD_S, Rates, ShiftLoad
 
-# Above what the best placement on the rest would have: nearer than this is as good.
+# An uplink is well placed up to this multiple of its load in the best placement that is left.
 NEAR_RATIO = 1.1
-# A share is the median over this.
+# The span of the median that gives an uplink's share.
 SPAN_S = 0.5
 
 
 class FailureLoad(ShiftLoad):
-    """Rates stay what they are; the upstream switch takes a link down.
+    """The upstream switch takes one link down; the VMs' rates stay the same.
 
-    `rates_bps` is what each VM sends, and `failing` the uplink. It fails once nobody has
-    moved for `still_s`, or that has taken too long.
+    `rates_bps` has the rate of each VM. The uplink `failing` fails once no VM has moved for
+    `stable_s`, or after a timeout.
     """
 
     def __init__(
@@ -32,30 +32,28 @@ class FailureLoad(ShiftLoad):
         rates_bps: Sequence[float],
         failing: str,
         *,
-        still_s: float,
-        longest_wait_s: float,
+        stable_s: float,
+        max_wait_s: float,
         watched_s: float,
     ) -> None:
-        super().__init__(
-            stage, Rates(0.0, 0.0, 0.0), longest_wait_s=longest_wait_s, watched_s=watched_s
-        )
+        super().__init__(stage, Rates(0.0, 0.0, 0.0), max_wait_s=max_wait_s, watched_s=watched_s)
         self._rates_bps = list(rates_bps)
         self._failing = failing
         self._link = upstream_interface(stage.layout, stage.prefix, failing)
-        self.still_s = still_s
-        self._cutter: threading.Thread | None = None
-        self._cut_s: float | None = None
+        self.stable_s = stable_s
+        self._failure_thread: threading.Thread | None = None
+        self._failed_s: float | None = None
 
     def start(self) -> None:
-        """Start the load, wait until it is placed, and have the link fail at its time."""
+        """Start the load, wait until the team has placed it, and schedule the link failure."""
         super().start()
-        self._cutter = threading.Thread(target=self._cut, daemon=True)
-        self._cutter.start()
+        self._failure_thread = threading.Thread(target=self._fail_link, daemon=True)
+        self._failure_thread.start()
 
-    def _cut(self) -> None:
+    def _fail_link(self) -> None:
         if not self._ended.wait(max(0.0, self.start_s + LEAD_S - time.monotonic())):
             subprocess.run(["ip", "link", "set", self._link, "down"], check=True)
-            self._cut_s = time.monotonic()
+            self._failed_s = time.monotonic()
 
     def _rates_before(self) -> list[float]:
         return self._rates_bps
@@ -63,31 +61,31 @@ class FailureLoad(ShiftLoad):
     def _rates_after(self, _uplinks: Mapping[str, str]) -> list[float]:
         return self._rates_bps
 
-    def _placed(self, uplinks: Mapping[str, str]) -> bool:
+    def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
         return set(uplinks) == set(self._vms)
 
-    def _settled(
-        self, capacities_bps: Mapping[str, int], flows: Sequence[Heard]
+    def _settling_figures(
+        self, capacities_bps: Mapping[str, int], flows: Sequence[FlowResult]
     ) -> dict[str, float]:
-        """From when on nothing is lost, and the rest is used as well as it can be."""
-        if self._cut_s is None:
-            raise RuntimeError(f"{self._link}: still up -> taken down")
+        """How long the loss lasted, and how long the other uplinks took to share the load."""
+        if self._failed_s is None:
+            raise RuntimeError(f"{self._link}: up -> down")
         from_s, to_s = self.measured_s
-        rest_bps = {up: bps for up, bps in capacities_bps.items() if up != self._failing}
+        remaining_bps = {up: bps for up, bps in capacities_bps.items() if up != self._failing}
         offered_bps = sum(self._rates_bps)
-        whole_s = lossless_s(flows, self.start_s + from_s, to_s - from_s)
-        placed = placed_s(self._readings, rest_bps, offered_bps, from_s, to_s)
+        lossless = lossless_s(flows, self.start_s + from_s, to_s - from_s)
+        placed = placed_s(self._readings, remaining_bps, offered_bps, from_s, to_s)
         return {
-            "lossless_s": whole_s,
+            "lossless_s": lossless,
             "placed_s": placed,
-            "restored_s": max(whole_s, placed),
+            "restored_s": max(lossless, placed),
         }
 
 
-def lossless_s(flows: Sequence[Heard], failed_s: float, watched_s: float) -> float:
-    """How long after a failure the last of its losses was over; all of the time, if never.
+def lossless_s(flows: Sequence[FlowResult], failed_s: float, watched_s: float) -> float:
+    """The time from a failure until the last flow has recovered; at most `watched_s`.
 
-    A flow's loss is over when a datagram arrives that was sent after the last lost one.
+    A flow has recovered when a datagram arrives that was sent after the flow's last lost one.
     """
     ends_s = [0.0]
     for flow in flows:
@@ -108,20 +106,21 @@ def placed_s(
     from_s: float,
     to_s: float,
 ) -> float:
-    """How long after `from_s` each uplink has about the share that its capacity is of the rest.
+    """The time from `from_s` until the load is spread over the uplinks by their capacities.
 
-    That is, of all that is offered no more than `NEAR_RATIO` of what it would have in the best
-    placement; all of the time, where that is not so in the end. By shares, since a machine that
-    stops for a moment stops all uplinks. What lasts less than half of `SPAN_S` is not seen.
+    An uplink may carry `NEAR_RATIO` times its load in the best placement. The result is the whole
+    span if an uplink exceeds that in the end. The function compares shares and not rates, because
+    a machine that stops for a moment stops all uplinks. It does not see a change that lasts less
+    than half of `SPAN_S`.
     """
-    most_ratio = NEAR_RATIO * offered_bps / sum(capacities_bps.values())
+    max_ratio = NEAR_RATIO * offered_bps / sum(capacities_bps.values())
     last_s = to_s - SPAN_S / 2
     used = [
         (at_s, max(split[up] * offered_bps / bps for up, bps in capacities_bps.items()))
         for at_s, split in shares(readings, SPAN_S)
         if from_s <= at_s <= last_s
     ]
-    above = [number for number, (_, worst) in enumerate(used) if worst > most_ratio]
+    above = [number for number, (_, worst) in enumerate(used) if worst > max_ratio]
     if not above:
         return 0.0
     after = used[above[-1] + 1 :]

@@ -1,8 +1,7 @@
-"""A VM's port leaves one host's bridge and appears at another's, and the VM is announced there.
+"""Moves a VM's port from one host's bridge to another's, and announces the VM there.
 
-The announcement is what a hypervisor sends for a VM that has arrived, at once and a few
-times more: a broadcast RARP with the VM's address as its source, in at the VM's port, so
-that the network learns where it is now.
+A hypervisor announces a VM that has arrived with broadcast RARP frames. Their source is the VM's
+address and they enter at the VM's port, so the network learns the VM's new place.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ from dataclasses import dataclass
 from topologies.network.private_network import network_of
 from topologies.network.private_ovs import PrivateOvs
 
-# As QEMU does it (announce-initial, announce-step, announce-rounds): the waits before each.
-ANNOUNCED_AFTER_S = (0.0, 0.05, 0.15, 0.25, 0.35)
+# The waits before each announcement, as in QEMU (announce-initial, announce-step, announce-rounds).
+ANNOUNCEMENT_WAITS_S = (0.0, 0.05, 0.15, 0.25, 0.35)
 ETH_RARP, REVERSE_REQUEST = 0x8035, 3
 BROADCAST = b"\xff" * 6
-LEAST_FRAME_BYTES = 60
+MIN_FRAME_BYTES = 60
 
 
 def announcement(mac: bytes) -> bytes:
-    """The frame, untagged: a port's access VLAN is its switch's business."""
+    """The RARP frame. It is untagged, because the switch adds the port's access VLAN."""
     body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST) + 2 * (mac + bytes(4))
     frame = BROADCAST + mac + struct.pack("!H", ETH_RARP) + body
-    return frame.ljust(LEAST_FRAME_BYTES, b"\0")
+    return frame.ljust(MIN_FRAME_BYTES, b"\0")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """One handover: from when the port left to when it was there, on the monotonic clock."""
+class Handover:
+    """One port's handover: when it left a bridge and arrived at the other (monotonic clock)."""
 
     left_s: float
     arrived_s: float
 
 
-class Guest:
-    """A VM's port, at the bridge where it is now, and its interface behind it.
+class VmPort:
+    """A VM's port on its current bridge, and the VM's interface behind it.
 
     Raises:
         OSError: the VM has no such interface.
-        RuntimeError: the port is at no bridge.
+        RuntimeError: the port is on no bridge.
     """
 
     def __init__(
@@ -53,31 +52,31 @@ class Guest:
         self._ovs = ovs
         self._port = port
         self._vlan = vlan
-        self._here = ovs.vsctl("port-to-br", port)
+        self._bridge = ovs.vsctl("port-to-br", port)
         with network_of(pid):
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             self._socket.bind((interface, 0))
         self._announcement = announcement(self._socket.getsockname()[4])
 
-    def move(self, there: Mapping[str, str]) -> Moved:
-        """Move the port to the bridge that stands there for the one it is at.
+    def move(self, counterparts: Mapping[str, str]) -> Handover:
+        """Move the port to its bridge's counterpart on the other host.
 
         Raises:
-            RuntimeError: Open vSwitch refused; the message says why.
+            RuntimeError: Open vSwitch refused the change; the message has the reason.
         """
         access = [] if self._vlan is None else [f"tag={self._vlan}"]
         left_s = time.monotonic()
         self._ovs.vsctl(
-            *("del-port", self._here, self._port),
-            *("--", "add-port", there[self._here], self._port, *access),
+            *("del-port", self._bridge, self._port),
+            *("--", "add-port", counterparts[self._bridge], self._port, *access),
         )
-        return Moved(left_s, time.monotonic())
+        return Handover(left_s, time.monotonic())
 
-    def announce(self, waits_s: Sequence[float] = ANNOUNCED_AFTER_S) -> None:
-        """Announce the VM, each time after one of the waits."""
+    def announce(self, waits_s: Sequence[float] = ANNOUNCEMENT_WAITS_S) -> None:
+        """Announce the VM once after each wait."""
         for wait_s in waits_s:
             time.sleep(wait_s)
-            # A link that is not up yet loses one, as on a host.
+            # As on a host, an announcement is lost if the link is not up yet.
             with contextlib.suppress(OSError):
                 self._socket.send(self._announcement)
 
@@ -85,6 +84,8 @@ class Guest:
         self._socket.close()
 
 
-def counterparts(bridges: Mapping[str, Sequence[str]], here: str, there: str) -> dict[str, str]:
-    """For each of one server's bridges the other server's in the same place."""
-    return dict(zip(bridges[here], bridges[there], strict=True))
+def bridge_counterparts(
+    bridges: Mapping[str, Sequence[str]], source: str, destination: str
+) -> dict[str, str]:
+    """The destination server's bridge for each bridge of the source server."""
+    return dict(zip(bridges[source], bridges[destination], strict=True))

@@ -1,4 +1,4 @@
-"""What the end systems of a layout do during a run, as the bench sees it."""
+"""The interface between a bench and the load that it runs on a layout."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from topologies.graph.layout import Layout
 from topologies.network.private_ovs import PrivateOvs
 
 
-def cannot_move(vm: str, uplink: str) -> None:
-    """Refuse a move.
+def refuse_move(vm: str, uplink: str) -> None:
+    """Refuse to move a VM.
 
     Raises:
         RuntimeError: always.
     """
-    raise RuntimeError(f"{vm} to {uplink}: this team cannot be asked to move VMs -> one that can")
+    raise RuntimeError(f"{vm} to {uplink}: the team takes no move requests -> one that does")
 
 
-def stays(_vm: str, _uplink: str) -> None:
-    """Leave a VM where it is."""
+def ignore_placement(_vm: str, _uplink: str) -> None:
+    """Leave a VM on its uplink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A layout's network, up and teamed, as a load finds it.
+    """A layout's running network, with its teams set up, for a load to use.
 
     Attributes:
-        prefix: before the names of all bridges and of the switches' interfaces.
-        host_pids: a process of every VM, host and client, whose network programs start in.
-        bridges: each server's bridge, or bridges if it has one for each uplink.
-        directory: for plans, logs and results; gone after the run.
-        move: has the team send a VM's traffic by an uplink from now on.
-        place: has it begin there, if the team is one that can be told; others stay as they are.
+        prefix: the prefix of the names of all bridges and of the switches' interfaces.
+        host_pids: a process in the network namespace of every VM, host and client.
+        bridges: each server's bridge, or its bridges if it has one for each uplink.
+        directory: the directory for plans, logs and results; it is deleted after the run.
+        move: tells the team to send a VM's traffic by an uplink from now on.
+        place: sets the uplink that a VM starts on; teams without this feature ignore it.
     """
 
     layout: Layout
@@ -46,11 +46,11 @@ class Stage:
     bridges: Mapping[str, tuple[str, ...]]
     ovs: PrivateOvs
     directory: Path
-    move: Callable[[str, str], None] = cannot_move
-    place: Callable[[str, str], None] = stays
+    move: Callable[[str, str], None] = refuse_move
+    place: Callable[[str, str], None] = ignore_placement
 
     def mac_of(self, name: str) -> str:
-        """The address of an end system's first interface."""
+        """The MAC address of an end system's first interface."""
         command = ["nsenter", f"--net=/proc/{self.host_pids[name]}/ns/net", "ip", "-j", "link"]
         links = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
         first = f"{name}-eth0"
@@ -60,13 +60,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the users of a load got.
+    """The result of a load, measured at the receivers.
 
     Attributes:
-        received_bytes: over the whole load, without headers.
-        throughput_bps: of these, in the load's measured part.
-        figures: what only this kind of load measures; a figure without a value is absent.
-        details: everything behind the figures, as JSON can hold it.
+        received_bytes: the payload received during the whole load.
+        throughput_bps: the payload received per second in the measured part.
+        figures: the metrics of this kind of load only; a metric without a value is absent.
+        details: the data behind the figures, in JSON types.
     """
 
     received_bytes: int
@@ -76,13 +76,13 @@ class Outcome:
 
 
 class Load(ABC):
-    """One run of a load; used once.
+    """One run of a load. An instance runs once.
 
     Attributes:
-        load_s: how long it lasts.
-        measured_s: from when to when it is measured, in seconds since its start.
-        steady_s: the part of that in which it asks for the same all the time.
-        start_s: when it began or will begin, on the monotonic clock; known after `start`.
+        load_s: the duration of the load.
+        measured_s: the start and the end of the measured part, in seconds since the load's start.
+        steady_s: the part of it in which the offered load is constant.
+        start_s: the start time on the monotonic clock; `start` sets it.
     """
 
     load_s: float
@@ -92,16 +92,16 @@ class Load(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start all programs; the load itself begins at `start_s`, soon after."""
+        """Start all programs; the load itself begins soon after, at `start_s`."""
 
     @abstractmethod
     def finish(self) -> Outcome:
-        """Wait for the end and collect what came of it.
+        """Wait for the end of the load and collect the result.
 
         Raises:
-            RuntimeError: a program failed; the message says which and why.
+            RuntimeError: a program failed; the message has its name and the reason.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End everything that still runs; also after a failed or interrupted start."""
+        """Stop all programs, also after a failed or interrupted start."""

@@ -1,21 +1,22 @@
-"""Live migration as memory pre-copy: real pages over TCP while the VM goes on writing them.
+"""Live migration as memory pre-copy: copies pages over TCP while the VM still writes to them.
 
-Two programs, each for a host's own stack:
+Two programs, one for the network stack of each host:
 
     memory_copy.py receive PORT
     memory_copy.py send PLAN.json RESULTS.json
 
-The sender has a queue of VMs and migrates so many of them at once. Round 1 copies all of a
-VM's memory, each further round the pages that it has written meanwhile, until what is left
-can be sent within the allowed blackout at the rate just measured, or rounds run out. Then
-the VM stops and its last pages go. Whoever moves its port is told over a Unix socket (one
-line with the VM's name) and answers when it is done; only then the next VM begins.
+The sender migrates `at_once` VMs of its queue at a time. Round 1 copies all of a VM's memory. Each
+later round copies the pages that the VM wrote during the round before. The rounds end when the
+remaining pages fit into the allowed blackout at the rate just measured, or at the maximum number
+of rounds. Then the VM stops and the sender copies the remaining pages. The sender requests the
+move of the VM's port over a Unix socket (one line with the VM's name) and waits for the answer
+before it starts the next VM.
 
-A VM has one TCP connection, or several that share its pages, over one network or several.
-On each connection, after one line of JSON about the VM, come extents: the first page and
-the number of pages, then those pages. None ends a round, and is answered when all before it
-has arrived. At the very end the receiver tells what it received in all and the digest of
-the memory, which must be the source's.
+A VM has one TCP connection, or several that share its pages, over one network or several. Each
+connection begins with one line of JSON about the VM. Extents follow: the first page, the number of
+pages, and the pages. An extent of no pages ends a round; the receiver answers it once it has
+received the round. At the end the receiver reports the bytes that it received and the digest of
+the memory, and the sender compares both with its own.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ EXTENT_PAGES = 16
 EXTENT = struct.Struct("!II")
 ROUND = struct.Struct("!I")
 RECEIPT = struct.Struct("!Q32s")
-# Instead of a number of pages: the end of a round, and of the migration.
+# Page counts with a meaning of their own: the end of a round, and of the migration.
 END_OF_ROUND, END_OF_MEMORY = 0, 0xFFFFFFFF
-# The kernel doubles it. Enough for the network's queues; what waits here is given to one
-# connection and cannot go by another that is faster.
+# The kernel doubles it. This fills the network's queues. A larger buffer would hold pages for a
+# slow connection that a faster one could send.
 SEND_BUFFER_BYTES = 128 * 1024
 STALL_TIMEOUT_S = 20.0
-# What the receiver says when connections will be taken.
+# The receiver prints it once it accepts connections.
 LISTENING = "listening"
 WRITE_INTERVAL_S = 0.02
 
 
 class Memory:
-    """A VM's memory, which knows what was written since it was last asked."""
+    """A VM's memory, which records the pages that the VM has written."""
 
     def __init__(self, size_bytes: int, seed: int) -> None:
         self.pages = size_bytes // PAGE_BYTES
@@ -65,7 +66,7 @@ class Memory:
         self._lock = threading.Lock()
 
     def write(self, count: int) -> None:
-        """Write into so many pages, anywhere; one may be written twice."""
+        """Write to `count` random pages; a page may be written twice."""
         with self._lock:
             for page in self._random.choices(range(self.pages), k=count):
                 at = page * PAGE_BYTES + self._random.randrange(PAGE_BYTES)
@@ -73,7 +74,7 @@ class Memory:
                 self._written.add(page)
 
     def take_written(self) -> list[int]:
-        """The pages written since the last call, in order."""
+        """The pages written since the last call, in ascending order."""
         with self._lock:
             written, self._written = self._written, set()
         return sorted(written)
@@ -83,7 +84,7 @@ class Memory:
         return len(self._written) * PAGE_BYTES
 
     def read(self, first: int, count: int) -> bytes:
-        """These pages as they are now."""
+        """The current content of the pages."""
         return bytes(self._bytes[first * PAGE_BYTES : (first + count) * PAGE_BYTES])
 
     def digest(self) -> bytes:
@@ -91,7 +92,7 @@ class Memory:
 
 
 def extents(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pages in order as runs: the first page of each and how many there are."""
+    """Consecutive pages as extents: the first page of each, and the number of pages."""
     breaks = [i for i, (a, b) in enumerate(pairwise(pages), 1) if b != a + 1]
     for start, end in pairwise([0, *breaks, len(pages)]):
         for at in range(start, end, EXTENT_PAGES):
@@ -99,23 +100,23 @@ def extents(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def may_stop(left_bytes: int, rate_bps: float, allowed_blackout_s: float) -> bool:
-    """Whether what is left can be sent while the VM is stopped."""
+    """Whether the remaining bytes can be sent within the allowed blackout."""
     return left_bytes * 8 <= rate_bps * allowed_blackout_s
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the sender does.
+    """The settings of the sender.
 
     Attributes:
-        networks: the receiver's address on each network; connections are dealt out to them.
-        vms: the queue, of which `at_once` migrate together.
-        connections: of each VM.
-        dirty_bps: how much of its memory a VM writes in a second.
-        allowed_blackout_s: how long a VM may be stopped for its last pages.
-        most_rounds: after so many a VM is stopped, whatever is left.
-        mover: path of the Unix socket where ports are moved.
-        start_s: when the first begin, on the monotonic clock.
+        networks: the receiver's address on each network; the connections use them in turn.
+        vms: the queue of VMs, of which `at_once` migrate at a time.
+        connections: the number of connections of each VM.
+        dirty_bps: the rate at which a VM writes to its memory.
+        allowed_blackout_s: how long a VM may be stopped while its last pages are copied.
+        max_rounds: the number of rounds after which a VM stops in any case.
+        mover: the path of the Unix socket that accepts requests to move a port.
+        start_s: when the first migrations begin, on the monotonic clock.
     """
 
     networks: Sequence[str]
@@ -126,14 +127,14 @@ class Plan:
     memory_bytes: int
     dirty_bps: float
     allowed_blackout_s: float
-    most_rounds: int
+    max_rounds: int
     mover: str
     start_s: float
 
 
 @dataclass(slots=True)
 class Round:
-    """One pass over pages; times on the monotonic clock."""
+    """One round of copying; times are on the monotonic clock."""
 
     start_s: float
     end_s: float
@@ -141,13 +142,14 @@ class Round:
 
 
 @dataclass(slots=True)
-class Migrated:
-    """How one VM's migration went; times on the monotonic clock.
+class Migration:
+    """The record of one VM's migration; times are on the monotonic clock.
 
     Attributes:
-        rounds: those while it ran, and last the one while it was stopped.
-        stopped_s: when it was stopped; `copied_s`: when all of it had arrived;
-            `moved_s`: when its port had moved.
+        rounds: all rounds; the VM was stopped during the last one.
+        stopped_s: when the VM was stopped.
+        copied_s: when all of its memory had arrived.
+        moved_s: when its port had moved.
     """
 
     vm: str
@@ -159,18 +161,18 @@ class Migrated:
 
 
 @contextlib.contextmanager
-def writing(memory: Memory, dirty_bps: float) -> Iterator[None]:
-    """Meanwhile the VM writes to its memory, as much as that in a second."""
+def background_writes(memory: Memory, dirty_bps: float) -> Iterator[None]:
+    """Write to the memory at a given rate during the context."""
     stopped = threading.Event()
 
-    def go_on() -> None:
+    def write() -> None:
         start_s, written = time.monotonic(), 0
         while not stopped.wait(WRITE_INTERVAL_S):
             due = int((time.monotonic() - start_s) * dirty_bps / 8 / PAGE_BYTES)
             memory.write(due - written)
             written = due
 
-    writer = threading.Thread(target=go_on, daemon=True)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     try:
         yield
@@ -179,12 +181,12 @@ def writing(memory: Memory, dirty_bps: float) -> Iterator[None]:
         writer.join()
 
 
-class Outgoing:
-    """The connections of one VM's migration, at the source.
+class Sender:
+    """The source's connections for the migration of one VM.
 
     Raises:
-        OSError: the receiver cannot be reached, or something stalled.
-        RuntimeError: what arrived is not what was sent.
+        OSError: the receiver is unreachable, or a connection stalled.
+        RuntimeError: the receiver's data differ from the sent data.
     """
 
     def __init__(
@@ -193,7 +195,7 @@ class Outgoing:
         self._memory = memory
         self._sockets: list[socket.socket] = []
         self._pool = ThreadPoolExecutor(connections)
-        self._number = 0
+        self._round = 0
         try:
             for index in range(connections):
                 address = (networks[index % len(networks)], port)
@@ -207,88 +209,91 @@ class Outgoing:
             raise
 
     def copy(self, pages: Sequence[int]) -> Round:
-        """Send these pages over all connections and wait until they have arrived."""
+        """Send the pages over all connections and wait until the receiver has them."""
         start_s = time.monotonic()
-        self._number += 1
-        waiting = deque(extents(pages))
-        copied = self._pool.map(lambda connection: self._share(connection, waiting), self._sockets)
+        self._round += 1
+        pending = deque(extents(pages))
+        copied = self._pool.map(
+            lambda connection: self._send_pending(connection, pending), self._sockets
+        )
         return Round(copied_bytes=sum(copied), start_s=start_s, end_s=time.monotonic())
 
     def verify(self, copied_bytes: int) -> None:
-        """Make sure that the receiver has the memory as it is here, and got these bytes."""
+        """Check that the receiver has the same memory, and received this number of bytes."""
         self._sockets[0].sendall(EXTENT.pack(0, END_OF_MEMORY))
-        received_bytes, digest = RECEIPT.unpack(_exactly(self._sockets[0], RECEIPT.size))
+        received_bytes, digest = RECEIPT.unpack(_receive_exactly(self._sockets[0], RECEIPT.size))
         if received_bytes != copied_bytes:
             raise RuntimeError(f"received {received_bytes} bytes -> {copied_bytes}")
         if digest != self._memory.digest():
-            raise RuntimeError("memory at the destination: another digest -> the source's")
+            raise RuntimeError("destination memory: digest differs -> the source's digest")
 
     def close(self) -> None:
         self._pool.shutdown()
         for connection in self._sockets:
             connection.close()
 
-    def _share(self, connection: socket.socket, waiting: deque[tuple[int, int]]) -> int:
+    def _send_pending(self, connection: socket.socket, pending: deque[tuple[int, int]]) -> int:
+        """Send pending extents until none is left; the bytes that this connection sent."""
         copied = 0
-        while taken := _take(waiting):
+        while taken := _take(pending):
             parts: list[bytes] = []
             for first, count in taken:
                 parts += [EXTENT.pack(first, count), self._memory.read(first, count)]
                 copied += count
-            # In one go: a page by itself would end in a short packet.
+            # One call for all pages: each call would end in a short packet.
             connection.sendall(b"".join(parts))
-        connection.sendall(EXTENT.pack(self._number, END_OF_ROUND))
-        (number,) = ROUND.unpack(_exactly(connection, ROUND.size))
-        if number != self._number:
-            raise RuntimeError(f"round {number} arrived -> round {self._number}")
+        connection.sendall(EXTENT.pack(self._round, END_OF_ROUND))
+        (number,) = ROUND.unpack(_receive_exactly(connection, ROUND.size))
+        if number != self._round:
+            raise RuntimeError(f"answer to round {number} -> to round {self._round}")
         return copied * PAGE_BYTES
 
 
-def _take(waiting: deque[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The next extents, about as many pages as one may have; none when all are taken."""
+def _take(pending: deque[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Take extents of about `EXTENT_PAGES` pages together; an empty list if none is pending."""
     taken: list[tuple[int, int]] = []
     with contextlib.suppress(IndexError):  # another connection took the last one
         while sum(count for _, count in taken) < EXTENT_PAGES:
-            taken.append(waiting.popleft())
+            taken.append(pending.popleft())
     return taken
 
 
-def migrate(vm: str, memory: Memory, plan: Plan) -> Migrated:
+def migrate(vm: str, memory: Memory, plan: Plan) -> Migration:
     """Migrate one VM, its port included."""
-    found = Migrated(vm, start_s=time.monotonic())
-    outgoing = Outgoing(vm, memory, plan.port, plan.networks, plan.connections)
-    with contextlib.closing(outgoing):
-        with writing(memory, plan.dirty_bps):
+    migration = Migration(vm, start_s=time.monotonic())
+    sender = Sender(vm, memory, plan.port, plan.networks, plan.connections)
+    with contextlib.closing(sender):
+        with background_writes(memory, plan.dirty_bps):
             pages: Sequence[int] = range(memory.pages)
             while True:
-                done = outgoing.copy(pages)
-                found.rounds.append(done)
+                done = sender.copy(pages)
+                migration.rounds.append(done)
                 rate_bps = done.copied_bytes * 8 / max(1e-6, done.end_s - done.start_s)
                 if may_stop(memory.written_bytes, rate_bps, plan.allowed_blackout_s):
                     break
-                if len(found.rounds) == plan.most_rounds:
+                if len(migration.rounds) == plan.max_rounds:
                     break
                 pages = memory.take_written()
-        found.stopped_s = time.monotonic()
-        found.rounds.append(outgoing.copy(memory.take_written()))
-        found.copied_s = time.monotonic()
+        migration.stopped_s = time.monotonic()
+        migration.rounds.append(sender.copy(memory.take_written()))
+        migration.copied_s = time.monotonic()
         _move_port(vm, plan.mover)
-        found.moved_s = time.monotonic()
-        outgoing.verify(sum(one.copied_bytes for one in found.rounds))
-    return found
+        migration.moved_s = time.monotonic()
+        sender.verify(sum(one.copied_bytes for one in migration.rounds))
+    return migration
 
 
 def _move_port(vm: str, mover: str) -> None:
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(STALL_TIMEOUT_S)
-        asked.connect(mover)
-        asked.sendall(f"{vm}\n".encode())
-        if not asked.recv(1):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(STALL_TIMEOUT_S)
+        connection.connect(mover)
+        connection.sendall(f"{vm}\n".encode())
+        if not connection.recv(1):
             raise RuntimeError(f"port of {vm}: no answer -> moved")
 
 
-def send(plan: Plan) -> list[Migrated]:
-    """Migrate all VMs, so many at once, in the order in which they are queued."""
+def send(plan: Plan) -> list[Migration]:
+    """Migrate all VMs in the order of the queue, `at_once` at a time."""
     memories = {vm: Memory(plan.memory_bytes, seed) for seed, vm in enumerate(plan.vms)}
     time.sleep(max(0.0, plan.start_s - time.monotonic()))
     with ThreadPoolExecutor(plan.at_once) as pool:
@@ -297,7 +302,7 @@ def send(plan: Plan) -> list[Migrated]:
 
 
 class Receiver:
-    """The destination: takes connections, and fills memories with what comes."""
+    """The destination: accepts connections and stores the pages that it receives."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -316,12 +321,12 @@ class Receiver:
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
-            about = json.loads(_line(connection))
-            vm = about["vm"]
+            header_line = json.loads(_receive_line(connection))
+            vm = header_line["vm"]
             with self._lock:
                 if vm not in self._memories:
-                    # Unlike a bytearray it is not written to before pages come.
-                    self._memories[vm] = mmap.mmap(-1, about["pages"] * PAGE_BYTES)
+                    # A bytearray would be written to (zeroed) before the first page arrives.
+                    self._memories[vm] = mmap.mmap(-1, header_line["pages"] * PAGE_BYTES)
                     self._received_bytes[vm] = 0
                 memory = self._memories[vm]
             content = memoryview(memory)
@@ -346,17 +351,17 @@ def _fill(connection: socket.socket, content: memoryview) -> None:
     while filled < len(content):
         read = connection.recv_into(content[filled:])
         if not read:
-            raise ConnectionResetError(f"{filled} bytes of an extent -> {len(content)}")
+            raise ConnectionResetError(f"connection closed after {filled} bytes -> {len(content)}")
         filled += read
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
     content = bytearray(size)
     _fill(connection, memoryview(content))
     return bytes(content)
 
 
-def _line(connection: socket.socket) -> bytes:
+def _receive_line(connection: socket.socket) -> bytes:
     def read() -> Iterable[bytes]:
         while (one := connection.recv(1)) not in (b"", b"\n"):
             yield one
@@ -372,8 +377,8 @@ def main(arguments: Sequence[str]) -> None:
             Receiver(listener).run()
     else:
         _, plan, results = arguments
-        migrated = send(Plan(**json.loads(Path(plan).read_text())))
-        Path(results).write_text(json.dumps([asdict(one) for one in migrated]))
+        migrations = send(Plan(**json.loads(Path(plan).read_text())))
+        Path(results).write_text(json.dumps([asdict(one) for one in migrations]))
 
 
 if __name__ == "__main__":

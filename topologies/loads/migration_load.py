@@ -1,8 +1,8 @@
-"""VMs that migrate from the first host to the second, and a client upstream that notices.
+"""VMs that migrate from the first host to the second.
 
-The hosts' own stacks copy the memory (memory_copy.py), we move the ports as a hypervisor
-does, and probes between the client and every VM, both ways, tell for how long each was
-out of reach.
+The hosts' network stacks copy the memory (memory_copy.py), and this load moves the ports as a
+hypervisor does. Probes between a client and every VM, in both directions, measure how long each VM
+was unreachable.
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ from typing import Any
 from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import own_interface
 from topologies.loads import memory_copy, probing
-from topologies.loads.handover import Guest, Moved, counterparts
+from topologies.loads.handover import Handover, VmPort, bridge_counterparts
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.probing import Flow, Heard, Probing
+from topologies.loads.probing import Flow, FlowResult, Probes
 from topologies.network import processes
 
 PORT = 6600
 ALLOWED_BLACKOUT_S = 0.3
-MOST_ROUNDS = 30
-# Programs start before the load does; probes a moment before it, to teach the switches.
+MAX_ROUNDS = 30
+# Time for the programs to start, and for the switches to learn addresses from the first probes.
 READY_S, PROBED_BEFORE_S = 1.5, 0.5
-# Afterwards until the last VM has been announced, and has been heard or not.
+# Time for the last VM's announcements and the probes that follow them.
 PROBED_AFTER_S = 1.5
 # A gap that begins later has another cause than the handover.
 AFTER_HANDOVER_S = 3.0
 LISTEN_TIMEOUT_S = 10.0
-LONGEST_S = 180.0
+MAX_LOAD_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Migrations:
-    """Which migrations there are.
+    """The settings of the migrations.
 
     Attributes:
-        at_once: how many VMs migrate together; all of the first host's VMs do in the end.
-        connections: of each VM.
-        networks: how many of the hosts' networks, one for each uplink, carry them.
-        memory_bytes: of each VM; `dirty_bps`: how much of it the VM writes in a second.
+        memory_bytes: the memory of each VM.
+        dirty_bps: the rate at which a VM writes to its memory.
+        at_once: the number of VMs that migrate at a time.
+        connections: the number of connections of each VM.
+        networks: how many of the hosts' networks carry migrations; each uplink has one network.
     """
 
     memory_bytes: int
@@ -69,86 +70,86 @@ class MigrationLoad(Load):
         layout = stage.layout
         (self._source,), (self._destination,) = layout.senders, layout.receivers
         self._vms = layout.nodes(Role.VM)
-        here, there = (
+        servers = [
             layout.server_of(layout.vnics_of(host)[0]) for host in (self._source, self._destination)
-        )
-        self._bridges = counterparts(stage.bridges, here, there)
-        # Until it is known how long the migrations take.
-        self.load_s = LONGEST_S
+        ]
+        self._bridges = bridge_counterparts(stage.bridges, *servers)
+        # The end of the migrations sets the duration.
+        self.load_s = MAX_LOAD_S
         self._resources = contextlib.ExitStack()
-        self._flows = [flow for vm in self._vms for flow in _both_ways(layout, vm)]
-        self._probing = Probing(stage.host_pids, self._flows, stage.directory)
+        self._flows = [flow for vm in self._vms for flow in _both_directions(layout, vm)]
+        self._probes = Probes(stage.host_pids, self._flows, stage.directory)
         self._programs: dict[str, subprocess.Popen[bytes]] = {}
-        self._mover: Mover | None = None
+        self._mover: PortMover | None = None
 
     def start(self) -> None:
         """Start the programs; the first VMs migrate at `start_s`."""
-        guests = {vm: self._resources.enter_context(self._guest(vm)) for vm in self._vms}
+        ports = {vm: self._resources.enter_context(self._vm_port(vm)) for vm in self._vms}
         path = self._stage.directory / "mover"
-        self._mover = self._resources.enter_context(Mover(path, guests, self._bridges))
-        self._program("receive", self._destination, str(PORT))
+        self._mover = self._resources.enter_context(PortMover(path, ports, self._bridges))
+        self._start_program("receive", self._destination, str(PORT))
         self._await_listening()
         self.start_s = time.monotonic() + READY_S
         probed_s = self.start_s - PROBED_BEFORE_S
-        self._probing.start(probed_s, self.start_s + LONGEST_S)
+        self._probes.start(probed_s, self.start_s + MAX_LOAD_S)
         plan = self._stage.directory / "migrations.json"
         plan.write_text(json.dumps(asdict(self._plan(path))))
-        self._program("send", self._source, str(plan), str(self._results))
+        self._start_program("send", self._source, str(plan), str(self._results))
         threading.Thread(target=self._await_end, daemon=True).start()
 
     def finish(self) -> Outcome:
-        """Wait for the migrations and the probes; `details` is both, VM by VM."""
+        """Wait for the migrations and the probes; `details` has both for each VM."""
         program = self._programs["send"]
         try:
-            status = program.wait(max(0.0, self.start_s + LONGEST_S - time.monotonic()))
+            status = program.wait(max(0.0, self.start_s + MAX_LOAD_S - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"migrations: not done after {LONGEST_S:g} s -> done") from None
+            raise RuntimeError(f"migrations: running after {MAX_LOAD_S:g} s -> ended") from None
         assert self._mover is not None
         if status:
             failure = self._mover.failure or self._log("send").read_text(errors="replace")[-500:]
             raise RuntimeError(f"migrations: exit {status} -> 0; {failure}")
         time.sleep(PROBED_AFTER_S)
-        self._probing.stop()
-        heard = self._probing.finish()
-        migrated = json.loads(self._results.read_text())
-        return outcome(migrated, self._mover.moved, heard, self.start_s)
+        self._probes.stop()
+        probes = self._probes.finish()
+        migrations = json.loads(self._results.read_text())
+        return outcome(migrations, self._mover.handovers, probes, self.start_s)
 
     def close(self) -> None:
-        """End all programs."""
-        self._probing.close()
+        """Stop all programs."""
+        self._probes.close()
         for program in self._programs.values():
             processes.end(program)
         self._resources.close()
 
     def _plan(self, mover: Path) -> memory_copy.Plan:
-        wanted = self._migrations
+        settings = self._migrations
         addresses = self._stage.layout.addresses_of(self._destination)
         return memory_copy.Plan(
-            networks=addresses[: wanted.networks],
+            networks=addresses[: settings.networks],
             port=PORT,
             vms=self._vms,
-            at_once=wanted.at_once,
-            connections=wanted.connections,
-            memory_bytes=wanted.memory_bytes,
-            dirty_bps=wanted.dirty_bps,
+            at_once=settings.at_once,
+            connections=settings.connections,
+            memory_bytes=settings.memory_bytes,
+            dirty_bps=settings.dirty_bps,
             allowed_blackout_s=ALLOWED_BLACKOUT_S,
-            most_rounds=MOST_ROUNDS,
+            max_rounds=MAX_ROUNDS,
             mover=str(mover),
             start_s=self.start_s,
         )
 
     @contextlib.contextmanager
-    def _guest(self, vm: str) -> Iterator[Guest]:
+    def _vm_port(self, vm: str) -> Iterator[VmPort]:
         layout = self._stage.layout
         (vnic,) = layout.vnics_of(vm)
-        port = own_interface(layout, self._stage.prefix, vnic)
+        name = own_interface(layout, self._stage.prefix, vnic)
         vlan = layout.attributes(vnic).get("vlan")
         pid = self._stage.host_pids[vm]
-        with contextlib.closing(Guest(self._stage.ovs, port, f"{vm}-eth0", pid, vlan)) as guest:
-            yield guest
+        with contextlib.closing(VmPort(self._stage.ovs, name, f"{vm}-eth0", pid, vlan)) as port:
+            yield port
 
     def _await_end(self) -> None:
-        """Let the load be over when the migrations are, however they ended."""
+        """End the load when the migrations end, also if they failed."""
         self._programs["send"].wait()
         lasted_s = time.monotonic() - self.start_s
         self.measured_s = self.steady_s = (0.0, lasted_s)
@@ -156,15 +157,15 @@ class MigrationLoad(Load):
 
     def _await_listening(self) -> None:
         deadline_s = time.monotonic() + LISTEN_TIMEOUT_S
-        while memory_copy.LISTENING not in (said := self._log("receive").read_text()):
+        while memory_copy.LISTENING not in (output := self._log("receive").read_text()):
             ended = self._programs["receive"].poll() is not None
             if ended or time.monotonic() > deadline_s:
-                raise RuntimeError(f"receiver of memory: {said[-500:]!r} -> listens")
+                raise RuntimeError(f"memory receiver: {output[-500:]!r} -> {memory_copy.LISTENING}")
             time.sleep(0.02)
 
-    def _program(self, role: str, host: str, *words: str) -> None:
+    def _start_program(self, role: str, host: str, *arguments: str) -> None:
         script = str(Path(memory_copy.__file__).resolve())
-        command = [sys.executable, "-P", script, role, *words]
+        command = [sys.executable, "-P", script, role, *arguments]
         pid = self._stage.host_pids[host]
         self._programs[role] = processes.start_in(pid, command, self._log(role))
 
@@ -176,87 +177,89 @@ class MigrationLoad(Load):
         return self._stage.directory / f"migrations.{role}.log"
 
 
-class Mover:
-    """Moves ports for whoever names a VM on a Unix socket; a context manager.
+class PortMover:
+    """A server on a Unix socket that moves the port of the VM that a client names.
+
+    It is a context manager. `bridges` has the destination's bridge for each bridge of the source.
 
     Attributes:
-        moved: what it has moved, by VM.
-        failure: why a port could not be moved; empty if all could.
+        handovers: the completed handovers by VM.
+        failure: why a port could not be moved; empty if no move failed.
     """
 
-    def __init__(self, path: Path, guests: Mapping[str, Guest], bridges: Mapping[str, str]) -> None:
-        self.moved: dict[str, Moved] = {}
+    def __init__(self, path: Path, ports: Mapping[str, VmPort], bridges: Mapping[str, str]) -> None:
+        self.handovers: dict[str, Handover] = {}
         self.failure = ""
-        self._guests = guests
+        self._ports = ports
         self._bridges = bridges
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(os.fspath(path))
-        self._listener.listen(len(guests))
+        self._listener.listen(len(ports))
 
-    def __enter__(self) -> Mover:
+    def __enter__(self) -> PortMover:
         threading.Thread(target=self._serve, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            # Unlike close, it wakes the thread that waits in accept.
+            # A close alone would not wake the thread that waits in accept.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                asked, _ = self._listener.accept()
-                threading.Thread(target=self._answer, args=(asked,), daemon=True).start()
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
-    def _answer(self, asked: socket.socket) -> None:
-        with asked, asked.makefile() as lines:
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, connection.makefile() as lines:
             vm = lines.readline().strip()
-            guest = self._guests[vm]
+            port = self._ports[vm]
             try:
-                self.moved[vm] = guest.move(self._bridges)
+                self.handovers[vm] = port.move(self._bridges)
             except RuntimeError as failure:
                 self.failure = str(failure)
                 return
-            announcing = threading.Thread(target=guest.announce, daemon=True)
-            announcing.start()
-            asked.sendall(b"+")
-            announcing.join()
+            announcer = threading.Thread(target=port.announce, daemon=True)
+            announcer.start()
+            connection.sendall(b"+")
+            announcer.join()
 
 
 def outcome(
-    migrated: Sequence[Mapping[str, Any]],
-    moved: Mapping[str, Moved],
-    heard: Mapping[Flow, Heard],
+    migrations: Sequence[Mapping[str, Any]],
+    handovers: Mapping[str, Handover],
+    probes: Mapping[Flow, FlowResult],
     start_s: float,
 ) -> Outcome:
-    """The figures of all migrations, and of the probes beside them."""
+    """The figures and details of all migrations and of the probes."""
     copied_bytes = {
-        one["vm"]: sum(part["copied_bytes"] for part in one["rounds"]) for one in migrated
+        one["vm"]: sum(part["copied_bytes"] for part in one["rounds"]) for one in migrations
     }
-    first_s = min(one["start_s"] for one in migrated)
+    first_s = min(one["start_s"] for one in migrations)
     blackouts_ms = {
-        vm: {way: gap_s * 1000 for way, gap_s in blackouts_s(vm, moved[vm], heard).items()}
+        vm: {way: gap_s * 1000 for way, gap_s in blackouts_s(vm, handovers[vm], probes).items()}
         for vm in copied_bytes
     }
     worse_ms = [max(both.values()) for both in blackouts_ms.values()]
     total_bytes = sum(copied_bytes.values())
-    throughput_bps = total_bytes * 8 / (max(one["copied_s"] for one in migrated) - first_s)
+    throughput_bps = total_bytes * 8 / (max(one["copied_s"] for one in migrations) - first_s)
 
-    def median(of: Callable[[Mapping[str, Any]], float]) -> float:
-        return statistics.median(of(one) for one in migrated)
+    def median(value: Callable[[Mapping[str, Any]], float]) -> float:
+        return statistics.median(value(one) for one in migrations)
 
     return Outcome(
         received_bytes=total_bytes,
         throughput_bps=throughput_bps,
         figures={
             "migration_s": median(lambda one: one["moved_s"] - one["start_s"]),
-            "total_s": max(one["moved_s"] for one in migrated) - first_s,
+            "total_s": max(one["moved_s"] for one in migrations) - first_s,
             "precopy_rounds": median(lambda one: len(one["rounds"]) - 1),
             "stopped_ms": median(lambda one: one["copied_s"] - one["stopped_s"]) * 1000,
             "blackout_ms": statistics.median(worse_ms),
             "worst_blackout_ms": max(worse_ms),
-            **probing.figures(list(heard.values())),
+            **probing.figures(list(probes.values())),
         },
         details=[
             {
@@ -270,20 +273,20 @@ def outcome(
                     }
                     for part in one["rounds"]
                 ],
-                "port_left_s": round(moved[one["vm"]].left_s - start_s, 4),
-                "port_arrived_s": round(moved[one["vm"]].arrived_s - start_s, 4),
+                "port_left_s": round(handovers[one["vm"]].left_s - start_s, 4),
+                "port_arrived_s": round(handovers[one["vm"]].arrived_s - start_s, 4),
                 "blackout_ms": {w: round(ms, 1) for w, ms in blackouts_ms[one["vm"]].items()},
             }
-            for one in migrated
+            for one in migrations
         ],
     )
 
 
-def blackouts_s(vm: str, moved: Moved, heard: Mapping[Flow, Heard]) -> dict[str, float]:
-    """For how long nothing came to a VM, and nothing from it, when its port moved."""
+def blackouts_s(vm: str, handover: Handover, probes: Mapping[Flow, FlowResult]) -> dict[str, float]:
+    """The longest gap in the probes to a VM and from it, at the time of its handover."""
     gaps_s = {
-        flow: of_flow.longest_gap_s(moved.left_s, moved.arrived_s + AFTER_HANDOVER_S)
-        for flow, of_flow in heard.items()
+        flow: result.longest_gap_s(handover.left_s, handover.arrived_s + AFTER_HANDOVER_S)
+        for flow, result in probes.items()
     }
     return {
         "to": max(gap_s for flow, gap_s in gaps_s.items() if flow.receiver == vm),
@@ -291,7 +294,7 @@ def blackouts_s(vm: str, moved: Moved, heard: Mapping[Flow, Heard]) -> dict[str,
     }
 
 
-def _both_ways(layout: Layout, vm: str) -> tuple[Flow, Flow]:
+def _both_directions(layout: Layout, vm: str) -> tuple[Flow, Flow]:
     client = layout.nodes(Role.CLIENT)[0]
     return (
         Flow(client, vm, layout.address(layout.vnics_of(vm)[0])),

@@ -1,4 +1,4 @@
-"""TCP and datagrams of one VM, both ways, while its port is moved from uplink to uplink."""
+"""TCP and datagrams of one VM, in both directions, while the team moves it between uplinks."""
 
 from __future__ import annotations
 
@@ -15,57 +15,59 @@ from pathlib import Path
 from topologies.graph.layout import Role
 from topologies.loads import paced, probing
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.probing import Heard
-from topologies.loads.shift_load import PAYLOAD_BYTES, Place
+from topologies.loads.probing import FlowResult
+from topologies.loads.shift_load import PAYLOAD_BYTES, UpstreamFdb
 from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
 from topologies.network import processes
 
-# Far from what an uplink carries: what is lost or sent again is the move's doing.
+# Far below the capacity of an uplink, so that all loss and retransmissions come from the moves.
 STREAMS, STREAM_BPS = 2, 15_000_000
 BUFFER_BYTES = 4 * 1024
 PROBES_PPS = 500.0
 WARM_UP_S, COOL_DOWN_S = 2.0, 1.0
 BUSY_PORT, END_TIMEOUT_S = 7200, 15.0
-# After a move the upstream switch sees the VM at its new uplink.
-SEEN_WITHIN_S = 3.0
-# The kernel's: what a sender has sent again, and what came to a receiver before what it follows.
+# After a move, the upstream switch must learn the VM at its new uplink within this time.
+LEARNED_TIMEOUT_S = 3.0
+# The kernel's counters of retransmitted segments and of segments received out of order.
 RETRANSMITTED, DISORDERED = "RetransSegs", "TCPOFOQueue"
-# What is told for each move.
+# The costs that are reported per move.
 PER_MOVE = ("retransmissions", "tcp_disordered", "lost", "reordered")
-# The counters of either end.
+# TCP counters by end system.
 Counts = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """One move: off which uplink, and when it was asked for and that was answered.
+class Move:
+    """One move of the VM, with the times of the request and of the answer.
 
-    Times are since the load's start. `before` is what TCP had counted until then.
+    Times are relative to the load's start. `counts` are the TCP counters before the move.
     """
 
     origin: str
-    asked_s: float
+    requested_s: float
     answered_s: float
-    before: Counts
+    counts: Counts
 
 
 class MoveLoad(Load):
-    """A calm part, and a part as long in which the VM is moved again and again.
+    """A baseline without moves, and a part of the same length in which the team moves the VM.
 
-    Each move is watched for `each_s`. With `busy_bps` another VM sends so much by the last
-    uplink all the time, and of the moves only those count that are off that uplink.
+    The moves are `interval_s` apart. With `busy_bps`, another VM sends at this rate by the last
+    uplink all the time, and the figures cover only the moves away from that uplink.
     """
 
-    def __init__(self, stage: Stage, *, moves: int, each_s: float, busy_bps: float = 0.0) -> None:
+    def __init__(
+        self, stage: Stage, *, moves: int, interval_s: float, busy_bps: float = 0.0
+    ) -> None:
         self._stage = stage
-        self._count, self._each_s, self._busy_bps = moves, each_s, busy_bps
+        self._count, self._interval_s, self._busy_bps = moves, interval_s, busy_bps
         self._programs: list[subprocess.Popen[bytes]] = []
         layout = stage.layout
         self._vm, self._client = layout.nodes(Role.VM)[0], layout.nodes(Role.CLIENT)[0]
-        self._moving_s = WARM_UP_S + moves * each_s
-        self.load_s = self._moving_s + moves * each_s + COOL_DOWN_S
-        ways = [(self._vm, self._client), (self._client, self._vm)]
+        self._moving_s = WARM_UP_S + moves * interval_s
+        self.load_s = self._moving_s + moves * interval_s + COOL_DOWN_S
+        directions = [(self._vm, self._client), (self._client, self._vm)]
         addresses = {name: layout.addresses_of(name)[0] for name in (self._vm, self._client)}
         flows = [
             Flow(
@@ -77,50 +79,51 @@ class MoveLoad(Load):
                 rate_bps=STREAM_BPS,
                 buffer_bytes=BUFFER_BYTES,
             )
-            for sender, receiver in ways
+            for sender, receiver in directions
         ]
         self._streams = StreamLoad(stage, flows, (WARM_UP_S, self.load_s - COOL_DOWN_S))
         self.measured_s = self._streams.measured_s
         self.steady_s = (WARM_UP_S, self._moving_s)
-        probes = [probing.Flow(sender, to, addresses[to]) for sender, to in ways]
-        self._probing = probing.Probing(stage.host_pids, probes, stage.directory, PROBES_PPS)
+        probes = [probing.Flow(sender, to, addresses[to]) for sender, to in directions]
+        self._probes = probing.Probes(stage.host_pids, probes, stage.directory, PROBES_PPS)
         self._mover = threading.Thread(target=self._move_all, daemon=True)
         self._ended = threading.Event()
-        self._moved: list[Moved] = []
+        self._moves: list[Move] = []
         self._counts: list[Counts] = []
         self._failure: Exception | None = None
 
     def start(self) -> None:
-        """Start everything; the first move is after the calm part."""
-        # A calm part on the other VM's uplink would not be calm.
+        """Start all programs; the moves begin after the baseline."""
+        # The baseline must not share an uplink with the other VM.
         self._stage.move(self._vm, self._stage.layout.nodes(Role.UPLINK)[0])
         if self._busy_bps:
-            self._keep_busy()
+            self._start_other_vm()
         self._streams.start()
         self.start_s = self._streams.start_s
-        self._probing.start(self.start_s + WARM_UP_S / 2, self.start_s + self.load_s)
+        self._probes.start(self.start_s + WARM_UP_S / 2, self.start_s + self.load_s)
         self._mover.start()
 
     def finish(self) -> Outcome:
-        """What each move cost, in the mean, and what the same time without moves did."""
-        self._mover.join(max(0.0, self.start_s + self.load_s - time.monotonic()) + SEEN_WITHIN_S)
+        """The mean cost of a move, and the baseline of the same time without moves."""
+        left_s = max(0.0, self.start_s + self.load_s - time.monotonic())
+        self._mover.join(left_s + LEARNED_TIMEOUT_S)
         if self._failure is not None:
             raise RuntimeError(f"move: {self._failure}") from self._failure
         if self._mover.is_alive():
-            raise RuntimeError(f"moves: {len(self._moved)} in time -> {self._count}")
+            raise RuntimeError(f"moves: {len(self._moves)} in time -> {self._count}")
         outcome = self._streams.finish()
-        heard = list(self._probing.finish().values())
-        busiest = self._stage.layout.nodes(Role.UPLINK)[-1]
-        counts = [*(one.before for one in self._moved), self._counts[-1]]
+        probes = list(self._probes.finish().values())
+        busy_uplink = self._stage.layout.nodes(Role.UPLINK)[-1]
+        counts = [*(move.counts for move in self._moves), self._counts[-1]]
         costs = [
-            _cost(_difference(before, after), heard, *self._at(one.asked_s, self._each_s))
-            for one, before, after in zip(self._moved, counts[:-1], counts[1:], strict=True)
-            if one.origin == busiest or not self._busy_bps
+            _cost(_difference(before, after), probes, *self._span(move.requested_s))
+            for move, before, after in zip(self._moves, counts[:-1], counts[1:], strict=True)
+            if move.origin == busy_uplink or not self._busy_bps
         ]
-        calm = _difference(*self._counts[:2])
+        baseline = _difference(*self._counts[:2])
         figures = {
             **{f"{name}_per_move": _mean(costs, name) for name in PER_MOVE},
-            "calm_retransmissions": _sum(calm, RETRANSMITTED) / self._count,
+            "calm_retransmissions": _sum(baseline, RETRANSMITTED) / self._count,
             "duplicated": sum(one["duplicated"] for one in costs),
             "silence_ms": statistics.median(one["silence_ms"] for one in costs),
             "worst_silence_ms": max(one["silence_ms"] for one in costs),
@@ -130,25 +133,28 @@ class MoveLoad(Load):
             outcome.throughput_bps,
             {**outcome.figures, **figures},
             {
-                "moves": [[one.origin, one.asked_s, one.answered_s] for one in self._moved],
+                "moves": [[one.origin, one.requested_s, one.answered_s] for one in self._moves],
                 "costs": costs,
-                "latest_s": max(one.latest_s for one in heard),
-                "calm": calm,
+                "latest_s": max(one.max_delay_s for one in probes),
+                "calm": baseline,
             },
         )
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all programs."""
         self._ended.set()
         if self._mover.is_alive():
             self._mover.join()
         for program in self._programs:
             processes.end(program)
-        self._probing.close()
+        self._probes.close()
         self._streams.close()
 
-    def _keep_busy(self) -> None:
-        """Have another VM send by the last uplink, where placement by number has the second."""
+    def _start_other_vm(self) -> None:
+        """Start the second VM's traffic on the last uplink.
+
+        With two uplinks, placement by port number puts that VM there, too.
+        """
         layout, pids = self._stage.layout, self._stage.host_pids
         sender, receiver = layout.nodes(Role.VM)[1], layout.nodes(Role.CLIENT)[-1]
         self._stage.move(sender, layout.nodes(Role.UPLINK)[-1])
@@ -165,56 +171,56 @@ class MoveLoad(Load):
             json.dumps({"payload_bytes": PAYLOAD_BYTES, "longest_s": longest_s, "flows": [flow]})
         )
         script = str(Path(paced.__file__).resolve())
-        for what in ("hear", "send"):
-            results = self._stage.directory / f"busy.{what}.json"
-            command = [sys.executable, "-P", script, what, str(plan), str(results)]
-            log = self._stage.directory / f"busy.{what}.log"
+        for role in ("receive", "send"):
+            results = self._stage.directory / f"busy.{role}.json"
+            command = [sys.executable, "-P", script, role, str(plan), str(results)]
+            log = self._stage.directory / f"busy.{role}.log"
             self._programs.append(processes.start(command, log))
 
-    def _at(self, from_s: float, lasting_s: float) -> tuple[float, float]:
-        """A span of the load on the monotonic clock."""
-        return from_s + self.start_s, from_s + lasting_s + self.start_s
+    def _span(self, from_s: float) -> tuple[float, float]:
+        """The span of one move on the monotonic clock."""
+        return from_s + self.start_s, from_s + self._interval_s + self.start_s
 
     def _move_all(self) -> None:
-        """Make the moves, each in its time, and read the counters around them."""
+        """Make the moves, and read the TCP counters before, between and after them."""
         try:
-            place = Place(self._stage, [self._vm])
+            fdb = UpstreamFdb(self._stage, [self._vm])
             uplinks = self._stage.layout.nodes(Role.UPLINK)
             self._wait(WARM_UP_S)
-            self._counts.append(self._tcp())
+            self._counts.append(self._read_counts())
             self._wait(self._moving_s)
-            self._counts.append(self._tcp())
-            here = place.uplinks()[self._vm]
+            self._counts.append(self._read_counts())
+            uplink = fdb.uplinks()[self._vm]
             for number in range(self._count):
-                self._wait(self._moving_s + number * self._each_s)
+                self._wait(self._moving_s + number * self._interval_s)
                 if self._ended.is_set():
                     return
-                origin, here = here, uplinks[(uplinks.index(here) + 1) % len(uplinks)]
-                before = self._tcp()
-                asked_s = time.monotonic() - self.start_s
-                self._stage.move(self._vm, here)
+                origin, uplink = uplink, uplinks[(uplinks.index(uplink) + 1) % len(uplinks)]
+                counts = self._read_counts()
+                requested_s = time.monotonic() - self.start_s
+                self._stage.move(self._vm, uplink)
                 answered_s = time.monotonic() - self.start_s
-                self._moved.append(Moved(origin, asked_s, answered_s, before))
-                # Not at once: asking is some work for the switch, too.
-                self._wait(asked_s + self._each_s * 0.7)
-                self._require_seen(place, here)
-            self._wait(self._moving_s + self._count * self._each_s)
-            self._counts.append(self._tcp())
+                self._moves.append(Move(origin, requested_s, answered_s, counts))
+                # Reading the FDB costs the switch CPU time, so do it well after the move.
+                self._wait(requested_s + self._interval_s * 0.7)
+                self._require_learned(fdb, uplink)
+            self._wait(self._moving_s + self._count * self._interval_s)
+            self._counts.append(self._read_counts())
         except Exception as failure:
             self._failure = failure
 
-    def _require_seen(self, place: Place, uplink: str) -> None:
-        deadline_s = time.monotonic() + SEEN_WITHIN_S
-        while (found := place.uplinks().get(self._vm)) != uplink and not self._ended.is_set():
+    def _require_learned(self, fdb: UpstreamFdb, uplink: str) -> None:
+        deadline_s = time.monotonic() + LEARNED_TIMEOUT_S
+        while (found := fdb.uplinks().get(self._vm)) != uplink and not self._ended.is_set():
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"{self._vm}: upstream sees it at {found} -> {uplink}")
+                raise RuntimeError(f"{self._vm}: learned upstream at {found} -> at {uplink}")
             time.sleep(0.05)
 
     def _wait(self, until_s: float) -> None:
         self._ended.wait(max(0.0, self.start_s + until_s - time.monotonic()))
 
-    def _tcp(self) -> Counts:
-        """What TCP has counted so far."""
+    def _read_counts(self) -> Counts:
+        """The TCP counters of both end systems."""
         found: dict[str, dict[str, int]] = {}
         for name in (self._vm, self._client):
             net = Path(f"/proc/{self._stage.host_pids[name]}/net")
@@ -225,7 +231,7 @@ class MoveLoad(Load):
 
 
 def tcp_counters(text: str) -> dict[str, int]:
-    """The counters of a kernel's table of network statistics: names in a line, then values."""
+    """Parse `/proc/net/snmp` and `netstat`: a line of names, then a line of values."""
     lines = text.splitlines()
     return {
         name: int(value)
@@ -241,16 +247,18 @@ def _difference(before: Counts, after: Counts) -> Counts:
     }
 
 
-def _cost(counts: Counts, heard: Sequence[Heard], from_s: float, to_s: float) -> dict[str, float]:
-    """What happened in the time of one move, both ways."""
-    probes = [_within(one, from_s, to_s) for one in heard]
+def _cost(
+    counts: Counts, flows: Sequence[FlowResult], from_s: float, to_s: float
+) -> dict[str, float]:
+    """The cost of one move in the span, summed over both directions."""
+    probes = [_slice(flow, from_s, to_s) for flow in flows]
     return {
         "retransmissions": _sum(counts, RETRANSMITTED),
         "tcp_disordered": _sum(counts, DISORDERED),
         "lost": sum(one.lost for one in probes),
         "reordered": sum(one.reordered for one in probes),
         "duplicated": sum(one.duplicated for one in probes),
-        "silence_ms": max(one.longest_gap_s(from_s, to_s) for one in heard) * 1000,
+        "silence_ms": max(flow.longest_gap_s(from_s, to_s) for flow in flows) * 1000,
     }
 
 
@@ -262,10 +270,10 @@ def _sum(counts: Counts, counter: str) -> int:
     return sum(of_end[counter] for of_end in counts.values())
 
 
-def _within(heard: Heard, from_s: float, to_s: float) -> Heard:
-    """The part of a flow that was sent in a span; its numbers are those of the whole flow."""
-    every_s = (heard.end_s - heard.start_s) / max(1, heard.sent - 1)
-    first = max(0, round((from_s - heard.start_s) / every_s))
-    last = min(heard.sent, round((to_s - heard.start_s) / every_s))
-    arrivals = [(n - first, at_s) for n, at_s in heard.arrivals if first <= n < last]
-    return Heard(last - first, from_s, to_s, arrivals)
+def _slice(flow: FlowResult, from_s: float, to_s: float) -> FlowResult:
+    """The datagrams of a flow that were sent in a span, numbered from 0."""
+    interval_s = (flow.end_s - flow.start_s) / max(1, flow.sent - 1)
+    first = max(0, round((from_s - flow.start_s) / interval_s))
+    last = min(flow.sent, round((to_s - flow.start_s) / interval_s))
+    arrivals = [(n - first, at_s) for n, at_s in flow.arrivals if first <= n < last]
+    return FlowResult(last - first, from_s, to_s, arrivals)

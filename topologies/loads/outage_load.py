@@ -1,4 +1,4 @@
-"""Steady flows while a whole upstream switch fails and returns, and what it costs them."""
+"""Steady flows while a whole upstream switch fails and returns."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import Flow
 from topologies.network import processes
 
-PROBES_AHEAD_S = 1.0
+PROBES_DELAY_S = 1.0
 
 
 class OutageLoad(Load):
-    """TCP flows and probes beside them; one switch's links go down, and up again."""
+    """TCP flows and probes in both directions, while one switch's links go down and up."""
 
     def __init__(
         self,
@@ -41,16 +41,16 @@ class OutageLoad(Load):
             back = layout.addresses_of(flow.sender)[0]
             probes.append(probing.Flow(flow.sender, flow.receiver, flow.address))
             probes.append(probing.Flow(flow.receiver, flow.sender, back))
-        self._probing = probing.Probing(stage.host_pids, probes, stage.directory)
+        self._probes = probing.Probes(stage.host_pids, probes, stage.directory)
         self._outage: Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start flows, probes, and what will take the links down and up."""
+        """Start the flows, the probes, and the script that takes the links down and up."""
         self._streams.start()
         self.start_s = self._streams.start_s
         end_s = self.start_s + self.load_s
-        self._probing.start(self.start_s + PROBES_AHEAD_S, end_s)
-        # Not from now: a failure before its time would not be measured.
+        self._probes.start(self.start_s + PROBES_DELAY_S, end_s)
+        # Relative to the load's start: the measurement would miss a failure that comes too early.
         fails_in_s = max(0.0, self.start_s + self._fails_s - time.monotonic())
         script = "; ".join(
             [
@@ -62,33 +62,31 @@ class OutageLoad(Load):
         self._outage = processes.start(["sh", "-c", script], log)
 
     def finish(self) -> Outcome:
-        """`failover_ms`: the longest silence that the failure caused any flow."""
+        """`failover_ms` and `failback_ms` are the longest gaps of any probe flow."""
         outcome = self._streams.finish()
-        heard = self._probing.finish().values()
+        results = list(self._probes.finish().values())
         fails_s, returns_s = self.start_s + self._fails_s, self.start_s + self._returns_s
         end_s = self.start_s + self.load_s - 1
-        # The links go down within some milliseconds of their time.
-        gaps_s = [
-            one.longest_gap_s(fails_s, fails_s + 2 / 3 * (returns_s - fails_s)) for one in heard
-        ]
-        back_s = [one.longest_gap_s(returns_s, end_s) for one in heard]
+        failover_end_s = fails_s + 2 / 3 * (returns_s - fails_s)
+        failover_s = [one.longest_gap_s(fails_s, failover_end_s) for one in results]
+        failback_s = [one.longest_gap_s(returns_s, end_s) for one in results]
         figures = {
             **outcome.figures,
-            **probing.figures(list(heard)),
-            "failover_ms": max(gaps_s) * 1000,
-            "failback_ms": max(back_s) * 1000,
+            **probing.figures(results),
+            "failover_ms": max(failover_s) * 1000,
+            "failback_ms": max(failback_s) * 1000,
         }
         return Outcome(outcome.received_bytes, outcome.throughput_bps, figures, outcome.details)
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all programs."""
         if self._outage is not None:
             processes.end(self._outage)
-        self._probing.close()
+        self._probes.close()
         self._streams.close()
 
     def _links(self, state: str) -> list[str]:
-        """The commands that take all links of the switch down, or up."""
+        """The commands that set all links of the switch up or down."""
         layout, prefix = self._stage.layout, self._stage.prefix
         interfaces = []
         for node in layout.graph.adj[self._switch]:

@@ -1,4 +1,4 @@
-"""Probes between end systems of a layout: what was lost, doubled, reordered, and for how long."""
+"""Probe flows between the end systems of a layout, and their loss, duplicates, order and gaps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Datagrams from one end system to another's address; both names as in the layout."""
+    """Datagrams from one end system to an address of another, by their names in the layout."""
 
     sender: str
     receiver: str
@@ -30,25 +30,26 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What became of one flow.
+class FlowResult:
+    """The datagrams of one flow that were sent and received.
 
     Attributes:
-        sent: how many datagrams, numbered from 0.
-        start_s: when it began, and `end_s` when it ended, on the monotonic clock.
-        arrivals: number and time of everything that arrived, in that order.
-        latest_s: how late the sender was at worst; a gap is the network's only beyond it.
+        sent: the number of datagrams sent, numbered from 0.
+        start_s: when the flow began, on the monotonic clock.
+        end_s: when the flow ended.
+        arrivals: the number and the time of every arrival, in the order of arrival.
+        max_delay_s: how late the sender was at worst. The network causes only longer gaps.
     """
 
     sent: int
     start_s: float
     end_s: float
     arrivals: Sequence[tuple[int, float]]
-    latest_s: float = 0.0
+    max_delay_s: float = 0.0
 
     @property
     def received(self) -> int:
-        """How many different datagrams arrived."""
+        """The number of different datagrams that arrived."""
         return len({number for number, _ in self.arrivals})
 
     @property
@@ -57,12 +58,12 @@ class Heard:
 
     @property
     def duplicated(self) -> int:
-        """How many arrived once more than they should, each time counted."""
+        """The number of extra copies that arrived."""
         return len(self.arrivals) - self.received
 
     @property
     def reordered(self) -> int:
-        """How many datagrams first arrived after one that was sent later (RFC 4737)."""
+        """The number of datagrams whose first copy arrived after a later datagram (RFC 4737)."""
         seen: set[int] = set()
         found, latest = 0, -1
         for number, _ in self.arrivals:
@@ -72,10 +73,10 @@ class Heard:
         return found
 
     def longest_gap_s(self, from_s: float = -float("inf"), to_s: float = float("inf")) -> float:
-        """The longest time without an arrival, of those that overlap a span.
+        """The longest time without an arrival, among the gaps that overlap a span.
 
-        A flow that arrives as it was sent has the gap between two datagrams; before the
-        first arrival it counts from the flow's start, after the last to its end.
+        The times from the flow's start to the first arrival and from the last arrival to its end
+        count as gaps. Without loss, the result is the interval between two datagrams.
         """
         times_s = [at_s for _, at_s in self.arrivals]
         edges_s = [self.start_s, *times_s, max([self.end_s, *times_s[-1:]])]
@@ -83,19 +84,19 @@ class Heard:
         return max(gaps_s, default=0.0)
 
 
-def figures(heard: Sequence[Heard]) -> dict[str, float]:
-    """All flows together; the longest gap is that of the flow with the longest one."""
-    received = sum(one.received for one in heard)
+def figures(results: Sequence[FlowResult]) -> dict[str, float]:
+    """The figures of all flows together, and the longest gap of any flow."""
+    received = sum(one.received for one in results)
     return {
-        "probe_lost": float(sum(one.lost for one in heard)),
-        "probe_duplicated": float(sum(one.duplicated for one in heard)),
-        "reordered_ratio": sum(one.reordered for one in heard) / max(1, received),
-        "longest_gap_ms": max((one.longest_gap_s() for one in heard), default=0.0) * 1000,
+        "probe_lost": float(sum(one.lost for one in results)),
+        "probe_duplicated": float(sum(one.duplicated for one in results)),
+        "reordered_ratio": sum(one.reordered for one in results) / max(1, received),
+        "longest_gap_ms": max((one.longest_gap_s() for one in results), default=0.0) * 1000,
     }
 
 
-class Probing:
-    """A probe in every end system that sends or receives one of the flows; used once."""
+class Probes:
+    """A probe process in every end system with a flow. An instance runs once."""
 
     def __init__(
         self,
@@ -111,10 +112,10 @@ class Probing:
         self._interval_s = 1 / rate_pps
         self._port = port
         self.start_s = self.end_s = 0.0
-        self._probes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, start_s: float, end_s: float) -> None:
-        """Start the probes; they send from `start_s` (a second ahead) to `end_s` or `stop`."""
+        """Start the probes. They send from `start_s` to `end_s` or `stop`."""
         self.start_s, self.end_s = start_s, end_s
         script = str(Path(probe.__file__).resolve())
         for name in dict.fromkeys(end for f in self._flows for end in (f.sender, f.receiver)):
@@ -130,30 +131,30 @@ class Probing:
             path.write_text(json.dumps(plan))
             command = [sys.executable, "-P", script, str(path), str(self._results(name))]
             pid = self._host_pids[name]
-            self._probes[name] = processes.start_in(pid, command, self._log(name))
+            self._processes[name] = processes.start_in(pid, command, self._log(name))
 
     def stop(self) -> None:
-        """Let all of them stop sending; `finish` has what they heard."""
+        """Tell all probes to stop sending."""
         self.end_s = time.monotonic()
-        for process in self._probes.values():
+        for process in self._processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
 
-    def finish(self) -> dict[Flow, Heard]:
-        """Wait for the probes to end; what became of each flow.
+    def finish(self) -> dict[Flow, FlowResult]:
+        """Wait for the probes to end and return the result of each flow.
 
         Raises:
-            RuntimeError: a probe did not end well; the message says which.
+            RuntimeError: a probe failed; the message has its name and the end of its log.
         """
         results = {}
         deadline_s = max(time.monotonic(), self.end_s) + END_TIMEOUT_S
-        for name, process in self._probes.items():
+        for name, process in self._processes.items():
             try:
                 status: int | None = process.wait(max(0.0, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = None
             if status != 0:
-                found = "still runs" if status is None else f"exit {status}"
+                found = "running" if status is None else f"exit {status}"
                 log = self._log(name).read_text(errors="replace")[-500:]
                 raise RuntimeError(f"probe of {name}: {found} -> exit 0; its log ends: {log}")
             results[name] = json.loads(self._results(name).read_text())
@@ -162,20 +163,20 @@ class Probing:
             for index, number, at_s in one["arrivals"]:
                 arrivals[index].append((number, at_s))
         return {
-            flow: Heard(
+            flow: FlowResult(
                 sent=results[flow.sender]["sent"],
                 start_s=self.start_s,
                 end_s=self.start_s + max(0, results[flow.sender]["sent"] - 1) * self._interval_s,
                 arrivals=of_flow,
-                latest_s=results[flow.sender]["latest_s"],
+                max_delay_s=results[flow.sender]["max_delay_s"],
             )
             for flow, of_flow in zip(self._flows, arrivals, strict=True)
         }
 
     def close(self) -> None:
-        """End all probes."""
-        self.stop()  # all at once: each goes on hearing for a moment
-        for process in self._probes.values():
+        """Stop all probe processes."""
+        self.stop()  # all at once, because each one lingers
+        for process in self._processes.values():
             processes.end(process)
 
     def _results(self, name: str) -> Path:

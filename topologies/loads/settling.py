@@ -1,4 +1,4 @@
-"""From counters that were read often to the moment from which on nothing changes any more."""
+"""Computes the settling time of the uplinks from frequent readings of their counters."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-# A value is the median over this span: a moment in which the machine did something else, and
-# the burst after it, are no change of load.
+# The span of the median that gives a value. It filters short stalls of the machine and the bursts
+# that follow them, which are no change of load.
 SPAN_S = 0.2
-# What is carried in the end is measured over this.
+# The last part of a run, which defines the final split.
 END_S = 3.0
-# Of its capacity: an uplink that carries so much is full.
+# An uplink is full above this share of its capacity.
 FULL_RATIO = 0.97
-# Of all that is carried: nearer than this is the same. A VM of the least load is 3 %.
+# The tolerance for an uplink's share of the load. The smallest VM has 3 % of the load.
 SAME_SHARE = 0.025
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The uplinks' counters at a time: bytes sent since whenever they began to count."""
+    """The uplinks' counters of sent bytes at a time."""
 
     at_s: float
     sent_bytes: Mapping[str, int]
@@ -32,7 +32,7 @@ Values = list[tuple[float, dict[str, float]]]
 
 
 def rates(readings: Sequence[Reading], capacities_bps: Mapping[str, int]) -> Values:
-    """Each uplink's use as a share of its capacity."""
+    """Each uplink's utilization over time."""
 
     def used(lasted_s: float, sent_bytes: Mapping[str, int]) -> dict[str, float]:
         return {up: sent_bytes[up] * 8 / lasted_s / bps for up, bps in capacities_bps.items()}
@@ -41,7 +41,7 @@ def rates(readings: Sequence[Reading], capacities_bps: Mapping[str, int]) -> Val
 
 
 def shares(readings: Sequence[Reading], span_s: float = SPAN_S) -> Values:
-    """Each uplink's share of all that the uplinks carry."""
+    """Each uplink's share of the total load over time."""
 
     def split(_lasted_s: float, sent_bytes: Mapping[str, int]) -> dict[str, float]:
         total = sum(sent_bytes.values())
@@ -53,50 +53,55 @@ def shares(readings: Sequence[Reading], span_s: float = SPAN_S) -> Values:
 def settle_s(
     readings: Sequence[Reading], capacities_bps: Mapping[str, int], from_s: float, to_s: float
 ) -> float:
-    """How long after `from_s` the uplinks have settled.
+    """The time from `from_s` until the uplinks have settled.
 
-    That is the first moment from which on, up to `to_s`, the load is split among the uplinks
-    as it is in the last `END_S`, each uplink's share within `SAME_SHARE`. An uplink that sends
-    at its capacity cannot have the share that it has later. Where one is full in the end
-    (`FULL_RATIO` of its capacity), nothing is settled: that takes all of the time that was
-    watched. What lasts less than half of `SPAN_S` is not seen.
+    From then on, each uplink's share of the load stays within `SAME_SHARE` of its share in the last
+    `END_S`. If an uplink is full in the end (`FULL_RATIO` of its capacity), the uplinks have not
+    settled, and the result is the whole span. The function does not see a change that lasts less
+    than half of `SPAN_S`.
     """
     last_s = to_s - SPAN_S / 2
-    within = [(at_s, split) for at_s, split in shares(readings) if from_s <= at_s <= last_s]
-    ending = [split for at_s, split in within if at_s >= to_s - END_S]
-    in_the_end = [
+    splits = [(at_s, split) for at_s, split in shares(readings) if from_s <= at_s <= last_s]
+    last_splits = [split for at_s, split in splits if at_s >= to_s - END_S]
+    last_rates = [
         used for at_s, used in rates(readings, capacities_bps) if to_s - END_S <= at_s <= last_s
     ]
     full = any(
-        statistics.median(used[uplink] for used in in_the_end) >= FULL_RATIO
+        statistics.median(used[uplink] for used in last_rates) >= FULL_RATIO
         for uplink in capacities_bps
-        if in_the_end
+        if last_rates
     )
-    if full or not ending:
+    if full or not last_splits:
         return to_s - from_s
-    end = {uplink: statistics.median(split[uplink] for split in ending) for uplink in ending[0]}
+    final = {
+        uplink: statistics.median(split[uplink] for split in last_splits)
+        for uplink in last_splits[0]
+    }
     different = [
         number
-        for number, (_, split) in enumerate(within)
-        if any(abs(split[uplink] - share) > SAME_SHARE for uplink, share in end.items())
+        for number, (_, split) in enumerate(splits)
+        if any(abs(split[uplink] - share) > SAME_SHARE for uplink, share in final.items())
     ]
     if not different:
         return 0.0
-    after = within[different[-1] + 1 :]
+    after = splits[different[-1] + 1 :]
     return after[0][0] - from_s if after else to_s - from_s
 
 
 def _medians(
     readings: Sequence[Reading],
-    of: Callable[[float, Mapping[str, int]], dict[str, float]],
+    evaluate: Callable[[float, Mapping[str, int]], dict[str, float]],
     span_s: float = SPAN_S,
 ) -> Values:
-    """From what was sent between readings, the median around each time; none without load."""
+    """Evaluate the duration and the bytes between readings, and take running medians.
+
+    Intervals for which `evaluate` returns nothing have no value.
+    """
     steps: Values = []
     for before, after in pairwise(readings):
         if after.at_s > before.at_s:
             sent = {up: after.sent_bytes[up] - count for up, count in before.sent_bytes.items()}
-            if found := of(after.at_s - before.at_s, sent):
+            if found := evaluate(after.at_s - before.at_s, sent):
                 steps.append(((before.at_s + after.at_s) / 2, found))
     times_s = [at_s for at_s, _ in steps]
     medians: Values = []

@@ -1,4 +1,4 @@
-"""Steady datagrams of all VMs, until their rates change at once, and what that costs them."""
+"""Steady datagrams from all VMs until their rates change at once."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from topologies.graph.layout import Layout, Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads import paced
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.probing import Heard
+from topologies.loads.probing import FlowResult
 from topologies.loads.settling import Reading, settle_s
 from topologies.network import processes
 
 PORT = 7100
 PAYLOAD_BYTES = 1400
 FRAME_BITS = (PAYLOAD_BYTES + paced.HEADERS_BYTES) * 8
-# Of the counters that tell when the uplinks have settled.
-READ_EVERY_S = 0.01
-# Before the change a part of the even load is shown.
+# The interval between two readings of the uplinks' counters.
+READ_INTERVAL_S = 0.01
+# The part of the even load before the change that the reports show.
 LEAD_S = 2.0
-# After it, what is under way arrives.
+# Time for the last datagrams to arrive.
 LINGER_S = 0.5
-# To read the change, which is a file.
+# Time for the sender to read the change from its file.
 READY_S = 0.3
-# So long nobody has moved: bonds rebalance every 10 s at most.
-STILL_S = 3.0
+# A placement is stable once no VM has moved for this long.
+STABLE_S = 3.0
 SETTLE_TIMEOUT_S = 45.0
 END_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What each VM sends, as links count it: all alike, then those of one uplink, and the others."""
+    """The rates of a VM on the wire: before the change, and after it if hot or cold."""
 
     even_bps: float
     hot_bps: float
@@ -51,28 +51,26 @@ class Rates:
 
 
 def hot_vms(uplinks: Mapping[str, str], count: int) -> list[str]:
-    """The VMs whose load is to rise: so many of the uplink that has most, by name."""
+    """The first `count` VMs, by name, of the uplink that has the most VMs."""
     counts = Counter(uplinks.values())
     most = min(counts, key=lambda uplink: (-counts[uplink], uplink))
     return sorted(vm for vm, uplink in uplinks.items() if uplink == most)[:count]
 
 
 class ShiftLoad(Load):
-    """The load changes once the team has placed the even one, at a moment nobody can know.
+    """The load changes at a random time after the team has placed the even load.
 
-    `start` waits for that placement: the upstream switch tells by which uplink it sees each
-    VM. The four whose load rises are then the same for every team: those of one uplink.
+    `start` waits for that placement, which it reads from the upstream switch's FDB. The hot VMs are
+    half of the VMs, all on one uplink, whichever team placed them.
     """
 
-    def __init__(
-        self, stage: Stage, rates: Rates, *, longest_wait_s: float, watched_s: float
-    ) -> None:
+    def __init__(self, stage: Stage, rates: Rates, *, max_wait_s: float, watched_s: float) -> None:
         self._stage = stage
         self._rates = rates
-        self._longest_wait_s = longest_wait_s
+        self._max_wait_s = max_wait_s
         self.load_s = LEAD_S + watched_s + LINGER_S
         self.measured_s = (LEAD_S, LEAD_S + watched_s)
-        # What is even when all has settled.
+        # The load is steady once the team has settled.
         self.steady_s = (LEAD_S + watched_s / 2, LEAD_S + watched_s)
         self._vms = stage.layout.nodes(Role.VM)
         self._programs: dict[str, subprocess.Popen[bytes]] = {}
@@ -80,25 +78,25 @@ class ShiftLoad(Load):
         self._ended = threading.Event()
         self._reader: threading.Thread | None = None
         self.hot: list[str] = []
-        self.still_s = STILL_S
+        self.stable_s = STABLE_S
         self.settle_timeout_s = SETTLE_TIMEOUT_S
 
     def start(self) -> None:
-        """Start the even load, wait until it is placed, and announce the change."""
+        """Start the even load, wait until the team has placed it, and schedule the change."""
         plan = self._stage.directory / "paced.json"
         plan.write_text(json.dumps(self._plan()))
-        for what in ("hear", "send"):
+        for role in ("receive", "send"):
             script = str(Path(paced.__file__).resolve())
-            command = [sys.executable, "-P", script, what, str(plan), str(self._results(what))]
-            self._programs[what] = processes.start(command, self._log(what))
+            command = [sys.executable, "-P", script, role, str(plan), str(self._results(role))]
+            self._programs[role] = processes.start(command, self._log(role))
         rates_bps = self._rates_after(self._await_placement())
-        time.sleep(random.uniform(0, self._longest_wait_s))
+        time.sleep(random.uniform(0, self._max_wait_s))
         self.start_s = time.monotonic() + READY_S
         change = {
             "at_s": self.start_s + self.measured_s[0],
             "end_s": self.start_s + self.measured_s[1],
             "rates_bps": rates_bps,
-            "after_s": self._starts_s(),
+            "after_s": self._change_delays_s(),
         }
         path = self._stage.directory / paced.CHANGE
         path.with_suffix(".new").write_text(json.dumps(change))
@@ -108,26 +106,26 @@ class ShiftLoad(Load):
         self._reader.start()
 
     def finish(self) -> Outcome:
-        """What became of the datagrams and the uplinks since the change."""
+        """The figures of the datagrams and of the uplinks from the change on."""
         self._ended.wait(max(0.0, self.start_s + self.load_s - time.monotonic()))
         self._ended.set()
         assert self._reader is not None
         self._reader.join()
-        sent = self._ended_well("send")["flows"]
-        self._programs["hear"].send_signal(signal.SIGTERM)
-        arrived = self._ended_well("hear")["flows"]
+        sent = self._collect("send")["flows"]
+        self._programs["receive"].send_signal(signal.SIGTERM)
+        arrived = self._collect("receive")["flows"]
         from_s, to_s = self.measured_s
         span_s = to_s - from_s
         flows = [
-            since(one["first"], one["sent"], heard["numbers"], heard["times_s"])
-            for one, heard in zip(sent, arrived, strict=True)
+            flow_result(one["first"], one["sent"], other["numbers"], other["times_s"])
+            for one, other in zip(sent, arrived, strict=True)
         ]
         received = sum(one.received for one in flows)
         offered = sum(one.sent for one in flows)
         layout = self._stage.layout
         capacities_bps = {up: layout.capacity_bps(up) for up in layout.nodes(Role.UPLINK)}
         figures = {
-            **self._settled(capacities_bps, flows),
+            **self._settling_figures(capacities_bps, flows),
             "loss_ratio": (offered - received) / max(1, offered),
             "reordered_ratio": sum(one.reordered for one in flows) / max(1, received),
             "duplicated": float(sum(one.duplicated for one in flows)),
@@ -140,47 +138,47 @@ class ShiftLoad(Load):
             details={
                 "shift_s": from_s,
                 "hot": self.hot,
-                "latest_s": max(one["latest_s"] for one in sent),
-                "left_out": sum(one["left_out"] for one in sent),
+                "latest_s": max(one["max_delay_s"] for one in sent),
+                "left_out": sum(one["skipped"] for one in sent),
                 "sent": {vm: one.sent for vm, one in zip(self._vms, flows, strict=True)},
                 "lost": {vm: one.lost for vm, one in zip(self._vms, flows, strict=True)},
                 "readings": [[r.at_s, r.sent_bytes] for r in self._readings],
-                **self._more(flows),
+                **self._extra_details(flows),
             },
         )
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all programs."""
         self._ended.set()
         for process in self._programs.values():
             processes.end(process)
 
     def _rates_before(self) -> list[float]:
-        """What each VM sends at first."""
+        """Each VM's rate before the change."""
         return [self._rates.even_bps] * len(self._vms)
 
     def _rates_after(self, uplinks: Mapping[str, str]) -> list[float]:
-        """What each VM sends from the change on, by where the team has placed them."""
+        """Each VM's rate after the change, by the team's placement."""
         self.hot = hot_vms(uplinks, len(self._vms) // 2)
         return [self._rates.hot_bps if vm in self.hot else self._rates.cold_bps for vm in self._vms]
 
-    def _starts_s(self) -> list[float]:
-        """How long after the change each VM's own is."""
+    def _change_delays_s(self) -> list[float]:
+        """The delay of each VM's own change after the start of the change."""
         return [0.0] * len(self._vms)
 
-    def _settled(
-        self, capacities_bps: Mapping[str, int], _flows: Sequence[Heard]
+    def _settling_figures(
+        self, capacities_bps: Mapping[str, int], _flows: Sequence[FlowResult]
     ) -> dict[str, float]:
-        """How long the change mattered."""
+        """The figures of how long the team took to settle after the change."""
         return {"settle_s": settle_s(self._readings, capacities_bps, *self.measured_s)}
 
-    def _more(self, _flows: Sequence[Heard]) -> dict[str, Any]:
-        """Further details, in the end."""
+    def _extra_details(self, _flows: Sequence[FlowResult]) -> dict[str, Any]:
+        """The further details of a subclass."""
         return {}
 
-    def _placed(self, uplinks: Mapping[str, str]) -> bool:
-        """Whether a placement that lasts is what the change may come to."""
-        return balanced(self._stage.layout, uplinks, self._vms)
+    def _is_placed(self, uplinks: Mapping[str, str]) -> bool:
+        """Whether the load may change, once this placement is stable."""
+        return is_balanced(self._stage.layout, uplinks, self._vms)
 
     def _plan(self) -> dict[str, Any]:
         layout, pids = self._stage.layout, self._stage.host_pids
@@ -198,28 +196,25 @@ class ShiftLoad(Load):
                     "rate_bps": rates_bps[number],
                 }
             )
-        longest_s = SETTLE_TIMEOUT_S + self._longest_wait_s + self.load_s + END_TIMEOUT_S
+        longest_s = SETTLE_TIMEOUT_S + self._max_wait_s + self.load_s + END_TIMEOUT_S
         return {"payload_bytes": PAYLOAD_BYTES, "longest_s": longest_s, "flows": flows}
 
     def _await_placement(self) -> dict[str, str]:
-        """The uplink of each VM, once as many are at each and none has moved for a while.
-
-        A team that never gets there is taken as it is in the end.
-        """
-        place = Place(self._stage, self._vms)
+        """Wait for a stable placement, or the timeout. Returns the uplink of each VM."""
+        fdb = UpstreamFdb(self._stage, self._vms)
         deadline_s = time.monotonic() + self.settle_timeout_s
-        since_s, uplinks = time.monotonic(), place.uplinks()
+        changed_s, uplinks = time.monotonic(), fdb.uplinks()
         while (now_s := time.monotonic()) < deadline_s:
-            for what, program in self._programs.items():
+            for role, program in self._programs.items():
                 if program.poll() is not None:
-                    raise RuntimeError(f"{what}: ended -> runs; {self._log_end(what)}")
-            if (found := place.uplinks()) != uplinks:
-                since_s, uplinks = now_s, found
-            if now_s - since_s >= self.still_s and self._placed(uplinks):
+                    raise RuntimeError(f"paced {role}: ended -> running; {self._log_end(role)}")
+            if (found := fdb.uplinks()) != uplinks:
+                changed_s, uplinks = now_s, found
+            if now_s - changed_s >= self.stable_s and self._is_placed(uplinks):
                 break
             time.sleep(0.2)
         if not uplinks:
-            raise RuntimeError("upstream: no VM was seen -> every VM by an uplink")
+            raise RuntimeError("upstream FDB: no VM -> every VM on an uplink")
         return uplinks
 
     def _read(self) -> None:
@@ -233,48 +228,51 @@ class ShiftLoad(Load):
             at_s = (before_s + time.monotonic()) / 2 - self.start_s
             sent = {uplink: counters[name].sent_bytes for uplink, name in names.items()}
             self._readings.append(Reading(at_s, sent))
-            due_s = max(due_s + READ_EVERY_S, before_s)
+            due_s = max(due_s + READ_INTERVAL_S, before_s)
 
-    def _ended_well(self, what: str) -> dict[str, Any]:
+    def _collect(self, role: str) -> dict[str, Any]:
+        """Wait for a program's end and return its results."""
         try:
-            status: int | None = self._programs[what].wait(END_TIMEOUT_S)
+            status: int | None = self._programs[role].wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             status = None
         if status != 0:
-            found = "still runs" if status is None else f"exit {status}"
-            raise RuntimeError(f"datagrams, {what}: {found} -> exit 0; {self._log_end(what)}")
-        results: dict[str, Any] = json.loads(self._results(what).read_text())
+            found = "running" if status is None else f"exit {status}"
+            raise RuntimeError(f"paced {role}: {found} -> exit 0; {self._log_end(role)}")
+        results: dict[str, Any] = json.loads(self._results(role).read_text())
         return results
 
-    def _log_end(self, what: str) -> str:
-        return f"its log ends: {self._log(what).read_text(errors='replace')[-500:]}"
+    def _log_end(self, role: str) -> str:
+        return f"its log ends: {self._log(role).read_text(errors='replace')[-500:]}"
 
-    def _results(self, what: str) -> Path:
-        return self._stage.directory / f"paced.{what}.json"
+    def _results(self, role: str) -> Path:
+        return self._stage.directory / f"paced.{role}.json"
 
-    def _log(self, what: str) -> Path:
-        return self._stage.directory / f"paced.{what}.log"
+    def _log(self, role: str) -> Path:
+        return self._stage.directory / f"paced.{role}.log"
 
 
-def since(first: int, sent: int, numbers: Sequence[int], times_s: Sequence[float]) -> Heard:
-    """What became of a flow's datagrams from number `first` on."""
+def flow_result(
+    first: int, sent: int, numbers: Sequence[int], times_s: Sequence[float]
+) -> FlowResult:
+    """The result of a flow's datagrams from number `first` on, renumbered from 0."""
     arrivals = [
         (number - first, at_s)
         for number, at_s in zip(numbers, times_s, strict=True)
         if number >= first
     ]
-    return Heard(sent - first, 0.0, 0.0, arrivals)
+    return FlowResult(sent - first, 0.0, 0.0, arrivals)
 
 
-def balanced(layout: Layout, uplinks: Mapping[str, str], vms: Sequence[str]) -> bool:
-    """Whether every VM is seen, and as many by each uplink as can be."""
-    counts = Counter(uplinks.values())
-    each = [counts[uplink] for uplink in layout.nodes(Role.UPLINK)]
-    return set(uplinks) == set(vms) and max(each) - min(each) <= 1
+def is_balanced(layout: Layout, uplinks: Mapping[str, str], vms: Sequence[str]) -> bool:
+    """Whether every VM has an uplink, and the uplinks' numbers of VMs differ by one at most."""
+    counter = Counter(uplinks.values())
+    counts = [counter[uplink] for uplink in layout.nodes(Role.UPLINK)]
+    return set(uplinks) == set(vms) and max(counts) - min(counts) <= 1
 
 
-class Place:
-    """Where the upstream switch sees each VM, which is where its team has placed it."""
+class UpstreamFdb:
+    """The upstream switch's FDB, which shows the uplink that the team has placed each VM on."""
 
     def __init__(self, stage: Stage, vms: Sequence[str]) -> None:
         self._stage = stage
@@ -290,14 +288,17 @@ class Place:
         }
 
     def uplinks(self) -> dict[str, str]:
-        """The uplink of every VM that is known upstream."""
-        shown = self._stage.ovs.run("ovs-appctl", "fdb/show", self._bridge)
-        return places(shown, self._uplinks, self._vms)
+        """The uplink of every VM in the FDB."""
+        output = self._stage.ovs.run("ovs-appctl", "fdb/show", self._bridge)
+        return parse_fdb(output, self._uplinks, self._vms)
 
 
-def places(shown: str, uplinks: Mapping[str, str], vms: Mapping[str, str]) -> dict[str, str]:
-    """The uplinks of VMs by what `fdb/show` prints; by OpenFlow port number, and by address."""
-    rows = (line.split() for line in shown.splitlines()[1:])
+def parse_fdb(output: str, uplinks: Mapping[str, str], vms: Mapping[str, str]) -> dict[str, str]:
+    """Each VM's uplink in the output of `fdb/show`.
+
+    `uplinks` has names by OpenFlow port number, and `vms` by MAC address.
+    """
+    rows = (line.split() for line in output.splitlines()[1:])
     return {
         vms[row[2]]: uplinks[row[0]]
         for row in rows

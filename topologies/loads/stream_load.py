@@ -1,4 +1,4 @@
-"""A load of TCP flows between end systems, by iperf3."""
+"""A load of TCP flows between end systems, run by iperf3."""
 
 from __future__ import annotations
 
@@ -10,30 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from topologies.loads.load import Load, Outcome, Stage
-from topologies.loads.streams import (
-    Flow,
-    received_bytes,
-    spread,
-    stream_rates_bps,
-)
+from topologies.loads.streams import Flow, received_bytes, spread, stream_rates_bps
 from topologies.network import processes
 
 FIRST_PORT = 5201
 LISTEN_TIMEOUT_S = 10.0
-# Programs start by themselves at their time; until the first one's, all must be ready.
+# Time to start all senders before the first flow begins.
 READY_S = 0.5
 END_TIMEOUT_S = 10.0
-# What a flow's report says, or nothing if it failed.
+# iperf3's report of a flow; empty if the flow failed.
 Report = Mapping[str, Any]
-# Further figures, from all flows' reports and the throughput of the measured part.
+# Computes further figures from all reports and the throughput of the measured part.
 Derive = Callable[[Sequence[Report], float], Mapping[str, float]]
 
 
 class StreamLoad(Load):
-    """Flows, each with a sender and a receiver of its own.
+    """Runs flows, each with its own sender and receiver process.
 
-    `derive` gives the figures that only this use of flows has. With `may_fail`, a flow
-    that cannot connect, or is cut off, has carried nothing; otherwise that is an error.
+    `derive` computes further figures. With `may_fail`, a flow that cannot connect or loses its
+    connection counts as a flow without traffic; otherwise it is an error.
     """
 
     def __init__(
@@ -55,7 +50,7 @@ class StreamLoad(Load):
         self._senders: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Start all programs; each sender waits for its flow's time."""
+        """Start all programs. Each sender waits until its flow begins."""
         for number, flow in enumerate(self._flows):
             command = flow.receiver_command(FIRST_PORT + number)
             pid = self._stage.host_pids[flow.receiver]
@@ -71,7 +66,7 @@ class StreamLoad(Load):
             self._senders.append(processes.start_in(pid, command, self._log("sender", number)))
 
     def finish(self) -> Outcome:
-        """Wait for all flows; `details` is each flow's rates in the measured part."""
+        """Wait for all flows. `details` has each stream's rate in the measured part."""
         end_s = self.start_s + self.load_s
         reports = [self._report(number, end_s) for number in range(len(self._flows))]
         rates_bps = [
@@ -92,7 +87,7 @@ class StreamLoad(Load):
         )
 
     def close(self) -> None:
-        """End all programs."""
+        """Stop all programs."""
         for process in (*self._senders, *self._receivers):
             processes.end(process)
 
@@ -104,13 +99,13 @@ class StreamLoad(Load):
         return stream_rates_bps(report, flow.streams, from_s, to_s)
 
     def _report(self, number: int, end_s: float) -> Report:
-        """A flow's report; empty if it has none and may fail."""
+        """The report of a flow; empty if the flow failed and may fail."""
         receiver = self._receivers[number]
         try:
             receiver.wait(max(0.0, end_s - time.monotonic()) + END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             if not self._may_fail:
-                raise RuntimeError(f"{self._name(number)}: still runs -> ended") from None
+                raise RuntimeError(f"{self._name(number)}: running -> ended") from None
             processes.end(receiver)
         text = self._log("receiver", number).read_text(errors="replace")
         try:
@@ -136,11 +131,11 @@ class StreamLoad(Load):
         deadline_s = time.monotonic() + LISTEN_TIMEOUT_S
         while not any(_listens(net / table, port) for table in ("tcp", "tcp6")):
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"iperf3 at {receiver}: silent -> listening on port {port}")
+                raise RuntimeError(f"iperf3 on {receiver}: not listening -> port {port}")
             time.sleep(0.02)
 
 
 def _listens(table: Path, port: int) -> bool:
-    """Whether a kernel's table of TCP sockets has one that listens on the port."""
+    """Whether a socket in the kernel's TCP table listens on the port."""
     rows = (line.split() for line in table.read_text().splitlines()[1:])
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)

@@ -1,8 +1,7 @@
-"""TCP streams by iperf3: what is asked of them, and what their reports say.
+"""TCP streams: iperf3's command lines and reports.
 
-`ntttcp -m 8,* -l 128k -t 15 -wu 5 -cd 5` of the documents is eight streams that send
-buffers of 128 KB, measured for 15 s between 5 s of warm-up and 5 s of cool-down, at the
-receiver.
+The documents' `ntttcp -m 8,* -l 128k -t 15 -wu 5 -cd 5` runs eight streams with buffers of 128 KB.
+It measures 15 s at the receiver, after 5 s of warm-up and before 5 s of cool-down.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any
 
 from topologies.graph.layout import Layout, Role
 
-# Reports are cut into intervals of this length.
+# The length of an interval in the reports.
 INTERVAL_S = 0.5
-# Intervals follow each other with gaps of a few milliseconds.
-LEAST_COVERED_RATIO = 0.95
+# Reports have gaps of a few milliseconds between intervals.
+MIN_COVERED_RATIO = 0.95
 CONNECT_TIMEOUT_MS = 3000
 
 
@@ -26,10 +25,10 @@ class Flow:
     """One or more TCP streams from one end system to an address of another.
 
     Attributes:
-        begin_s: when it begins, in seconds since the start of the load.
-        duration_s: how long it sends.
-        rate_bps: what each stream sends at most; None: as much as it gets. By the kernel's
-            pacing: what could not be sent in time is not made up for later.
+        begin_s: when the flow begins, in seconds since the start of the load.
+        duration_s: how long the flow sends.
+        rate_bps: the maximum rate of each stream; None sets no limit. The kernel paces the
+            stream and does not catch up on delays.
     """
 
     sender: str
@@ -42,14 +41,14 @@ class Flow:
     buffer_bytes: int = 128 * 1024
 
     def receiver_command(self, port: int) -> list[str]:
-        """The receiver; it ends after one test, its report on standard output."""
+        """The receiver's command. It ends after one test and prints its report."""
         return [
             *("iperf3", "--server", "--one-off", "--json"),
             *("--interval", str(INTERVAL_S), "--port", str(port)),
         ]
 
     def sender_command(self, port: int) -> list[str]:
-        """The sender, to be started when the receiver listens."""
+        """The sender's command. The receiver must listen before it starts."""
         rate = [] if self.rate_bps is None else ["--fq-rate", str(self.rate_bps)]
         return [
             *("iperf3", "--client", self.address, "--port", str(port), "--json"),
@@ -60,9 +59,9 @@ class Flow:
 
 
 def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list[Flow]:
-    """One flow of every VM to a client in turn, all alike.
+    """One flow from every VM to a client, all with the same rate.
 
-    Together they offer this share of all uplinks.
+    The clients take turns. The flows together offer `offered_ratio` of the uplinks' capacity.
     """
     vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
     capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
@@ -73,7 +72,7 @@ def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list
             address=layout.address(clients[number % len(clients)]),
             duration_s=duration_s,
             rate_bps=int(offered_ratio * capacity_bps / len(vms)),
-            # Short writes: a stream's mean is the same in any second.
+            # Short writes keep the rate of a stream even within a second.
             buffer_bytes=8 * 1024,
         )
         for number, vm in enumerate(vms)
@@ -82,9 +81,9 @@ def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How evenly streams were served: their mean, its sample standard deviation, and CV.
+    """The spread of the streams' rates: total, mean, sample standard deviation, and CV.
 
-    The unit is that of the rates, except for the coefficient of variation (stdev / mean).
+    The values have the unit of the rates, except for the coefficient of variation (stdev / mean).
     """
 
     total: float
@@ -94,7 +93,7 @@ class Spread:
 
 
 def spread(rates: Sequence[float]) -> Spread:
-    """The spread of the streams' rates; a single stream is even with itself."""
+    """The spread of the streams' rates; a single stream has no deviation."""
     mean = statistics.fmean(rates)
     stdev = statistics.stdev(rates) if len(rates) > 1 else 0.0
     return Spread(total=sum(rates), mean=mean, stdev=stdev, cv=stdev / mean if mean else 0.0)
@@ -103,13 +102,12 @@ def spread(rates: Sequence[float]) -> Spread:
 def stream_rates_bps(
     report: Mapping[str, Any], streams: int, from_s: float, to_s: float
 ) -> list[float]:
-    """What each stream carried in a span of its own time, by iperf3's report of one side.
+    """The rate of each stream in a span of the test, in the order of iperf3's report.
 
-    What lies across an edge of the span counts by its share. Streams are in the report's
-    order.
+    An interval across an edge of the span counts in proportion to its part in the span.
 
     Raises:
-        RuntimeError: the test failed, or did not have all its streams for all the span.
+        RuntimeError: the test failed, or a stream is missing or does not cover the span.
     """
     if "error" in report:
         raise RuntimeError(f"iperf3: {report['error']} -> {streams} streams")
@@ -124,17 +122,17 @@ def stream_rates_bps(
     if len(bits) != streams:
         raise RuntimeError(f"iperf3: {len(bits)} streams -> {streams}")
     shortest_s = min(covered_s.values())
-    if shortest_s < LEAST_COVERED_RATIO * (to_s - from_s):
+    if shortest_s < MIN_COVERED_RATIO * (to_s - from_s):
         raise RuntimeError(f"iperf3: {shortest_s:.1f} s measured -> {to_s - from_s:g} s")
     return [carried / covered_s[socket] for socket, carried in bits.items()]
 
 
 def received_bytes(report: Mapping[str, Any]) -> int:
-    """All that a receiver's report counts."""
+    """The total of all streams in a receiver's report."""
     return sum(one["bytes"] for part in report.get("intervals", []) for one in part["streams"])
 
 
 def ports(report: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Each stream's TCP ports, the sender's and the receiver's, by the receiver's report."""
+    """The sender's and the receiver's TCP port of each stream, from the receiver's report."""
     connected = report.get("start", {}).get("connected", [])
     return [(one["remote_port"], one["local_port"]) for one in connected]

@@ -1,4 +1,4 @@
-"""What users got of a web load: from downloads to figures."""
+"""Computes the figures of a web load from its downloads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from topologies.loads import workload
 
 
 def qos_ratio(downloads: Sequence[Mapping[str, Any]]) -> float | None:
-    """The share of downloads that reached their required rate; None without any.
+    """The share of complete downloads that reached the required rate; None without downloads.
 
-    What the end of the load broke off is not counted, neither way.
+    Downloads that the end of the load interrupted do not count.
     """
     required_bps = workload.LINE_BPS * workload.REQUIRED_RATE_RATIO
     rates_bps = [
@@ -25,7 +25,7 @@ def qos_ratio(downloads: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def received_bytes(downloads: Sequence[Mapping[str, Any]], start_s: float, end_s: float) -> float:
-    """What was received in a span; a download's bytes count as spread over its time."""
+    """The bytes received in a span, if each download has a constant rate."""
     total = 0.0
     for one in downloads:
         lasted_s = one["end_s"] - one["start_s"]
@@ -40,8 +40,8 @@ def figures(
 ) -> dict[str, float]:
     """The figures that only a web load has.
 
-    `steady_throughput_bps` is what users received after the ramp, which the document's
-    "little over 13 Gbps" compares with.
+    `steady_throughput_bps` is the throughput after the ramp. It corresponds to the document's
+    "little over 13 Gbps".
     """
     steady_bps = received_bytes(downloads, ramp_s, load_s) * 8 / (load_s - ramp_s)
     found = {

@@ -1,4 +1,4 @@
-"""The web load of a layout: servers on one side, sessions on the other."""
+"""The web load of a layout: web servers, and sessions that download from them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from topologies.loads.load import Load, Outcome, Stage
 from topologies.network import processes
 
 SEED = 1
-# What the uplinks carry in the steady state, as a share of one uplink's speed: the
-# document's "little over 13 Gbps" of 2 x 10 GbE.
+# The load in the steady state as a share of one uplink's speed. The document has "little over
+# 13 Gbps" on 2 x 10 GbE.
 STEADY_SHARE_OF_UPLINK = 1.3
 
 
 class Direction(StrEnum):
-    """Which way the load goes, as the server sees it."""
+    """The direction of the load from the server's point of view."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -37,7 +37,7 @@ class WebLoad(Load):
         self._directory = stage.directory
         self._pace = pace
         self.load_s = pace.load_s
-        # A move's cost would show in the ramp, where moves happen.
+        # The ramp counts, because moves and their cost occur in it.
         self.measured_s = (0.0, pace.load_s)
         self.steady_s = (pace.ramp_s, pace.load_s)
         vms = {
@@ -47,7 +47,7 @@ class WebLoad(Load):
         self._total_bps = STEADY_SHARE_OF_UPLINK * max(
             layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK)
         )
-        # Every VM has one peer. Sending, a VM serves that client; receiving, the other way.
+        # Every VM has one client. The VM is the server if it sends, and the user if it receives.
         peer_of = {vm: list(clients)[i % len(clients)] for i, vm in enumerate(vms)}
         if direction is Direction.SEND:
             self._hosts = list(vms)
@@ -62,13 +62,13 @@ class WebLoad(Load):
         self._end_s = 0.0
 
     def start(self) -> None:
-        """Start the servers and the sessions' processes; the load begins at `start_s`."""
+        """Start the servers and the session processes. The load begins at `start_s`."""
         files = self._directory / "files"
         web_server.make_files(files, workload.FILE_BYTES)
         for name in self._hosts:
-            place = self._directory / "web" / name
-            self._servers.append(web_server.start(self._pids[name], place, files))
-        # Time for the processes to start; what begins late would begin all at once.
+            directory = self._directory / "web" / name
+            self._servers.append(web_server.start(self._pids[name], directory, files))
+        # Time for the processes to start. A late process would begin all due sessions at once.
         self.start_s = time.monotonic() + 1.5
         self._end_s = self.start_s + self.load_s
         keys = [str(index) for index in range(len(self._pairs))]
@@ -98,12 +98,14 @@ class WebLoad(Load):
             )
 
     def finish(self) -> Outcome:
-        """Wait for the sessions to end; `details` is every download of theirs."""
+        """Wait for the sessions to end. `details` has all downloads."""
         for host, server in zip(self._hosts, self._servers, strict=True):
             if server.poll() is not None:
                 logs = (self._directory / "web" / host).glob("*.log")
-                said = " ".join(log.read_text(errors="replace")[-500:] for log in logs)
-                raise RuntimeError(f"web server of {host}: exit {server.poll()} -> runs; {said}")
+                ends = " ".join(log.read_text(errors="replace")[-500:] for log in logs)
+                raise RuntimeError(
+                    f"web server on {host}: exit {server.poll()} -> running; its logs end: {ends}"
+                )
         downloads: list[dict[str, Any]] = []
         for user, process in self._users.items():
             status = process.wait(timeout=max(0.0, self._end_s - time.monotonic()) + 10)
@@ -111,7 +113,7 @@ class WebLoad(Load):
                 log = self._log(user).read_text(errors="replace")[-500:]
                 raise RuntimeError(f"web sessions of {user}: exit {status} -> 0; log ends: {log}")
             results = map(json.loads, self._results(user).read_text().splitlines())
-            downloads += [_since(self.start_s, download) for download in results]
+            downloads += [_relative_to(self.start_s, download) for download in results]
         received_bytes = sum(one["received_bytes"] for one in downloads)
         return Outcome(
             received_bytes=received_bytes,
@@ -121,7 +123,7 @@ class WebLoad(Load):
         )
 
     def close(self) -> None:
-        """End all processes."""
+        """Stop all processes."""
         for process in (*self._users.values(), *self._servers):
             processes.end(process)
 
@@ -132,6 +134,6 @@ class WebLoad(Load):
         return self._directory / f"{user}.log"
 
 
-def _since(start_s: float, download: dict[str, Any]) -> dict[str, Any]:
+def _relative_to(start_s: float, download: dict[str, Any]) -> dict[str, Any]:
     times = {key: round(download[key] - start_s, 4) for key in ("start_s", "end_s")}
     return {**download, **times}

@@ -37,7 +37,7 @@ def make_files(directory: Path, sizes_bytes: Sequence[int]) -> None:
 
 
 def start(namespace_pid: int, directory: Path, files: Path) -> subprocess.Popen[bytes]:
-    """Start a server in a namespace; everything it writes stays below `directory`."""
+    """Start a server in a namespace. It writes only below `directory`."""
     directory.mkdir(parents=True)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     configuration = directory / "nginx.conf"

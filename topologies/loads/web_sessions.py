@@ -1,13 +1,12 @@
 """Web users: closed-loop download sessions over keep-alive connections.
 
-Runs as a process of its own, one for each client namespace:
+It runs as one process for each client namespace:
 
     web_sessions.py PLAN.json RESULTS.jsonl
 
-One thread serves all sessions of the process and costs little: a session is due at times
-that follow from its line's speed, and reads what that line would have delivered by then.
-A line that is slower than the network thus holds TCP back by its receive window, as the
-line of a real user does. Every finished or broken-off download is one line of the results.
+One thread runs all sessions of the process. At its due times, a session reads as many bytes as the
+user's line would have delivered by then. The TCP receive window thus limits the rate, as the line
+of a real user does. The results have one line for each download, complete or interrupted.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-# The kernel doubles it. A few reads' worth: enough to bridge the time between two of
-# them, and little enough for the line, not the buffer, to set the pace.
+# The kernel doubles it. It covers the time between two reads, and is small enough that the line's
+# speed limits the rate.
 RECEIVE_BUFFER_BYTES = 32_768
 READ_INTERVAL_S = 0.125
-# When data that should have come has not: look again this soon.
+# The wait before the next read if data are late.
 RETRY_INTERVAL_S = 0.02
 HEADER_BYTES_MAX = 4096
 STALL_TIMEOUT_S = 20.0
@@ -37,7 +36,7 @@ STALL_TIMEOUT_S = 20.0
 
 @dataclass(slots=True)
 class Download:
-    """One file on its way. Times are of the monotonic clock, which all processes share."""
+    """The download of one file. Times are on the monotonic clock, which all processes share."""
 
     server: str
     size_bytes: int
@@ -58,7 +57,7 @@ class Download:
 
 
 class Session:
-    """One user. `step(now)` does what is due and returns when the next step is."""
+    """The session of one user."""
 
     def __init__(
         self,
@@ -81,14 +80,14 @@ class Session:
         self._download: Download | None = None
         self._requested = False
         self._header: bytes | None = b""
-        self._heard_s = 0.0
+        self._last_data_s = 0.0
 
     def step(self, now_s: float) -> float:
-        """Do what is due; the time of the next step."""
+        """Do the work that is due. Returns the time of the next step."""
         if self._download is None:
             size_bytes = self._random.choice(self._file_bytes)
             self._download = Download(self._server, size_bytes, start_s=now_s)
-            self._requested, self._header, self._heard_s = False, b"", now_s
+            self._requested, self._header, self._last_data_s = False, b"", now_s
         try:
             return self._proceed(self._download, now_s)
         except OSError:
@@ -96,7 +95,7 @@ class Session:
             return now_s + self._think_mean_s
 
     def close(self, now_s: float) -> None:
-        """Break off what is under way."""
+        """Interrupt the current download and close the connection."""
         if self._download is not None:
             self._finish(self._download, now_s, complete=False)
         if self._socket is not None:
@@ -109,7 +108,6 @@ class Session:
                 self._request(download)
             except BlockingIOError:  # still connecting
                 self._check_stall(now_s)
-                return now_s + RETRY_INTERVAL_S / 4
             return now_s + RETRY_INTERVAL_S / 4
         elapsed_s = now_s - download.start_s
         allowance_bytes = int(elapsed_s * self._line_bytes_per_s) + 1
@@ -134,19 +132,19 @@ class Session:
         self._requested = True
 
     def _read(self, download: Download, until_bytes: int, now_s: float) -> bool:
-        """Read up to a mark of the file; whether there was less than that."""
+        """Read the file up to this size. Returns whether data are late."""
         assert self._socket is not None
         while self._header is not None or download.received_bytes < until_bytes:
-            wanted = HEADER_BYTES_MAX
+            size = HEADER_BYTES_MAX
             if self._header is None:
-                wanted = until_bytes - download.received_bytes
+                size = until_bytes - download.received_bytes
             try:
-                data = self._socket.recv(wanted)
+                data = self._socket.recv(size)
             except BlockingIOError:
                 return True
             if not data:
                 raise ConnectionResetError(f"{self._server} closed the connection")
-            self._heard_s = now_s
+            self._last_data_s = now_s
             if self._header is None:
                 download.received_bytes += len(data)
                 continue
@@ -160,8 +158,8 @@ class Session:
         return False
 
     def _check_stall(self, now_s: float) -> None:
-        if now_s - self._heard_s > STALL_TIMEOUT_S:
-            raise TimeoutError(f"{self._server}: nothing for {STALL_TIMEOUT_S} s")
+        if now_s - self._last_data_s > STALL_TIMEOUT_S:
+            raise TimeoutError(f"{self._server}: no data for {STALL_TIMEOUT_S} s")
 
     def _finish(self, download: Download, now_s: float, complete: bool) -> None:
         download.end_s, download.complete = now_s, complete
@@ -176,7 +174,7 @@ def run(plan: dict[str, Any], results: TextIO) -> None:
         results.write(json.dumps(download.record()) + "\n")
 
     start_s, end_s = plan["start_s"], plan["end_s"]
-    order = itertools.count()  # breaks ties: sessions themselves have no order
+    order = itertools.count()  # breaks ties in the heap, because sessions do not compare
     due: list[tuple[float, int, Session]] = []
     for one in plan["sessions"]:
         session = Session(
@@ -203,11 +201,11 @@ def run(plan: dict[str, Any], results: TextIO) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the sessions of the plan given."""
+    """Run the sessions of a plan."""
     if len(arguments) != 2:
         print("usage: web_sessions.py PLAN.json RESULTS.jsonl", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process stops this one
     plan = json.loads(Path(arguments[0]).read_text())
     with Path(arguments[1]).open("w") as results:
         run(plan, results)

@@ -1,8 +1,8 @@
-"""The load: web sessions as in SPECweb2005's Support workload, scaled like the links.
+"""The web load: sessions as in SPECweb2005's Support workload, scaled like the links.
 
-A session downloads a file, thinks, and downloads the next (a closed loop). It sits
-behind a line of 100 kB/s as SPECweb's clients do, and a download is within its quality
-of service if it gets 90 % of that line. What ramps up is the number of sessions.
+A session downloads a file, waits for a think time, and downloads the next file (a closed loop). As
+SPECweb's clients do, it has a line of 100 kB/s. A download meets its quality of service if it gets
+90 % of that rate. The ramp increases the number of sessions.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 LINE_BPS = 800_000
 REQUIRED_RATE_RATIO = 0.9
-# Ten to twenty times smaller than Support's files, as the links are a hundred times slower
-# and a run must still have enough downloads to tell 99.9 % from 99.8 %.
+# Ten to twenty times smaller than Support's files. The links are a hundred times slower, and a run
+# needs enough downloads to distinguish 99.9 % from 99.8 %.
 FILE_BYTES = (120_000, 160_000, 200_000)
 THINK_MEAN_S = 0.4
 
-# Ethernet, IPv4, and TCP with timestamps, for each full segment of an MTU of 1500.
+# A full segment at an MTU of 1500, with Ethernet, IPv4, and TCP with timestamps.
 _SEGMENT_PAYLOAD_BYTES = 1448
 _SEGMENT_WIRE_BYTES = 1514
 _HTTP_HEADER_BYTES = 250
-# Measured: the receive window, held back by the line, cuts some segments short.
+# Measured: the small receive window makes some segments short.
 _SHORT_SEGMENTS_RATIO = 1.03
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """One user: whom they download from, and from when on."""
+    """The session of one user: its server, its start, and its random seed."""
 
     server: str
     begin_s: float
@@ -36,7 +36,7 @@ class SessionPlan:
 
 
 def wire_bps_per_session() -> float:
-    """What a session puts on an uplink in the mean, while nothing holds it up."""
+    """The mean rate of a session on the wire, without congestion."""
     body_bytes = sum(FILE_BYTES) / len(FILE_BYTES)
     segments = (body_bytes + _HTTP_HEADER_BYTES) / _SEGMENT_PAYLOAD_BYTES
     wire_bytes = segments * _SEGMENT_WIRE_BYTES * _SHORT_SEGMENTS_RATIO
@@ -47,10 +47,10 @@ def wire_bps_per_session() -> float:
 def plan_sessions(
     servers: Sequence[str], total_bps: float, ramp_s: float, seed: int
 ) -> list[SessionPlan]:
-    """Sessions that together load the wire with `total_bps` from `ramp_s` on.
+    """Sessions that together load the wire with `total_bps` after the ramp.
 
-    They begin one by one, evenly over the ramp and in turn over the servers, so that
-    the load grows in a straight line and is the same for every server at any time.
+    The sessions begin at even intervals during the ramp, and the servers take turns. The load thus
+    grows linearly and is the same for all servers.
     """
     per_server = round(total_bps / len(servers) / wire_bps_per_session())
     count = per_server * len(servers)

@@ -1,25 +1,25 @@
-"""An uplink that fails: from when on nothing is lost, and the rest is used as it should be."""
+"""A failed uplink: when the loss ends, and when the other uplinks share the load well."""
 
 from __future__ import annotations
 
 import pytest
 
 from topologies.loads.failure_load import lossless_s, placed_s
-from topologies.loads.probing import Heard
+from topologies.loads.probing import FlowResult
 from topologies.loads.settling import Reading
 
 CAPACITIES = {"uplink1": 100_000_000, "uplink2": 50_000_000}
 FAILED_S, WATCHED_S, EVERY_S = 100.0, 8.0, 0.01
 
 
-def heard(sent: int, *missing: int) -> Heard:
-    """A flow of ten datagrams a second since the failure; these never came."""
+def flow(sent: int, *missing: int) -> FlowResult:
+    """A flow of ten datagrams a second from the failure on, of which `missing` are lost."""
     arrivals = [(n, FAILED_S + n / 10) for n in range(sent) if n not in missing]
-    return Heard(sent, 0.0, 0.0, arrivals)
+    return FlowResult(sent, 0.0, 0.0, arrivals)
 
 
 def readings(*steps: tuple[float, float, float]) -> list[Reading]:
-    """Counters of uplinks that carry these shares of their capacities from a time on."""
+    """The counters of uplinks; a step has a time and the uplinks' utilizations from then on."""
     sent, found = [0.0, 0.0], []
     for number in range(round(WATCHED_S / EVERY_S) + 1):
         at_s = number * EVERY_S
@@ -31,23 +31,23 @@ def readings(*steps: tuple[float, float, float]) -> list[Reading]:
 
 
 @pytest.mark.parametrize(
-    ("flows", "over_s"),
+    ("flows", "lossless_after_s"),
     [
-        ([heard(80)], 0.0),
-        ([heard(80, 0, 1, 2)], 0.3),
-        ([heard(80, 0, 1), heard(80), heard(80, 4, 30)], 3.1),
-        ([heard(80, *range(20, 80))], WATCHED_S),
-        ([heard(80, *range(80))], WATCHED_S),
+        ([flow(80)], 0.0),
+        ([flow(80, 0, 1, 2)], 0.3),
+        ([flow(80, 0, 1), flow(80), flow(80, 4, 30)], 3.1),
+        ([flow(80, *range(20, 80))], WATCHED_S),
+        ([flow(80, *range(80))], WATCHED_S),
     ],
 )
-def test_loss_is_over_with_the_first_datagram_behind_the_last_lost_one(
-    flows: list[Heard], over_s: float
+def test_loss_ends_with_the_first_datagram_after_the_last_lost_one(
+    flows: list[FlowResult], lossless_after_s: float
 ) -> None:
-    assert lossless_s(flows, FAILED_S, WATCHED_S) == pytest.approx(over_s)
+    assert lossless_s(flows, FAILED_S, WATCHED_S) == pytest.approx(lossless_after_s)
 
 
 @pytest.mark.parametrize(
-    ("steps", "after_s"),
+    ("steps", "placed_after_s"),
     [
         ([(0, 0.70, 0.70)], 0.0),
         ([(0, 0.60, 0.90), (2.5, 0.72, 0.66)], 2.5),
@@ -56,8 +56,8 @@ def test_loss_is_over_with_the_first_datagram_behind_the_last_lost_one(
         ([(0, 0.7, 0.7), (7.5, 0.60, 0.90)], WATCHED_S),
     ],
 )
-def test_a_rest_is_well_used_once_no_uplink_is_above_the_limit_any_more(
-    steps: list[tuple[float, float, float]], after_s: float
+def test_the_load_is_placed_once_no_uplink_exceeds_the_limit(
+    steps: list[tuple[float, float, float]], placed_after_s: float
 ) -> None:
     found = placed_s(readings(*steps), CAPACITIES, 0.7 * 150e6, 0.0, WATCHED_S)
-    assert found == pytest.approx(after_s, abs=0.03)
+    assert found == pytest.approx(placed_after_s, abs=0.03)

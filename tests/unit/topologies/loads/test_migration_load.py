@@ -1,4 +1,4 @@
-"""Live migration: figures from what was copied and heard, the handover, and the bench's conditions."""
+"""Live migration: the figures, the handover, and the conditions of the bench."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from topologies.compare.plan import Options
 from topologies.compare.result import Result
 from topologies.graph.layout import Role
 from topologies.loads import migration_load
-from topologies.loads.handover import Moved, announcement, counterparts
-from topologies.loads.probing import Flow, Heard
+from topologies.loads.handover import Handover, announcement, bridge_counterparts
+from topologies.loads.probing import Flow, FlowResult
 
 MAC = bytes.fromhex("02aabbccddee")
 
 
-def test_the_announcement_is_a_broadcast_rarp_of_the_vm_about_itself() -> None:
+def test_the_announcement_is_a_broadcast_rarp_with_the_address_of_the_vm() -> None:
     frame = announcement(MAC)
     assert (frame[:6], frame[6:12], frame[12:14]) == (b"\xff" * 6, MAC, bytes.fromhex("8035"))
-    # Ethernet, IPv4, their lengths, reverse request: the sender's and the target's hardware.
+    # The types Ethernet and IPv4, the lengths of their addresses, and "reverse request".
     assert frame[14:22] == bytes.fromhex("0001080006040003")
     assert (frame[22:28], frame[32:38]) == (MAC, MAC)
     assert len(frame) == 60
 
 
-def test_a_port_moves_to_the_bridge_in_the_same_place() -> None:
+def test_counterparts_are_the_bridges_at_the_same_index() -> None:
     bridges = {"server1": ("s11", "s12"), "server2": ("s21", "s22")}
-    assert counterparts(bridges, "server1", "server2") == {"s11": "s21", "s12": "s22"}
-    assert counterparts({"a": ("x",), "b": ("y",)}, "a", "b") == {"x": "y"}
+    assert bridge_counterparts(bridges, "server1", "server2") == {"s11": "s21", "s12": "s22"}
+    assert bridge_counterparts({"a": ("x",), "b": ("y",)}, "a", "b") == {"x": "y"}
 
 
-def _migrated(vm: str, start_s: float, copied_s: float, moved_s: float) -> dict[str, Any]:
+def _migration(vm: str, start_s: float, copied_s: float, moved_s: float) -> dict[str, Any]:
     rounds = [
         {"copied_bytes": 900, "start_s": start_s, "end_s": copied_s - 1},
         {"copied_bytes": 100, "start_s": copied_s - 0.25, "end_s": copied_s},
@@ -53,26 +53,26 @@ def _migrated(vm: str, start_s: float, copied_s: float, moved_s: float) -> dict[
     }
 
 
-def _flow(start_s: float, end_s: float, silent: tuple[float, float]) -> Heard:
-    """A datagram each 0.1 s, and none that would arrive in between."""
+def _flow(start_s: float, end_s: float, silent: tuple[float, float]) -> FlowResult:
+    """A flow of a datagram every 0.1 s, which loses the datagrams of a span."""
     times_s = [start_s + n / 10 for n in range(round((end_s - start_s) * 10) + 1)]
-    heard = [(n, at) for n, at in enumerate(times_s) if not silent[0] < at < silent[1]]
-    return Heard(len(times_s), start_s, end_s, heard)
+    arrivals = [(n, at) for n, at in enumerate(times_s) if not silent[0] < at < silent[1]]
+    return FlowResult(len(times_s), start_s, end_s, arrivals)
 
 
 def test_figures_of_migrations() -> None:
-    migrated = [_migrated("vm1", 100.0, 104.0, 104.5), _migrated("vm2", 101.0, 110.0, 110.5)]
-    moved = {"vm1": Moved(104.1, 104.2), "vm2": Moved(110.1, 110.2)}
+    migrations = [_migration("vm1", 100.0, 104.0, 104.5), _migration("vm2", 101.0, 110.0, 110.5)]
+    handovers = {"vm1": Handover(104.1, 104.2), "vm2": Handover(110.1, 110.2)}
     to_vm1, from_vm1 = Flow("client1", "vm1", "10.0.0.1"), Flow("vm1", "client1", "10.0.0.9")
     to_vm2, from_vm2 = Flow("client1", "vm2", "10.0.0.2"), Flow("vm2", "client1", "10.0.0.9")
-    heard = {
+    probes = {
         to_vm1: _flow(100.0, 115.0, (104.05, 104.55)),
         from_vm1: _flow(100.0, 115.0, (104.05, 104.25)),
-        # Long before its port moved, and long after: not the handover's.
+        # This gap ends long before the handover, so it does not count.
         to_vm2: _flow(100.0, 115.0, (102.05, 104.95)),
         from_vm2: _flow(100.0, 115.0, (110.05, 110.95)),
     }
-    found = migration_load.outcome(migrated, moved, heard, start_s=99.0)
+    found = migration_load.outcome(migrations, handovers, probes, start_s=99.0)
     assert found.received_bytes == 2000
     assert found.throughput_bps == pytest.approx(2000 * 8 / 10)
     assert found.figures["migration_s"] == pytest.approx((4.5 + 9.5) / 2)
@@ -93,7 +93,7 @@ def test_figures_of_migrations() -> None:
 SCENARIOS = live_migration.scenarios(Options(pace.ACCELERATED))
 
 
-def test_every_scenario_has_a_name_of_its_own_and_contenders_that_fit() -> None:
+def test_every_scenario_has_a_unique_name_and_suitable_contenders() -> None:
     assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
     assert SCENARIOS[0].name == live_migration.TCP
     for scenario in SCENARIOS:
@@ -113,7 +113,7 @@ def test_all_scenarios_copy_the_same_memory() -> None:
         assert totals == {int(limit_bps / 8 * options.pace.streams_s[1] / 2)}
 
 
-def test_published_shares_are_the_document_s() -> None:
+def test_published_shares_match_the_document() -> None:
     published = {one.name: one.published for one in SCENARIOS}
     assert published[live_migration.TCP]["balance-tcp"] == {"share_of_limit": 0.85}
     assert published[live_migration.TCP]["active-backup"] == {"share_of_limit": 0.5}
@@ -166,7 +166,7 @@ GOOD = {
 }
 
 
-def test_the_document_s_shares_meet_every_condition() -> None:
+def test_the_published_shares_meet_every_condition() -> None:
     assert _unmet(GOOD) == []
 
 
@@ -182,7 +182,7 @@ def test_the_document_s_shares_meet_every_condition() -> None:
         ("TCP", "balance-tcp", _figures(0.9), "throughput of our best policy"),
     ],
 )
-def test_what_differs_is_a_condition_not_met(
+def test_a_deviation_fails_its_condition(
     scenario: str, contender: str, found: Figures, condition: str
 ) -> None:
     name = getattr(live_migration, scenario)
@@ -190,7 +190,7 @@ def test_what_differs_is_a_condition_not_met(
     assert any(condition in one for one in unmet), unmet
 
 
-def test_a_peer_s_duplicates_and_blackouts_are_no_condition() -> None:
+def test_conditions_ignore_the_duplicates_and_blackouts_of_a_peer() -> None:
     peer = _figures(0.72, blackout_ms=5000, twice=9)
     assert (
         _unmet({**GOOD, live_migration.TCP: {**GOOD[live_migration.TCP], "balance-tcp": peer}})
@@ -198,7 +198,7 @@ def test_a_peer_s_duplicates_and_blackouts_are_no_condition() -> None:
     )
 
 
-def test_jumbo_frames_are_compared_with_the_same_load() -> None:
+def test_jumbo_frames_are_compared_under_the_same_load() -> None:
     shares = {
         live_migration.STANDARD: {"manual": _figures(0.8), "load-based": _figures(0.4)},
         live_migration.JUMBO: {"manual": {**_figures(0.96), "cpu_s_per_gbit": 1.0}},

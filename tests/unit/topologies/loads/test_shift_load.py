@@ -1,4 +1,4 @@
-"""A load that jumps: when uplinks have settled, whom it hits, what became of its datagrams."""
+"""A load that changes: the settling time, the hot VMs, and the result of each flow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topologies import shift
 from topologies.loads import paced
 from topologies.loads.move_load import tcp_counters
 from topologies.loads.settling import END_S, Reading, rates, settle_s
-from topologies.loads.shift_load import balanced, hot_vms, places, since
+from topologies.loads.shift_load import flow_result, hot_vms, is_balanced, parse_fdb
 
 CAPACITY_BPS = 100_000_000
 CAPACITIES = {"uplink1": CAPACITY_BPS, "uplink2": CAPACITY_BPS}
@@ -25,26 +25,26 @@ Loads = Callable[[float], tuple[float, float]]
 
 
 def _readings(loads: Loads, stalls: Mapping[float, float] | None = None) -> list[Reading]:
-    """The counters of uplinks that carry these shares of their capacities.
+    """The counters of two uplinks with these utilizations.
 
-    While the machine stalls, from a time on for so long, nothing is sent; it is then made up
-    for as fast as the uplinks allow.
+    `stalls` has durations by start time. During a stall the uplinks send nothing. Afterwards they
+    send the backlog at full speed.
     """
-    sent, waiting, found = [0.0, 0.0], [0.0, 0.0], []
+    sent, backlog, found = [0.0, 0.0], [0.0, 0.0], []
     for number in range(round(END / EVERY_S) + 1):
         at_s = number * EVERY_S
         found.append(Reading(at_s, dict(zip(CAPACITIES, map(int, sent), strict=True))))
         stalled = any(begin <= at_s < begin + s for begin, s in (stalls or {}).items())
         for index, share in enumerate(loads(at_s)):
-            waiting[index] += share * CAPACITY_BPS / 8 * EVERY_S
-            goes = 0.0 if stalled else min(waiting[index], CAPACITY_BPS / 8 * EVERY_S)
-            waiting[index] -= goes
-            sent[index] += goes
+            backlog[index] += share * CAPACITY_BPS / 8 * EVERY_S
+            sending = 0.0 if stalled else min(backlog[index], CAPACITY_BPS / 8 * EVERY_S)
+            backlog[index] -= sending
+            sent[index] += sending
     return found
 
 
 def _steps(*steps: tuple[float, float, float]) -> Loads:
-    """Even at first; then, so long after the jump, these shares."""
+    """An even load, then the utilizations of each step; a step's time is relative to the jump."""
 
     def loads(at_s: float) -> tuple[float, float]:
         now = (0.4, 0.4)
@@ -62,55 +62,55 @@ def _settle_s(
     return settle_s(_readings(_steps(*steps), stalls), CAPACITIES, JUMP_S, END)
 
 
-def test_uplinks_settle_with_the_last_change_of_their_split() -> None:
+def test_uplinks_settle_with_the_last_change_of_the_split() -> None:
     found = _settle_s((0, 1.0, 0.16), (2.5, 0.87, 0.45), (4.0, 0.62, 0.70), (5.3, 0.66, 0.66))
     assert found == pytest.approx(5.3, abs=0.03)
 
 
-def test_a_team_that_never_changes_the_split_is_settled_at_once() -> None:
+def test_the_settling_time_is_zero_if_the_split_never_changes() -> None:
     assert _settle_s((0, 0.66, 0.66)) == 0.0
 
 
-def test_an_uplink_that_is_full_in_the_end_is_not_settled() -> None:
+def test_uplinks_have_not_settled_if_one_is_full_in_the_end() -> None:
     assert _settle_s((0, 1.0, 0.16)) == END - JUMP_S
 
 
-def test_a_change_in_the_last_moments_is_not_settled() -> None:
+def test_uplinks_have_not_settled_if_the_split_changes_near_the_end() -> None:
     after_s = END - JUMP_S - END_S / 2
     assert _settle_s((0, 0.8, 0.2), (after_s, 0.5, 0.5)) >= after_s - 0.03
 
 
-def test_a_machine_that_stalls_does_not_unsettle_anybody() -> None:
+def test_a_stall_of_the_machine_does_not_change_the_settling_time() -> None:
     found = _settle_s(
         (0, 1.0, 0.16), (0.4, 0.66, 0.66), stalls={4.0: 0.05, 6.0: 0.3, JUMP_S + 5.0: 0.5}
     )
     assert found == pytest.approx(0.4, abs=0.03)
 
 
-def test_even_the_coldest_vm_s_move_unsettles() -> None:
+def test_the_move_of_the_smallest_vm_counts_as_a_change() -> None:
     assert _settle_s((0, 0.62, 0.70), (3.0, 0.66, 0.66)) == pytest.approx(3.0, abs=0.03)
 
 
-def test_a_rate_is_a_median_around_its_time() -> None:
+def test_a_rate_is_the_median_of_the_span_around_its_time() -> None:
     found = rates(_readings(_steps((0, 0.8, 0.2)), {5.0: 0.05}), CAPACITIES)
     near = [used for at_s, used in found if 4.5 < at_s < 5.5]
     assert min(used["uplink1"] for used in near) == pytest.approx(0.8, abs=0.01)
     assert max(used["uplink2"] for used in near) == pytest.approx(0.2, abs=0.01)
 
 
-def test_the_load_of_the_uplink_with_most_vms_rises() -> None:
+def test_the_hot_vms_are_on_the_uplink_with_the_most_vms() -> None:
     uplinks = {"vm3": "uplink2", "vm1": "uplink1", "vm2": "uplink2", "vm4": "uplink1"}
     assert hot_vms(uplinks, 2) == ["vm1", "vm4"]
     assert hot_vms({**uplinks, "vm4": "uplink2"}, 2) == ["vm2", "vm3"]
 
 
-def test_the_team_is_balanced_when_all_vms_are_seen_and_as_many_by_each() -> None:
+def test_a_team_is_balanced_with_all_vms_and_equal_numbers_on_the_uplinks() -> None:
     layout = shift.layout(vms=4)
     vms = ["vm1", "vm2", "vm3", "vm4"]
     placed = dict(zip(vms, ["uplink1", "uplink1", "uplink2", "uplink2"], strict=True))
-    assert balanced(layout, placed, vms)
-    assert not balanced(layout, {**placed, "vm1": "uplink2"}, vms)
-    assert not balanced(layout, {vm: placed[vm] for vm in vms[1:]}, vms)
+    assert is_balanced(layout, placed, vms)
+    assert not is_balanced(layout, {**placed, "vm1": "uplink2"}, vms)
+    assert not is_balanced(layout, {vm: placed[vm] for vm in vms[1:]}, vms)
 
 
 # As ovs-vswitchd 3.1 prints it.
@@ -123,29 +123,29 @@ LOCAL     0  12:34:56:78:9a:bc    7
 """
 
 
-def test_the_switch_upstream_tells_where_it_sees_vms() -> None:
+def test_the_fdb_of_the_upstream_switch_shows_the_uplinks_of_vms() -> None:
     vms = {"56:85:1c:9a:5e:10": "vm1", "3a:bb:41:76:f8:72": "vm2", "b2:8c:5a:0f:c8:01": "client1"}
-    found = places(FDB, {"1": "uplink1", "2": "uplink2"}, vms)
+    found = parse_fdb(FDB, {"1": "uplink1", "2": "uplink2"}, vms)
     assert found == {"vm1": "uplink1", "vm2": "uplink2"}
 
 
-def test_what_was_sent_before_the_change_is_not_judged() -> None:
-    heard = since(10, 14, [8, 9, 10, 12, 11, 11], [0.0] * 6)
-    assert (heard.sent, heard.lost, heard.reordered, heard.duplicated) == (4, 1, 1, 1)
+def test_the_result_ignores_datagrams_from_before_the_change() -> None:
+    flow = flow_result(10, 14, [8, 9, 10, 12, 11, 11], [0.0] * 6)
+    assert (flow.sent, flow.lost, flow.reordered, flow.duplicated) == (4, 1, 1, 1)
 
 
-def test_datagrams_leave_at_their_rate_and_none_are_made_up_for() -> None:
+def test_a_datagram_that_cannot_be_sent_is_skipped() -> None:
     own, other = socket.socketpair(type=socket.SOCK_DGRAM)
     other.close()
-    with own:  # nobody there: not sent
+    with own:
         bits = (100 + paced.HEADERS_BYTES) * 8
         flow = paced.Flow(own, 100, bits / 0.001)
         flow.begin(5.0, 0.0)
         flow.send(5.0)
-        assert (flow.sent, flow.left_out) == (0, 1)
+        assert (flow.sent, flow.skipped) == (0, 1)
 
 
-def test_a_sender_that_was_late_leaves_out_what_would_be_a_burst() -> None:
+def test_a_late_sender_skips_datagrams_instead_of_sending_a_burst() -> None:
     own, other = socket.socketpair(type=socket.SOCK_DGRAM)
     with own, other:
         own.setblocking(False)
@@ -154,24 +154,24 @@ def test_a_sender_that_was_late_leaves_out_what_would_be_a_burst() -> None:
         flow.begin(5.0, 0.0)
         for at_s in (5.0, 5.0015, 5.0035):
             flow.send(at_s)
-        assert (flow.sent, flow.left_out) == (4, 0)
+        assert (flow.sent, flow.skipped) == (4, 0)
         flow.send(5.1)
-        assert flow.sent + flow.left_out in (100, 101)  # the last one is due just now
-        assert flow.sent - 4 <= paced.LATE_S / 0.001 + 1
-        assert flow.latest_s == pytest.approx(0.096, abs=0.001)
-        flow.mark()
-        flow.change(bits / 0.002, 5.1)
+        assert flow.sent + flow.skipped in (100, 101)  # rounding decides whether the last is due
+        assert flow.sent - 4 <= paced.MAX_DELAY_S / 0.001 + 1
+        assert flow.max_delay_s == pytest.approx(0.096, abs=0.001)
+        flow.reset_counters()
+        flow.change_rate(bits / 0.002, 5.1)
         first = flow.sent
         flow.send(5.105)
-        assert (flow.first, flow.left_out) == (first, 0)
+        assert (flow.first, flow.skipped) == (first, 0)
         assert 2 <= flow.sent - first <= 3
         other.setblocking(False)
         numbers = [paced.NUMBER.unpack(other.recv(paced.NUMBER.size))[0] for _ in range(flow.sent)]
         assert numbers == list(range(flow.sent))
 
 
-def _numbers(rates_bps: list[float], change: dict[str, object]) -> list[dict[str, object]]:
-    """What the sender tells of flows within this process's own network."""
+def _counters(rates_bps: list[float], change: dict[str, object]) -> list[dict[str, object]]:
+    """Run the sender in this process. Returns its counters of each flow."""
     plan = {
         "payload_bytes": 100,
         "longest_s": 5.0,
@@ -182,15 +182,16 @@ def _numbers(rates_bps: list[float], change: dict[str, object]) -> list[dict[str
     }
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / paced.CHANGE).write_text(json.dumps(change))
-        told: list[dict[str, object]] = paced.send(plan, Path(directory), lambda: True)["flows"]
-    return told
+        results = paced.send(plan, Path(directory), lambda: True)
+    counters: list[dict[str, object]] = results["flows"]
+    return counters
 
 
-def test_each_flow_s_rate_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_of_each_flow_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
 
     class Clock:
-        """Time that passes by being slept."""
+        """A clock that only advances during `sleep`."""
 
         @staticmethod
         def monotonic() -> float:
@@ -200,32 +201,32 @@ def test_each_flow_s_rate_changes_at_its_own_time(monkeypatch: pytest.MonkeyPatc
         def sleep(span_s: float) -> None:
             now[0] += span_s
 
-    class Own:
-        """A socket that takes everything."""
+    class FakeSocket:
+        """A socket that accepts every datagram."""
 
         def connect(self, _address: object) -> None: ...
         def setblocking(self, _flag: bool) -> None: ...
         def send(self, _payload: object) -> None: ...
 
     monkeypatch.setattr(paced, "time", Clock)
-    monkeypatch.setattr(paced, "_socket_of", lambda _pid: contextlib.nullcontext(Own()))
-    each_s = 0.01
-    bps = (100 + paced.HEADERS_BYTES) * 8 / each_s
+    monkeypatch.setattr(paced, "_socket_of", lambda _pid: contextlib.nullcontext(FakeSocket()))
+    interval_s = 0.01
+    bps = (100 + paced.HEADERS_BYTES) * 8 / interval_s
     change = {
         "at_s": 101.0,
         "end_s": 102.0,
         "rates_bps": [bps, bps, 0.0],
         "after_s": [0.0, 0.5, 0.2],
     }
-    first, second, third = _numbers([0.0, bps / 10, bps], change)
-    assert first["first"] == 0 and first["sent"] == pytest.approx(1.0 / each_s, abs=1)
-    # Ten a second until then, as before, and a hundred from then on.
-    since_s = int(str(second["sent"])) - int(str(second["first"]))
+    first, second, third = _counters([0.0, bps / 10, bps], change)
+    assert first["first"] == 0 and first["sent"] == pytest.approx(1.0 / interval_s, abs=1)
+    # The rate is 10/s in the 0.5 s until its change, and 100/s in the 0.5 s after it.
+    sent = int(str(second["sent"])) - int(str(second["first"]))
     assert second["first"] == pytest.approx(10, abs=1)
-    assert since_s == pytest.approx(5 + 50, abs=1)
+    assert sent == pytest.approx(5 + 50, abs=1)
     assert int(str(third["sent"])) - int(str(third["first"])) == pytest.approx(20, abs=1)
 
 
-def test_the_kernel_s_tables_are_read_by_name() -> None:
+def test_tcp_counters_have_the_names_of_the_kernel() -> None:
     text = "Tcp: RetransSegs InErrs\nTcp: 7 0\nUdp: InErrs\nUdp: 3\n"
     assert tcp_counters(text)["RetransSegs"] == 7

@@ -1,4 +1,4 @@
-"""Parallel streams: what each carried in the measured part, and how evenly."""
+"""Parallel streams: the rate of each stream in the measured part, and the spread of the rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topologies.loads.streams import (
     stream_rates_bps,
 )
 
-# NTttcp's eight threads in KB/s, and what the document's own table says of them.
+# The rates of NTttcp's eight threads in KB/s, and the document's figures for them.
 THREADS_KB_PER_S = {
     "LACP": (
         [13863.831, 13970.471, 14077.026, 13240.795, 13612.419, 13842.136, 14735.002, 14191.684],
@@ -55,23 +55,23 @@ def test_the_published_threads_give_the_published_figures(mode: str) -> None:
     st.lists(st.floats(1e3, 1e10), min_size=2, max_size=20),
     st.floats(0.001, 1000),
 )
-def test_the_variation_does_not_depend_on_the_unit(rates: list[float], factor: float) -> None:
+def test_cv_does_not_depend_on_the_unit(rates: list[float], factor: float) -> None:
     scaled = spread([rate * factor for rate in rates])
     assert scaled.cv == pytest.approx(spread(rates).cv, rel=1e-6, abs=1e-9)
 
 
-def test_equal_streams_and_a_single_one_are_even() -> None:
+def test_equal_streams_and_a_single_stream_have_no_variation() -> None:
     assert spread([5.0, 5.0, 5.0]).cv == 0.0
     assert spread([5.0]).cv == 0.0
     assert spread([0.0, 0.0]).cv == 0.0
 
 
-# Of 7 s: after 2 s of warm-up, 4 s are measured.
+# The measured part of a test of 7 s.
 MEASURED_S = (2.0, 6.0)
 
 
 def _report(rates_bps: list[list[float]], step_s: float = 1.0) -> dict[str, Any]:
-    """A report as iperf3 gives it: the rate of every stream in every interval."""
+    """A report of iperf3. `rates_bps` has each stream's rate for each interval."""
     return {
         "intervals": [
             {
@@ -90,21 +90,21 @@ def _report(rates_bps: list[list[float]], step_s: float = 1.0) -> dict[str, Any]
     }
 
 
-def test_warm_up_and_cool_down_are_left_out() -> None:
+def test_rates_exclude_warm_up_and_cool_down() -> None:
     slow, fast = [8e6, 16e6], [80e6, 160e6]
     report = _report([slow, slow, fast, fast, fast, fast, slow])
     assert stream_rates_bps(report, 2, *MEASURED_S) == pytest.approx(fast)
 
 
-def test_an_interval_across_the_edge_counts_by_its_share() -> None:
-    # Intervals of 1.5 s: the one from 1.5 to 3 s is measured for its last second.
+def test_an_interval_across_an_edge_counts_in_proportion() -> None:
+    # The measured part has the last second of the interval from 1.5 to 3 s.
     report = _report([[0, 0], [6e6, 0], [12e6, 8e6], [12e6, 8e6], [0, 0]], step_s=1.5)
     assert stream_rates_bps(report, 2, *MEASURED_S) == pytest.approx(
         [(6e6 * 1 + 12e6 * 3) / 4, 8e6 * 3 / 4], rel=1e-6
     )
 
 
-def test_a_test_that_failed_or_ended_early_is_no_measurement() -> None:
+def test_a_failed_or_incomplete_test_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="unable to connect"):
         stream_rates_bps({"error": "unable to connect", "intervals": []}, 2, *MEASURED_S)
     with pytest.raises(RuntimeError, match="1 streams -> 2"):
@@ -113,7 +113,7 @@ def test_a_test_that_failed_or_ended_early_is_no_measurement() -> None:
         stream_rates_bps(_report([[8e6, 8e6]] * 5), 2, *MEASURED_S)
 
 
-def test_a_few_milliseconds_between_intervals_are_no_gap() -> None:
+def test_gaps_of_a_few_milliseconds_between_intervals_are_allowed() -> None:
     report = _report([[8e6]] * 7)
     for interval in report["intervals"]:
         interval["streams"][0]["end"] -= 0.01
@@ -124,7 +124,7 @@ def test_a_few_milliseconds_between_intervals_are_no_gap() -> None:
     st.lists(st.lists(st.floats(1e3, 1e9), min_size=3, max_size=3), min_size=2, max_size=12),
     st.data(),
 )
-def test_what_is_carried_in_a_span_is_the_sum_of_what_is_in_its_parts(
+def test_the_traffic_of_a_span_is_the_sum_of_its_parts(
     rates: list[list[float]], data: st.DataObject
 ) -> None:
     report = _report(rates, step_s=INTERVAL_S)
@@ -132,18 +132,18 @@ def test_what_is_carried_in_a_span_is_the_sum_of_what_is_in_its_parts(
     middle_s = data.draw(st.floats(0.1 * end_s, 0.9 * end_s))
     parts = ((0.0, middle_s), (middle_s, end_s), (0.0, end_s))
     first, second, whole = (stream_rates_bps(report, 3, *part) for part in parts)
-    for before, after, all_of_it in zip(first, second, whole, strict=True):
+    for before, after, total in zip(first, second, whole, strict=True):
         carried = before * middle_s + after * (end_s - middle_s)
-        assert carried == pytest.approx(all_of_it * end_s, rel=1e-6)
+        assert carried == pytest.approx(total * end_s, rel=1e-6)
     assert sum(whole) * end_s == pytest.approx(8 * received_bytes(report), rel=1e-6)
 
 
-def test_a_report_without_intervals_has_received_nothing_and_has_no_ports() -> None:
+def test_an_empty_report_has_no_bytes_and_no_ports() -> None:
     assert received_bytes({}) == 0
     assert ports({}) == []
 
 
-def test_ports_are_the_sender_s_and_the_receiver_s() -> None:
+def test_ports_are_pairs_of_the_sender_and_the_receiver() -> None:
     connected = [
         {"socket": 5, "local_port": 5201, "remote_port": 40001},
         {"socket": 6, "local_port": 5201, "remote_port": 40002},
@@ -151,7 +151,7 @@ def test_ports_are_the_sender_s_and_the_receiver_s() -> None:
     assert ports({"start": {"connected": connected}}) == [(40001, 5201), (40002, 5201)]
 
 
-def test_a_flow_s_commands_are_those_of_the_document() -> None:
+def test_the_commands_of_a_flow_match_the_document() -> None:
     warm_up_s, measured_s, cool_down_s = Options(ACCELERATED).pace.streams_s
     assert (warm_up_s, measured_s, cool_down_s) == (5, 15, 5)
     flow = Flow("vm1", "vm2", "10.1.1.1", warm_up_s + measured_s + cool_down_s, streams=STREAMS)
@@ -164,7 +164,7 @@ def test_a_flow_s_commands_are_those_of_the_document() -> None:
     assert "--port 5001" in words
 
 
-def test_a_flow_may_be_held_back() -> None:
+def test_a_flow_may_have_a_rate_limit() -> None:
     flow = Flow("vm1", "vm2", "10.1.1.1", 2.5, rate_bps=7_000_000, buffer_bytes=8192)
     words = " ".join(flow.sender_command(5002))
     assert "--parallel 1 --length 8192 --fq-rate 7000000 --time 2.5 " in f"{words} "

@@ -1,4 +1,4 @@
-"""The load: how many sessions there are, when they begin, and what one of them does."""
+"""The web load: the number of sessions, their starts, and the steps of a session."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from topologies.loads.web_sessions import Download, Session
 SERVERS = ["a", "b", "c", "d"]
 
 
-def test_sessions_load_the_wire_as_asked() -> None:
+def test_sessions_offer_the_requested_load() -> None:
     sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
     assert len(sessions) * workload.wire_bps_per_session() == pytest.approx(130e6, rel=0.02)
 
 
-def test_sessions_ramp_evenly_and_alike_for_all_servers() -> None:
+def test_sessions_ramp_linearly_and_equally_on_all_servers() -> None:
     sessions = workload.plan_sessions(SERVERS, 130e6, ramp_s=40.0, seed=1)
     assert len(set(Counter(session.server for session in sessions).values())) == 1
     begun = [sum(s.begin_s < at_s for s in sessions) for at_s in (10, 20, 30, 40)]
@@ -38,12 +38,12 @@ def test_the_same_seed_gives_the_same_sessions() -> None:
 
 
 SIZE_BYTES = 10_000
-LINE_BPS = 80_000  # 10 000 bytes a second: the file takes just one
+LINE_BPS = 80_000  # the file takes one second
 
 
 @contextlib.contextmanager
 def _session(reports: list[Download]) -> Iterator[tuple[Session, socket.socket]]:
-    """A session and the server's end, listening."""
+    """A session and its server's listening socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(5)
         session = Session(
@@ -60,7 +60,7 @@ def _session(reports: list[Download]) -> Iterator[tuple[Session, socket.socket]]
 
 
 def _requested(session: Session, listener: socket.socket) -> socket.socket:
-    """Let the session ask at time 0; the server's connection, the request read."""
+    """Let the session send its request at time 0. Returns the server's connection."""
     session.step(0.0)
     connection, _ = listener.accept()
     connection.settimeout(5)
@@ -80,19 +80,19 @@ def test_a_session_reads_no_faster_than_its_line() -> None:
         connection = _requested(session, listener)
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
         session.step(0.5)
-        assert not reports, "half the time has passed, and all of the file was read"
+        assert not reports, "the session has read the whole file in half the time"
         next_s = session.step(1.0)
         assert [(one.complete, one.received_bytes) for one in reports] == [(True, SIZE_BYTES)]
         assert reports[0].end_s - reports[0].start_s == 1.0
-        assert 1.5 <= next_s <= 2.5, "a think time between half and one and a half of its mean"
+        assert 1.5 <= next_s <= 2.5, "the think time is 0.5 to 1.5 times its mean"
         connection.close()
 
 
-def test_a_late_server_shows_in_the_download_s_time() -> None:
+def test_a_late_server_extends_the_download() -> None:
     reports: list[Download] = []
     with _session(reports) as (session, listener):
         connection = _requested(session, listener)
-        assert session.step(1.0) < 1.1, "what is late is looked for again soon"
+        assert session.step(1.0) < 1.1, "the session retries soon"
         connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(SIZE_BYTES))
         session.step(3.0)
         assert reports[0].end_s == 3.0
@@ -108,4 +108,4 @@ def test_a_refused_file_or_a_closed_connection_is_an_incomplete_download() -> No
             connection.close()
             session.step(0.5)
             assert [one.complete for one in reports] == [False]
-            assert session.step(2.0) > 2.0, "the session goes on"
+            assert session.step(2.0) > 2.0, "the session continues"
