@@ -146,7 +146,7 @@ def _run(
         # Open vSwitch opens its sending socket for its first frame, which was sent by now.
         packet_sockets.enlarge(ovs.pid("ovs-vswitchd"))
         if scenario.undisturbed:
-            processes.undisturb(ovs.pid("ovs-vswitchd"), SWITCH_PRIORITY)
+            processes.set_realtime_priority(ovs.pid("ovs-vswitchd"), SWITCH_PRIORITY)
         shaped = _shaped_interfaces(layout)
         for interface in shaped:
             shaping.set_queue(interface, shaping.QUEUE_BYTES)

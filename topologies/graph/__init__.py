@@ -1,4 +1,4 @@
-"""Layouts as graphs: their parts, ports, speeds of links, and drawings.
+"""Layouts as graphs: their parts, ports, link speeds, and drawings.
 
-Nothing here needs Mininet, a switch, or root.
+This package needs neither Mininet, nor a switch, nor root.
 """

@@ -1,9 +1,9 @@
-"""Drawings of the layouts for the documentation, from the same graphs as their networks.
+"""Draws the layouts for the documentation, from the graphs that also define their networks.
 
     python -m topologies.graph.draw [LAYOUT…] [--out docs/images] [--format svg|png]
 
-Servers are at the left (a second one at the right), the network between them; end systems
-are beside the switch that has their vNICs.
+The first server is on the left, a second one on the right, and the network between them. End
+systems are next to the switch of their vNICs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from topologies.graph.parts import STANDARD_MTU
 from topologies.layouts import LAYOUTS
 from topologies.network.shaping import is_shaped
 
-# Everything is in inches on paper.
+# Lengths in inches.
 LINE_PITCH = 0.42
 GAP = 0.2
 BOX_WIDTH = 1.15
@@ -55,26 +55,26 @@ UPLINK_COLOUR, LINK_COLOUR, LOADED_COLOUR = "#1f5fa8", "#9a9a9a", "#d9730d"
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Where a node is drawn: its middle, and its height."""
+    """The box of a node: its centre and its height."""
 
     x: float
     y: float
     height: float
 
     def edge(self, towards_x: float) -> float:
-        """The x of the side that faces another place."""
+        """The x coordinate of the side that faces `towards_x`."""
         return self.x + BOX_WIDTH / 2 * (1 if towards_x > self.x else -1)
 
 
 def speed(bps: int) -> str:
-    """A link's speed as people write it."""
+    """A link's speed with its unit."""
     return f"{bps / 10**9:g} Gbit/s" if bps >= 10**9 else f"{bps / 10**6:g} Mbit/s"
 
 
 def place(layout: Layout) -> dict[str, Box]:
-    """A box for every node that is drawn as one: all but uplinks and vNICs.
+    """The boxes of all nodes except uplinks and vNICs, which are drawn as links.
 
-    A switch is as high as what stands beside it, so that links are level.
+    A switch is as high as the boxes next to it, so that links are horizontal.
     """
     first = [s for s in layout.nodes(Role.UPSTREAM_SWITCH) if _uplinks_at(layout, s)]
     second = [s for s in layout.nodes(Role.UPSTREAM_SWITCH) if s not in first]
@@ -102,7 +102,7 @@ def place(layout: Layout) -> dict[str, Box]:
             boxes |= {core: Box(x, 0.0, span) for core in second}
     if beside:
         boxes |= _stacked(layout, beside, x + VNIC_LENGTH + BOX_WIDTH)
-    else:  # two servers have both sides: above the switch
+    else:  # with a server on each side, clients are above the switch
         for index, client in enumerate(clients):
             at = boxes[layout.neighbour(client, Role.UPSTREAM_SWITCH)]
             y = at.y + at.height / 2 + 2 * LINE_PITCH + index * (LINE_PITCH + GAP)
@@ -111,13 +111,13 @@ def place(layout: Layout) -> dict[str, Box]:
 
 
 def draw(layout: Layout, path: Path) -> None:
-    """Draw a layout into a file, whose suffix is its format."""
+    """Draw a layout into a file. The suffix selects the format."""
     boxes = place(layout)
     left = min(box.x for box in boxes.values()) - BOX_WIDTH / 2 - MARGIN
     right = max(box.x for box in boxes.values()) + BOX_WIDTH / 2 + MARGIN
     low = min(box.y - box.height / 2 for box in boxes.values()) - MARGIN
     high = max(box.y + box.height / 2 for box in boxes.values()) + HEADING
-    # Text stays text, and the same graph gives the same file.
+    # Keep text as text, and make the file depend on the graph only.
     with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": layout.name}):
         figure = pyplot.figure(figsize=(right - left, high - low))
         axes = figure.add_axes((0, 0, 1, 1))
@@ -130,8 +130,8 @@ def draw(layout: Layout, path: Path) -> None:
         axes.text(left + MARGIN, high - 0.3, layout.name, fontsize=13, weight="bold", va="center")
         axes.text(left + MARGIN, high - 0.55, _caption(layout), fontsize=8, va="center")
         path.parent.mkdir(parents=True, exist_ok=True)
-        dated = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=130, metadata=dated)
+        metadata = {"Date": None} if path.suffix == ".svg" else {}
+        figure.savefig(path, dpi=130, metadata=metadata)
         pyplot.close(figure)
 
 
@@ -157,7 +157,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _side_of(layout: Layout, server: str) -> list[list[str]]:
-    """A server's columns from the outside to the team: end systems, virtual switch, bridge."""
+    """A server's columns from the outside in: end systems, virtual switch, bridge."""
     adjacent = layout.graph.adj
     virtual = [n for n in adjacent[server] if _role(layout, n) == Role.VIRTUAL_SWITCH]
     owners = [
@@ -170,7 +170,7 @@ def _side_of(layout: Layout, server: str) -> list[list[str]]:
 
 
 def _span(layout: Layout, column: Sequence[str]) -> float:
-    """How high a column of boxes is."""
+    """The height of a column of boxes."""
     heights = [_lines(layout, node) * LINE_PITCH for node in column]
     return sum(heights) + GAP * max(0, len(column) - 1)
 
@@ -180,7 +180,7 @@ def _team_span(layout: Layout, server: str) -> float:
 
 
 def _stacked(layout: Layout, column: Sequence[str], x: float) -> dict[str, Box]:
-    """The boxes of a column one below the other, around the middle."""
+    """The boxes of a column, from top to bottom and centred on y = 0."""
     top, boxes = _span(layout, column) / 2, {}
     for node in column:
         height = _lines(layout, node) * LINE_PITCH
@@ -190,7 +190,7 @@ def _stacked(layout: Layout, column: Sequence[str], x: float) -> dict[str, Box]:
 
 
 def _lines(layout: Layout, node: str) -> int:
-    """How many links' heights a box has, if nothing beside it makes it higher."""
+    """The minimum height of a box, as a number of links."""
     if _role(layout, node) in (Role.VM, Role.HOST):
         return len(layout.vnics_of(node))
     if _role(layout, node) == Role.CLIENT:
@@ -208,7 +208,7 @@ def _role(layout: Layout, node: str) -> Role:
 
 
 def _level(box: Box, index: int, count: int) -> float:
-    """The y of one of several links, around the middle of a box."""
+    """The y coordinate of one of `count` links of a box."""
     return box.y + LINE_PITCH * ((count - 1) / 2 - index)
 
 
@@ -220,19 +220,19 @@ def _links(axes: Axes, layout: Layout, boxes: dict[str, Box]) -> None:
             back_to_back = _role(layout, far) == Role.UPLINK
             peer = layout.neighbour(far, Role.SERVER_BRIDGE) if back_to_back else far
             if back_to_back and boxes[peer].x < boxes[server].x:
-                continue  # the same cable from its other end
+                continue  # this cable is drawn from its other end
             here = [
                 u for u in layout.uplinks_of(server) if back_to_back or layout.far_end(u) == peer
             ]
             y = _level(boxes[peer], here.index(uplink), len(here))
-            words = f"{uplink.rpartition('-')[2]} · {speed(layout.capacity_bps(uplink))}"
+            label = f"{uplink.rpartition('-')[2]} · {speed(layout.capacity_bps(uplink))}"
             width = 2.2 if layout.capacity_bps(uplink) == fastest_bps else 1.2
-            _line(axes, boxes[server], boxes[peer], y, UPLINK_COLOUR, words, width)
+            _line(axes, boxes[server], boxes[peer], y, UPLINK_COLOUR, label, width)
     for switch, other, edge in layout.graph.edges(data=True):
         if "interfaces" in edge:
-            words = speed(edge["capacity"]) if "capacity" in edge else ""
+            label = speed(edge["capacity"]) if "capacity" in edge else ""
             y = boxes[switch].y
-            _line(axes, boxes[switch], boxes[other], y, LINK_COLOUR, words, width=2.2)
+            _line(axes, boxes[switch], boxes[other], y, LINK_COLOUR, label, width=2.2)
     for owner in (*layout.nodes(Role.HOST), *layout.nodes(Role.VM)):
         vnics = layout.vnics_of(owner)
         for index, vnic in enumerate(vnics):
@@ -244,24 +244,24 @@ def _links(axes: Axes, layout: Layout, boxes: dict[str, Box]) -> None:
 
 
 def _access(axes: Axes, layout: Layout, nic: str, box: Box, at: Box, y: float) -> None:
-    about = layout.attributes(nic)
-    words = str(about["address"]).partition("/")[0]
-    words += f" · VLAN {about['vlan']}" if "vlan" in about else ""
-    colour = LOADED_COLOUR if about.get("loaded") else LINK_COLOUR
+    attributes = layout.attributes(nic)
+    label = str(attributes["address"]).partition("/")[0]
+    label += f" · VLAN {attributes['vlan']}" if "vlan" in attributes else ""
+    colour = LOADED_COLOUR if attributes.get("loaded") else LINK_COLOUR
     if box.x != at.x:
-        _line(axes, box, at, y, colour, words, width=1.2)
+        _line(axes, box, at, y, colour, label, width=1.2)
     else:
         axes.plot((box.x, box.x), (box.y, at.y), color=colour, linewidth=1.2, zorder=1)
-        axes.text(box.x + BOX_WIDTH / 2 + 0.08, box.y, words, fontsize=6.5, va="center")
+        axes.text(box.x + BOX_WIDTH / 2 + 0.08, box.y, label, fontsize=6.5, va="center")
 
 
 def _line(
-    axes: Axes, box: Box, other: Box, y: float, colour: str, words: str, width: float
+    axes: Axes, box: Box, other: Box, y: float, colour: str, label: str, width: float
 ) -> None:
-    """A level link with words above its middle."""
+    """Draw a horizontal link with a label above its middle."""
     ends = (box.edge(other.x), other.edge(box.x))
     axes.plot(ends, (y, y), color=colour, linewidth=width, zorder=1)
-    axes.text(sum(ends) / 2, y + 0.04, words, fontsize=6.5, ha="center", va="bottom")
+    axes.text(sum(ends) / 2, y + 0.04, label, fontsize=6.5, ha="center", va="bottom")
 
 
 def _box(axes: Axes, layout: Layout, node: str, box: Box) -> None:
@@ -292,13 +292,15 @@ def _box(axes: Axes, layout: Layout, node: str, box: Box) -> None:
 
 
 def _caption(layout: Layout) -> str:
-    """What a reader needs beside the picture: the limit, the load, the MTU."""
+    """The line below the title: the limit, the load, and the MTU."""
     senders = layout.senders or tuple(layout.nodes(Role.VM))
     receivers = layout.receivers or tuple(layout.nodes(Role.CLIENT))
     limit = f"limit {speed(layout.limit_bps)} (maximum flow)"
     if not all(is_shaped(layout.capacity_bps(uplink)) for uplink in layout.nodes(Role.UPLINK)):
-        limit += ", uplinks not held back"
-    mtus = {about["mtu"] for _, about in layout.graph.nodes(data=True) if "mtu" in about}
+        limit += ", uplinks not shaped"
+    mtus = {
+        attributes["mtu"] for _, attributes in layout.graph.nodes(data=True) if "mtu" in attributes
+    }
     mtu = "" if mtus == {STANDARD_MTU} else f" · MTU {', '.join(map(str, sorted(mtus)))}"
     return f"{limit} · load (orange): {_named(senders)} → {_named(receivers)}{mtu}"
 

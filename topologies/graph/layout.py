@@ -1,8 +1,8 @@
 """A layout as a graph: its nodes, the speed of each link, and the limit.
 
-Nodes have a `role` and what that role needs. Edges have a `capacity` in bit/s. An edge without one
-is not limited by the layout, such as the access links inside a host. Both the Mininet network and
-the limit of a layout are made from this graph, so they cannot differ.
+Nodes have a `role` and the attributes of that role. Edges have a `capacity` in bit/s. The layout
+does not limit an edge without one, such as an access link inside a host. The Mininet network and
+the limit of a layout both come from this graph, so they agree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Role(StrEnum):
     UPLINK = "uplink"
     UPSTREAM_SWITCH = "upstream switch"
     VM = "vm"
-    HOST = "host"  # a server's own network stack, on vNICs as a VM is
+    HOST = "host"  # a server's own network stack, which has vNICs as a VM has
     VNIC = "vnic"
     CLIENT = "client"
 
@@ -66,7 +66,7 @@ class Layout:
         return str(self.attributes(node)["address"]).partition("/")[0]
 
     def addresses_of(self, owner: str) -> list[str]:
-        """The addresses that receive load: a client's, or those of loaded vNICs."""
+        """The addresses that receive load: a client's address, or those of loaded vNICs."""
         if "address" in self.attributes(owner):
             return [self.address(owner)]
         vnics = [vnic for vnic in self.vnics_of(owner) if self.attributes(vnic)["loaded"]]
@@ -76,7 +76,7 @@ class Layout:
         """The one neighbour of a node that has this role.
 
         Raises:
-            ValueError: there is none, or more than one.
+            ValueError: no neighbour has the role, or several have it.
         """
         found = [other for other in self.graph.adj[node] if self.graph.nodes[other]["role"] == role]
         if len(found) != 1:
@@ -94,25 +94,25 @@ class Layout:
         return str(other)
 
     def vnics_of(self, owner: str) -> list[str]:
-        """The vNICs of a VM or of a host's own stack."""
+        """The vNICs of a VM or of a host's stack."""
         role_of = self.graph.nodes
         return [node for node in self.graph.adj[owner] if role_of[node]["role"] == Role.VNIC]
 
     def switch_of(self, vnic: str) -> str:
-        """The switch whose port a vNIC is."""
+        """The switch that a vNIC is connected to."""
         role_of = self.graph.nodes
         (switch,) = (node for node in self.graph.adj[vnic] if role_of[node]["role"] in SWITCHES)
         return str(switch)
 
     def server_of(self, vnic: str) -> str:
-        """The server whose bridge a vNIC is at, directly or behind a virtual switch."""
+        """The server whose bridge has a vNIC, directly or behind a virtual switch."""
         switch = self.switch_of(vnic)
         if self.attributes(switch)["role"] == Role.VIRTUAL_SWITCH:
             return self.neighbour(switch, Role.SERVER_BRIDGE)
         return switch
 
     def sending_uplinks(self) -> list[str]:
-        """The uplinks of those servers that the load comes from; all, if they only receive."""
+        """The uplinks of the servers that send the load."""
         senders = self.senders or self.nodes(Role.VM)
         servers = {self.server_of(vnic) for sender in senders for vnic in self.vnics_of(sender)}
         return [up for server in sorted(servers) for up in self.uplinks_of(server)]
@@ -123,9 +123,9 @@ class Layout:
 
     @property
     def limit_bps(self) -> int:
-        """The most that all senders together can send to all receivers: the maximum flow.
+        """The maximum flow from all senders to all receivers.
 
-        In one direction: links are full duplex.
+        It counts one direction, because links are full duplex.
         """
         senders = list(self.senders) or self.nodes(Role.VM)
         receivers = list(self.receivers) or self.nodes(Role.CLIENT)
@@ -133,7 +133,7 @@ class Layout:
 
 
 def maximum_flow_bps(graph: nx.Graph, sources: list[str], sinks: list[str]) -> int:
-    """The most that can flow at once from all the sources to all the sinks."""
+    """The maximum flow from all sources together to all sinks."""
     flow = nx.DiGraph(graph)
     # Objects, because strings could be names of nodes in the layout.
     source, sink = object(), object()

@@ -1,18 +1,18 @@
-"""What layouts are put together from: uplinks, cables, vNICs, clients.
+"""The parts of layouts: uplinks, cables, vNICs, clients.
 
-Each function adds one kind of thing to a layout's graph, with the attributes that the
-Mininet network is made from:
+Each function adds one kind of node or edge to a layout's graph. The Mininet network uses these
+attributes:
 
-    interface   its name, without the prefix that a topology puts before all names
-    ofport      its OpenFlow port number at the server's bridge
-    address     IP address and prefix length
-    mtu         of the link, at both ends
-    vlan        the access VLAN of the switch's port; absent: untagged, or all VLANs
-    loaded      whether it carries the benchmark's load
-    home        the uplink that placement by hand gives a vNIC; absent: dealt out
+    interface   the interface's name, without the prefix of the topology
+    ofport      the OpenFlow port number at the server's bridge
+    address     the IP address and prefix length
+    mtu         the MTU at both ends of the link
+    vlan        the access VLAN of the switch's port; without it, untagged or all VLANs
+    loaded      whether the vNIC carries the benchmark's load
+    home        the uplink of a vNIC in manual placement; without it, placement by equal blocks
 
-`upstream_mtu` and `upstream_vlan` of an uplink are for a switch port that was set up
-differently from its neighbours.
+`upstream_mtu` and `upstream_vlan` of an uplink are for a switch port that is configured differently
+from the others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from topologies.graph.layout import Layout, Role
 
 STANDARD_MTU = 1500
 
-# How an upstream switch's LAG may spread what it sends (by source MAC, or by flow), and the
-# bond mode of Open vSwitch that does it.
+# The hashes of an upstream switch's LAG (by source MAC, or by flow), and Open vSwitch's bond modes
+# for them.
 LAG_HASHES = {"mac": "balance-slb", "flow": "balance-tcp"}
 
-# What a layout's parameters may be. 0 stands for "none" where it is allowed.
+# The ranges of the layouts' parameters. 0 means "none" where it is allowed.
 RANGES = {
     "clients": (1, 99),
     "fast_uplinks": (1, 8),
@@ -54,16 +54,16 @@ RANGES = {
     "vms": (1, 200),
     "vnics_per_vm": (1, 9),
 }
-WORDS = {"lag_hash": LAG_HASHES}
+CHOICES = {"lag_hash": LAG_HASHES}
 
 P = ParamSpec("P")
 
 
 def with_checked_parameters(build: Callable[P, Layout]) -> Callable[P, Layout]:
-    """A layout that refuses parameters which it cannot be built with.
+    """Decorate a layout function to check its arguments.
 
-    Raises (when it is called):
-        ValueError: it has no such parameter, or a parameter cannot have this value.
+    The decorated function raises:
+        ValueError: a parameter is unknown, or its value is not allowed.
     """
     names = list(inspect.signature(build).parameters)
 
@@ -72,19 +72,19 @@ def with_checked_parameters(build: Callable[P, Layout]) -> Callable[P, Layout]:
         for name, value in (dict(zip(names, args, strict=False)) | kwargs).items():
             if name not in names:
                 raise ValueError(f"parameter: {name} -> {' | '.join(names)}")
-            _require_possible(name, value)
+            _require_allowed(name, value)
         return build(*args, **kwargs)
 
     return checked
 
 
-def _require_possible(name: str, value: object) -> None:
-    if name in WORDS and value not in WORDS[name]:
-        raise ValueError(f"{name}: {value} -> {' | '.join(WORDS[name])}")
+def _require_allowed(name: str, value: object) -> None:
+    if name in CHOICES and value not in CHOICES[name]:
+        raise ValueError(f"{name}: {value} -> {' | '.join(CHOICES[name])}")
     if name in RANGES:
-        least, most = RANGES[name]
-        if not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"{name}: {value} -> a whole number from {least} to {most}")
+        low, high = RANGES[name]
+        if not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"{name}: {value} -> a whole number from {low} to {high}")
 
 
 def add_uplinks(
@@ -97,7 +97,7 @@ def add_uplinks(
     interface: str = "up",
     mtu: int = STANDARD_MTU,
 ) -> None:
-    """Add a server's uplinks, dealt out in turn to the switches."""
+    """Add a server's uplinks. The switches take turns."""
     for number, mbps in enumerate(capacities_mbps, start=1):
         uplink, switch = f"{name}{number}", switches[(number - 1) % len(switches)]
         graph.add_node(
@@ -110,7 +110,7 @@ def add_uplinks(
 def add_two_servers(
     graph: nx.Graph, switch: str, uplinks: int, mbps: int, *, mtu: int = STANDARD_MTU
 ) -> tuple[str, str]:
-    """Add two identical servers with their uplinks at one upstream switch; their names."""
+    """Add two identical servers with their uplinks to one switch. Returns their names."""
     for number in (1, 2):
         server = f"server{number}"
         graph.add_node(server, role=Role.SERVER_BRIDGE)
@@ -129,7 +129,7 @@ def add_two_servers(
 def add_cables(
     graph: nx.Graph, servers: tuple[str, str], count: int, mbps: int, *, mtu: int = STANDARD_MTU
 ) -> None:
-    """Cable two servers back to back: uplink 1 of one to uplink 1 of the other, and so on."""
+    """Connect two servers back to back: each uplink to the other server's of the same number."""
     for number in range(1, count + 1):
         ends = []
         for index, server in enumerate(servers, start=1):
@@ -150,9 +150,9 @@ def join_switches(
     ofport: int | None = None,
     mtu: int = STANDARD_MTU,
 ) -> None:
-    """Join two switches by a link that is no uplink; without `mbps` it limits nothing.
+    """Connect two switches by a link that is no uplink.
 
-    `ofport` is the first switch's port number.
+    `ofport` is the first switch's port number. Without `mbps` the link has no speed limit.
     """
     capacity = {"capacity": mbps * 10**6} if mbps else {}
     named = dict(zip((switch, other), interfaces, strict=True))
@@ -174,10 +174,10 @@ def add_vnic(
     loaded: bool = True,
     home: str = "",
 ) -> None:
-    """Give a VM, or a host's own stack, one more vNIC; the first one adds its owner."""
+    """Add a vNIC to a VM or a host's stack. The first vNIC also adds its owner."""
     graph.add_node(owner, role=role)
     vnic = f"{owner}-vnic{index}"
-    given = {"ofport": ofport, "vlan": vlan or None, "home": home or None}
+    optional = {"ofport": ofport, "vlan": vlan or None, "home": home or None}
     graph.add_node(
         vnic,
         role=Role.VNIC,
@@ -185,7 +185,7 @@ def add_vnic(
         address=address,
         mtu=mtu,
         loaded=loaded,
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in optional.items() if value is not None},
     )
     graph.add_edge(owner, vnic)
     graph.add_edge(vnic, switch)
@@ -203,7 +203,7 @@ def add_vms(
     vlan: int = 0,
     loaded: bool = True,
 ) -> tuple[str, ...]:
-    """Add VMs with one vNIC each, `network`.1 the first one's address; their names."""
+    """Add VMs with one vNIC each; addresses begin at `network`.1. Returns their names."""
     names = tuple(f"vm{first_number + index}" for index in range(count))
     for index, name in enumerate(names):
         add_vnic(
@@ -228,7 +228,7 @@ def add_clients(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
 ) -> None:
-    """Add clients at an upstream switch, by links that limit nothing."""
+    """Add clients to an upstream switch, with links without a speed limit."""
     for number in range(1, count + 1):
         client, address = f"client{number}", f"{network}.{number}/16"
         tagged = {"vlan": vlan} if vlan else {}

@@ -1,4 +1,4 @@
-"""What a layout says about the ports of one of its switches, and what they are called."""
+"""The ports of a layout's switches and the names of their interfaces."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from topologies.graph.layout import Layout, Role
 
 # The kernel's limit (IFNAMSIZ without its terminator).
 LONGEST_INTERFACE_NAME = 15
-# The team of a server's uplinks; a LAG has the name of the server at its other end.
+# The name of the team of a server's uplinks. A LAG upstream has the name of the server.
 TEAM = "team"
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What a layout says about one port of a switch.
+    """The properties of a switch port.
 
     Attributes:
-        team: ports with the same word are one team's; empty for a port of its own.
-        rate_bps: what leaves by it is limited to this; None limits nothing.
-        vlan: its access VLAN; None carries untagged frames and all VLANs.
-        home: the team's port that placement by hand gives it; empty: dealt out.
+        team: the name of the port's team; empty for a port outside of teams.
+        rate_bps: the limit of the outgoing rate; None sets no limit.
+        vlan: the access VLAN; a port with None carries untagged frames and all VLANs.
+        home: the uplink's port in manual placement; empty selects placement by equal blocks.
     """
 
     mtu: int
@@ -30,11 +30,11 @@ class Port:
     home: str = ""
 
 
-def fitting(name: str, spare: int = 0) -> str:
-    """The name, if an interface can have it with `spare` characters more.
+def checked_interface_name(name: str, spare: int = 0) -> str:
+    """Return the name if it leaves `spare` characters of an interface's name.
 
     Raises:
-        ValueError: it is too long.
+        ValueError: the name is too long.
     """
     longest = LONGEST_INTERFACE_NAME - spare
     if len(name) > longest:
@@ -43,48 +43,51 @@ def fitting(name: str, spare: int = 0) -> str:
 
 
 def own_interface(layout: Layout, prefix: str, node: str) -> str:
-    """An uplink's or a vNIC's interface at its server."""
-    return fitting(f"{prefix}{layout.attributes(node)['interface']}")
+    """The server's interface of an uplink or a vNIC."""
+    return checked_interface_name(f"{prefix}{layout.attributes(node)['interface']}")
 
 
 def upstream_interface(layout: Layout, prefix: str, node: str) -> str:
-    """The interface of an upstream switch towards an uplink or a client."""
-    return fitting(f"{prefix}sw-{layout.attributes(node)['interface']}")
+    """The upstream switch's interface to an uplink or a client."""
+    return checked_interface_name(f"{prefix}sw-{layout.attributes(node)['interface']}")
 
 
 def joining_interface(layout: Layout, prefix: str, switch: str, other: str) -> str:
-    """The interface of a switch towards another switch."""
-    return fitting(f"{prefix}{layout.graph.edges[switch, other]['interfaces'][switch]}")
+    """The interface of a switch to another switch."""
+    interface = layout.graph.edges[switch, other]["interfaces"][switch]
+    return checked_interface_name(f"{prefix}{interface}")
 
 
 def ports_of(layout: Layout, prefix: str, switch: str, lags: bool) -> dict[str, Port]:
-    """Every port of a switch by its interface; with `lags`, each server has a LAG upstream.
+    """The ports of a switch by interface. With `lags`, each server has a LAG upstream.
 
-    A switch's port that was given a VLAN of its own is no part of a LAG, as no switch
-    would let it be.
+    A port with its own VLAN is outside of the LAG, because switches require equal VLANs in a LAG.
     """
     found = {}
     for node, edge in layout.graph.adj[switch].items():
-        about = layout.attributes(node)
-        if about["role"] == Role.UPLINK and layout.attributes(switch)["role"] == Role.SERVER_BRIDGE:
+        attributes = layout.attributes(node)
+        if (
+            attributes["role"] == Role.UPLINK
+            and layout.attributes(switch)["role"] == Role.SERVER_BRIDGE
+        ):
             interface = own_interface(layout, prefix, node)
-            port = Port(about["mtu"], TEAM, layout.capacity_bps(node))
-        elif about["role"] == Role.UPLINK:
+            port = Port(attributes["mtu"], TEAM, layout.capacity_bps(node))
+        elif attributes["role"] == Role.UPLINK:
             interface = upstream_interface(layout, prefix, node)
             server = layout.neighbour(node, Role.SERVER_BRIDGE)
             port = Port(
-                mtu=about.get("upstream_mtu", about["mtu"]),
-                team=server if lags and "upstream_vlan" not in about else "",
+                mtu=attributes.get("upstream_mtu", attributes["mtu"]),
+                team=server if lags and "upstream_vlan" not in attributes else "",
                 rate_bps=layout.capacity_bps(node),
-                vlan=about.get("upstream_vlan"),
+                vlan=attributes.get("upstream_vlan"),
             )
-        elif about["role"] == Role.VNIC:
+        elif attributes["role"] == Role.VNIC:
             interface = own_interface(layout, prefix, node)
-            home = own_interface(layout, prefix, about["home"]) if "home" in about else ""
-            port = Port(about["mtu"], vlan=about.get("vlan"), home=home)
-        elif about["role"] == Role.CLIENT:
+            home = own_interface(layout, prefix, attributes["home"]) if "home" in attributes else ""
+            port = Port(attributes["mtu"], vlan=attributes.get("vlan"), home=home)
+        elif attributes["role"] == Role.CLIENT:
             interface = upstream_interface(layout, prefix, node)
-            port = Port(about["mtu"], vlan=about.get("vlan"))
+            port = Port(attributes["mtu"], vlan=attributes.get("vlan"))
         else:
             interface = joining_interface(layout, prefix, switch, node)
             port = Port(edge["mtu"], rate_bps=edge.get("capacity"))

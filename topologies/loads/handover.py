@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from topologies.network.private_network import network_of
+from topologies.network.private_network import process_network
 from topologies.network.private_ovs import PrivateOvs
 
 # The waits before each announcement, as in QEMU (announce-initial, announce-step, announce-rounds).
@@ -53,7 +53,7 @@ class VmPort:
         self._port = port
         self._vlan = vlan
         self._bridge = ovs.vsctl("port-to-br", port)
-        with network_of(pid):
+        with process_network(pid):
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             self._socket.bind((interface, 0))
         self._announcement = announcement(self._socket.getsockname()[4])

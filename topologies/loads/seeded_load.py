@@ -67,7 +67,7 @@ class SeededLoad(ShiftLoad):
             self._stage.place(vm, uplink)
         super().start()
         for program in self._programs.values():
-            processes.undisturb(program.pid, SENDER_PRIORITY)
+            processes.set_realtime_priority(program.pid, SENDER_PRIORITY)
         self._steal_before_s = steal_time_s()
 
     def _rates_before(self) -> list[float]:

@@ -1,4 +1,4 @@
-"""From a layout's graph to a Mininet topology."""
+"""Builds a Mininet topology from a layout's graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mininet.topo import Topo
 
 from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.graph.ports import (
-    fitting,
+    checked_interface_name,
     joining_interface,
     own_interface,
     ports_of,
@@ -15,12 +15,12 @@ from topologies.graph.ports import (
 )
 from topologies.network.switches import AUTO, TEAMS, LearningSwitch, ServerBridge, usable_datapath
 
-# Of the first switch of each role; the next has the next one.
+# The datapath ID of the first switch of each role; the others count on from it.
 FIRST_DPID = {Role.SERVER_BRIDGE: 0x1, Role.UPSTREAM_SWITCH: 0x101, Role.VIRTUAL_SWITCH: 0x201}
 
 
 class EndSystem(Host):
-    """A VM, a host's stack or a client: a namespace that works through a userspace switch."""
+    """A VM, a host's stack or a client: a namespace behind a switch."""
 
     def config(
         self,
@@ -28,30 +28,30 @@ class EndSystem(Host):
         mtus: dict[str, int] | None = None,
         **params: object,
     ) -> object:
-        """Set addresses (interface -> address/prefix) and MTUs beside Mininet's own settings."""
+        """Set the interfaces' addresses (address/prefix) and MTUs, besides Mininet's settings."""
         result = super().config(**params)
         for interface, address in (addresses or {}).items():
             self.cmd(f"ip addr replace {address} dev {interface}")
         for interface, mtu in (mtus or {}).items():
             self.cmd(f"ip link set {interface} mtu {mtu}")
         for interface in self.intfNames():
-            # The userspace datapath passes frames on as they are: a checksum left to
-            # the "hardware" would never be filled in, and TCP would fail where ping works.
+            # The userspace datapath does not fill in checksums that are left to the hardware:
+            # with offload, TCP would fail while ping works.
             self.cmd(f"ethtool -K {interface} tx off")
-        # Two vNICs on one network: each answers ARP for its own address only, or load
-        # meant for one vNIC would arrive at the other.
+        # With two vNICs on one network, each must answer ARP for its own address only. Otherwise
+        # the load for one vNIC could arrive at the other.
         self.cmd("sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")
         return result
 
 
 class LayoutTopo(Topo):
-    """A Mininet topology made from a layout; a layout file derives its own from it."""
+    """A Mininet topology of a layout. The layout files have subclasses of it."""
 
     def build_named(self, layout: Layout, prefix: str, team: str, datapath: str) -> None:
-        """Add the layout's nodes and links, with a team and a datapath as `mn` names them.
+        """Add the layout's nodes and links, with the names of a team and a datapath.
 
         Raises:
-            ValueError: as `build_from`, or there is no such team.
+            ValueError: as `build_from`, or the team is unknown.
         """
         if team not in TEAMS:
             raise ValueError(f"team: {team} -> {' | '.join(TEAMS)}")
@@ -66,13 +66,12 @@ class LayoutTopo(Topo):
     ) -> None:
         """Add the layout's nodes and links.
 
-        Bridges and the switches' interfaces live in one namespace with everything else
-        of that machine, so `prefix` goes before all their names.
+        `prefix` goes before the names of bridges and of the switches' interfaces, because they
+        share a namespace with the machine's interfaces.
 
         Raises:
-            ValueError: a name would be longer than an interface's name can be; there is
-                no such datapath; the uplinks of a team that needs a LAG end at several
-                switches.
+            ValueError: a name is too long for an interface; the datapath is unknown; the uplinks
+                of a team that needs a LAG end at several switches.
         """
         if server_class.lag:
             _require_one_peer(layout)
@@ -82,8 +81,8 @@ class LayoutTopo(Topo):
             for dpid, switch in enumerate(layout.nodes(role), start=FIRST_DPID[role]):
                 lag_hash = layout.attributes(switch).get("lag_hash")
                 self.addSwitch(
-                    # A server that is split has bridges with a digit behind its name.
-                    fitting(prefix + switch, spare=1),
+                    # The bridges of a split server have a digit after its name.
+                    checked_interface_name(prefix + switch, spare=1),
                     cls=switch_class,
                     dpid=f"{dpid:x}",
                     layout_ports=ports_of(layout, prefix, switch, lags=server_class.lag),
@@ -108,7 +107,7 @@ class LayoutTopo(Topo):
                     intfName1=own_interface(layout, prefix, uplink),
                     intfName2=upstream_interface(layout, prefix, uplink),
                 )
-            elif far not in done:  # back to back: one cable has two uplinks
+            elif far not in done:  # both ends of a back-to-back cable are uplinks
                 self.addLink(
                     prefix + server,
                     prefix + layout.neighbour(far, Role.SERVER_BRIDGE),
@@ -151,19 +150,19 @@ class LayoutTopo(Topo):
             )
 
     def _add_end_system(self, layout: Layout, name: str, nics: list[str]) -> None:
-        """A namespace with the interfaces `NAME-eth0`, `NAME-eth1`… for these nodes."""
-        interfaces = {f"{name}-eth{i}": layout.attributes(nic) for i, nic in enumerate(nics)}
+        """Add a namespace with the interfaces `NAME-eth0`, `NAME-eth1`… for the nodes `nics`."""
+        attributes = {f"{name}-eth{i}": layout.attributes(nic) for i, nic in enumerate(nics)}
         self.addHost(
             name,
             cls=EndSystem,
             ip=layout.attributes(nics[0])["address"],
-            addresses={interface: about["address"] for interface, about in interfaces.items()},
-            mtus={interface: about["mtu"] for interface, about in interfaces.items()},
+            addresses={interface: of_nic["address"] for interface, of_nic in attributes.items()},
+            mtus={interface: of_nic["mtu"] for interface, of_nic in attributes.items()},
         )
 
 
 def _require_one_peer(layout: Layout) -> None:
-    """Refuse a LAG over several switches, which would need them to act as one."""
+    """Refuse a LAG across several switches, which ordinary switches do not support."""
     for server in layout.nodes(Role.SERVER_BRIDGE):
         ends = [layout.far_end(uplink) for uplink in layout.uplinks_of(server)]
         switches = sorted(end for end in set(ends) if layout.attributes(end)["role"] != Role.UPLINK)

@@ -1,9 +1,9 @@
-"""Larger buffers for the packet sockets of a running switch.
+"""Sets larger buffers on the packet sockets of a running switch.
 
-Open vSwitch's userspace datapath receives by one socket for each port and sends by one for
-all. Their buffers are as large as the system's default, about 90 full frames: a switch's
-real queues are longer. The default is one for the whole machine and not ours to change,
-so the sockets are reached through their process.
+Open vSwitch's userspace datapath receives on one socket for each port and sends on one socket for
+all ports. By default a buffer holds about 90 full frames, fewer than the queues of a real switch.
+The default is a setting of the whole machine, so this module leaves it alone and changes the
+sockets through their process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _sockets(pid: int) -> list[int]:
 
 
 def _enlarge(process: int, number: int, buffer_bytes: int) -> bool:
-    """Whether the descriptor is a packet socket, now with larger buffers."""
+    """Enlarge the buffers of a packet socket. Returns whether the descriptor is one."""
     copy = _LIBC.syscall(SYS_PIDFD_GETFD, process, number, 0)
     if copy < 0:
         error = ctypes.get_errno()

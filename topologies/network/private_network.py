@@ -18,10 +18,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def private_network() -> Iterator[None]:
-    """Enter a new, empty network namespace; leave it at the end of the context.
+    """Enter a new, empty network namespace during the context.
 
-    It applies to the calling thread and to what that starts. Read interface counters from
-    /proc/thread-self/net/dev there: /sys still shows the old namespace.
+    The namespace applies to the calling thread and to the processes that it starts. Read interface
+    counters from /proc/thread-self/net/dev, because /sys still shows the old namespace.
 
     Raises:
         OSError: not permitted, or not supported by this kernel.
@@ -39,13 +39,14 @@ def private_network() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def network_of(pid: int) -> Iterator[None]:
-    """Enter another process's network namespace; leave it at the end of the context.
+def process_network(pid: int) -> Iterator[None]:
+    """Enter another process's network namespace during the context.
 
-    It applies to the calling thread. Sockets that are created there stay there.
+    The namespace applies to the calling thread. Sockets stay in the namespace that they were
+    created in.
 
     Raises:
-        OSError: there is no such process, or it is not permitted.
+        OSError: the process does not exist, or the change is not permitted.
     """
     with open("/proc/thread-self/ns/net") as before, open(f"/proc/{pid}/ns/net") as there:
         _checked(_LIBC.setns(there.fileno(), CLONE_NEWNET))

@@ -1,8 +1,8 @@
 """A private Open vSwitch: its own database, sockets and vswitchd.
 
-Benches and tests use a private instance with the userspace datapath. So nothing they do, restart or
-leave behind affects the host's bridges or its ovs-lbt service. All OVS commands, Mininet and
-`ovs-lbt` use the environment in `env`.
+Benches and tests use a private instance with the userspace datapath, so they cannot affect the
+host's bridges or its ovs-lbt service. All OVS commands, Mininet and `ovs-lbt` use the environment
+in `env`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 from topologies.network import processes
 
 START_TIMEOUT_S = 10.0
-# The options with which ovs-ctl starts the daemons of a host.
+# As ovs-ctl sets it.
 NICENESS = -10
 # The path of a Unix socket has at most 107 characters. The longest name that OVS appends to the
 # directory is `/ovs-vswitchd.PID.ctl`.
 LONGEST_RUNDIR = 82
-RANDOM_CHARACTERS = 8  # what tempfile appends
+RANDOM_CHARACTERS = 8  # the suffix that tempfile appends
 
 
-def _place(prefix: str) -> str:
-    """The directory for temporary directories, unless paths of sockets in it would be too long."""
+def _parent_directory(prefix: str) -> str:
+    """The system's temporary directory, or /tmp if the paths of sockets would be too long."""
     usual = tempfile.gettempdir()
     return usual if len(f"{usual}/{prefix}") + RANDOM_CHARACTERS <= LONGEST_RUNDIR else "/tmp"
 
@@ -37,17 +37,17 @@ def _place(prefix: str) -> str:
 class PrivateOvs:
     """A running ovsdb-server and ovs-vswitchd in a directory of their own.
 
-    Use it as a context manager. `rundir` has sockets and pidfiles. `env` is the environment in
-    which commands use this instance and no other.
+    Use it as a context manager. `rundir` has the sockets and pidfiles. Commands use this instance
+    if they have the environment `env`.
 
     Raises:
         RuntimeError: a daemon did not start; the message has the end of its log.
     """
 
     def __init__(self, prefix: str = "ovs-lbt-") -> None:
-        self.rundir = Path(tempfile.mkdtemp(prefix=prefix, dir=_place(prefix)))
+        self.rundir = Path(tempfile.mkdtemp(prefix=prefix, dir=_parent_directory(prefix)))
         directory = str(self.rundir)
-        # Without the settings of an installed `ovs-lbt`: they may name its database.
+        # The settings of an installed `ovs-lbt` may name its database.
         kept = {k for k in os.environ if not k.startswith("OVS_LBT_") or k == "OVS_LBT_FRAMEWORK"}
         others = {k: os.environ[k] for k in kept}
         self.env = {
@@ -63,7 +63,6 @@ class PrivateOvs:
             # The schema must belong to the tools in use.
             self.run("ovsdb-tool", "create", str(self.rundir / "conf.db"))
             self.start_database()
-            # As ovs-ctl does.
             version = f"ovs-version={self._version()}"
             self.run("ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", version)
             self.start_switch()
@@ -109,12 +108,12 @@ class PrivateOvs:
         self._start("ovs-vswitchd", f"unix:{self.rundir}/db.sock")
 
     def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:
-        """End a daemon and wait until it is gone. It need not be running."""
+        """Stop a daemon, if it is running, and wait for its end."""
         if (process := self._daemons.pop(daemon, None)) is not None:
             processes.end(process, signal_number)
 
     def close(self) -> None:
-        """Remove every bridge, end both daemons and delete the directory."""
+        """Remove every bridge, stop both daemons and delete the directory."""
         with contextlib.suppress(Exception):
             deletions = [("--", "del-br", name) for name in self.vsctl("list-br").split()]
             self.vsctl("--timeout=5", *(word for words in deletions for word in words))

@@ -1,4 +1,4 @@
-"""Child processes that end when we do, and not before."""
+"""Starts and stops child processes, which end when this process ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-# A parent that is killed outright cannot clean up: the kernel then ends the child.
+# The kernel stops the child if its parent is killed and cannot clean up.
 DIES_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM", "--")
 END_TIMEOUT_S = 5.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -18,7 +18,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 def start(
     command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command; a Ctrl-C at our terminal does not reach it."""
+    """Start a command in its own session, which Ctrl-C does not reach."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [*DIES_WITH_PARENT, *command],
@@ -36,7 +36,7 @@ def start_in(namespace_pid: int, command: Sequence[str], log: Path) -> subproces
 
 
 def end(process: subprocess.Popen[bytes], signal_number: int = signal.SIGTERM) -> None:
-    """End a child and wait until it is gone, by force if it must be."""
+    """Send a signal to a child and wait for its end; kill it after a timeout."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal_number)
     try:
@@ -46,42 +46,42 @@ def end(process: subprocess.Popen[bytes], signal_number: int = signal.SIGTERM) -
         process.wait()
 
 
-def undisturb(pid: int, priority: int) -> bool:
-    """Let a process, all its threads, run before everything that is not in real time.
+def set_realtime_priority(pid: int, priority: int) -> bool:
+    """Schedule all threads of a process in real time (SCHED_FIFO) with this priority.
 
-    Those of a higher priority come first. False: the machine does not permit it.
+    Returns False if the machine does not permit it.
     """
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
-            # Threads that it starts later inherit it.
+            # Threads that the process starts later inherit the priority.
             os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(priority))
         except PermissionError:
             return False
-        except ProcessLookupError:  # it has ended meanwhile
+        except ProcessLookupError:  # the thread has ended
             continue
     return True
 
 
 def cpu_s(pid: int) -> float:
-    """The CPU time a process has used, all its threads, user and system."""
-    # The name is in parentheses and may hold anything; the fields follow it.
+    """The CPU time of all threads of a process, user and system."""
+    # The name in parentheses may contain spaces and parentheses.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user_ticks, system_ticks = int(fields[11]), int(fields[12])
     return (user_ticks + system_ticks) / _TICKS_PER_S
 
 
 def children() -> set[int]:
-    """The processes that are ours, those that have ended and were not reaped included."""
+    """The process IDs of all children, including zombies."""
     return {pid for pid, parent, _, _ in _all() if parent == os.getpid()}
 
 
 def states() -> dict[str, str]:
-    """What each child does, by `NAME PID`: the letter that `ps` has for it."""
+    """The state of each child, a letter as in `ps`, by `NAME PID`."""
     return {f"{name} {pid}": state for pid, parent, name, state in _all() if parent == os.getpid()}
 
 
 def kill(pids: Iterable[int]) -> None:
-    """End children by force, and reap them."""
+    """Kill children and reap them."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def _all() -> Iterator[tuple[int, int, str, str]]:
-    """(process, its parent, its name, its state) of every process."""
+    """The ID, parent ID, name and state of every process."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             before, _, after = path.read_text(errors="replace").rpartition(")")

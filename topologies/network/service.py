@@ -1,6 +1,6 @@
-"""The `ovs-lbt` service on an Open vSwitch instance, used as its contract describes it.
+"""Runs the `ovs-lbt` service on an Open vSwitch instance.
 
-Nothing of the service is imported: it is a program that is started, asked and ended.
+This module does not import the service. It uses its commands and its metrics only, as a user does.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
 
 START_TIMEOUT_S = 20.0
-# Of 300 bridges a scrape takes seconds.
+# A scrape of 300 bridges takes seconds.
 SCRAPE_TIMEOUT_S = 60.0
-# In a network namespace of its own every port is free.
+# Every port is free in a private network namespace.
 METRICS_ADDRESS = "127.0.0.1:9476"
 _SAMPLE = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -37,7 +37,7 @@ class Metric:
 
 
 def parse_metrics(text: str) -> list[Metric]:
-    """The samples in a Prometheus text page."""
+    """Parse the samples of a Prometheus text page."""
     return [
         Metric(found["name"], dict(_LABEL.findall(found["labels"] or "")), float(found["value"]))
         for found in _SAMPLE.finditer(text)
@@ -45,20 +45,20 @@ def parse_metrics(text: str) -> list[Metric]:
 
 
 def executable() -> str:
-    """The `ovs-lbt` command beside this Python, or the one on PATH.
+    """The `ovs-lbt` command in the directory of this Python, or on PATH.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: `ovs-lbt` is not installed.
     """
-    beside = Path(sys.executable).with_name("ovs-lbt")
-    found = str(beside) if beside.exists() else shutil.which("ovs-lbt")
+    own = Path(sys.executable).with_name("ovs-lbt")
+    found = str(own) if own.exists() else shutil.which("ovs-lbt")
     if not found:
-        raise RuntimeError(f"ovs-lbt: neither {beside} nor on PATH -> install it (make setup)")
+        raise RuntimeError(f"ovs-lbt: neither {own} nor on PATH -> install it (make setup)")
     return found
 
 
 class Service:
-    """`ovs-lbt run` as a child process; a context manager."""
+    """`ovs-lbt run` as a child process. Use it as a context manager."""
 
     def __init__(self, ovs: PrivateOvs, log: Path) -> None:
         self._ovs = ovs
@@ -70,7 +70,7 @@ class Service:
         command = [self._command, "run", "--metrics", METRICS_ADDRESS]
         self._process = processes.start(command, self._log, self._ovs.env)
         try:
-            self._wait(self._answers, "answers to ovs-appctl -t ovs-lbt")
+            self._wait(self._answers, "answering ovs-appctl -t ovs-lbt")
         except BaseException:
             self.close()
             raise
@@ -85,27 +85,27 @@ class Service:
         return self._process.pid
 
     def close(self) -> None:
-        """End the service; what it has done to its bridges stays."""
+        """Stop the service. Its changes to the bridges stay."""
         if self._process is not None:
             processes.end(self._process)
             self._process = None
 
     def attach(self, bridge: str, uplinks: list[str], policy: str) -> None:
-        """Put a bridge under the service and wait until it is connected."""
-        words = [word for uplink in uplinks for word in ("--uplink", uplink)]
-        self._ovs.run(self._command, "attach", bridge, *words, "--policy", policy)
-        self._wait(lambda: self._connected(bridge), f"is connected to {bridge}")
+        """Attach a bridge and wait until the service is connected to it."""
+        options = [word for uplink in uplinks for word in ("--uplink", uplink)]
+        self._ovs.run(self._command, "attach", bridge, *options, "--policy", policy)
+        self._wait(lambda: self._connected(bridge), f"connected to {bridge}")
 
     def show(self, bridge: str) -> str:
-        """What `ovs-lbt show BRIDGE --json` answers."""
+        """The output of `ovs-lbt show BRIDGE --json`."""
         return self._ovs.run(self._command, "show", bridge, "--json")
 
     def metrics(self) -> list[Metric]:
-        """What the service exports now.
+        """The current metrics of the service.
 
         Raises:
-            OSError: it does not answer (yet).
-            RuntimeError: it has ended; the message carries the end of its log.
+            OSError: the service does not answer (yet).
+            RuntimeError: the service has ended; the message has the end of its log.
         """
         try:
             url = f"http://{METRICS_ADDRESS}/metrics"
@@ -114,11 +114,11 @@ class Service:
         except OSError:
             if self._process is None or self._process.poll() is None:
                 raise
-            raise RuntimeError(f"ovs-lbt run: ended -> runs; {self._log_end()}") from None
+            raise RuntimeError(f"ovs-lbt run: ended -> running; {self._log_end()}") from None
 
     def _answers(self) -> bool:
-        asked = ["ovs-appctl", "--timeout=5", "-t", "ovs-lbt", "list-commands"]
-        done = subprocess.run(asked, env=self._ovs.env, capture_output=True)
+        command = ["ovs-appctl", "--timeout=5", "-t", "ovs-lbt", "list-commands"]
+        done = subprocess.run(command, env=self._ovs.env, capture_output=True)
         return done.returncode == 0
 
     def _connected(self, bridge: str) -> bool:
@@ -129,13 +129,13 @@ class Service:
             for metric in self.metrics()
         )
 
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], expected: str) -> None:
         assert self._process is not None
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not self._holds(condition):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
-                state = "ended" if self._process.poll() is not None else "runs"
-                raise RuntimeError(f"ovs-lbt run: {state} -> {what}; {self._log_end()}")
+                state = "ended" if self._process.poll() is not None else "running"
+                raise RuntimeError(f"ovs-lbt run: {state} -> {expected}; {self._log_end()}")
             time.sleep(0.1)
 
     def _log_end(self) -> str:

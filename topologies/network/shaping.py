@@ -1,6 +1,6 @@
-"""Links of a given speed: HTB on an interface's way out, with a short queue.
+"""Limits the speed of links with HTB on the outgoing side of an interface, and a short queue.
 
-OVS removes an interface's qdisc when the interface becomes a port: shape afterwards.
+OVS removes an interface's qdisc when the interface becomes a port, so shape it afterwards.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ import json
 import subprocess
 from pathlib import Path
 
-# What a socket may hold unsent, and what a full frame takes of it: a frame's memory, not
-# its length (2304 bytes for 1514).
+# The default send buffer of a socket, and the memory of a frame in it relative to its length (2304
+# bytes for 1514).
 SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
 FOOTPRINT_RATIO = 2304 / 1514
-# 200 full frames, as a switch's port has.
+# 200 full frames, as on the port of a switch.
 QUEUE_BYTES = 300_000
-# Enough for the timer's resolution at 1 Gbit/s; small against the queue.
+# It covers the resolution of the timer at 1 Gbit/s, and is small compared to the queue.
 BURST_BYTES = 15_000
-# A virtual link's nominal speed, far above what a machine forwards over it.
+# The nominal speed of a virtual link, far above the rate that a machine can forward.
 UNSHAPED_BPS = 10 * 10**9
 
 
 def is_shaped(rate_bps: int) -> bool:
-    """Whether a link of this speed is one that has to be held back."""
+    """Whether a link of this speed needs a limit."""
     return rate_bps < UNSHAPED_BPS
 
 
 def queue_bytes(links: int) -> int:
-    """How long the queue of each of so many links of one switch may be.
+    """The maximum queue length of each link, if a switch has this number of links.
 
-    Open vSwitch's userspace datapath sends by one socket for all ports, and what waits in
-    a link's queue still counts as that socket's: were the queues longer than this, frames
-    for a link that is idle would be dropped because another's queue is full.
+    Open vSwitch's userspace datapath sends on one socket for all ports. Frames in a link's queue
+    still occupy that socket's buffer. With longer queues, the full queue of one link would make the
+    switch drop frames for idle links.
     """
     buffer_bytes = int(SEND_BUFFER.read_text())
     return min(QUEUE_BYTES, int(buffer_bytes / FOOTPRINT_RATIO / max(1, links)))
 
 
 def shape(interface: str, rate_bps: int, limit_bytes: int) -> None:
-    """Limit what leaves by an interface, with a queue of `limit_bytes`.
+    """Limit the outgoing rate of an interface, with a queue of `limit_bytes`.
 
     Raises:
-        RuntimeError: the kernel refused, or the qdisc is not there afterwards.
+        RuntimeError: the kernel refused, or the qdisc is missing afterwards.
     """
     _tc("qdisc", "replace", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
     burst = str(BURST_BYTES)
@@ -55,7 +55,7 @@ def shape(interface: str, rate_bps: int, limit_bytes: int) -> None:
 
 
 def set_queue(interface: str, limit_bytes: int) -> None:
-    """Let a limited interface's queue be this long.
+    """Set the queue length of a shaped interface.
 
     Raises:
         RuntimeError: the kernel refused.
@@ -65,10 +65,10 @@ def set_queue(interface: str, limit_bytes: int) -> None:
 
 
 def require_shaped(interface: str) -> None:
-    """Make sure that an interface's limit is in force.
+    """Check that an interface is shaped.
 
     Raises:
-        RuntimeError: it is not, or no longer.
+        RuntimeError: the interface has no HTB qdisc.
     """
     qdiscs = json.loads(_tc("-j", "qdisc", "show", "dev", interface))
     if not any(qdisc["kind"] == "htb" and qdisc.get("root") for qdisc in qdiscs):

@@ -1,8 +1,7 @@
-"""The Mininet switches of a layout: the server's bridge in several forms, and upstream.
+"""The Mininet switches of a layout: the upstream switch, and the server's bridge by team.
 
-They talk to whichever Open vSwitch the environment points to (OVS_RUNDIR): the host's
-under plain `mn`, a private one in a bench. A bridge that is already there is never
-replaced.
+They use the Open vSwitch that the environment names (OVS_RUNDIR): the host's instance under `mn`, a
+private one in a bench. They never replace an existing bridge.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from topologies.graph.parts import LAG_HASHES
 from topologies.graph.ports import Port
 from topologies.network.shaping import is_shaped, queue_bytes, shape
 
-# What a layout's parameter `datapath` may be, and Open vSwitch's own words for them.
+# The values of the layouts' parameter `datapath`, and Open vSwitch's names for them.
 DATAPATHS = {"userspace": "netdev", "kernel": "system"}
 AUTO = "auto"
 KERNEL_MODULE = Path("/sys/module/openvswitch")
 
 
 def usable_datapath(wanted: str = AUTO) -> str:
-    """The datapath to use: the one that is wanted, else the kernel's if its module is loaded.
+    """The datapath to use. `auto` selects the kernel's if its module is loaded.
 
     Raises:
-        ValueError: there is no such datapath.
+        ValueError: the datapath is unknown.
     """
     if wanted == AUTO:
         return "kernel" if KERNEL_MODULE.exists() else "userspace"
@@ -42,7 +41,7 @@ def vsctl(*arguments: str) -> None:
     """Run one `ovs-vsctl` transaction.
 
     Raises:
-        RuntimeError: it was refused; the message says why.
+        RuntimeError: the transaction failed; the message has the reason.
     """
     done = subprocess.run(["ovs-vsctl", "--timeout=20", *arguments], capture_output=True, text=True)
     if done.returncode:
@@ -52,8 +51,8 @@ def vsctl(*arguments: str) -> None:
 class LayoutSwitch(Switch):
     """An OVS bridge whose links have the layout's speed and MTU.
 
-    Shaping comes after the ports are added, since OVS removes a port's qdisc then; the
-    MTU before, since OVS takes its own port's from the others.
+    `start` sets the MTUs before it adds the ports, because OVS derives the MTU of the local port
+    from them. It shapes the links afterwards, because OVS removes a port's qdisc.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class LayoutSwitch(Switch):
 
     @property
     def bridges(self) -> list[str]:
-        """The names of the OVS bridges this switch is made of."""
+        """The names of the OVS bridges of this switch."""
         return [str(self.name)]
 
     @property
@@ -87,7 +86,7 @@ class LayoutSwitch(Switch):
 
     @property
     def other_interfaces(self) -> list[str]:
-        """Every interface that is in no team: VM ports, clients' ports, other switches'."""
+        """The interfaces outside of teams, to VMs, clients and other switches."""
         return [interface for interface, port in self.layout_ports.items() if not port.team]
 
     def start(self, _controllers: Sequence[object]) -> None:
@@ -105,7 +104,7 @@ class LayoutSwitch(Switch):
         super().stop(deleteIntfs)
 
     def transaction(self) -> list[str]:
-        """The arguments of the one `ovs-vsctl` call that makes the bridges."""
+        """The arguments of the `ovs-vsctl` call that adds the bridges."""
         raise NotImplementedError
 
     def _bridge(self, bridge: str, fail_mode: str) -> list[str]:
@@ -121,7 +120,7 @@ class LayoutSwitch(Switch):
         return ["--", "add-port", bridge, interface, *access, *self._number(interface)]
 
     def _bond(self, bond: str, interfaces: Sequence[str], settings: Sequence[str]) -> list[str]:
-        """A bond; of a single interface, which `add-bond` refuses, a port with its settings."""
+        """A bond, or a port with the bond's settings: `add-bond` refuses a single interface."""
         if len(interfaces) == 1:
             (only,) = interfaces
             return [*self._port(self.name, only), "--", "set", "port", only, *settings]
@@ -135,12 +134,12 @@ class LayoutSwitch(Switch):
         return ["--", "set", "interface", interface, f"ofport_request={number}"]
 
 
-# A LAG comes up in a second or two, and not in a minute.
+# With fast LACP, a LAG comes up within two seconds instead of a minute.
 LACP = ("lacp=active", "other_config:lacp-time=fast")
 
 
 class LearningSwitch(LayoutSwitch):
-    """A switch that learns addresses; cables of one team are a LAG."""
+    """A learning switch. The cables of one team form a LAG."""
 
     def __init__(self, name: str, lag_hash: str = "flow", **params: Any) -> None:
         self.bond_mode = LAG_HASHES[lag_hash]
@@ -148,7 +147,7 @@ class LearningSwitch(LayoutSwitch):
 
     def transaction(self) -> list[str]:
         arguments = self._bridge(self.name, "standalone")
-        # A switch's LAG hashes and does not rebalance.
+        # Physical switches hash and do not rebalance.
         settings = [f"bond_mode={self.bond_mode}", "other_config:bond-rebalance-interval=0", *LACP]
         for team, interfaces in self.teams.items():
             arguments += self._bond(f"{self.name}-{team}", interfaces, settings)
@@ -158,7 +157,7 @@ class LearningSwitch(LayoutSwitch):
 
 
 class ServerBridge(LayoutSwitch):
-    """The server's bridge; how its uplinks are teamed is what subclasses differ in.
+    """The server's bridge. Its subclasses team the uplinks in different ways.
 
     Attributes:
         lag: whether the other ends of the uplinks must be a LAG.
@@ -173,10 +172,10 @@ class ServerBridge(LayoutSwitch):
 
 
 class BondedServer(ServerBridge):
-    """The team as an OVS active-backup bond: works without anybody's help, cannot loop."""
+    """The team as an OVS active-backup bond, which works by itself and cannot loop."""
 
     def settings(self) -> list[str]:
-        """The bond's, as `ovs-vsctl add-bond` takes them."""
+        """The settings of the bond, as arguments of `ovs-vsctl add-bond`."""
         # Servers that are cabled back to back must use the same cable.
         return ["bond_mode=active-backup", f"other_config:bond-primary={self.uplinks[0]}"]
 
@@ -189,14 +188,14 @@ class BondedServer(ServerBridge):
 
 
 class BalanceSlbServer(BondedServer):
-    """The team as an OVS balance-slb bond: each source MAC and VLAN on one uplink, by load."""
+    """The team as an OVS balance-slb bond, which balances source MACs and VLANs by load."""
 
     def settings(self) -> list[str]:
         return ["bond_mode=balance-slb"]
 
 
 class LacpServer(BondedServer):
-    """The team as an OVS balance-tcp bond: each flow on one uplink, by load; needs a LAG."""
+    """The team as an OVS balance-tcp bond, which balances flows by load and needs a LAG."""
 
     lag = True
 
@@ -205,9 +204,10 @@ class LacpServer(BondedServer):
 
 
 class PlainUplinksServer(ServerBridge):
-    """Uplinks as plain ports, for a controller to team: forwards nothing until then.
+    """Uplinks as plain ports, for a controller to team.
 
-    `secure` because the switch's own learning would loop frames over plain uplinks.
+    The fail mode is `secure`, because NORMAL would loop frames over plain uplinks. The bridge thus
+    forwards nothing before a controller connects.
     """
 
     def transaction(self) -> list[str]:
@@ -218,10 +218,10 @@ class PlainUplinksServer(ServerBridge):
 
 
 class SplitServer(ServerBridge):
-    """One ordinary bridge for each uplink, the VMs' ports dealt out in equal blocks.
+    """One ordinary bridge for each uplink, with the VMs' ports divided in equal blocks.
 
-    This is placement by hand: each VM fixed to one uplink, as a port group with a
-    single uplink does it. Ports with a home are there.
+    This is manual placement: each VM has one fixed uplink, as in a port group with a single uplink.
+    A port with a home is on that uplink.
     """
 
     @property
@@ -229,11 +229,11 @@ class SplitServer(ServerBridge):
         return [f"{self.name}{index}" for index in range(1, len(self.uplinks) + 1)]
 
     def placement(self) -> dict[str, str]:
-        """Which uplink each VM port is fixed to."""
+        """The uplink of each VM port."""
         uplinks, homes = self.uplinks, {p: self.layout_ports[p].home for p in self.other_interfaces}
         ports = [port for port, home in homes.items() if not home]
-        dealt = {port: uplinks[i * len(uplinks) // len(ports)] for i, port in enumerate(ports)}
-        return {port: home or dealt[port] for port, home in homes.items()}
+        divided = {port: uplinks[i * len(uplinks) // len(ports)] for i, port in enumerate(ports)}
+        return {port: home or divided[port] for port, home in homes.items()}
 
     def transaction(self) -> list[str]:
         arguments: list[str] = []
@@ -245,7 +245,7 @@ class SplitServer(ServerBridge):
         return arguments
 
 
-# The forms a team can have, by the names that layouts' parameters use.
+# The values of the layouts' parameter `team`.
 TEAMS: dict[str, type[ServerBridge]] = {
     "bond": BondedServer,
     "balance-slb": BalanceSlbServer,

@@ -1,4 +1,4 @@
-"""Asking a switch which way a frame would go."""
+"""Traces a frame through a switch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _ACTIONS = re.compile(r"^Datapath actions: (?P<actions>.*)$", re.MULTILINE)
 
 
 def datapath_actions(ovs: PrivateOvs, bridge: str, flow: str) -> str:
-    """What the switch would do with a frame, in the datapath's words.
+    """The datapath actions of a frame, from `ofproto/trace`.
 
     Raises:
-        RuntimeError: the switch does not understand the flow.
+        RuntimeError: the switch cannot parse the flow.
     """
-    said = ovs.run("ovs-appctl", "ofproto/trace", bridge, flow)
-    found = _ACTIONS.search(said)
+    output = ovs.run("ovs-appctl", "ofproto/trace", bridge, flow)
+    found = _ACTIONS.search(output)
     if not found:
-        raise RuntimeError(f"ofproto/trace {bridge} {flow}: {said[-200:]!r} -> datapath actions")
+        raise RuntimeError(f"ofproto/trace {bridge} {flow}: {output[-200:]!r} -> datapath actions")
     return found["actions"]

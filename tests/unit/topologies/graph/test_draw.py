@@ -1,4 +1,4 @@
-"""The drawings of the layouts: complete, readable, and those that the documentation has."""
+"""The drawings of the layouts: complete, readable, and up to date in the documentation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _drawn(layout: Layout) -> list[str]:
 
 
 @every_variant
-def test_everything_has_a_place_and_nothing_lies_on_something_else(
+def test_every_node_has_a_box_and_boxes_do_not_overlap(
     name: str, parameters: dict[str, int]
 ) -> None:
     layout = LAYOUTS[name](**parameters)
@@ -45,11 +45,11 @@ def test_everything_has_a_place_and_nothing_lies_on_something_else(
     for (one, box), (other, at) in combinations(boxes.items(), 2):
         apart_x = abs(box.x - at.x) >= draw.BOX_WIDTH
         apart_y = abs(box.y - at.y) >= (box.height + at.height) / 2 - 1e-9
-        assert apart_x or apart_y, f"{one} lies on {other}"
+        assert apart_x or apart_y, f"{one} overlaps {other}"
 
 
 @every_variant
-def test_a_drawing_names_everything_in_the_graph(
+def test_a_drawing_names_every_node_and_speed(
     name: str, parameters: dict[str, int], tmp_path: Path
 ) -> None:
     layout = LAYOUTS[name](**parameters)
@@ -66,14 +66,14 @@ def test_a_drawing_names_everything_in_the_graph(
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_documentation_has_the_layout_as_it_stands(name: str, tmp_path: Path) -> None:
-    """If not: `python -m topologies.graph.draw`."""
+def test_the_documentation_has_the_current_layout(name: str, tmp_path: Path) -> None:
+    """If it fails, run `python -m topologies.graph.draw`."""
     assert draw.main([name, "--out", str(tmp_path)]) == 0
     file = f"layout_{name}.svg"
     assert _words(tmp_path / file) == _words(IMAGES / file)
 
 
-def test_an_unknown_layout_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_layout_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert draw.main(["no_such_layout"]) == 2
     assert "layout: no_such_layout -> vmware_lbt | " in capsys.readouterr().err
 
@@ -82,5 +82,5 @@ def test_an_unknown_layout_is_wrong_usage(capsys: pytest.CaptureFixture[str]) ->
     ("bps", "words"),
     [(100_000_000, "100 Mbit/s"), (10_000_000, "10 Mbit/s"), (10**10, "10 Gbit/s")],
 )
-def test_speeds_are_written_as_people_do(bps: int, words: str) -> None:
+def test_speeds_have_a_readable_unit(bps: int, words: str) -> None:
     assert draw.speed(bps) == words

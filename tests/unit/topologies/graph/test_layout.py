@@ -1,4 +1,4 @@
-"""Layouts as graphs: roles, the limit, and the collision that the benchmark starts from."""
+"""Layouts as graphs: the roles, the limit, and the initial collision of the benchmark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topologies.graph.layout import Layout, Role, maximum_flow_bps
 from topologies.graph.ports import LONGEST_INTERFACE_NAME
 
 
-def test_the_layout_is_what_the_document_describes() -> None:
+def test_the_layout_matches_the_document() -> None:
     layout = vmware_lbt.layout()
     assert len(layout.nodes(Role.SERVER_BRIDGE)) == 1
     assert layout.nodes(Role.UPLINK) == ["uplink1", "uplink2"]
@@ -33,12 +33,12 @@ def test_the_layout_is_what_the_document_describes() -> None:
 
 
 @pytest.mark.parametrize(("uplinks", "mbps"), [(1, 100), (2, 100), (3, 40)])
-def test_the_limit_is_what_all_uplinks_carry(uplinks: int, mbps: int) -> None:
+def test_the_limit_is_the_capacity_of_all_uplinks(uplinks: int, mbps: int) -> None:
     layout = vmware_lbt.layout(uplinks=uplinks, uplink_mbps=mbps)
     assert layout.limit_bps == uplinks * mbps * 10**6
 
 
-def test_the_limit_follows_the_narrowest_place() -> None:
+def test_the_limit_depends_on_the_bottleneck() -> None:
     graph = nx.Graph()
     graph.add_edge("vm", "bridge", capacity=30)
     graph.add_edge("bridge", "switch", capacity=100)
@@ -56,7 +56,7 @@ def test_all_loaded_vnics_hash_to_one_uplink(uplinks: int, vnics: int) -> None:
     assert len({ofport % uplinks for ofport in ofports}) == 1
     every = [layout.attributes(node)["ofport"] for node in layout.nodes(Role.VNIC)]
     every += [layout.attributes(node)["ofport"] for node in layout.nodes(Role.UPLINK)]
-    assert len(set(every)) == len(every), "an OpenFlow port number is used twice"
+    assert len(set(every)) == len(every), "two ports have the same OpenFlow port number"
 
 
 def test_the_topology_has_the_layout_s_links() -> None:
@@ -67,12 +67,12 @@ def test_the_topology_has_the_layout_s_links() -> None:
     assert all(0 < len(name) <= LONGEST_INTERFACE_NAME for name in names)
 
 
-def test_a_prefix_that_makes_names_too_long_is_refused() -> None:
+def test_a_prefix_that_makes_names_too_long_is_an_error() -> None:
     with pytest.raises(ValueError, match="a-long-prefix-server: 20 characters -> 14"):
         vmware_lbt.VmwareLbtTopo(prefix="a-long-prefix-")
 
 
-def test_an_unknown_team_is_refused() -> None:
+def test_an_unknown_team_is_an_error() -> None:
     expected = r"team: nic -> bond \| balance-slb \| lacp \| plain \| split"
     with pytest.raises(ValueError, match=expected):
         vmware_lbt.VmwareLbtTopo(team="nic")
@@ -94,43 +94,43 @@ def test_a_neighbour_must_be_unique() -> None:
         (vmware_lbt.layout(), ["uplink1", "uplink2"]),
         (set_vs_lbfo.layout(vms=3), ["server1-uplink1", "server1-uplink2"]),
         (quad_gbe_team.layout(), [f"server1-uplink{number}" for number in (1, 2, 3, 4)]),
-        # Behind a virtual switch, too.
+        # The VMs are behind virtual switches.
         (quad_gbe_team.layout(virtual_switches=2, uplinks=1), ["server1-uplink1"]),
         (live_migration.layout(), ["server1-uplink1", "server1-uplink2"]),
         (converged.layout(), ["server1-uplink1", "server1-uplink2"]),
         (two_switches.layout(uplinks=3), ["uplink1", "uplink2", "uplink3"]),
     ],
 )
-def test_sending_uplinks_are_those_of_the_load_s_sources(
+def test_sending_uplinks_belong_to_the_servers_of_the_senders(
     layout: Layout, expected: list[str]
 ) -> None:
     assert layout.sending_uplinks() == expected
 
 
-def test_loads_that_go_both_ways_send_by_all_uplinks() -> None:
+def test_a_load_in_both_directions_sends_on_all_uplinks() -> None:
     one_way = set_vs_lbfo.layout()
     both_ways = replace(one_way, senders=(*one_way.senders, *one_way.receivers))
     assert both_ways.sending_uplinks() == one_way.nodes(Role.UPLINK)
 
 
-def test_a_vnic_is_at_its_server_directly_or_behind_a_virtual_switch() -> None:
+def test_a_vnic_is_on_the_server_bridge_or_behind_a_virtual_switch() -> None:
     layout = quad_gbe_team.layout(virtual_switches=1)
     assert (layout.switch_of("vm1-vnic1"), layout.server_of("vm1-vnic1")) == ("vswitch1", "server1")
     assert (layout.switch_of("vm2-vnic1"), layout.server_of("vm2-vnic1")) == ("server2", "server2")
 
 
-def test_load_is_taken_at_a_client_s_address_and_at_those_of_loaded_vnics() -> None:
+def test_clients_and_loaded_vnics_receive_load() -> None:
     layout = vmware_lbt.layout()
     assert layout.addresses_of("client2") == ["10.1.1.2"]
     assert layout.vnics_of("vm3") == ["vm3-vnic1", "vm3-vnic2"]
-    assert layout.addresses_of("vm3") == ["10.1.0.3"], "the other vNIC carries no load"
+    assert layout.addresses_of("vm3") == ["10.1.0.3"], "the second vNIC carries no load"
     layout = live_migration.layout()
     assert layout.addresses_of("host2") == ["10.1.0.2", "10.2.0.2"]
-    assert layout.addresses_of("vm1") == [], "VMs that migrate take none"
+    assert layout.addresses_of("vm1") == [], "VMs that migrate receive no load"
     assert converged.layout().addresses_of("host1") == []
 
 
-def test_a_cable_ends_at_a_switch_or_at_the_other_server() -> None:
+def test_the_far_end_of_an_uplink_is_a_switch_or_an_uplink() -> None:
     assert two_switches.layout(uplinks=3).far_end("uplink2") == "tor2"
     assert two_switches.layout(uplinks=3).far_end("uplink3") == "tor1"
     assert quad_gbe_team.layout().far_end("server1-uplink3") == "server2-uplink3"

@@ -1,4 +1,4 @@
-"""Where a private Open vSwitch lives."""
+"""The directory and the environment of a private Open vSwitch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topologies.network.private_ovs import LONGEST_RUNDIR, PrivateOvs
 
 
 @pytest.mark.parametrize("length", [10, 60, 90])
-def test_its_directory_is_short_enough_for_sockets(
+def test_its_directory_name_leaves_room_for_sockets(
     length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = tmp_path / ("x" * length)
@@ -25,7 +25,7 @@ def test_its_directory_is_short_enough_for_sockets(
         shutil.rmtree(rundir)
 
 
-def test_settings_of_the_machine_s_service_do_not_reach_it(
+def test_it_ignores_the_settings_of_an_installed_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OVS_LBT_OVSDB", "unix:/somewhere/else.sock")

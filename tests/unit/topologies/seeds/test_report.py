@@ -281,7 +281,7 @@ def test_process_gets_real_time_priority_where_permitted(
         asked.append((pid, policy, how.sched_priority))
 
     monkeypatch.setattr(os, "sched_setscheduler", scheduled)
-    assert processes.undisturb(os.getpid(), 2)
+    assert processes.set_realtime_priority(os.getpid(), 2)
     assert os.getpid() in {thread for thread, _, _ in asked}
     assert {(policy, priority) for _, policy, priority in asked} == {(os.SCHED_FIFO, 2)}
 
@@ -289,7 +289,7 @@ def test_process_gets_real_time_priority_where_permitted(
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setscheduler", refused)
-    assert not processes.undisturb(os.getpid(), 2)
+    assert not processes.set_realtime_priority(os.getpid(), 2)
 
 
 @pytest.fixture
