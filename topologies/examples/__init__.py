@@ -1,1 +1,1 @@
-"""Experiments of one file each, to copy and change. Each builds its layout, runs it, and draws."""
+"""Example experiments to copy and change. Each file builds a layout, runs a load, and draws it."""

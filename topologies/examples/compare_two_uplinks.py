@@ -1,12 +1,12 @@
-"""An experiment of your own: a policy and a bond of Open vSwitch on one load, and a picture of both.
+"""An example experiment: compares a policy with an Open vSwitch bond under one load.
 
     .venv/bin/python -m topologies.examples.compare_two_uplinks --seconds 30 --out out/two_uplinks
 
-The command needs root, since each contender gets a Mininet network and an Open vSwitch of its own.
-Nothing is left of them afterwards. It prints what each contender delivered, and writes
-`uplinks.png` and `uplinks.svg`. To make it your experiment, copy the file and change `layout` (more
-parts are in `topologies/graph/parts.py`), `load` (`topologies/loads/`) or `CONTENDERS` (the names
-that `ovs-lbt bench --help` takes).
+The command needs root, because it creates a Mininet network and a private Open vSwitch for each
+contender. It removes them at the end. It prints the throughput and the moves of each contender, and
+writes `uplinks.png` and `uplinks.svg`. For your own experiment, copy the file and change `layout`
+(`topologies/graph/parts.py` has more parts), `load` (see `topologies/loads/`) or `CONTENDERS` (see
+`ovs-lbt bench --help`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from topologies.reports.picture import draw
 
 CONTENDERS = ("load-based", "balance-slb")
 UPLINK_MBPS = 100
-# VMs 1 and 3 begin on the same uplink, by their port numbers. Together they exceed its threshold.
+# Port numbers place VMs 1 and 3 on the same uplink. Together they exceed its threshold.
 RATES_BPS = {"vm1": 45_000_000, "vm2": 10_000_000, "vm3": 45_000_000, "vm4": 10_000_000}
-# TCP starts up and ends outside the measured part.
+# The measured part excludes the start and the end of the TCP streams.
 MARGIN_S = 1.0
 
 
 def layout() -> Layout:
-    """A server with two uplinks at a switch, four VMs, and a client."""
+    """A server with four VMs and two uplinks to a switch, which has a client."""
     graph = networkx.Graph()
     graph.add_node("server", role=Role.SERVER_BRIDGE)
     graph.add_node("switch", role=Role.UPSTREAM_SWITCH)
@@ -59,7 +59,7 @@ def load(stage: Stage, seconds: float) -> StreamLoad:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run both contenders, print what they delivered, and draw their uplinks."""
+    """Run both contenders, print their throughput, and draw the load of their uplinks."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=30.0, help="how long the load lasts")
     parser.add_argument("--out", type=Path, default=Path("out/two_uplinks"), help="a directory")
