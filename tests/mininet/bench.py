@@ -73,9 +73,11 @@ class Bench:
 
     def require_nothing_left(self) -> None:
         """Its processes, directories, interfaces and namespaces are gone."""
-        assert self.programs() == []
-        assert list(self._temporary.iterdir()) == []
-        assert (_interfaces(), _namespaces()) == self._before
+        assert not (running := self.programs()), f"still running: {running}"
+        files = sorted(str(path) for path in self._temporary.rglob("*"))
+        assert not files, f"left in its temporary directory: {files}"
+        now = _interfaces(), _namespaces()
+        assert now == self._before, f"interfaces and namespaces: {now} -> {self._before}"
 
     def close(self) -> None:
         """End it, if it still runs, and whatever it has left."""

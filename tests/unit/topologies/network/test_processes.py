@@ -1,0 +1,16 @@
+"""What child processes leave behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from topologies.network import processes
+
+
+def test_a_command_in_a_namespace_keeps_its_temporary_files_beside_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "mktemp.log"
+    command = ("mktemp", "--tmpdir", "left.XXXXXX")
+    process = processes.start_in(os.getpid(), command, log)
+    assert process.wait(30) == 0, log.read_text()
+    assert [path.parent for path in tmp_path.glob("left.*")] == [tmp_path]
