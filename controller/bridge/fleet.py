@@ -141,11 +141,13 @@ class Fleet:
         bridges = [bridge for _, bridge in sorted(self.bridges.items())]
         return [bridge for bridge in bridges if bridge.phase.is_attached]
 
-    def status(self) -> tuple[BridgeStatus, ...]:
-        """The status of each attached bridge."""
-        return tuple(status.status(bridge, self.epoch_s) for bridge in self.serving)
+    def status(self, *names: str) -> tuple[BridgeStatus, ...]:
+        """The status of each attached bridge, or of those with these names."""
+        wanted = [b for b in self.serving if not names or b.config.name in names]
+        return tuple(status.status(bridge, self.epoch_s) for bridge in wanted)
 
     def status_after(self, name: str) -> BridgeStatus | None:
         """The status of the next attached bridge by name; None after the last."""
-        behind = [bridge for bridge in self.serving if bridge.config.name > name]
-        return status.status(behind[0], self.epoch_s) if behind else None
+        behind = (n for n, b in self.bridges.items() if n > name and b.phase.is_attached)
+        following = min(behind, default=None)
+        return None if following is None else status.status(self.bridges[following], self.epoch_s)

@@ -10,6 +10,7 @@ from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
 from controller.config.values import UplinkConfig, VmPortConfig
+from controller.load.team_view import TeamView
 from controller.teaming.bindings import Bound
 from policies import optimum
 from policies.model import Reason, Uplink
@@ -27,7 +28,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         _uplink(bridge, uplink, of_record, units)
         for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
     )
-    rules = bridge.rules
+    rules, bound, team_view = bridge.rules, bridge.bound, bridge.team_view
     utilizations = [uplink.utilization_ratio for uplink in uplinks if uplink.up]
     return BridgeStatus(
         name=config.name,
@@ -39,7 +40,10 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         imbalance_ratio=max(utilizations, default=0.0) - min(utilizations, default=0.0),
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
-        ports=tuple(_port(bridge, port, rules, epoch_s) for port in config.asked.vm_ports),
+        ports=tuple(
+            _port(bridge, port, bound.get(port.name), team_view, rules, epoch_s)
+            for port in config.asked.vm_ports
+        ),
         config_errors=tuple(str(error) for error in config.errors),
         not_done=(*config.not_done, *bridge.shaped_team.not_done(), *bridge.shaping.not_done()),
         moves_planned=_by_reason(bridge.counts.planned),
@@ -104,9 +108,13 @@ def _uplink(
 
 
 def _port(
-    bridge: Bridge, port: VmPortConfig, rules: Mapping[str, Mapping[Rule, str]], epoch_s: float
+    bridge: Bridge,
+    port: VmPortConfig,
+    bound: Bound | None,
+    team_view: TeamView,
+    rules: Mapping[str, Mapping[Rule, str]],
+    epoch_s: float,
 ) -> PortStatus:
-    bound = bridge.bound.get(port.name)
     planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
     counters = bridge.loads.counters.get(port.ofport)
     return PortStatus(
@@ -114,7 +122,7 @@ def _port(
         vm=port.vm,
         policy=port.policy,
         uplink=bound.uplink if bound else None,
-        load=bridge.team_view.port_load(port),
+        load=team_view.port_load(port),
         reason=_reason(bridge, port, bound),
         bound_at=epoch_s + bound.since_s if bound else None,
         tx_bytes=_counted(counters.rx_bytes if counters else None),

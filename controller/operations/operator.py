@@ -96,10 +96,9 @@ class Operator:
 
 def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     as_json, names = _options(words, most=1)
-    statuses = operator.fleet.status()
     if names:
         _attached_bridge(operator, names[0])
-        statuses = tuple(status for status in statuses if status.name == names[0])
+    statuses = operator.fleet.status(*names)
     text = (show.as_json if as_json else show.as_text)(
         statuses, operator.fleet.recent_faults(now_s)
     )

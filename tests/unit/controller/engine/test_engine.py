@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,9 @@ from controller.api.events import (
     SendFrame,
     Write,
 )
+from controller.api.status import BridgeStatus
+from controller.bridge import status
+from controller.bridge.bridge import Bridge
 from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.config.rows import BridgeRow, PortRow
 from controller.dataplane import frames, tables
@@ -482,6 +486,22 @@ def test_a_bad_value_of_another_key_keeps_nobody_from_setting_this_one() -> None
     done(here.ask("set", "bridge", "br0", "threshold=60"))
     assert here.engine.fleet.bridges["br0"].config.threshold_ratio == 0.6
     assert "eth9" in refusal(here.ask("set", "bridge", "br0", "uplinks=eth1,eth9"))
+
+
+def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[str] = []
+    as_it_is = status.status
+
+    def look(bridge: Bridge, epoch_s: float) -> BridgeStatus:
+        looked_at.append(bridge.config.name)
+        return as_it_is(bridge, epoch_s)
+
+    monkeypatch.setattr(status, "status", look)
+    here = World(host(), replace(host(), name="br1")).start()
+    (shown,) = json.loads(done(here.ask("show", "br1", "--json")))["bridges"]
+    assert (shown["name"], looked_at) == ("br1", ["br1"])
 
 
 REFUSALS = {
