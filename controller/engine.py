@@ -75,10 +75,12 @@ class Engine:
         concerned = self._concerned(event, now_s) | self.operator.concerned
         commands = [*self._handle(event, now_s), *self.operator.proceed(now_s)]
         bridges = self.fleet.bridges
-        concerned |= self.operator.concerned | (bridges.keys() ^ self._due_s.keys())
-        for name, bridge in bridges.items():
+        concerned |= self.operator.concerned
+        if bridges.keys() != self._due_s.keys():
+            concerned |= bridges.keys() ^ self._due_s.keys()
+        for bridge in self._in_order(concerned):
             # What has moved just now is announced at once.
-            if name in concerned and bridge.announces_at_s <= now_s:
+            if bridge.announces_at_s <= now_s:
                 commands += bridge.tick(now_s)
         for name in concerned:
             if name in bridges:
@@ -96,8 +98,19 @@ class Engine:
         return self.fleet.status_after(name)
 
     def _due(self, now_s: float) -> list[str]:
-        """The bridges that have something to do now, in the order in which they were attached."""
-        return [name for name in self.fleet.bridges if self._due_s[name] <= now_s]
+        """The bridge that has had something to do for longest; none if nothing is due.
+
+        Of several, the one that was attached first.
+        """
+        name = min(self.fleet.bridges, key=self._due_s.__getitem__, default=None)
+        return [] if name is None or self._due_s[name] > now_s else [name]
+
+    def _in_order(self, names: set[str]) -> list[Bridge]:
+        """The bridges of these names, in the order in which they were attached."""
+        bridges = self.fleet.bridges
+        if len(names) > 1:
+            return [bridge for name, bridge in bridges.items() if name in names]
+        return [bridges[name] for name in names if name in bridges]
 
     def _concerned(self, event: Event, now_s: float) -> set[str]:
         """The bridges that an event may change, besides those that a request is changing."""

@@ -54,6 +54,7 @@ from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
+from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
 from controller.openflow import commands, framework, port_flags
 from controller.openflow.connections import Dialers
@@ -67,9 +68,7 @@ STATUS_TIMEOUT_S = 5.0
 # Reported times follow the wall clock only if it is set by more than this. A smaller difference is
 # drift, and following it would make one moment look like several.
 CLOCK_SET_S = 1.0
-# With this many events waiting, the framework stops reading from switches. All uplinks of 300
-# bridges can fail at once before that.
-MOST_WAITING = 1000
+# How long a connection waits before it looks again whether the engine takes its events.
 FULL_PAUSE_S = 0.01
 
 
@@ -101,17 +100,6 @@ class Answers(Protocol):
     def serve(self, going_on: Callable[[], bool]) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _StatusWanted:
-    """A scrape waits for the status of the next bridge `after` this one, by name.
-
-    Bridges are read one by one, so that decisions need not wait for all of them.
-    """
-
-    after: str
-    answer: queue.SimpleQueue[BridgeStatus | None]
-
-
 class Service:
     """The whole service. All state belongs to the engine and changes on one thread only."""
 
@@ -125,7 +113,7 @@ class Service:
     ) -> None:
         name = f"{options.name}@{socket.gethostname()}"
         self._engine = Engine(epoch_s=_epoch_s(), leads=False, name=name)
-        self._events: queue.SimpleQueue[Event | _StatusWanted] = queue.SimpleQueue()
+        self._events = Inbox()
         self._connections: dict[str, Any] = {}
         # By bridge: when its last poll began, and whether that poll reads the units' counters.
         self._asked: dict[str, tuple[float, bool]] = {}
@@ -171,11 +159,11 @@ class Service:
             self._dialers.listen(options.listen, options.tls)
 
     def request(self, request: Request) -> None:
-        """Carry out a request, after everything that was submitted before."""
+        """Carry out a request, after every event that was submitted before and cannot wait."""
         self._events.put(request)
 
     def _submit_switch(self, event: Event) -> None:
-        while self._events.qsize() >= MOST_WAITING:
+        while self._events.is_full_of(event):
             time.sleep(FULL_PAUSE_S)
         self._events.put(event)
 
@@ -207,24 +195,21 @@ class Service:
             self._supervisor.feed(time.monotonic())
 
     def _step(self) -> bool:
-        """Wait for an event or the next deadline, and carry out what the engine asks for.
+        """Take an event, or what is due, and carry out at once what the engine asks for.
 
         Returns whether the supervisor's status may have changed. Polls never change it.
         """
         due_s = min(self._engine.deadline_s(), self._supervisor.deadline_s())
-        wait_s = max(0.0, min(due_s - time.monotonic(), threading.TIMEOUT_MAX))
-        event: Event | _StatusWanted
-        try:
-            event = self._events.get(timeout=wait_s)
-            worth_it = not isinstance(event, PortStatsRead | UnitCountersRead)
-        except queue.Empty:
-            event, worth_it = Tick(), False
+        event = self._events.take(due_s)
+        worth_it = not isinstance(event, PortStatsRead | UnitCountersRead | None)
+        if event is None:
+            event = Tick()
         if self._challenged.is_set() and self._engine.leads:
             self._answer_challenge()
         if isinstance(event, Challenged):
             self._challenged.clear()
             return False
-        if isinstance(event, _StatusWanted):
+        if isinstance(event, StatusWanted):
             event.answer.put(self._engine.status_after(event.after))
             return False
         if isinstance(event, Request) and event.words[0] == "history":
@@ -345,7 +330,7 @@ class Service:
         """The status of all bridges, requested by another thread."""
         found: list[BridgeStatus] = []
         while True:
-            wanted = _StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
+            wanted = StatusWanted(found[-1].name if found else "", queue.SimpleQueue())
             self._events.put(wanted)
             try:
                 status = wanted.answer.get(timeout=STATUS_TIMEOUT_S)

@@ -233,7 +233,11 @@ class BundleDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed: one bridge, the one that has waited longest, does what is due.
+
+    Another `Tick` follows while something is due. Meanwhile the shell can send what the first one
+    asked for, and take events that cannot wait.
+    """
 
 
 @dataclass(frozen=True, slots=True)

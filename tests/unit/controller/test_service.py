@@ -6,15 +6,31 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from controller import service
-from controller.api.events import Challenged, Leading, Tick
+from controller import inbox, service
+from controller.api.events import (
+    Apply,
+    Challenged,
+    DatabaseRead,
+    Leading,
+    PortChanged,
+    PortStatsRead,
+    ReadStats,
+    SwitchConnected,
+    Tick,
+)
+from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.engine import Engine
+from controller.inbox import Inbox
+from tests.unit.fake_switch import FakeSwitch, world
 from tests.unit.fuzz.rig import Rig
+from tests.unit.rows import host
 
 
 @pytest.mark.parametrize(
@@ -43,7 +59,7 @@ class Asked(Rig):
         super().__init__()
         self.answers: list[int] = []
         answered: Any = SimpleNamespace(
-            answer=lambda: self.answers.append(self._events.qsize()), write=lambda _: None
+            answer=lambda: self.answers.append(len(self._events)), write=lambda _: None
         )
         self._database = answered
 
@@ -76,21 +92,126 @@ def test_who_does_not_lead_does_not_answer_later_either() -> None:
 
 
 def test_a_switch_that_says_more_than_is_taken_has_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MOST_WAITING", 3)
+    monkeypatch.setattr(inbox, "MOST_OF_A_BRIDGE", 3)
     flooded = Rig()
 
     def say() -> None:
         for _ in range(9):
-            flooded._submit_switch(Tick())
+            flooded._submit_switch(PortStatsRead("br0", ()))
 
     said = threading.Thread(target=say, daemon=True)
     said.start()
     said.join(0.1)
-    assert (said.is_alive(), flooded._events.qsize()) == (True, 3)
-    for _ in range(9):
-        flooded._events.get(timeout=5)
+    assert (said.is_alive(), len(flooded._events)) == (True, 3)
+    flooded._submit_switch(PortStatsRead("br1", ()))
+    assert len(flooded._events) == 4, "another switch does not wait"
+    for _ in range(10):
+        flooded._events.take(time.monotonic() + 5)
     said.join(5)
     assert not said.is_alive()
+
+
+class Many(Rig):
+    """A service on many bridges whose polls are not answered until `answer_polls`.
+
+    Time passes only by `now_s`. `applied`: after how many steps each bridge was sent a bundle.
+    """
+
+    def __init__(self, bridges: int) -> None:
+        self.now_s, self.steps = 0.0, 0
+        self.applied: dict[str, int] = {}
+        self.asked_of: list[ReadStats] = []
+        self.switches: dict[str, FakeSwitch] = {}
+        super().__init__()
+        self.asked_of.clear()
+        self._engine, self._events = Engine(), Inbox()
+        rows = [replace(host(), name=f"br{number}") for number in range(bridges)]
+        self.switches = {row.name: world(row).switches[row.name] for row in rows}
+        self._events.put(DatabaseRead(tuple(rows)))
+        for name, switch in self.switches.items():
+            self._events.put(SwitchConnected(name, tuple(switch.ports.values())))
+        self.proceed()
+
+    def proceed(self) -> None:
+        while len(self._events) or self._engine.deadline_s() <= self.now_s:
+            self.step()
+
+    def step(self) -> None:
+        self.steps += 1
+        self._step()
+
+    def _carry_out(self, command: Any) -> None:
+        if isinstance(command, ReadStats):
+            self.asked_of.append(command)
+            return
+        if isinstance(command, Apply):
+            self.applied[command.bridge] = self.steps
+        if (switch := self.switches.get(getattr(command, "bridge", ""))) is not None:
+            for event in switch.carry_out(command):
+                self._events.put(event)
+
+    def answer_polls(self) -> int:
+        """Answer all polls at once, and return with how many messages."""
+        asked, self.asked_of = self.asked_of, []
+        for poll in asked:
+            for event in self.switches[poll.bridge].carry_out(poll):
+                self._events.put(event)
+        return len(self._events)
+
+    def fail(self, bridge: str) -> None:
+        port = replace(self.switches[bridge].ports[1], up=False)
+        self._events.put(PortChanged(bridge, port))
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> Many:
+    """All of 40 bridges serve, and each has been asked for counters."""
+    made: list[Many] = []
+    monkeypatch.setattr("time.monotonic", lambda: made[0].now_s if made else 0.0)
+    made.append(Many(40))
+    made[0].now_s = 1.0
+    made[0].proceed()
+    made[0].applied.clear()
+    return made[0]
+
+
+def test_a_failover_does_not_wait_for_the_polls_of_other_bridges(many: Many) -> None:
+    assert many.answer_polls() == 80
+    many.fail("br20")
+    before = many.steps
+    # Its own counters, the failure; the switch leaves the link by itself; what is due.
+    for _ in range(3):
+        many.step()
+    many.now_s += REVALIDATED_AFTER_S
+    while "br20" not in many.applied and many.steps - before < 20:
+        many.step()
+    assert many.applied == {"br20": before + 4}
+    assert len(many._events) >= 78, "the others have not had their turn"
+
+
+def test_nor_does_it_wait_until_all_other_bridges_are_asked_again(many: Many) -> None:
+    many.answer_polls()
+    many.fail("br20")
+    before = many.steps
+    for _ in range(3):
+        many.step()
+    many.now_s += 1.0
+    while "br20" not in many.applied and many.steps - before < 20:
+        many.step()
+    # What it waited for became due before the other bridges' polls.
+    assert many.applied == {"br20": before + 4}
+
+
+def test_who_is_due_has_a_turn_of_its_own_and_is_sent_for_at_once(many: Many) -> None:
+    many.answer_polls()
+    many.proceed()
+    many.now_s += 1.0
+    asked = []
+    for _ in range(3):
+        many.step()
+        asked.append([poll.bridge for poll in many.asked_of])
+    first, second, third, *_ = many._engine.fleet.bridges
+    assert asked == [[first], [first, second], [first, second, third]]
 
 
 def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:

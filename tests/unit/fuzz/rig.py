@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ from controller.api.events import (
     Write,
 )
 from controller.engine import Engine
+from controller.inbox import Inbox
 from controller.openflow import framework
 from controller.openflow.app import TeamingApp
 from controller.service import Service
@@ -49,7 +49,7 @@ class Rig(Service):
         framework_is_loaded()
         _CURRENT[:] = [self]
         self._engine = Engine()
-        self._events = queue.SimpleQueue()
+        self._events = Inbox()
         self._connections = {}
         self._asked = {}
         self._polls = {}
@@ -72,7 +72,7 @@ class Rig(Service):
         self.proceed()
 
     def proceed(self) -> None:
-        while not self._events.empty():
+        while len(self._events):
             self._step()
 
     def _carry_out(self, command: Any) -> None:

@@ -1,0 +1,126 @@
+"""The engine's inbox: events from all threads, and which of them has its turn."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from controller.api.events import (
+    Event,
+    InboundRead,
+    InstalledRead,
+    PortStatsRead,
+    UnitCountersRead,
+)
+from controller.api.status import BridgeStatus
+
+# With so many events of one bridge waiting, no more are read from its switch. All uplinks and VM ports
+# of a bridge can fail at once before that.
+MOST_OF_A_BRIDGE = 200
+# So often in a row, something that waits lets go first what is more urgent.
+MOST_PASSED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWanted:
+    """A scrape waits for the status of the next bridge `after` this one, by name.
+
+    Bridges are read one by one, so that decisions need not wait for all of them.
+    """
+
+    after: str
+    answer: queue.SimpleQueue[BridgeStatus | None]
+
+
+# These can wait. A poll brings counters every second, and nothing depends on the moment at which
+# they are judged: the switch's own clock is in them.
+PATIENT = (PortStatsRead, UnitCountersRead, InboundRead, InstalledRead, StatusWanted)
+
+Item = Event | StatusWanted
+
+
+class Inbox:
+    """Takes events from any thread, and gives them to the engine's thread one by one.
+
+    Of what waits, an event that cannot wait comes first: a link has failed, a bundle is done, an
+    operator asks. Next comes what is due. Readings and scrapes come last (`PATIENT`). So a failover
+    does not wait until the polls of all other bridges have been judged.
+
+    Events of one bridge never overtake each other: what a switch counted before a link failed is
+    taken before the failure. Nothing is passed over more than `MOST_PASSED` times in a row, so that
+    a switch that reports changes without end does not keep the service from its other bridges.
+    """
+
+    def __init__(self) -> None:
+        # What was put in and is not sorted yet. Only the engine's thread touches the rest.
+        self._arrived: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._prompt: deque[Item] = deque()
+        self._patient: deque[Item] = deque()
+        # How often in a row each was passed over: prompt events, what is due, patient events.
+        self._passed = [0, 0, 0]
+        # How many events of each bridge wait; those of no bridge are under an empty name.
+        self._count: Counter[str] = Counter()
+        self._counting = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._arrived.qsize() + len(self._prompt) + len(self._patient)
+
+    def put(self, item: Item) -> None:
+        """Put an event in, from any thread."""
+        with self._counting:
+            self._count[_bridge_of(item)] += 1
+        self._arrived.put(item)
+
+    def is_full_of(self, item: Item) -> bool:
+        """Whether so many events of the same bridge wait that no more should be put in."""
+        bridge = _bridge_of(item)
+        return bool(bridge) and self._count[bridge] >= MOST_OF_A_BRIDGE
+
+    def take(self, due_s: float) -> Item | None:
+        """Return the event whose turn it is. None: it is the turn of what was due at `due_s`.
+
+        Wait for an event if there is none, but no longer than until then.
+        """
+        if (item := self._first(due_s)) is not None:
+            with self._counting:
+                self._count[_bridge_of(item)] -= 1
+        return item
+
+    def _first(self, due_s: float) -> Item | None:
+        while not self._arrived.empty():
+            self._sort(self._arrived.get_nowait())
+        wait_s = due_s - time.monotonic()
+        if wait_s > 0.0 and not (self._prompt or self._patient):
+            try:
+                return self._arrived.get(timeout=min(wait_s, threading.TIMEOUT_MAX))
+            except queue.Empty:
+                return None
+        return self._next(is_due=wait_s <= 0.0)
+
+    def _sort(self, item: Item) -> None:
+        if isinstance(item, PATIENT):
+            self._patient.append(item)
+            return
+        if bridge := _bridge_of(item):
+            ahead = [one for one in self._patient if _bridge_of(one) == bridge]
+            if ahead:
+                self._prompt += ahead
+                self._patient = deque(one for one in self._patient if _bridge_of(one) != bridge)
+        self._prompt.append(item)
+
+    def _next(self, is_due: bool) -> Item | None:
+        lanes = enumerate((self._prompt, is_due, self._patient))
+        waiting = [lane for lane, waits in lanes if waits]
+        overdue = (lane for lane in waiting[1:] if self._passed[lane] >= MOST_PASSED)
+        lane = next(overdue, waiting[0])
+        for other in waiting:
+            self._passed[other] = self._passed[other] + 1 if other != lane else 0
+        return (self._prompt.popleft, lambda: None, self._patient.popleft)[lane]()
+
+
+def _bridge_of(item: Item) -> str:
+    """The bridge that an event concerns; empty if it does not concern one bridge."""
+    return getattr(item, "bridge", "")

@@ -1,0 +1,111 @@
+"""The inbox: what is urgent comes first, and nothing of one bridge overtakes anything else of it."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+
+import pytest
+
+from controller.api.events import (
+    BundleDone,
+    DatabaseRead,
+    InstalledRead,
+    PortChanged,
+    PortRemoved,
+    PortState,
+    PortStatsRead,
+    Request,
+    SwitchGone,
+    Tick,
+    UnitCountersRead,
+)
+from controller.inbox import MOST_PASSED, Inbox, Item, StatusWanted
+
+LONG_AGO_S = 0.0
+
+
+def failed(bridge: str) -> PortChanged:
+    return PortChanged(bridge, PortState(1, "eth1", up=False, speed_bps=1e9))
+
+
+def counted(bridge: str) -> PortStatsRead:
+    return PortStatsRead(bridge, ())
+
+
+def taken(inbox: Inbox, due_s: float = math.inf) -> list[Item | None]:
+    """Everything that is in it, in turn; `None` where what is due has its turn."""
+    found = []
+    while len(inbox):
+        found.append(inbox.take(due_s))
+    return found
+
+
+def holding(*items: Item) -> Inbox:
+    inbox = Inbox()
+    for item in items:
+        inbox.put(item)
+    return inbox
+
+
+def test_a_failed_link_comes_before_the_counters_of_other_bridges() -> None:
+    counters: list[Item] = [counted(f"br{number}") for number in range(5)]
+    assert taken(holding(*counters, failed("br9"))) == [failed("br9"), *counters]
+
+
+def test_it_does_so_if_it_comes_when_counters_wait_already() -> None:
+    inbox = holding(counted("br1"), counted("br2"), counted("br3"))
+    assert inbox.take(math.inf) == counted("br1")
+    inbox.put(failed("br9"))
+    assert taken(inbox) == [failed("br9"), counted("br2"), counted("br3")]
+
+
+@pytest.mark.parametrize("event", [failed("br1"), SwitchGone("br1"), BundleDone("br1", 7)])
+def test_what_a_bridge_counted_before_an_event_is_taken_before_it(
+    event: PortChanged | SwitchGone | BundleDone,
+) -> None:
+    units = UnitCountersRead("br1", ())
+    before: list[Item] = [counted("br1"), units, InstalledRead("br1", (), ())]
+    after: list[Item] = [counted("br1"), units]
+    inbox = holding(counted("br0"), *before, counted("br2"), event, *after)
+    assert taken(inbox) == [*before, event, counted("br0"), counted("br2"), *after]
+
+
+def test_events_that_cannot_wait_keep_their_order() -> None:
+    asked = Request(1, ("show",))
+    events: list[Item] = [failed("br1"), DatabaseRead(()), PortRemoved("br2", 3), asked, Tick()]
+    assert taken(holding(counted("br3"), *events)) == [*events, counted("br3")]
+
+
+def test_what_is_due_comes_between_them() -> None:
+    inbox = holding(counted("br1"), failed("br2"))
+    assert [inbox.take(LONG_AGO_S) for _ in range(2)] == [failed("br2"), None]
+    assert inbox.take(math.inf) == counted("br1")
+
+
+def test_a_scrape_waits_as_counters_do() -> None:
+    scrape = StatusWanted("", queue.SimpleQueue())
+    inbox = holding(scrape, counted("br1"), failed("br2"))
+    assert taken(inbox) == [failed("br2"), scrape, counted("br1")]
+
+
+def test_changes_without_end_do_not_keep_it_from_anything_else() -> None:
+    inbox = holding(counted("br1"), *[failed("br0")] * 100)
+    first = [inbox.take(LONG_AGO_S) for _ in range(2 * MOST_PASSED + 2)]
+    assert first.index(counted("br1")) == MOST_PASSED + 1
+    assert first.index(None) == MOST_PASSED
+    assert first.count(None) == 2
+
+
+def test_work_that_is_always_due_does_not_keep_it_from_counters() -> None:
+    inbox = holding(*(counted(f"br{number}") for number in range(3)))
+    found = taken(inbox, LONG_AGO_S)
+    assert found == [*[None] * MOST_PASSED, counted("br0"), *found[MOST_PASSED + 1 :]]
+    assert found.count(None) == 3 * MOST_PASSED
+
+
+def test_it_waits_until_something_is_due() -> None:
+    due_s = time.monotonic() + 0.02
+    assert Inbox().take(due_s) is None
+    assert time.monotonic() >= due_s
