@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +21,7 @@ from controller.openflow import bundles, commands, errors, framework, ports, rep
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
-    App,
+    PromptApp,
     ofp_event,
     ofproto,
     set_ev_cls,
@@ -55,14 +57,15 @@ def closes_on_failure(handler: Handler) -> Handler:
     @functools.wraps(handler)
     def guard(app: TeamingApp, event: Any) -> None:
         connection: Any = event.msg.datapath
-        live: Any = app.connections.get(connection.bridge)
-        # The connection was lost, or another one has replaced it.
-        if live is not connection or connection.refused:
-            return
-        try:
-            handler(app, event)
-        except Exception as error:
-            connection.refuse_unread(handler.__name__, error)
+        with app.turns[connection.bridge]:
+            live: Any = app.connections.get(connection.bridge)
+            # The connection was lost, or another one has replaced it.
+            if live is not connection or connection.refused:
+                return
+            try:
+                handler(app, event)
+            except Exception as error:
+                connection.refuse_unread(handler.__name__, error)
 
     return guard
 
@@ -75,7 +78,7 @@ class Granted(framework.EventBase):  # type: ignore[misc]
         self.connection = connection
 
 
-class TeamingApp(App):  # type: ignore[misc]
+class TeamingApp(PromptApp):
     """Turns OpenFlow messages into events.
 
     `submit` passes events to the engine's thread. `connections` holds the live connection of each
@@ -84,6 +87,11 @@ class TeamingApp(App):  # type: ignore[misc]
 
     A connection is live once the switch has granted us the master role. From then on the switch
     accepts changes from no other service. Before that, the service changes nothing on the switch.
+
+    Each connection's messages are handled on its own thread, in their order. The thread of `granted`
+    is another one. So whoever makes a bridge's connection live, ends it or submits what came over it
+    holds the bridge's lock (`turns`): the engine hears of a connection before its messages, and of
+    nothing after its end.
     """
 
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012 - the framework's class attribute
@@ -107,6 +115,7 @@ class TeamingApp(App):  # type: ignore[misc]
         # The generation with which we last became each bridge's master.
         self._generations: dict[str, int] = {}
         self._replies: dict[str, replies.Replies] = {}
+        self.turns: defaultdict[str | None, threading.Lock] = defaultdict(threading.Lock)
 
     @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
     @guarded
@@ -158,11 +167,12 @@ class TeamingApp(App):  # type: ignore[misc]
     @guarded
     def granted(self, event: Any) -> None:
         connection, bridge = event.connection, event.connection.bridge
-        if not connection.is_active:
-            return
-        self._generations[bridge] = connection.claimed
-        self.connections[bridge], self._replies[bridge] = connection, replies.Replies()
-        self.submit(SwitchConnected(bridge, ports.port_states(connection)))
+        with self.turns[bridge]:
+            if not connection.is_active:
+                return
+            self._generations[bridge] = connection.claimed
+            self.connections[bridge], self._replies[bridge] = connection, replies.Replies()
+            self.submit(SwitchConnected(bridge, ports.port_states(connection)))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
     @guarded
@@ -179,9 +189,10 @@ class TeamingApp(App):  # type: ignore[misc]
     @guarded
     def disconnected(self, event: Any) -> None:
         bridge = event.datapath.bridge
-        if self.connections.get(bridge) is event.datapath:
-            del self.connections[bridge]
-            self.submit(SwitchGone(bridge))
+        with self.turns[bridge]:
+            if self.connections.get(bridge) is event.datapath:
+                del self.connections[bridge]
+                self.submit(SwitchGone(bridge))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     @closes_on_failure

@@ -26,9 +26,9 @@ __all__ = [
     "DEAD_DISPATCHER",
     "MAIN_DISPATCHER",
     "NAME",
-    "App",
     "Connection",
     "EventBase",
+    "PromptApp",
     "hang_up",
     "ofp_event",
     "ofproto",
@@ -385,6 +385,22 @@ def _handle_events(app: Any) -> None:
 
 _register_as_it_is, _handle_events_of = App.register_handler, App._event_loop
 App.register_handler, App._event_loop = _register, _handle_events
+
+
+class PromptApp(App):  # type: ignore[misc, valid-type]
+    """An app that handles what comes from a switch on the thread of the connection.
+
+    The framework would queue it, for one thread that handles the messages of all switches. There a
+    failed link would wait behind the statistics of every other bridge, and each message would cost
+    two changes of thread more. Events that an app sends itself still go that way.
+    """
+
+    def _send_event(self, event: Any, state: Any) -> None:
+        if isinstance(event, ofp_event.EventOFPMsgBase | ofp_event.EventOFPStateChange):
+            for handler in self.get_handlers(event, state):
+                handler(event)
+        else:
+            super()._send_event(event, state)
 
 
 def start(app_module: str, **contexts: Any) -> Callable[[], None]:

@@ -18,21 +18,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from controller.api.events import Event
+from controller.api.events import Event, PortStatsRead
 from controller.host.sockets import Reach
 from controller.openflow import connections, framework
 from controller.openflow.connections import Dialer
+from controller.openflow.xids import Asked
 from tests.wire.fake_switch import (
     ECHO_REPLY,
     ECHO_REQUEST,
     ERROR,
     EXPERIMENTER,
+    MODIFY,
     MULTIPART_REPLY,
     NO_GENERATION,
+    PORT_STATS,
+    PORT_STATUS,
     ROLE_STATUS,
     SLAVE,
     FakeSwitch,
     message,
+    port,
 )
 
 Seen = dict[str, Any]
@@ -48,9 +53,11 @@ class Service:
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.connections: dict[str, Any] = {}
         self.crashes: list[str] = []
+        # Is called before an event is taken.
+        self.before: Callable[[Event], object] = lambda _: None
         framework.start(
             "controller.openflow.app",
-            submit=self.events.put,
+            submit=self._submit,
             connections=self.connections,
             caller=lambda _: None,
             crash=lambda error: self.crashes.append(repr(error)),
@@ -59,6 +66,10 @@ class Service:
         self.threads_before = threading.active_count()
         reach = Reach("unix:db.sock", path.parent)
         self.dialer = Dialer("br0", lambda: reach.dial("br0", ()))
+
+    def _submit(self, event: Event) -> None:
+        self.before(event)
+        self.events.put(event)
 
     def next_event(self, timeout_s: float = 10) -> str:
         try:
@@ -250,6 +261,38 @@ def slow_reader(path: Path) -> Seen:
     )
 
 
+def one_is_slow(path: Path) -> Seen:
+    """Nobody takes the counters of one switch, while another one says that a link has failed."""
+    switch, other = FakeSwitch(path), FakeSwitch(path.with_name("br1.mgmt"))
+    service, reached, goes_on = Service(path), threading.Event(), threading.Event()
+    dialer = Dialer("br1", lambda: Reach("unix:db.sock", path.parent).dial("br1", ()))
+    events = []
+    for one in (switch, other):
+        one.accept()
+        one.shake_hands()
+        events.append(service.next_event())
+
+    def hold(event: Event) -> None:
+        if isinstance(event, PortStatsRead):
+            reached.set()
+            goes_on.wait(10)
+
+    service.before = hold
+    counters = struct.pack("!HH4x", PORT_STATS, 0)
+    switch.connection.sendall(message(MULTIPART_REPLY, Asked.PORTS, counters))
+    held = reached.wait(10)
+    status = struct.pack("!B7x", MODIFY) + port(1, "eth1")
+    other.connection.sendall(message(PORT_STATUS, 0, status))
+    events.append(service.next_event(timeout_s=5))
+    goes_on.set()
+    events.append(service.next_event())
+    switch.stop()
+    other.stop()
+    dialer.stop()
+    dialer.join(5)
+    return service.seen(held=held, events=events, threads_left=service.threads_left())
+
+
 SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "reconnects": reconnects,
     "half-a-handshake": half_a_handshake,
@@ -260,6 +303,7 @@ SCENARIOS: dict[str, Callable[[Path], Seen]] = {
     "not-leading": not_leading,
     "deposed": deposed,
     "slow-reader": slow_reader,
+    "one-is-slow": one_is_slow,
 }
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ NOCHANGE, EQUAL, MASTER, SLAVE = 0, 1, 2, 3
 # OpenFlow 1.4's role status, as an extension of 1.3.
 ROLE_STATUS = 1911
 NO_GENERATION = (1 << 64) - 1
-PORT_DESC = 13
+PORT_STATS, PORT_DESC = 4, 13
+# A port has changed, and how.
+PORT_STATUS, MODIFY = 12, 2
 HEADER = struct.Struct("!BBHI")
 ROLE = struct.Struct("!I4xQ")
 

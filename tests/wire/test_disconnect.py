@@ -99,3 +99,10 @@ def test_nobody_waits_for_a_switch_that_does_not_read_and_it_gets_everything_in_
     assert seen["took_s"] < 5
     assert (seen["in_order"], seen["again"]) == (True, "again")
     assert seen["threads_left"] == 0
+
+
+def test_a_failed_link_does_not_wait_for_the_counters_of_another_switch() -> None:
+    seen = run("one-is-slow")
+    assert seen["held"]
+    assert seen["events"] == ["SwitchConnected", "SwitchConnected", "PortChanged", "PortStatsRead"]
+    assert seen["threads_left"] == 0
