@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.switch import judging
+from topologies.reports.origin import origin
 
 # How long an example takes is the machine's business, and it may be a busy one.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+_ORIGIN = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,6 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--figures") and config.getoption("numprocesses", None):
         raise pytest.UsageError("--figures with -n -> one test after another")
+    judging.benching = bool(config.getoption("--figures"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What else runs is seen best before the first test."""
+    if session.config.getoption("--figures"):
+        words = map(str, session.config.invocation_params.args)
+        session.config.stash[_ORIGIN] = origin(["python", "-m", "pytest", *words])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -33,12 +45,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not file:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    rows = [
-        {"test": f.test, "what": f.what, "found": f.found, "limit": f.limit, "kept": f.kept}
-        for f in judging.figures
-    ]
-    machine = {"cores": os.cpu_count(), "load_average": os.getloadavg()}
-    file.write_text(json.dumps({**machine, "figures": rows}, indent=1) + "\n")
+    found = {
+        "origin": session.config.stash[_ORIGIN],
+        "cores": os.cpu_count(),
+        "load_average_at_end": [round(one, 2) for one in os.getloadavg()],
+        "tests_failed": session.testsfailed,
+        "figures": [asdict(figure) for figure in judging.figures],
+    }
+    file.write_text(json.dumps(found, indent=1) + "\n")
     if not all(figure.kept for figure in judging.figures):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

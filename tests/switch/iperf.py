@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.switch.bed import Station, run
@@ -44,9 +45,27 @@ def client(
             process.kill()
 
 
-def end(process: subprocess.Popen[str], seconds: int) -> dict[str, Any]:
-    """Wait for a client's end; the sums of its report: `sum_sent` and `sum_received`."""
-    answer, _ = process.communicate(timeout=seconds + 30)
+def end(
+    process: subprocess.Popen[str],
+    seconds: int,
+    look: Callable[[], object] = lambda: None,
+    every_s: float | None = None,
+) -> dict[str, Any]:
+    """Wait for a client's end; the sums of its report: `sum_sent` and `sum_received`.
+
+    Meanwhile `look` is called, at first and then `every_s`.
+    """
+    deadline_s = time.monotonic() + seconds + 30
+    while True:
+        look()
+        left_s = deadline_s - time.monotonic()
+        try:
+            # Its report is more than a pipe has room for: it has to be read all the time.
+            answer, _ = process.communicate(timeout=min(every_s or left_s, left_s))
+            break
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline_s:
+                raise
     report = json.loads(answer)
     assert "error" not in report, report["error"]
     sums: dict[str, Any] = report["end"]

@@ -1,4 +1,4 @@
-"""Carrier loss under traffic: as little is lost as with Open vSwitch's own bond."""
+"""Carrier loss under traffic: no more is lost than with Open vSwitch's own bond."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
-from tests.switch.judging import OUTAGE_S, at_most, judges_time
+from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Stream
@@ -16,11 +16,14 @@ from topologies.network.private_ovs import PrivateOvs
 SPEC = BedSpec(BALANCE_SLB, 2, (None,) * 2)
 FLOW_PPS = 500
 RUNS = 3
+# The bond and ours by turns: what else the machine does meanwhile concerns both.
+ROUNDS_IN_BENCH = 5
 # The uplink of each VM.
 PLACES = (0, 1)
 # Frames of each flow before the cable is pulled, and after the failover.
 FRAMES_BEFORE, FRAMES_AFTER = 100, 100
-LOST_MORE_MAX = 5
+
+BOND, ALIVE, DEAD = "balance-slb", "service alive", "service dead"
 
 
 @judges_time
@@ -31,23 +34,27 @@ def test_loses_no_more_than_the_bond(
     record_property: Callable[[str, object], None],
 ) -> None:
     """One bench after the other: flows of a second one would take the switch's time."""
-    lost = {"balance-slb": lost_by_the_bond(ovs, tor)}
-    with Bed(ovs, tor, SPEC) as attached:
-        service.attach(attached, "--policy", "originating-port")
-        # The bench wants its uplink back before the next run.
-        attached.set("bridge", attached.bridge, failback_delay_s=0)
-        service.place(attached, *PLACES)
-        lost["service alive"] = list(lost_by_ours(attached))
-        with service.dead():
-            lost["service dead"] = list(lost_by_ours(attached))
-        service.do("detach", attached.bridge)
+    lost: dict[str, list[int]] = {BOND: [], ALIVE: [], DEAD: []}
+    for _ in range(repetitions(1, ROUNDS_IN_BENCH)):
+        lost[BOND] += lost_by_the_bond(ovs, tor)
+        with Bed(ovs, tor, SPEC) as attached:
+            service.attach(attached, "--policy", "originating-port")
+            # The bench wants its uplink back before the next run.
+            attached.set("bridge", attached.bridge, failback_delay_s=0)
+            service.place(attached, *PLACES)
+            lost[ALIVE] += lost_by_ours(attached)
+            with service.dead():
+                lost[DEAD] += lost_by_ours(attached)
+            service.do("detach", attached.bridge)
     for who, runs in lost.items():
         record_property(f"frames lost, {who}", runs)
         print(f"frames lost, {who}: {runs}, median {statistics.median(runs)}")
-    limit = statistics.median(lost["balance-slb"]) + LOST_MORE_MAX
-    for who in ("service alive", "service dead"):
-        what = f"frames lost, {who}; by the bond and {LOST_MORE_MAX} more"
-        at_most(what, statistics.median(lost[who]), limit, OUTAGE_S * FLOW_PPS * len(PLACES))
+    limit, outage = statistics.median(lost[BOND]), OUTAGE_S * FLOW_PPS * len(PLACES)
+    # Not held against anything: it is what the others are held against.
+    at_most(f"frames lost, {BOND}, median", limit, outage, outage, lost[BOND])
+    for who in (ALIVE, DEAD):
+        what = f"frames lost, {who}, median; limit: that of {BOND}"
+        at_most(what, statistics.median(lost[who]), limit, outage, lost[who])
 
 
 def lost_by_the_bond(ovs: PrivateOvs, tor: Upstream) -> list[int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from tests.switch import frames, iperf
+from tests.switch import frames, iperf, judging
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream
-from tests.switch.judging import at_least, judges_time
+from tests.switch.judging import at_least, judges_time, repetitions
 from tests.switch.service import Service
+from tests.switch.turns import Turns, first_uplinks
 from tests.switch.waiting import wait_until
 from topologies.network.private_ovs import PrivateOvs
 
@@ -19,11 +22,25 @@ STREAMS = 8
 # frames) all queues share: a long one at an uplink would have the others' frames dropped.
 WINDOW = "16K"
 PEER_S, OURS_S = 3, 5
+# What is promised: all that there is to do until connections are spread is part of it.
+PROMISED_S = 30
+ROUNDS_IN_BENCH = 3
+POLICIES_IN_BENCH = ("dynamic", "adaptive")
 # About 1.9 on a machine that does nothing else.
-MORE_THAN_THE_BOND = 1.6
-# Ports are the kernel's choice: one run in 128 has all 8 connections on one uplink to begin with.
-# `dynamic` may move connections every 3 s.
-ATTEMPTS = 5
+MORE_THAN_THE_BOND = 1.8
+# Ports are the kernel's choice: one run in 128 has all 8 connections on one uplink to begin with,
+# and a busy machine may not carry what two uplinks could. Elsewhere the last of some runs counts.
+ATTEMPTS, TRIED_AGAIN_BELOW = 5, 1.6
+# `dynamic` moves buckets at most every 3 s, `adaptive` a bucket at most every 5 s.
+LOOKED_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What arrived of a VM's streams, and which uplinks bindings and buckets had meanwhile."""
+
+    bps: float
+    turns: Turns
 
 
 @judges_time
@@ -33,31 +50,46 @@ def test_one_vm_gets_more_than_balance_slb_gives_it(
     service: Service,
     record_property: Callable[[str, object], None],
 ) -> None:
+    policies = POLICIES_IN_BENCH if judging.benching else POLICIES_IN_BENCH[:1]
+    bond_bps: list[float] = []
+    ours: dict[str, list[Sent]] = {policy: [] for policy in policies}
     with Bed(ovs, tor, SPEC) as bed, iperf.server(bed.hosts[0]):
-        for uplink in bed.uplinks:
-            bed.shape(uplink, UPLINK_BPS)
-        bed.introduce_to_normal()
-        bond_bps = throughput_bps(bed, PEER_S)
-        service.attach(bed, "--policy", "dynamic", "--teaming", "switch-independent")
-        moves_before = address_moves(bed)
-        ours_bps = [throughput_bps(bed, OURS_S)]
-        while ours_bps[-1] < MORE_THAN_THE_BOND * bond_bps and len(ours_bps) < ATTEMPTS:
-            ours_bps.append(throughput_bps(bed, OURS_S))
-        moves = address_moves(bed) - moves_before
-        seen = f"balance-slb {bond_bps / 1e6:.1f} Mbit/s, dynamic {[b / 1e6 for b in ours_bps]}"
-        print(f"{seen}, {moves} moves of addresses upstream")
-        record_property("throughput", seen)
-        assert moves == 0, f"addresses moved {moves} times upstream"
-        move_is_counted(bed, service)
-        service.do("detach", bed.bridge)
-        at_least("throughput over the bond's", ours_bps[-1] / bond_bps, MORE_THAN_THE_BOND, 1.0)
+        bed.limit_uplinks(UPLINK_BPS / 1e6)
+        for _ in range(repetitions(1, ROUNDS_IN_BENCH)):
+            bed.introduce_to_normal()
+            bond_bps.append(streams(bed, repetitions(PEER_S, PROMISED_S)).bps)
+            for policy, sent in ours.items():
+                service.attach(bed, "--policy", policy, "--teaming", "switch-independent")
+                moves_before = address_moves(bed)
+                sent.append(streams(bed, repetitions(OURS_S, PROMISED_S)))
+                while not judging.benching and sent[-1].bps < TRIED_AGAIN_BELOW * bond_bps[-1]:
+                    if len(sent) == ATTEMPTS:
+                        break
+                    sent.append(streams(bed, OURS_S))
+                moves = address_moves(bed) - moves_before
+                assert moves == 0, f"addresses moved {moves} times upstream"
+                move_is_counted(bed, service)
+                service.do("detach", bed.bridge)
+    by_bond = statistics.median(bond_bps)
+    print(f"balance-slb: {[round(bps / 1e6, 1) for bps in bond_bps]} Mbit/s")
+    for policy, sent in ours.items():
+        ratios = [one.bps / by_bond for one in (sent if judging.benching else sent[-1:])]
+        seen = f"{[round(one.bps / 1e6, 1) for one in sent]} Mbit/s"
+        print(f"{policy}: {seen}, buckets moved: {[one.turns.moved for one in sent]}")
+        record_property(f"throughput, {policy}", seen)
+        flapped = [one.turns.flapped for one in sent if one.turns.flapped]
+        assert not flapped, f"{policy}: {flapped}"
+        what = f"throughput over that of balance-slb, {policy}"
+        at_least(what, min(ratios), MORE_THAN_THE_BOND, 1.0, ratios)
 
 
-def throughput_bps(bed: Bed, seconds: int) -> float:
+def streams(bed: Bed, seconds: int) -> Sent:
     """What a VM's streams bring to a host."""
     options = ["--parallel", str(STREAMS), "--window", WINDOW]
-    with iperf.client(bed.vms[0], bed.hosts[0], seconds, *options) as streams:
-        return float(iperf.end(streams, seconds)["sum_received"]["bits_per_second"])
+    turns = Turns()
+    with iperf.client(bed.vms[0], bed.hosts[0], seconds, *options) as process:
+        ends = iperf.end(process, seconds, lambda: turns.look(first_uplinks(bed)), LOOKED_EVERY_S)
+    return Sent(float(ends["sum_received"]["bits_per_second"]), turns)
 
 
 def address_moves(bed: Bed) -> int:
