@@ -56,7 +56,7 @@ from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
-from controller.openflow import commands, framework, port_flags
+from controller.openflow import bundles, commands, framework, port_flags
 from controller.openflow.connections import Dialers
 from controller.ovsdb.database import Database
 from controller.text.wording import one_line
@@ -70,6 +70,9 @@ STATUS_TIMEOUT_S = 5.0
 CLOCK_SET_S = 1.0
 # How long a connection waits before it looks again whether the engine takes its events.
 FULL_PAUSE_S = 0.01
+# How long the commit of a bundle that was sent ahead can wait. Open vSwitch forgets an open bundle
+# after 10 s (`bundle-idle-timeout`).
+STAGED_FOR_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,16 @@ class Answers(Protocol):
     def serve(self, going_on: Callable[[], bool]) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A bundle that a switch has but for its commit, the connection that brought it, and when."""
+
+    apply: Apply
+    datapath: Any
+    commit: bytes
+    sent_s: float
+
+
 class Service:
     """The whole service. All state belongs to the engine and changes on one thread only."""
 
@@ -124,7 +137,7 @@ class Service:
         self._role_known = False
         self._polls: dict[ReadStats, bytes] = {}
         self._challenged = threading.Event()
-        self._prepared: tuple[Apply | None, bytes] = None, b""
+        self._staged: dict[str, _Staged] = {}
         self._exit_status: int | None = None
         control.claim_pidfile(options.name)
         self._control = answers(self._events.put, VERSION)
@@ -308,14 +321,39 @@ class Service:
             return
         if isinstance(command, ReadStats):
             self._asked[command.bridge] = time.monotonic(), command.units
-        prepared, ahead = self._prepared
-        if isinstance(command, Apply):
-            self._prepared = None, b""
-        datapath.send(ahead if prepared == command else self._encoded(datapath, command))
+        datapath.send(self._unless_staged(datapath, command))
 
     def _prepare(self, command: Apply) -> None:
-        if (datapath := self._connections.get(command.bridge)) is not None:
-            self._prepared = command, self._encoded(datapath, command)
+        """Send a bundle but for its commit, which is then all that is left to do.
+
+        The switch takes up 50 messages of a connection at a time, between which it forwards.
+        """
+        if (datapath := self._connections.get(command.bridge)) is None:
+            return
+        ahead, commit = bundles.staged(bundles.apply_changes(datapath, command))
+        dropped = self._drop_staged(datapath, command.bridge)
+        datapath.send(dropped + framework.serialized(ahead))
+        self._staged[command.bridge] = _Staged(
+            command, datapath, framework.serialized(commit), time.monotonic()
+        )
+
+    def _unless_staged(self, datapath: Any, command: Any) -> bytes:
+        """What is left to send of a command. A bundle that differs takes a staged one's place."""
+        staged = self._staged.get(command.bridge)
+        if staged is None or not isinstance(command, Apply):
+            return self._encoded(datapath, command)
+        is_fresh = time.monotonic() - staged.sent_s < STAGED_FOR_S
+        if staged.apply == command and staged.datapath is datapath and is_fresh:
+            del self._staged[command.bridge]
+            return staged.commit
+        return self._drop_staged(datapath, command.bridge) + self._encoded(datapath, command)
+
+    def _drop_staged(self, datapath: Any, bridge: str) -> bytes:
+        """What drops a bundle that was sent ahead by this connection; nothing if there is none."""
+        staged = self._staged.pop(bridge, None)
+        if staged is None or staged.datapath is not datapath:
+            return b""
+        return framework.serialized(bundles.discard(datapath, staged.apply))
 
     def _encoded(self, datapath: Any, command: Any) -> bytes:
         """The messages as bytes. Those of a poll are the same each time, so they are cached."""

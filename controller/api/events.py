@@ -375,7 +375,10 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Encode these changes in advance, because they must be sent at once later."""
+    """Send these changes ahead, without effect: `Apply` must follow at once when it comes.
+
+    The switch drops what is not applied within some seconds.
+    """
 
     apply: Apply
 

@@ -357,7 +357,7 @@ class BridgeState:
         return self.addresses.seeds(self.config.vm_ports, pipeline, installed)
 
     def foreseen(self, now_s: float) -> Commands:
-        """The bundle that `take_over` would send at once, for the shell to prepare."""
+        """The bundle that `take_over` would apply at once, for the shell to send ahead."""
         if not self._may_install(now_s):
             return []
         uplinks = self.uplinks()

@@ -46,6 +46,18 @@ def apply_changes(datapath: Any, command: Apply) -> list[Any]:
     return [with_xid(message, BUNDLE_XID | command.bundle_id) for message in messages]
 
 
+def staged(messages: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Divide the messages of a bundle: those that change nothing yet, and the commit."""
+    return messages[:-1], messages[-1:]
+
+
+def discard(datapath: Any, command: Apply) -> list[Any]:
+    """Drop a bundle that was not committed. No error about this concerns the bundle itself."""
+    kind = ofp.ONF_BCT_DISCARD_REQUEST
+    message = parser.ONFBundleCtrlMsg(datapath, command.bundle_id, kind, BUNDLE_FLAGS, [])
+    return [with_xid(message, 0)]
+
+
 def _forget_learned(datapath: Any) -> Any:
     """Delete all flows that the switch has learned in our pipeline."""
     return parser.OFPFlowMod(

@@ -21,13 +21,19 @@ from controller.api.events import (
     Leading,
     PortChanged,
     PortStatsRead,
+    Prepare,
     ReadStats,
     SwitchConnected,
     Tick,
 )
 from controller.bridge.installation import REVALIDATED_AFTER_S
+from controller.dataplane import diff
+from controller.dataplane.specs import EMPTY, Changes
 from controller.engine import Engine
 from controller.inbox import Inbox
+from controller.openflow.framework import ofproto
+from controller.openflow.xids import BUNDLE_XID
+from tests.unit.controller.openflow.switch_bytes import DATAPATH, HEADER, PIPELINE, bundle, split
 from tests.unit.fake_switch import FakeSwitch, world
 from tests.unit.fuzz.rig import Rig
 from tests.unit.rows import host
@@ -221,3 +227,91 @@ def test_eventlet_is_not_loaded_unless_ryu_needs_it() -> None:
     )
     variables = {k: v for k, v in os.environ.items() if k != "OVS_LBT_FRAMEWORK"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=variables)
+
+
+# ---- a bundle that is sent ahead --------------------------------------------------------
+
+CHANGES = diff.changes(PIPELINE, EMPTY)
+
+
+class Switch:
+    """A connection that keeps what is sent by it."""
+
+    ofproto, ofproto_parser = DATAPATH.ofproto, DATAPATH.ofproto_parser
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    def send(self, data: bytes) -> None:
+        self.sent += data
+
+
+def sent(running: service.Service, *commands: Any) -> list[list[bytes]]:
+    """The messages that each command is sent as, by one connection."""
+    found = []
+    for command in commands:
+        switch: Any = running._connections["br1"]
+        switch.sent = b""
+        service.Service._carry_out(running, command)
+        found.append(list(split(switch.sent)))
+    return found
+
+
+def connected() -> Rig:
+    running = Rig()
+    switch: Any = Switch()
+    running._connections["br1"] = switch
+    return running
+
+
+def test_of_a_bundle_that_was_sent_ahead_only_the_commit_is_left() -> None:
+    apply = Apply("br1", 5, CHANGES)
+    ahead, left = sent(connected(), Prepare(apply), apply)
+    assert ahead + left == bundle(CHANGES, number=5)
+    assert len(left) == 1
+
+
+def test_another_bundle_takes_the_place_of_one_that_was_sent_ahead() -> None:
+    """The switch would refuse to open a second one of the same number."""
+    other = Changes(delete_flows=CHANGES.add_flows[:1])
+    running = connected()
+    ahead, left, again = sent(
+        running,
+        Prepare(Apply("br1", 5, CHANGES)),
+        Apply("br1", 5, other),
+        Apply("br1", 6, other),
+    )
+    assert ahead == bundle(CHANGES, number=5)[:-1]
+    assert kind(left[0]) == ofproto.ONF_BCT_DISCARD_REQUEST
+    # What the switch says of the discarded one is not said of its successor.
+    assert HEADER.unpack_from(left[0])[3] & BUNDLE_XID != BUNDLE_XID
+    assert left[1:] == bundle(other, number=5)
+    assert again == bundle(other, number=6)
+    ahead, anew = sent(
+        running, *[Prepare(Apply("br1", 7, changes)) for changes in (CHANGES, other)]
+    )
+    assert kind(anew[0]) == ofproto.ONF_BCT_DISCARD_REQUEST
+    assert anew[1:] == bundle(other, number=7)[:-1]
+
+
+def test_a_bundle_that_the_switch_may_have_forgotten_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, apply = connected(), Apply("br1", 5, CHANGES)
+    sent(running, Prepare(apply))
+    monkeypatch.setattr(service, "STAGED_FOR_S", 0.0)
+    ((discarded, *rest),) = sent(running, apply)
+    assert kind(discarded) == ofproto.ONF_BCT_DISCARD_REQUEST
+    assert rest == bundle(CHANGES, number=5)
+
+
+def test_a_new_connection_knows_nothing_of_what_was_sent_ahead() -> None:
+    running, apply = connected(), Apply("br1", 5, CHANGES)
+    sent(running, Prepare(apply))
+    switch: Any = Switch()
+    running._connections["br1"] = switch
+    assert sent(running, apply) == [bundle(CHANGES, number=5)]
+
+
+def kind(message: bytes) -> int:
+    return int.from_bytes(message[20:22], "big")

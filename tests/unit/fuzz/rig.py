@@ -53,7 +53,7 @@ class Rig(Service):
         self._connections = {}
         self._asked = {}
         self._polls = {}
-        self._prepared = None, b""
+        self._staged = {}
         self._role_known = False
         self._challenged = threading.Event()
         self._only = None
