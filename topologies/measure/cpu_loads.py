@@ -1,0 +1,187 @@
+"""A load that is the same for every contender, and what switch and service need CPU time for meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from topologies.compare.samples import interface_counters
+from topologies.graph.layout import Role
+from topologies.graph.ports import upstream_interface
+from topologies.loads import paced
+from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.stream_load import StreamLoad
+from topologies.loads.streams import Flow
+from topologies.measure import switch_counters
+from topologies.network import processes
+
+UDP, TCP = "udp", "tcp"
+# Together 80 of 200 Mbit/s: no queue fills, whatever the placement is.
+UDP_VM_BPS = 10e6
+PAYLOAD_BYTES = 1400
+FIRST_PORT = 7100
+# From the beginning of a load until it is measured: switches have cached its flows, TCP is at its rate.
+LEAD_S = 3.0
+READY_S = 1.0
+END_TIMEOUT_S = 10.0
+
+
+class MeasuredLoads(Load):
+    """UDP at a fixed rate, then TCP as fast as links allow, from every VM to a client.
+
+    `begin`: what to do just before. `pids`: the programs whose CPU time counts besides that of the switch. `profile`: whether to
+    have `perf` look at the switch, which makes its CPU time no figure any more.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        kinds: tuple[str, ...],
+        span_s: float,
+        begin: Callable[[], None],
+        pids: Callable[[], Mapping[str, int]],
+        profile: Path | None = None,
+    ) -> None:
+        self._stage = stage
+        self._span_s = span_s
+        self._begin = begin
+        self._pids = pids
+        self._profile = profile
+        self._each_s = READY_S + LEAD_S + span_s + 1.0
+        self.load_s = len(kinds) * self._each_s
+        self.measured_s = self.steady_s = (0.0, self.load_s)
+        self._kinds = kinds
+        self._found: dict[str, dict[str, Any]] = {}
+        self._failure = ""
+        self._thread: threading.Thread | None = None
+        self._programs: list[subprocess.Popen[bytes]] = []
+        self._streams: list[StreamLoad] = []
+
+    def start(self) -> None:
+        """Place the VMs alike, and begin."""
+        layout = self._stage.layout
+        uplinks = layout.nodes(Role.UPLINK)
+        for number, vm in enumerate(layout.nodes(Role.VM)):
+            self._stage.place(vm, uplinks[number % len(uplinks)])
+        self._begin()
+        self.start_s = time.monotonic() + 0.5
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> Outcome:
+        """Wait for the end; `details` has what was measured with each kind of load."""
+        assert self._thread is not None
+        self._thread.join()
+        if self._failure:
+            raise RuntimeError(self._failure)
+        bits = sum(one["delivered_bits"] for one in self._found.values())
+        return Outcome(
+            received_bytes=int(bits / 8),
+            throughput_bps=bits / (len(self._found) * self._span_s),
+            details=self._found,
+        )
+
+    def close(self) -> None:
+        """End everything."""
+        for program in self._programs:
+            processes.end(program)
+        for streams in self._streams:
+            streams.close()
+
+    def _run(self) -> None:
+        begin = {UDP: self._datagrams, TCP: self._connections}
+        try:
+            for number, kind in enumerate(self._kinds):
+                begin_s = self.start_s + number * self._each_s
+                time.sleep(max(0.0, begin_s - time.monotonic()))
+                begin[kind]()
+                time.sleep(max(0.0, begin_s + READY_S + LEAD_S - time.monotonic()))
+                self._found[kind] = self._measure(kind)
+                self.close()
+        except (RuntimeError, OSError, subprocess.SubprocessError) as failure:
+            self._failure = f"measuring: {failure}"
+
+    def _measure(self, kind: str) -> dict[str, Any]:
+        """What is delivered in the span, and what it costs."""
+        ovs = self._stage.ovs
+        pids = {"ovsdb-server": ovs.pid("ovsdb-server"), **self._pids()}
+        before, bits_before = switch_counters.read(ovs), self._delivered_bits()
+        cpu_before_s = {name: processes.cpu_s(pid) for name, pid in pids.items()}
+        begin_s = time.monotonic()
+        self._look(kind)
+        time.sleep(max(0.0, begin_s + self._span_s - time.monotonic()))
+        cpu_s = {name: processes.cpu_s(pid) - cpu_before_s[name] for name, pid in pids.items()}
+        bits = self._delivered_bits() - bits_before
+        span_s = time.monotonic() - begin_s
+        counted = switch_counters.difference(before, switch_counters.read(ovs))
+        cached = ovs.run("ovs-appctl", "dpctl/dump-flows", "-m").count("\n")
+        return {
+            "span_s": span_s,
+            "delivered_bits": bits,
+            "cpu_s": cpu_s,
+            "switch": asdict(counted),
+            "cached_flows": cached,
+        }
+
+    def _look(self, kind: str) -> None:
+        if self._profile is None:
+            return
+        self._profile.mkdir(parents=True, exist_ok=True)
+        pid = self._stage.ovs.pid("ovs-vswitchd")
+        path = self._profile / f"{kind}.perf"
+        command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "-g", "-p", str(pid)]
+        command += ["-o", str(path), "--", "sleep", f"{self._span_s:g}"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def _delivered_bits(self) -> int:
+        """What the network has delivered to the clients, headers included."""
+        layout, counters = self._stage.layout, interface_counters()
+        ports = (
+            upstream_interface(layout, self._stage.prefix, c) for c in layout.nodes(Role.CLIENT)
+        )
+        return sum(counters[port].sent_bytes for port in ports) * 8
+
+    def _datagrams(self) -> None:
+        layout, pids = self._stage.layout, self._stage.host_pids
+        clients = layout.nodes(Role.CLIENT)
+        flows = [
+            {
+                "sender_pid": pids[vm],
+                "receiver_pid": pids[clients[number % len(clients)]],
+                "address": layout.address(clients[number % len(clients)]),
+                "port": FIRST_PORT + number,
+                "rate_bps": UDP_VM_BPS,
+            }
+            for number, vm in enumerate(layout.nodes(Role.VM))
+        ]
+        plan = self._stage.directory / "paced.json"
+        longest_s = self._each_s + END_TIMEOUT_S
+        plan.write_text(
+            json.dumps({"payload_bytes": PAYLOAD_BYTES, "longest_s": longest_s, "flows": flows})
+        )
+        script = str(Path(paced.__file__).resolve())
+        for what in ("hear", "send"):
+            results = self._stage.directory / f"paced.{what}.json"
+            command = [sys.executable, "-P", script, what, str(plan), str(results)]
+            log = self._stage.directory / f"paced.{what}.log"
+            self._programs.append(processes.start(command, log))
+
+    def _connections(self) -> None:
+        layout = self._stage.layout
+        clients = layout.nodes(Role.CLIENT)
+        flows = [
+            Flow(vm, client, layout.address(client), duration_s=self._each_s + END_TIMEOUT_S)
+            for vm, client in zip(
+                layout.nodes(Role.VM), clients * len(layout.nodes(Role.VM)), strict=False
+            )
+        ]
+        streams = StreamLoad(self._stage, flows, (0.0, self._span_s), may_fail=True)
+        self._streams.append(streams)
+        streams.start()
