@@ -177,3 +177,15 @@ def test_shifts_are_counted_per_bond() -> None:
     assert contenders.shifts(LOG, "lbt-server-team") == 2
     assert contenders.shifts(LOG, "lbt-upstream-server") == 1
     assert contenders.shifts("", "lbt-server-team") == 0
+
+
+def test_a_service_is_looked_at_when_its_history_has_grown_and_a_moment_later() -> None:
+    look = contenders.Look()
+    samples = [(0, 0.0), (0, 0.25), (0, 0.5), (80, 0.75), (80, 1.0), (80, 1.25)]
+    assert [look.is_due(*one) for one in samples] == [True, True, False, True, True, False]
+
+
+def test_a_service_whose_history_does_not_grow_is_looked_at_now_and_then() -> None:
+    look = contenders.Look()
+    due = [n for n in range(40) if look.is_due(0, n * 0.25)]
+    assert due == [0, 1, 9, 17, 25, 33]
