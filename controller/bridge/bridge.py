@@ -42,6 +42,7 @@ from controller.decisions.evidence import Evidence
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.teaming import buckets, splits
+from controller.teaming.links import PORT_NAME_CHARACTERS
 from policies.model import Move, Reason
 
 RETRY_INTERVAL_S = 1.0
@@ -260,11 +261,24 @@ class Bridge(ReconciledBridge):
         if not port.up and before is not None and before.up:
             # The switch reports a new port first as present, and a moment later as live.
             self.installation.pause(now_s)
+        if not self._concerns(port):
+            return []
         commands = self.reconcile(now_s)
         if was_cut_off and self._any_up:
             # The upstream switches may have forgotten all VMs meanwhile.
             self._announce(self._everything, now_s)
         return commands
+
+    def _concerns(self, port: PortState) -> bool:
+        """Whether a port is one that the configuration names.
+
+        Of a new port, the switch tells before the database does. Until then nothing follows from it,
+        and with hundreds of buckets it takes a while to find that out.
+        """
+        config = self.config
+        known = {one.ofport for one in (*config.uplinks, *config.vm_ports)}
+        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in config.uplinks}
+        return port.ofport in known or port.name in names
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         """A port is gone."""
