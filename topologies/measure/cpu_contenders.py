@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from topologies.compare.contenders import Contender, Observation, Ours, Teams, by_name
 from topologies.network.private_ovs import PrivateOvs
 
-UNOBSERVED, STOPPED, UNLEARNING = "unobserved", "service stopped", "without learning"
+SCRAPED, UNOBSERVED = "scraped", "unobserved"
+STOPPED, UNLEARNING = "service stopped", "without learning"
+VARIANTS = (SCRAPED, UNOBSERVED, STOPPED, UNLEARNING)
 # Tables of the pipeline, by docs/architecture.md: what is learned is in the last two.
 LEARN_TABLE, LOCATION_TABLE, LOCAL_SOURCE_TABLE = 1, 20, 21
 _TABLE = re.compile(r"\btable=(\d+),")
@@ -25,7 +27,7 @@ SETTLE_S = 0.5
 class Varied(Ours):
     """One of our policies, with some things left out.
 
-    `unobserved`: nobody reads metrics while the load runs. `service stopped`: nor does the service
+    `scraped`: with every sample, somebody reads metrics. `unobserved`: nobody reads metrics while the load runs. `service stopped`: nor does the service
     run, and what it installed forwards. `without learning`: nor does the switch learn.
     """
 
@@ -41,7 +43,7 @@ class Varied(Ours):
 
     def begin(self) -> None:
         """Leave out what is left out; when end systems have reached each other."""
-        if self._without == UNOBSERVED:
+        if self._without in (SCRAPED, UNOBSERVED):
             return
         self._service.close()
         self._ended = True
@@ -50,15 +52,15 @@ class Varied(Ours):
                 _stop_learning(self._teams.ovs, bridge)
 
     def observe(self) -> Observation:
-        """Nothing, at no cost."""
-        return Observation({})
+        """Nothing, at no cost, unless metrics are read."""
+        return self._scrape() if self._without == SCRAPED else Observation({})
 
     def pids(self) -> dict[str, int]:
         return {} if self._ended else super().pids()
 
 
 def contender(name: str) -> Contender:
-    """The contender with this name: one of a bench, or `POLICY, WHAT IS LEFT OUT`.
+    """The contender with this name: one of a bench, or `POLICY, VARIANT`.
 
     Raises:
         ValueError: there is no such contender.
@@ -66,8 +68,8 @@ def contender(name: str) -> Contender:
     policy, comma, without = name.partition(", ")
     if not comma:
         return by_name(name)
-    if without not in (UNOBSERVED, STOPPED, UNLEARNING):
-        raise ValueError(f"left out: {without} -> {UNOBSERVED} | {STOPPED} | {UNLEARNING}")
+    if without not in VARIANTS:
+        raise ValueError(f"left out: {without} -> {' | '.join(VARIANTS)}")
     return Varied(policy, without)
 
 

@@ -28,7 +28,7 @@ UDP_VM_BPS = 10e6
 PAYLOAD_BYTES = 1400
 FIRST_PORT = 7100
 # From the beginning of a load until it is measured: switches have cached its flows, TCP is at its rate.
-LEAD_S = 3.0
+LEAD_S = 2.0
 READY_S = 1.0
 END_TIMEOUT_S = 10.0
 

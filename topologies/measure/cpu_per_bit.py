@@ -34,7 +34,7 @@ SPAN_S = 20.0
 CONTENDERS = (
     "manual",
     "balance-slb",
-    "originating-port",
+    "originating-port, scraped",
     "originating-port, unobserved",
     "originating-port, service stopped",
     "originating-port, without learning",
