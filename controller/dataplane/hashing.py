@@ -12,6 +12,7 @@ source address at one uplink only.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 
@@ -85,14 +86,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     """The flows for hashed VM ports; none if the team has no such port."""
     for made in team.hashes:
         yield from _hash_flows(made, team)
-        for bucket in range(len(made.buckets)):
-            yield FlowSpec(
-                Table.BUCKET,
-                10,
-                match(**_hashed(made), **{Register.BUCKET.field: bucket}),
-                (ToGroup(bucket_group_id(made.number, bucket)),),
-                cookie=bucket_cookie(made.number, bucket),
-            )
+        yield from _bucket_flows(made.number, len(made.buckets))
     if any(port.hashed is not None for port in team.vm_ports) or team.hashes:
         yield from _off_home_flows(team)
         # Frames of ours that come back. No VM may send from these addresses.
@@ -104,8 +98,30 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     """For each bucket, a group that sends by the first live uplink of its order."""
     for made in team.hashes:
-        for bucket, order in enumerate(made.buckets):
-            yield by_first_live(bucket_group_id(made.number, bucket), order)
+        yield from _bucket_groups(made)
+
+
+# Kept from one pipeline to the next: a VM port that comes changes no bucket, and there are hundreds.
+@functools.lru_cache(maxsize=64)
+def _bucket_flows(number: int, buckets: int) -> tuple[FlowSpec, ...]:
+    return tuple(
+        FlowSpec(
+            Table.BUCKET,
+            10,
+            match(**{Register.HASHED.field: number, Register.BUCKET.field: bucket}),
+            (ToGroup(bucket_group_id(number, bucket)),),
+            cookie=bucket_cookie(number, bucket),
+        )
+        for bucket in range(buckets)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _bucket_groups(made: Hash) -> tuple[GroupSpec, ...]:
+    return tuple(
+        by_first_live(bucket_group_id(made.number, bucket), order)
+        for bucket, order in enumerate(made.buckets)
+    )
 
 
 def by_first_live(group_id: int, order: Iterable[OfPort]) -> GroupSpec:

@@ -241,7 +241,8 @@ class Bindings:
 
     def _as_known(self, unit: Unit) -> Unit:
         before = None if unit.name in self.bound else unit.uplink
-        return replace(unit, uplink=self.homes.get(unit.name) or before)
+        known = self.homes.get(unit.name) or before
+        return unit if unit.uplink == known else replace(unit, uplink=known)
 
     def _best_first(
         self,
