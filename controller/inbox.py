@@ -123,4 +123,5 @@ class Inbox:
 
 def _bridge_of(item: Item) -> str:
     """The bridge that an event concerns; empty if it does not concern one bridge."""
-    return getattr(item, "bridge", "")
+    bridge: str = getattr(item, "bridge", "")
+    return bridge
