@@ -37,6 +37,22 @@ def test_a_seed_gives_the_same_events_again() -> None:
     assert events(7) == events(7) != events(8)
 
 
+def test_a_bed_that_begins_behind_events_has_others() -> None:
+    def behind_(done: int) -> list[Event]:
+        return list(itertools.islice(model.generate(FIRST, 7, done), 100))
+
+    assert behind_(0) == events(7, count=100)
+    assert behind_(30) == behind_(30) != behind_(0)
+    assert model.only_possible(FIRST, found := behind_(30)) == found
+
+
+def test_a_run_with_adaptive_splits_and_merges_often() -> None:
+    for first in (ADAPTIVE, replace(FIRST_ON_A_LAG, adaptive=True, standby=True)):
+        for seed in range(20):
+            kinds = [event.kind for event in events(seed, first, 100)]
+            assert kinds.count("hot") >= 5, f"seed {seed}: {kinds.count('hot')}"
+
+
 @pytest.mark.parametrize("first", [FIRST, FIRST_ON_A_LAG, WATCHED, ADAPTIVE, WITH_A_STANDBY])
 def test_each_event_is_possible_behind_those_before(first: State) -> None:
     for seed in range(5):

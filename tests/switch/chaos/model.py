@@ -20,6 +20,14 @@ FLAPS_MAX = 6
 PAUSE_S_MAX = 8
 # The standby takes over after a second and a bit.
 LEADER_PAUSES_S = ("2", "3", "5")
+# With `adaptive`, so many other events at most, as long as one can follow. These lead to one.
+HOT_EVERY = 8
+RETURNS = frozenset(
+    {
+        *("cable-up", "lit", "lacp-in", "undrain", "vm-starts", "vm-migrates-in"),
+        *("service-started", "enforce", "garbage-cleared", "unpin", "allow-all", "role"),
+    }
+)
 # What `adaptive` splits by stays.
 KEPT_FOR_ADAPTIVE = ("policy", "threshold", "window-s", "poll-interval-ms")
 # Those that every kind of team takes.
@@ -250,9 +258,14 @@ def changes(state: State, event: Event) -> tuple[int, int]:
     return 0, 0
 
 
-def generate(state: State, seed: int) -> Iterator[Event]:
-    """Events without end, each possible behind those before; the same for the same seed."""
-    chance = random.Random(seed)
+def generate(state: State, seed: int, done: int = 0) -> Iterator[Event]:
+    """Events without end, each possible behind those before; the same for the same seed.
+
+    `done`: so many have happened to a bed that is no more, and a new one begins. With `adaptive`, a
+    VM is split and merged at least every so often, behind what makes that possible.
+    """
+    since_hot = 0
+    chance = random.Random(f"{seed} behind {done}" if done else seed)
     while True:
         choices = {
             name: found
@@ -260,9 +273,14 @@ def generate(state: State, seed: int) -> Iterator[Event]:
             if kind.happens(state) and (found := kind.choices(state))
         }
         names = sorted(choices)
+        if state.adaptive and since_hot >= HOT_EVERY:
+            choices["role"] = [a for a in choices.get("role", ()) if a[1] == "active"]
+            back = [n for n in names if n in RETURNS and choices[n]]
+            names = ["hot"] if "hot" in names else back or [n for n in names if choices[n]]
         (name,) = chance.choices(names, [KINDS[n].weight for n in names])
         event = Event(name, chance.choice(sorted(choices[name])))
         state = after(state, event)
+        since_hot = 0 if name == "hot" else since_hot + 1
         yield event
 
 
