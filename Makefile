@@ -16,7 +16,7 @@
 #   make fuzz         all that comes from outside, made bad: 100,000 cases (ARGS="--cases N"), in
 #                     out/fuzz/
 #   make soak         chaos on a real switch until something goes wrong: hours
-#                     (SEED=1 SEEDS=3 EVENTS=500; ARGS='--replay FILE')
+#                     (SEED=1 SEEDS=3 JOBS=3 EVENTS=500; ARGS='--replay FILE', ARGS=--resume)
 #   make deb          the Debian package, out/deb/ovs-lbt_VERSION_all.deb
 #   make dashboards   the dashboards' JSON anew, from the Python beside it
 #
@@ -42,6 +42,8 @@ QUICK ?= tests/switch/test_trace.py
 SEED ?= 1
 SEEDS ?= 3
 EVENTS ?= 500
+# So many of them beside each other.
+JOBS ?= 1
 
 # Attach, delivery, failover and reconnects: every kind of message in both directions. Moves by
 # load: polls and decisions in time. Faults: no part dies unseen, though threads are green.
@@ -111,7 +113,7 @@ fuzz: setup
 	$(BIN)/python -m tests.unit.fuzz $(ARGS)
 
 soak: setup
-	$(BIN)/python -m tests.switch.chaos.soak --seed $(SEED) --seeds $(SEEDS) --events $(EVENTS) $(ARGS)
+	$(BIN)/python -m tests.switch.chaos.soak --seed $(SEED) --seeds $(SEEDS) --jobs $(JOBS) --events $(EVENTS) $(ARGS)
 
 deb: setup
 	@controller/debian/build

@@ -438,7 +438,7 @@ class Bed:
             for shot in shots:
                 self.send(shot.point, shot.frame)
                 ears.listen(within_s=0.002)
-            self._fence()
+            self.fence()
             ears.until_quiet(below_id=1 << STREAM_SHIFT, quiet_s=0.02)
             return {name: ear.frames() for name, ear in ears.by_name.items()}
 
@@ -467,7 +467,7 @@ class Bed:
             vlan = self.vlans[0] if station.vlan is None else station.vlan
             frame = frames.broadcast(station.mac, station.sends(vlan), next(self._ids))
             self.send(station.point, frame)
-        self._fence()
+        self.fence()
 
     def introduce_to_normal(self) -> None:
         """Every VM and host has spoken, and NORMAL knows where the VMs are.
@@ -508,7 +508,7 @@ class Bed:
             for name, shot in shots.items()
         }
 
-    def _fence(self) -> None:
+    def fence(self) -> None:
         """Return when the switches have taken up everything sent so far.
 
         They answer commands in the same loop in which they forward, and a round of that loop

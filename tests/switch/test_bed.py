@@ -6,9 +6,10 @@ import pytest
 
 from tests.switch import frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec
+from tests.switch.chaos.traffic import Traffic
 from tests.switch.judging import at_least, at_most, few_lost, judges_time, soon
 from tests.switch.waiting import wait_until
-from tests.switch.wire import Stream
+from tests.switch.wire import STREAM_SHIFT, CountingEar, Ears, Stream
 
 THREE_VMS = BedSpec(PLAIN, uplinks=1, vm_vlans=(10, 10, 20), host_vlans=(None, 10))
 LAG = BedSpec(STATIC_LAG, uplinks=3, vm_vlans=(None,))
@@ -82,3 +83,42 @@ def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
     at_most("frames a second", pps, 510, 600)
     at_least("frames a second", pps, 490, 50)
     soon("the sender was late", sent.latest_s, 0.1)
+
+
+@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+def test_a_counting_ear_counts_what_comes_in_and_nothing_else(bed: Bed) -> None:
+    one, other = bed.vms[:2]
+    bed.ofctl("add-flow", f"in_port={other.port},actions={one.port},{one.port}")
+    with Ears([one.point], CountingEar) as ears:
+        bed.send(one.point, frames.broadcast(one.mac, 0, 4))
+        bed.send(other.point, frames.broadcast(other.mac, 0, 5))
+        bed.send(other.point, bytes(60))
+        bed.fence()
+        ears.until_quiet()
+        ear = ears[one.point]
+        assert isinstance(ear, CountingEar)
+        assert ear.counts == {5: 2}
+
+
+@pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
+def test_flows_change_while_the_sender_goes_on(bed: Bed) -> None:
+    one, other = bed.vms[:2]
+    bed.ofctl("add-flow", f"in_port={other.port},actions={one.port}")
+    frame = frames.udp(other.mac, one.mac)
+    with Traffic(bed) as traffic:
+
+        def lost(flow: int, first: int, end: int, every: int) -> set[int]:
+            sent = traffic.rounds(first).sent(flow, first, end, every).keys()
+            heard = traffic.heard()[one.point.name]
+            return {n for n in sent if (flow << STREAM_SHIFT | n) not in heard}
+
+        since = traffic.go_on({1: (other, frame, 1), 2: (other, frame, 2)})
+        wait_until(lambda: traffic.rounds(0).end > 20, "twenty rounds")
+        end = traffic.set({2: None})
+        traffic.landed({1: [one.point.name]}, end)
+        assert not lost(1, since[1], end, 1) | lost(2, since[2], end, 2)
+        # What goes on is not begun anew, and what has no way is missed.
+        bed.ofctl("del-flows")
+        assert traffic.go_on({1: (other, frame, 1)}) == {1: since[1]}
+        wait_until(lambda: traffic.rounds(0).end > end + 10, "ten more")
+        assert len(lost(1, since[1], end + 10, 1)) >= 5

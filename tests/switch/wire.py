@@ -27,6 +27,11 @@ MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 ETH_P_ALL = 0x0003
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_STATISTICS, PACKET_AUXDATA = 1, 6, 8
+SO_ATTACH_FILTER = 26
+# Of Linux's classic packet filters: instructions, and where they find a frame's direction.
+BPF_LD_ABS, BPF_LD_LEN, BPF_LD_IND, BPF_SUB, BPF_TAX = 0x20, 0x80, 0x40, 0x14, 0x07
+BPF_JEQ, BPF_JGE, BPF_RET = 0x15, 0x35, 0x06
+SKF_PKTTYPE = 0xFFFFF004
 PACKET_MR_PROMISC = 1
 PACKET_OUTGOING = 4
 SO_RCVBUFFORCE, SO_TIMESTAMPNS = 33, 35
@@ -35,6 +40,7 @@ VLAN_ID_MASK = 0xFFF
 RECEIVE_BUFFER_BYTES = 64 << 20
 FRAME_BYTES_MAX = 9216
 STREAM_SHIFT = 48
+SEQUENCE_MASK = (1 << STREAM_SHIFT) - 1
 # It may take a busy machine that long to take up what was heard.
 QUIET_TIMEOUT_S = 60.0
 
@@ -163,12 +169,16 @@ class Ear:
             self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
             self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+            self._prepare()
             index = socket.if_nametoindex(point.interface)
             promiscuous = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
             self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, promiscuous)
             self.socket.bind((point.interface, ETH_P_ALL))
         self.socket.setblocking(False)
         self._frames: list[Heard] = []
+
+    def _prepare(self) -> None:
+        """What is to be said of the socket before anything is heard."""
 
     def frames(self) -> list[Heard]:
         """All frames since the ear was opened, or since `forget`."""
@@ -187,9 +197,12 @@ class Ear:
             self._frames.append(heard)
             if (frame_id := heard.frame_id) is not None:
                 ids.append(frame_id)
+        self._check_drops()
+        return ids
+
+    def _check_drops(self) -> None:
         _, dropped = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         assert not dropped, f"the ear at {self.point} was too slow: {dropped} frames dropped"
-        return ids
 
     def close(self) -> None:
         """Stop listening; what was heard so far can still be read."""
@@ -223,14 +236,86 @@ class Ear:
         return Heard(at_s, data, vlan, address[2] == PACKET_OUTGOING)
 
 
+class CountingEar(Ear):
+    """How often each of our frames comes into one interface.
+
+    The kernel leaves out all that goes out there, and all that is not ours. Nothing is kept of a
+    frame but its number, so that a busy machine is not kept busier.
+    """
+
+    def __init__(self, point: Point) -> None:
+        super().__init__(point)
+        self.counts: dict[int, int] = {}
+        # By flow, the highest number that has come in.
+        self.newest: dict[int, int] = {}
+        self._buffer = bytearray(FRAME_BYTES_MAX)
+
+    def _prepare(self) -> None:
+        magic = int.from_bytes(frames.MAGIC, "big")
+        size = frames.TRAILER.size
+        program = [
+            (BPF_LD_ABS, 0, 0, SKF_PKTTYPE),
+            (BPF_JEQ, 7, 0, PACKET_OUTGOING),
+            (BPF_LD_LEN, 0, 0, 0),
+            (BPF_JGE, 0, 5, size),
+            (BPF_SUB, 0, 0, size),
+            (BPF_TAX, 0, 0, 0),
+            (BPF_LD_IND, 0, 0, 0),
+            (BPF_JEQ, 0, 1, magic),
+            (BPF_RET, 0, 0, FRAME_BYTES_MAX),
+            (BPF_RET, 0, 0, 0),
+        ]
+        code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+        buffer = ctypes.create_string_buffer(code)
+        attached = struct.pack("HL", len(program), ctypes.addressof(buffer))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
+
+    def forget(self) -> None:
+        self.listen()
+        self.counts, self.newest = {}, {}
+
+    def forget_before(self, number: int) -> None:
+        """Frames of flows whose number is lower, and frames that are of no flow."""
+        self.listen()
+        self.counts = {
+            one: n
+            for one, n in self.counts.items()
+            if one >> STREAM_SHIFT and one & SEQUENCE_MASK >= number
+        }
+
+    def listen(self) -> list[int]:
+        ids, counts, newest, buffer = [], self.counts, self.newest, self._buffer
+        while (size := self._receive_into(buffer)) is not None:
+            frame_id = int.from_bytes(buffer[size - 8 : size], "big")
+            ids.append(frame_id)
+            counts[frame_id] = counts.get(frame_id, 0) + 1
+            flow = frame_id >> STREAM_SHIFT
+            number = frame_id & SEQUENCE_MASK
+            if number > newest.get(flow, -1):
+                newest[flow] = number
+        self._check_drops()
+        return ids
+
+    def _receive_into(self, buffer: bytearray) -> int | None:
+        while True:
+            try:
+                return self.socket.recv_into(buffer)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                # Said once when the interface goes down; frames from before may still follow.
+                if error.errno != errno.ENETDOWN:
+                    raise
+
+
 class Ears:
     """Ears at several points, by the points' names."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
+    def __init__(self, points: Sequence[Point], kind: type[Ear] = Ear) -> None:
         self.by_name: dict[str, Ear] = {}
         try:
             for point in points:
-                self.by_name[point.name] = Ear(point)
+                self.by_name[point.name] = kind(point)
         except BaseException:
             self.close()
             raise

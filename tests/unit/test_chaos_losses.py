@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ ON_LACP = State.first(2, (None, 10), lag=True, negotiated=True, on_bond=True)
 MOVE, DOWN = Event("move", ("v0", "u1")), Event("cable-down", ("u0",))
 OUT = Flow("v0 to host", "v0", inbound=False)
 IN = Flow("host to v0", "v0", inbound=True, silent=True)
-SENT = {number: 100 + number * 0.02 for number in range(100)}
+SENT = {number: (100 + number * 0.02, 100 + number * 0.02 + 0.001) for number in range(100)}
 
 
 def of(event: Event, before: State = FIRST, heard: set[int] | None = None, *after: Moment) -> Lost:
@@ -95,6 +96,12 @@ def test_what_is_sent_while_there_is_no_way_is_told_apart() -> None:
     assert late.beyond
 
 
+def test_what_is_sent_while_a_way_ends_is_told_apart() -> None:
+    gone = Moment(100.2005, None), Moment(100.3, FIRST)
+    assert of(MOVE, FIRST, SENT.keys() - {10}, *gone).numbers == ()
+    assert of(MOVE, FIRST, SENT.keys() - {9}, *gone).numbers == (9,)
+
+
 def test_a_flow_counts_that_has_a_way_before_and_after() -> None:
     assert losses.expected(OUT, FIRST, FIRST)
     assert not losses.expected(OUT, FIRST, model.after(FIRST, Event("vm-stops", ("v0",))))
@@ -120,7 +127,7 @@ def test_a_result_says_for_each_kind_what_it_cost() -> None:
     fine, bad = Counted(DOWN, [of(DOWN)], settle_s=0.5), Counted(DOWN, [], settle_s=1.5)
     bad.flows = [of(DOWN, FIRST, set(range(90))), replace(of(DOWN, FIRST, {1}), promised=False)]
     bad.twice = {"sent": 2}
-    found = losses.by_kind([fine, bad])["cable-down"]
+    found = losses.by_kind([fine, bad], [2.0, 4.0])["cable-down"]
     assert found == {
         "n": 2,
         "frames_sent": 200,
@@ -132,4 +139,11 @@ def test_a_result_says_for_each_kind_what_it_cost() -> None:
         "frames_twice": 2,
         "unpromised_frames_lost": 99,
         "settle_s": {"median": 1.0, "worst": 1.5},
+        "took_s": {"median": 3.0, "worst": 4.0},
     }
+
+
+def test_what_was_counted_is_read_again_as_it_was_kept() -> None:
+    counted = Counted(MOVE, [of(MOVE, FIRST, {1, 2})], {"sent": 1}, settle_s=0.25, late_s=0.5)
+    kept = json.loads(json.dumps(counted.as_json()))
+    assert Counted.from_json(kept) == counted

@@ -8,17 +8,18 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.switch import frames
-from tests.switch.bed import Copies, Shot, Station
+from tests.switch.bed import Shot, Station
 from tests.switch.chaos import audit, losses
 from tests.switch.chaos.losses import Flow, Lost
 from tests.switch.chaos.model import VLANS, Event, Service
+from tests.switch.chaos.traffic import Rounds, Sending, Traffic
 from tests.switch.chaos.world import World
-from tests.switch.wire import STREAM_SHIFT, Ears, Stream
+from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT
 
 # A member whose partner was given up says so each 30 s only, whatever `lacp-time` is.
 SETTLED_WITHIN_S = 45.0
@@ -27,10 +28,8 @@ OUTSIDER = "02:ee:00:00:00:01"
 RSS_MAX_BYTES = 110 << 20
 THREADS_MAX, FILES_MAX = 24, 64
 LOOPS_FROM = 4
-# Numbers of an event's flows, load included.
-FLOWS_PER_EVENT = 40
-# Together 1.3 times what the service takes an uplink for.
-LOAD_FLOWS, LOAD_PPS, LOAD_FRAME_BYTES = 16, 20, 1000
+# Together 1.3 times what the service takes an uplink for. One frame in every so manyth round.
+LOAD_FLOWS, LOAD_EVERY, LOAD_FRAME_BYTES = 16, 2, 800
 # A switch that has not delivered a frame by then has lost it.
 LATE_S = 0.5
 
@@ -40,24 +39,26 @@ class Probe:
     """A frame, and what is said against where its copies came out; nothing: all is well."""
 
     shot: Shot
-    wrong: Callable[[Copies], str]
+    wrong: Callable[[Counter[str]], str]
 
 
-def settle(world: World, within_s: float, meanwhile: Callable[[], object] = bool) -> list[str]:
+def settle(world: World, traffic: Traffic, within_s: float) -> list[str]:
     """What is still wrong after a while; nothing, once all is well.
 
     First nobody but the network is asked to speak: a VM that is silent must be reached, too.
-    `meanwhile` is called between looks.
     """
     deadline_s = time.monotonic() + within_s
-    looks = (exchanged,) if world.state.on_normal else (reached, exchanged, from_cables)
-    with world.bed.listening():
-        for look in (*looks, installed, resources):
-            while wrong := [*shown(world), *look(world)]:
+    everywhere = (reached, exchanged, from_cables)
+    by_frames = everywhere[1:2] if world.state.on_normal else everywhere
+    looks = [*(functools.partial(look, world, traffic) for look in by_frames)]
+    looks += [*(functools.partial(look, world) for look in (installed, resources))]
+    # LOCAL is a new interface whenever the switch was restarted.
+    with traffic.listening_at(world.bed.local.point):
+        for look in looks:
+            while wrong := [*shown(world), *look()]:
                 if time.monotonic() > deadline_s:
                     return wrong
-                meanwhile()
-                time.sleep(RETRY_S)
+                traffic.listen_for(RETRY_S)
     return []
 
 
@@ -151,31 +152,29 @@ def resources_of(world: World) -> dict[str, int]:
 # ---- where frames come out --------------------------------------------------------------
 
 
-def reached(world: World) -> list[str]:
+def reached(world: World, traffic: Traffic) -> list[str]:
     """Who is not reached by the network though nobody here has said a word.
 
     Nobody announces a failover while the service is dead, so until they speak, switches upstream
     may flood what is for VMs, or send it to where they were.
     """
     known = world.state.service is Service.ALIVE
-    return _probed(world, from_outside(world, known))
+    return _probed(traffic, from_outside(world, known))
 
 
-def exchanged(world: World) -> list[str]:
+def exchanged(world: World, traffic: Traffic) -> list[str]:
     """What goes wrong when everybody sends to everybody."""
-    return _probed(world, from_everywhere(world))
+    return _probed(traffic, from_everywhere(world))
 
 
-def _probed(world: World, probes: Iterator[Probe]) -> list[str]:
+def _probed(traffic: Traffic, probes: Iterator[Probe]) -> list[str]:
     """What goes wrong with frames."""
     sent = list(probes)
-    copies = world.bed.fire([probe.shot for probe in sent])
+    copies = traffic.fire([probe.shot for probe in sent])
     wrong = []
     for probe in sent:
         if story := probe.wrong(copies[probe.shot.frame_id]):
-            came = ", ".join(
-                f"{n} × {at[0]}" for at, n in sorted(copies[probe.shot.frame_id].at.items())
-            )
+            came = ", ".join(f"{n} × {at}" for at, n in sorted(copies[probe.shot.frame_id].items()))
             wrong.append(f"{probe.shot.story}: {came or 'nowhere'} -> {story}")
     return wrong
 
@@ -189,8 +188,7 @@ def from_outside(world: World, known: bool = True) -> Iterator[Probe]:
     for name, station in world.here.items() if known else ():
         vlan = station.vlan or 0
 
-        def at_it(copies: Copies, station: Station = station) -> str:
-            n = _at(copies)
+        def at_it(n: Counter[str], station: Station = station) -> str:
             # What comes by an uplink that it may not use itself is delivered, too.
             if n[str(station)] != reached[str(station)]:
                 return f"once at {station}" if reached[str(station)] else f"none at {station}"
@@ -204,8 +202,8 @@ def from_outside(world: World, known: bool = True) -> Iterator[Probe]:
         hearing = [s for s in world.here.values() if s.hears(vlan)]
         expected = Counter({str(s): 1 for s in hearing if reached[str(s)]})
 
-        def at_all(copies: Copies, expected: Counter[str] = expected) -> str:
-            return "" if _at(copies) == expected else f"once each at {sorted(expected)}"
+        def at_all(n: Counter[str], expected: Counter[str] = expected) -> str:
+            return "" if n == expected else f"once each at {sorted(expected)}"
 
         for kind in ("broadcast", "unknown unicast"):
             build = frames.FLOODED[kind]
@@ -225,12 +223,11 @@ def from_everywhere(world: World) -> Iterator[Probe]:
         neighbours = [s for s in world.here.values() if s != station and s.hears(vlan)]
 
         def leaves(
-            copies: Copies,
+            n: Counter[str],
             exits: frozenset[str] = exits,
             near: Sequence[Station] = (),
             flooded: bool = False,
         ) -> str:
-            n = _at(copies)
             by = [ends[at] for at in n if at in ends]
             if sum(n[at] for at in n if at in ends) != bool(exits) or not exits.issuperset(by):
                 return f"once by one of {sorted(exits)}" if exits else "by no uplink"
@@ -241,9 +238,11 @@ def from_everywhere(world: World) -> Iterator[Probe]:
             return "" if here == expected else f"{dict(expected)} here"
 
         def everywhere(
-            copies: Copies, near: Sequence[Station] = neighbours, check: Callable[..., str] = leaves
+            n: Counter[str],
+            near: Sequence[Station] = neighbours,
+            check: Callable[..., str] = leaves,
         ) -> str:
-            return check(copies, near=near)
+            return check(n, near=near)
 
         who, tag = name or "LOCAL", station.sends(vlan)
         shot = bed.shot(
@@ -262,8 +261,8 @@ def from_everywhere(world: World) -> Iterator[Probe]:
             if (other.vlan or 0) != vlan:
                 continue
 
-            def at_neighbour(copies: Copies, other: Station = other) -> str:
-                return "" if _at(copies) == {str(other): 1} else f"once at {other}"
+            def at_neighbour(n: Counter[str], other: Station = other) -> str:
+                return "" if n == {str(other): 1} else f"once at {other}"
 
             story = f"{who} to {other}"
             yield Probe(
@@ -271,7 +270,7 @@ def from_everywhere(world: World) -> Iterator[Probe]:
             )
 
 
-def from_cables(world: World) -> list[str]:
+def from_cables(world: World, traffic: Traffic) -> list[str]:
     """A broadcast by each cable is heard once from one of them; in a LAG, from each."""
     bed, state = world.bed, world.state
     live = [n for n, u in state.uplinks.items() if u.up]
@@ -282,10 +281,10 @@ def from_cables(world: World) -> list[str]:
         for name in live
         for vlan in VLANS
     }
-    copies = bed.fire(list(shots.values()))
+    copies = traffic.fire(list(shots.values()))
     heard: Counter[tuple[str, int]] = Counter()
     for (_, vlan), shot in shots.items():
-        for at, n in _at(copies[shot.frame_id]).items():
+        for at, n in copies[shot.frame_id].items():
             heard[at, vlan] += n
     wrong = []
     for name, station in world.here.items():
@@ -306,10 +305,6 @@ def _to(mac: str) -> frames.Builder:
     return lambda source, tag, frame_id: frames.udp(source, mac, vlan=tag, frame_id=frame_id)
 
 
-def _at(copies: Copies) -> Counter[str]:
-    return Counter(copies.points)
-
-
 def _once(at: Mapping[str, int]) -> str:
     return "each at most once" if any(n > 1 for n in at.values()) else ""
 
@@ -321,77 +316,77 @@ class Background:
     """Flows between the host upstream and every VM, and its broadcasts, during one event.
 
     Each second VM speaks until all is settled, the others until the event is over; they change
-    roles with each event.
+    roles with each event. The sender goes on between events, and what is lost then is of the next one.
     """
 
-    def __init__(self, world: World, ears: Ears, number: int) -> None:
+    def __init__(self, world: World, traffic: Traffic, number: int) -> None:
         self.world = world
-        self.ears = ears
+        self.traffic = traffic
         # By what was sent: the most frames of it that one receiver heard more than once.
         self.twice: Counter[str] = Counter()
         self.counted: list[Lost] = []
         self.late_s = 0.0
         self.before = world.state
         bed, host = world.bed, world.bed.hosts[0]
-        self.first = 1 + number % 100 * FLOWS_PER_EVENT
         self.ends = frozenset(str(uplink.upstream_end) for uplink in bed.uplinks)
         here = {name: vm for name, vm in world.here.items() if name}
-        silent = {name for i, name in enumerate(sorted(self.before.vms)) if (i + number) % 2}
-        inbound = [_Sent("broadcasts", host, frames.broadcast(host.mac, vlan, 0)) for vlan in VLANS]
-        for sent, vlan in zip(inbound, VLANS, strict=True):
+        all_vms = sorted(self.before.vms)
+        self._silent = {name for i, name in enumerate(all_vms) if (i + number) % 2}
+        # Numbers of flows: broadcasts, to each VM, from each VM, of a VM's connections.
+        self._sent: dict[int, _Sent] = {}
+        # Numbers below 1 are of frames that are not of a flow.
+        for index, vlan in enumerate(VLANS, start=1):
+            sent = self._sent[index] = _Sent(
+                "broadcasts", host, frames.broadcast(host.mac, vlan, 0)
+            )
             for name, vm in here.items():
                 if vm.hears(vlan):
                     story = f"broadcasts in VLAN {vlan} to {name}"
-                    sent.heard.append((Flow(story, name, True, True, name in silent), vm))
+                    sent.heard.append((Flow(story, name, True, True, name in self._silent), vm))
+        self._to = 1 + len(VLANS)
+        self._of = self._to + len(all_vms)
+        self._load_of = self._of + len(all_vms)
         for name, vm in here.items():
+            index = all_vms.index(name)
             frame = frames.udp(host.mac, vm.mac, vlan=vm.vlan or 0)
-            flow = Flow(f"host to {name}", name, True, silent=name in silent)
-            inbound.append(_Sent("unicast", host, frame, [(flow, vm)]))
-        spoken: dict[bool, list[_Sent]] = {True: [], False: []}
-        for name, vm in here.items():
-            flow = Flow(f"{name} to host", name, False, silent=name in silent)
+            flow = Flow(f"host to {name}", name, True, silent=name in self._silent)
+            self._sent[self._to + index] = _Sent("unicast", host, frame, [(flow, vm)])
+            flow = Flow(f"{name} to host", name, False, silent=name in self._silent)
             frame = frames.udp(vm.mac, host.mac)
-            spoken[name in silent].append(_Sent("sent", vm, frame, [(flow, host)]))
-        self._sent: list[_Sent] = []
-        self._streams: list[Stream] = []
-        self.inbound = len(inbound)
-        for group in (inbound, spoken[False], spoken[True]):
-            self._add(group, losses.PPS)
-        self._silenced = self._streams[-1] if spoken[True] else None
-
-    def _add(self, group: Sequence[_Sent], pps: float) -> Stream | None:
-        if not group:
-            return None
-        flows = [(sent.station.point, sent.frame) for sent in group]
-        stream = Stream(flows, pps, self.first + len(self._sent), catch_up=False)
-        self._sent += group
-        self._streams.append(stream)
-        assert len(self._sent) <= FLOWS_PER_EVENT, "another event has these numbers"
-        return stream
+            self._sent[self._of + index] = _Sent("sent", vm, frame, [(flow, host)])
 
     def __enter__(self) -> Background:
-        self.ears.forget()
         self.bound_to = self._bindings()
-        for stream in self._streams:
-            stream.__enter__()
+        since = self.traffic.go_on({number: sent.sending for number, sent in self._sent.items()})
+        for number, sent in self._sent.items():
+            sent.first = since[number]
+        self.first = min(since.values(), default=self.traffic.counted)
         self.world.load = self._load
         return self
 
     def __exit__(self, *_: object) -> None:
         self.world.load = None
-        for stream in self._streams:
-            self.late_s = max(self.late_s, stream.stop().latest_s)
 
     def vms_fall_silent(self) -> None:
         """From here on half of them do not speak."""
-        if self._silenced:
-            self._silenced.stop()
+        self._end(n for n in self._silent_flows())
+
+    def _silent_flows(self) -> Iterator[int]:
+        for number, sent in self._sent.items():
+            if self._of <= number < self._load_of and sent.heard[0][0].silent:
+                yield number
+
+    def _end(self, numbers: Iterable[int]) -> None:
+        ended = list(numbers)
+        end = self.traffic.set(dict.fromkeys(ended)) if ended else 0
+        for number in ended:
+            self._sent[number].end = end
 
     @contextlib.contextmanager
     def _load(self, vm: str) -> Iterator[None]:
         """A VM sends more than one uplink carries, by connections that are counted, too."""
         station, host = self.world.vm(vm), self.world.bed.hosts[0]
-        group = []
+        load = {}
         for number in range(LOAD_FLOWS):
             frame = frames.udp(
                 station.mac,
@@ -400,11 +395,15 @@ class Background:
                 frame_bytes=LOAD_FRAME_BYTES,
             )
             flow = Flow(f"{vm} to host, connection {number}", vm, False)
-            group.append(_Sent("load", station, frame, [(flow, host)], LOAD_PPS))
-        stream = self._add(group, LOAD_PPS)
-        assert stream
-        with stream:
+            load[self._load_of + number] = _Sent("load", station, frame, [(flow, host)], LOAD_EVERY)
+        first = self.traffic.set({number: sent.sending for number, sent in load.items()})
+        for sent in load.values():
+            sent.first = first
+        self._sent |= load
+        try:
             yield
+        finally:
+            self._end(load)
 
     def _bindings(self) -> dict[str, str]:
         """The uplink of each VM port as the database says it."""
@@ -424,68 +423,83 @@ class Background:
 
     def wrong(self, event: Event) -> tuple[list[str], list[str]]:
         """What is wrong with the way of frames; and what was lost or came twice beyond the bounds."""
-        self.__exit__()
-        self.ears.until_quiet()
-        if any(one.beyond for one in self._count(event)):
+        rounds = self.traffic.rounds(self.first)
+        self.traffic.counted = rounds.end
+        self.late_s = rounds.latest_s
+        for sent in self._sent.values():
+            sent.end = min(sent.end, rounds.end)
+        after = self.world.state
+        going_on = {
+            number: [
+                str(to) for flow, to in sent.heard if losses.expected(flow, self.before, after)
+            ]
+            for number, sent in self._sent.items()
+            if sent.end == rounds.end
+        }
+        self.traffic.landed(going_on, rounds.end)
+        now = self._bindings()
+        self.counted = self._count(event, rounds, now)
+        if any(one.beyond for one in self.counted):
             # They may only be late, on a machine that is busy.
-            self.ears.until_quiet(quiet_s=LATE_S)
-        self.counted = self._count(event)
-        return self._looped(), [*map(str, filter(lambda o: o.beyond, self.counted)), *self._twice()]
+            self.traffic.listen_for(LATE_S)
+            self.counted = self._count(event, rounds, now)
+        heard = self._heard(rounds)
+        beyond = [str(one) for one in self.counted if one.beyond]
+        return self._looped(heard), [*beyond, *self._twice(heard)]
 
     def _on_normal(self) -> bool:
         """What a bond of Open vSwitch lets through by itself is not ours."""
         return self.before.on_normal or self.world.state.on_normal
 
-    def _looped(self) -> list[str]:
+    def _looped(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
         wrong = []
-        for point, heard in self._heard().items():
+        for point, heard in heard_at.items():
             if point in self.ends and not self._on_normal():
-                back = sum(self._flow(i) < self.inbound for i in heard)  # type: ignore[operator]
+                back = sum(number >> STREAM_SHIFT < self._of for number in heard)
                 if back:
                     wrong.append(f"{back} frames went back to the network at {point}")
             if (most := max(heard.values(), default=0)) >= LOOPS_FROM:
                 wrong.append(f"a loop: a frame was heard {most} times at {point}")
         return wrong
 
-    def _twice(self) -> list[str]:
+    def _twice(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
         wrong = []
-        for point, heard in self._heard().items():
-            twice = Counter(self._sent[self._flow(i) or 0].kind for i, n in heard.items() if n > 1)
+        for point, heard in heard_at.items():
+            again = (number for number, n in heard.items() if n > 1)
+            twice = Counter(self._sent[number >> STREAM_SHIFT].kind for number in again)
             self.twice |= twice
             if twice and not self._on_normal():
                 wrong.append(f"{dict(twice)} heard twice at {point} -> {losses.TWICE_MAX}")
         return wrong
 
-    def _heard(self) -> dict[str, Counter[int]]:
-        """By point, how often each frame of ours came in there."""
+    def _heard(self, rounds: Rounds) -> dict[str, dict[int, int]]:
+        """By point, how often each frame of this event came in there."""
         return {
-            point: Counter(
-                h.frame_id
-                for h in ear.frames()
-                if h.frame_id is not None and not h.outgoing and self._flow(h.frame_id) is not None
-            )
-            for point, ear in self.ears.by_name.items()
+            point: {
+                number: n
+                for number, n in counts.items()
+                if number >> STREAM_SHIFT in self._sent
+                and rounds.first <= number & SEQUENCE_MASK < rounds.end
+            }
+            for point, counts in self.traffic.heard().items()
         }
 
-    def _count(self, event: Event) -> list[Lost]:
-        """What each flow has lost. A frame is sent when it leaves its sender."""
+    def _count(self, event: Event, rounds: Rounds, now: Mapping[str, str]) -> list[Lost]:
+        """What each flow has lost. `now`: the uplinks of VM ports."""
         before, after = self.before, self.world.state
-        numbers: dict[tuple[str, int, bool], dict[int, float]] = {}
-        for point, ear in self.ears.by_name.items():
-            for h in ear.frames():
-                number = h.frame_id
-                if number is not None and (at := self._flow(number)) is not None:
-                    found = numbers.setdefault((point, at, h.outgoing), {})
-                    found.setdefault(number & ((1 << STREAM_SHIFT) - 1), h.at_s)
-        now = self._bindings()
+        numbers: dict[tuple[str, int], set[int]] = {}
+        for point, counts in self.traffic.heard().items():
+            for number in counts:
+                key = point, number >> STREAM_SHIFT
+                numbers.setdefault(key, set()).add(number & SEQUENCE_MASK)
         moved = {
             name
             for name, vm in self.world.here.items()
             if self.bound_to.get(vm.port) != now.get(vm.port)
         }
         counted = []
-        for index, sent in enumerate(self._sent):
-            at_s = numbers.get((str(sent.station), index, True), {})
+        for index, sent in self._sent.items():
+            at_s = rounds.sent(index, sent.first, sent.end, sent.every)
             for flow, receiver in sent.heard:
                 if not losses.expected(flow, before, after):
                     continue
@@ -500,27 +514,31 @@ class Background:
                     losses.lost(
                         flow,
                         at_s,
-                        numbers.get((str(receiver), index, False), {}).keys(),
+                        numbers.get((str(receiver), index), ()),
                         self.world.moments,
                         bound,
                         promised=losses.promised(flow, event, before, after),
-                        frame_ms=1000 / sent.pps,
+                        frame_ms=losses.FRAME_MS * sent.every,
                     )
                 )
         return counted
 
-    def _flow(self, frame_id: int) -> int | None:
-        """Which of the flows it is of."""
-        flow = (frame_id >> STREAM_SHIFT) - self.first
-        return flow if 0 <= flow < len(self._sent) else None
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sent:
-    """What one station sends, and the flows that this is, each with who should hear it."""
+    """What one station sends, and the flows that this is, each with who should hear it.
+
+    From round `first` on, in every so manyth round, until round `end`.
+    """
 
     kind: str
     station: Station
     frame: bytes
     heard: list[tuple[Flow, Station]] = field(default_factory=list)
-    pps: float = losses.PPS
+    every: int = 1
+    first: int = 0
+    end: int = 1 << STREAM_SHIFT
+
+    @property
+    def sending(self) -> Sending:
+        return self.station, self.frame, self.every

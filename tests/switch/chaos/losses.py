@@ -12,7 +12,7 @@ import re
 import statistics
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ class Lost:
 
 def lost(
     flow: Flow,
-    sent_at_s: Mapping[int, float],
+    sent_at_s: Mapping[int, tuple[float, float]],
     heard: Collection[int],
     moments: Sequence[Moment],
     bound: float,
@@ -186,15 +186,21 @@ def lost(
     promised: bool = True,
     frame_ms: float = FRAME_MS,
 ) -> Lost:
-    """What a flow lost. `moments` begin before its first frame; `heard`: numbers of frames."""
+    """What a flow lost. `moments` begin before its first frame; `heard`: numbers of frames.
+
+    `sent_at_s`: each frame was sent between two times. It is cut if there was no way at either.
+    """
     missing = sorted(sent_at_s.keys() - set(heard))
-    cut = {n for n, at_s in sent_at_s.items() if not _at(moments, at_s).serves(flow.vm)}
+    serves = [(m.at_s, m.serves(flow.vm)) for m in moments]
+    cut: set[int] = set()
+    if not all(way for _, way in serves):
+        cut = {n for n, at_s in sent_at_s.items() if not all(_way(serves, one) for one in at_s)}
     numbers = tuple(n for n in missing if n not in cut)
     return Lost(flow, len(sent_at_s), len(cut), numbers, bound, promised, frame_ms)
 
 
-def _at(moments: Sequence[Moment], at_s: float) -> Moment:
-    return next((m for m in reversed(moments) if m.at_s <= at_s), moments[0])
+def _way(serves: Sequence[tuple[float, bool]], at_s: float) -> bool:
+    return next((way for since_s, way in reversed(serves) if since_s <= at_s), serves[0][1])
 
 
 def expected(flow: Flow, before: State, after: State) -> bool:
@@ -238,6 +244,19 @@ class Counted:
     # How late the sender was at worst: a machine that has no time for it has none for switches.
     late_s: float = 0.0
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for a file."""
+        return {**asdict(self), "event": str(self.event)}
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Counted:
+        """What `as_json` has kept."""
+        flows = [
+            Lost(**{**one, "flow": Flow(**one["flow"]), "numbers": tuple(one["numbers"])})
+            for one in kept["flows"]
+        ]
+        return cls(**{**kept, "event": Event.parse(kept["event"]), "flows": flows})
+
     @property
     def beyond(self) -> list[Lost]:
         return [one for one in self.flows if one.beyond]
@@ -256,12 +275,24 @@ class Counted:
         )
 
 
-def by_kind(counted: Sequence[Counted]) -> dict[str, dict[str, Any]]:
-    """What events of each kind cost, as the result of a run says it."""
-    kinds: dict[str, list[Counted]] = {}
-    for one in counted:
-        kinds.setdefault(one.event.kind, []).append(one)
-    return {kind: _summary(found) for kind, found in sorted(kinds.items())}
+def by_kind(counted: Sequence[Counted], took_s: Sequence[float]) -> dict[str, dict[str, Any]]:
+    """What events of each kind cost, and how long each took, as the result of a run says it."""
+    kinds: dict[str, list[tuple[Counted, float]]] = {}
+    for one, seconds in zip(counted, took_s, strict=True):
+        kinds.setdefault(one.event.kind, []).append((one, seconds))
+    return {
+        kind: {
+            **_summary([one for one, _ in found]),
+            "took_s": _middle_and_worst([seconds for _, seconds in found]),
+        }
+        for kind, found in sorted(kinds.items())
+    }
+
+
+def _middle_and_worst(seconds: Sequence[float]) -> dict[str, float | None]:
+    if not seconds:
+        return {"median": None, "worst": None}
+    return {"median": round(statistics.median(seconds), 3), "worst": round(max(seconds), 3)}
 
 
 def _summary(counted: Sequence[Counted]) -> dict[str, Any]:
@@ -282,10 +313,7 @@ def _summary(counted: Sequence[Counted]) -> dict[str, Any]:
         "unpromised_frames_lost": sum(
             len(one.numbers) for c in counted for one in c.flows if not one.promised
         ),
-        "settle_s": {
-            "median": round(statistics.median(settled), 3) if settled else None,
-            "worst": round(max(settled), 3) if settled else None,
-        },
+        "settle_s": _middle_and_worst(settled),
     }
 
 

@@ -11,8 +11,8 @@ from tests.switch.bed import Upstream
 from tests.switch.chaos import checks, model
 from tests.switch.chaos.losses import Counted
 from tests.switch.chaos.model import Event
+from tests.switch.chaos.traffic import Traffic
 from tests.switch.chaos.world import Extras, World, built, first_state
-from tests.switch.wire import Ears
 
 Told = Callable[[str], None]
 # A sender that is so late says that the machine was busy.
@@ -44,9 +44,14 @@ class Report:
     log_tail: str = ""
 
 
-def events_of(seed: int, count: int, extras: Extras = Extras()) -> list[Event]:  # noqa: B008
-    """The first events of a seed."""
-    return list(itertools.islice(model.generate(first_state(seed, extras), seed), count))
+def events_of(
+    seed: int,
+    count: int,
+    extras: Extras = Extras(),  # noqa: B008
+    done: int = 0,
+) -> list[Event]:
+    """The first events of a seed; `done`: so many were done on another bed."""
+    return list(itertools.islice(model.generate(first_state(seed, extras), seed, done), count))
 
 
 def carry_out(
@@ -58,24 +63,29 @@ def carry_out(
     settled_within_s: float = checks.SETTLED_WITHIN_S,
     extras: Extras = Extras(),  # noqa: B008
     go_on: bool = False,
+    report: Report | None = None,
+    keep: Callable[[Report], object] = bool,
 ) -> Report:
     """Build a seed's world, and let the events happen to it until one goes wrong.
 
     No event begins later than `for_s` after the first one. All is to be well again
-    `settled_within_s` after each. `go_on`: losses are findings only, and do not end it.
+    `settled_within_s` after each. `go_on`: losses are findings only, and do not end it. `report`:
+    of events before these, on another bed. `keep` gets it after each event.
     """
-    report = Report(seed)
-    with built(seed, tor, extras) as world, _ears(world) as ears:
-        if wrong := checks.settle(world, settled_within_s):
+    report = report or Report(seed)
+    with built(seed, tor, extras) as world, Traffic(world.bed) as traffic:
+        if wrong := checks.settle(world, traffic, settled_within_s):
             report.violations = ["before any event", *wrong]
             return report
         begin_s = time.monotonic()
-        for number, event in enumerate(events):
+        for number, event in enumerate(events, start=len(report.events)):
             since_s = time.monotonic()
             if since_s > begin_s + for_s:
                 break
             report.events.append(event)
-            report.violations, beyond, counted = _one(world, ears, number, event, settled_within_s)
+            report.violations, beyond, counted = _one(
+                world, traffic, number, event, settled_within_s
+            )
             report.counted.append(counted)
             report.findings += [Finding(number, str(event), what) for what in beyond]
             if not go_on:
@@ -86,6 +96,7 @@ def carry_out(
             tell(f"{number:4} {report.took_s[-1]:5.1f} s  {event}{_told(counted)}")
             for what in beyond:
                 tell(f"     {what}")
+            keep(report)
             if report.violations:
                 report.log_tail = world.service.log_tail()
                 break
@@ -93,21 +104,19 @@ def carry_out(
 
 
 def _one(
-    world: World, ears: Ears, number: int, event: Event, settled_within_s: float
+    world: World, traffic: Traffic, number: int, event: Event, settled_within_s: float
 ) -> tuple[list[str], list[str], Counted]:
     """What went wrong, what the way of frames has beyond its bounds, and all that was counted."""
     counted = Counted(event)
-    with checks.Background(world, ears, number) as background:
+    with checks.Background(world, traffic, number) as background:
         try:
             world.carry_out(event)
             background.vms_fall_silent()
             since_s = time.monotonic()
-            wrong = checks.settle(world, settled_within_s, ears.listen)
+            wrong = checks.settle(world, traffic, settled_within_s)
             counted.settle_s = time.monotonic() - since_s
         except (AssertionError, RuntimeError, OSError, ValueError) as error:
             wrong = [f"{type(error).__name__}: {error}"]
-        # Ears must not run full.
-        ears.listen()
     broken, beyond = background.wrong(event)
     counted.flows, counted.late_s = background.counted, background.late_s
     counted.twice = dict(background.twice)
@@ -121,12 +130,6 @@ def _told(counted: Counted) -> str:
     told += [f"{n} {what} twice" for what, n in counted.twice.items()]
     told += [f"sender {counted.late_s:.2f} s late"] if counted.late_s > TOLD_LATE_S else []
     return f"  ({', '.join(told)})" if told else ""
-
-
-def _ears(world: World) -> Ears:
-    bed = world.bed
-    points = [vm.point for vm in bed.vms] + [u.upstream_end for u in bed.uplinks]
-    return Ears([*points, *(host.point for host in bed.hosts)])
 
 
 def lines(report: Report) -> Iterator[str]:

@@ -3,11 +3,16 @@
 It stops at the first violation, and leaves the fewest events that still lead to one in a
 replay file, beside a summary: out/soak/seed-N.json. With `--go-on`, frames that are lost beyond
 the bounds, or come twice, are listed there, and do not stop it.
+
+The summary is written after each event, and so is a line in seed-N.events with all that was
+counted. `--resume` takes these events for done, and has the rest happen to a new bed. With
+`--jobs`, several seeds run beside each other, each in a process and networks of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import json
 import os
@@ -18,12 +23,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tests.switch.bed import Upstream, upstream_ovs
 from tests.switch.chaos import checks, losses, model, run
+from tests.switch.chaos.losses import Counted
 from tests.switch.chaos.model import Event
 from tests.switch.chaos.run import Report
 from tests.switch.chaos.shrink import smallest
@@ -43,28 +50,149 @@ def main() -> int:
     # As Ctrl-C does: what was started is to be ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.jobs > 1 and options.seeds > 1 and not options.replay:
+        return _beside_each_other(options)
     with OwnNetwork().entered(), upstream_ovs() as tor:
         seeds = 1 if options.replay else options.seeds
         for seed in range(options.seed, options.seed + seeds):
+            kept = Kept(options.out, seed, extras, options.resume)
+            done = len(kept.report.events)
             if options.replay:
                 events = model.from_text(options.replay.read_text())
             else:
-                events = run.events_of(seed, options.events, extras)
-            load_average = os.getloadavg()
-            report = _observed(seed, events, tor, extras, options)
-            tries = 0 if options.sabotage else options.tries
-            fewest = _fewest(report, tor, tries, extras) if report.violations else []
-            measured = {"load_average": {"before": load_average, "after": os.getloadavg()}}
-            _write(options.out, report, fewest, extras, measured)
+                events = run.events_of(seed, max(0, options.events - done), extras, done)
+            report = _observed(kept, events, tor, extras, options)
+            if report.violations:
+                tries = 0 if options.sabotage else options.tries
+                kept.found(_fewest(report, report.events[done:], tor, tries, extras))
+            kept.write()
+            print(kept)
             if report.violations:
                 return 1
     return 0
+
+
+def _beside_each_other(options: argparse.Namespace) -> int:
+    """Each seed in a process of its own, so many at a time; the worst exit code."""
+
+    def one(seed: int) -> int:
+        command = [sys.executable, "-m", "tests.switch.chaos.soak", *sys.argv[1:]]
+        # The last one of an option counts.
+        command += ["--seed", str(seed), "--seeds", "1", "--jobs", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            for line in process.stdout:
+                print(f"[{seed}] {line}", end="", flush=True)
+        return process.returncode
+
+    seeds = range(options.seed, options.seed + options.seeds)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        return max(map(abs, pool.map(one, seeds)))
+
+
+class Kept:
+    """The results of a seed in files, as they come: a summary, and a line for each event."""
+
+    def __init__(self, out: Path, seed: int, extras: Extras, resume: bool) -> None:
+        name = "-".join(
+            [
+                f"seed-{seed}",
+                *("adaptive" for _ in range(extras.adaptive)),
+                *("standby" for _ in range(extras.standby)),
+            ]
+        )
+        self._summary, self._events = out / f"{name}.json", out / f"{name}.events"
+        self._replay = out / f"{name}.replay"
+        self._extras = extras
+        self._load_average = os.getloadavg()
+        # How many events were done when a new bed was begun.
+        self._begun_again: list[int] = []
+        self.report = Report(seed)
+        if resume and self._events.exists():
+            self._read()
+        else:
+            self._events.write_text("")
+
+    def _read(self) -> None:
+        whole = self._events.read_text().rpartition("\n")[0].splitlines()
+        # Without the line in which a run was ended.
+        self._events.write_text("".join(f"{line}\n" for line in whole))
+        for line in whole:
+            kept = json.loads(line)
+            counted = Counted.from_json(kept["counted"])
+            self.report.events.append(counted.event)
+            self.report.counted.append(counted)
+            self.report.took_s.append(kept["took_s"])
+            self.report.findings += [run.Finding(**one) for one in kept["findings"]]
+            self.report.service = kept["service"]
+            self._begun_again = kept["begun_again_behind"]
+        if done := len(self.report.events):
+            self._begun_again = [*self._begun_again, done]
+
+    def event(self, report: Report) -> None:
+        """One more has happened."""
+        number = len(report.events) - 1
+        line = {
+            "counted": report.counted[-1].as_json(),
+            "took_s": report.took_s[-1],
+            "findings": [asdict(one) for one in report.findings if one.number == number],
+            "service": report.service,
+            "begun_again_behind": self._begun_again,
+        }
+        with self._events.open("a") as events:
+            events.write(json.dumps(line) + "\n")
+        self.write()
+
+    def write(self) -> None:
+        """Write the summary anew."""
+        summary = json.dumps(self._summarized(), indent=2) + "\n"
+        made = self._summary.with_suffix(".part")
+        made.write_text(summary)
+        made.replace(self._summary)
+
+    def found(self, fewest: Sequence[Event]) -> None:
+        """The fewest events that end in a violation, too."""
+        head = "".join(f"# {line}\n" for line in "\n".join(self.report.violations).split("\n"))
+        self._replay.write_text(head + model.as_text(fewest))
+        print(f"replay with: make soak SEED={self.report.seed} ARGS='--replay {self._replay}'")
+
+    def __str__(self) -> str:
+        events, violations = len(self.report.events), len(self.report.violations)
+        return f"{self._summary}: {events} events, {violations} violations"
+
+    def _summarized(self) -> dict[str, Any]:
+        report = self.report
+        return {
+            "seed": report.seed,
+            "team": _team(report.seed),
+            "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "events": len(report.events),
+            "begun_again_behind": self._begun_again,
+            "command": shlex.join(["python", "-m", "tests.switch.chaos.soak", *sys.argv[1:]]),
+            "commit": _commit(),
+            "versions": _versions(),
+            "load_average": {"before": self._load_average, "after": os.getloadavg()},
+            "extras": asdict(self._extras),
+            "frames_per_second_of_a_flow": losses.PPS,
+            "kinds": losses.by_kind(report.counted, report.took_s),
+            "beyond_bounds": [asdict(finding) for finding in report.findings],
+            "sender_late_s": max((one.late_s for one in report.counted), default=0.0),
+            "violations": report.violations,
+            "event_s": {
+                "median": statistics.median(report.took_s or [0.0]),
+                "most": max(report.took_s, default=0.0),
+                "sum": sum(report.took_s),
+            },
+            "service": report.service,
+        }
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first one (1)")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after another (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="so many seeds beside each other (1)")
+    parser.add_argument("--resume", action="store_true", help="go on where a run has ended")
     parser.add_argument("--events", type=int, default=500, help="of each seed (500)")
     parser.add_argument("--replay", type=Path, help="the events of this file instead")
     parser.add_argument("--tries", type=int, default=TRIES, help=f"to find fewer events ({TRIES})")
@@ -88,8 +216,9 @@ def _options() -> argparse.Namespace:
 
 
 def _observed(
-    seed: int, events: Sequence[Event], tor: Upstream, extras: Extras, options: argparse.Namespace
+    kept: Kept, events: Sequence[Event], tor: Upstream, extras: Extras, options: argparse.Namespace
 ) -> Report:
+    seed = kept.report.seed
     print(f"seed {seed}: {len(events)} events on {_team(seed)}", flush=True)
     report = run.carry_out(
         seed,
@@ -99,21 +228,25 @@ def _observed(
         for_s=options.for_s,
         extras=extras,
         go_on=options.go_on,
+        report=kept.report,
+        keep=kept.event,
     )
     if report.violations:
         print("\n".join(run.lines(report)), flush=True)
     return report
 
 
-def _fewest(report: Report, tor: Upstream, tries: int, extras: Extras) -> list[Event]:
-    """The fewest events that were found to end in a violation, too."""
+def _fewest(
+    report: Report, happened: Sequence[Event], tor: Upstream, tries: int, extras: Extras
+) -> list[Event]:
+    """The fewest events that were found to end in a violation, too. `happened`: on that bed."""
     first = first_state(report.seed, extras)
 
     def fails(events: list[Event]) -> bool:
         left = model.only_possible(first, events)
         if not left or left[-1] != events[-1]:
             return False
-        print(f"trying {len(left)} of {len(report.events)} events", flush=True)
+        print(f"trying {len(left)} of {len(happened)} events", flush=True)
         within_s = checks.SETTLED_WITHIN_S if first.negotiated else TRIED_FOR_S
         found = run.carry_out(
             report.seed, left, tor, lambda _: None, settled_within_s=within_s, extras=extras
@@ -121,7 +254,7 @@ def _fewest(report: Report, tor: Upstream, tries: int, extras: Extras) -> list[E
         # Another one that goes wrong is another story.
         return bool(found.violations) and len(found.events) == len(left)
 
-    return model.only_possible(first, smallest(report.events, fails, tries))
+    return model.only_possible(first, smallest(happened, fails, tries))
 
 
 def _team(seed: int) -> str:
@@ -129,49 +262,7 @@ def _team(seed: int) -> str:
     return f"{spec_of(seed)}{' with BFD' * (first.watched and not first.negotiated)}"
 
 
-def _write(
-    out: Path,
-    report: Report,
-    fewest: Sequence[Event],
-    extras: Extras,
-    measured: dict[str, Any],
-) -> None:
-    name = "-".join(
-        [
-            f"seed-{report.seed}",
-            *("adaptive" for _ in range(extras.adaptive)),
-            *("standby" for _ in range(extras.standby)),
-        ]
-    )
-    summary = {
-        "seed": report.seed,
-        "team": _team(report.seed),
-        "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "events": len(report.events),
-        "command": shlex.join(["python", "-m", "tests.switch.chaos.soak", *sys.argv[1:]]),
-        "commit": _commit(),
-        "versions": _versions(),
-        **measured,
-        "extras": asdict(extras),
-        "frames_per_second_of_a_flow": losses.PPS,
-        "kinds": losses.by_kind(report.counted),
-        "beyond_bounds": [asdict(finding) for finding in report.findings],
-        "sender_late_s": max((one.late_s for one in report.counted), default=0.0),
-        "violations": report.violations,
-        "event_s": {
-            "median": statistics.median(report.took_s or [0.0]),
-            "most": max(report.took_s, default=0.0),
-        },
-        "service": report.service,
-    }
-    (out / f"{name}.json").write_text(json.dumps(summary, indent=2) + "\n")
-    if report.violations:
-        head = "".join(f"# {line}\n" for line in "\n".join(report.violations).split("\n"))
-        (out / f"{name}.replay").write_text(head + model.as_text(fewest))
-        print(f"replay with: make soak SEED={report.seed} ARGS='--replay {out / name}.replay'")
-    print(f"{out / name}.json: {len(report.events)} events, {len(report.violations)} violations")
-
-
+@functools.cache
 def _commit() -> str:
     """What is checked out, and whether it is changed."""
     done = subprocess.run(
@@ -183,6 +274,7 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
+@functools.cache
 def _versions() -> dict[str, Any]:
     return {**machine(), "os-ken": importlib.metadata.version("os-ken")}
 
