@@ -73,6 +73,14 @@ splits.MERGE_AFTER_S, splits.REMEMBERED_S = 1.5, 0.1
 sys.argv = sys.argv[1:]
 sys.exit(main())
 """
+# After these, the service reads addresses that it did not know.
+SHOWS_NEW_ADDRESSES = frozenset(
+    {
+        *("vm-starts", "vm-renamed", "vm-retagged", "vm-migrates-in", "observe", "enforce"),
+        *("service-started", "service-restarted", "service-paused"),
+        *("leader-killed", "leader-paused", "switch-restarted", "database-restarted"),
+    }
+)
 # How long a VM stays split under load.
 SPLIT_FOR_S = 1.0
 # A fault that is planted loses so many frames.
@@ -127,6 +135,8 @@ class World:
         # Has a VM send more than an uplink carries, in a block.
         self.load: Callable[[str], contextlib.AbstractContextManager[None]] | None = None
         self.state = first
+        # When a VM's port appeared, or the service, which reads its address a while later.
+        self._came_s = time.monotonic()
         self._vms = {f"v{i}": vm for i, vm in enumerate(bed.vms)}
         self._uplinks = {f"u{i}": uplink for i, uplink in enumerate(bed.uplinks)}
         self._withdrawn: dict[str, contextlib.AbstractContextManager[None]] = {}
@@ -196,6 +206,8 @@ class World:
         self.begin(before)
         try:
             method(*event.args)
+            if event.kind in SHOWS_NEW_ADDRESSES:
+                self._came_s = time.monotonic()
             if event.kind == self.sabotage:
                 self.lose_frames()
             if self.other and self.state.service is model.Service.ALIVE:
@@ -327,9 +339,15 @@ class World:
         if self.state.service is model.Service.DEAD:
             # The service may have announced it a moment before it died. Until the switch has
             # forgotten that, whoever says otherwise upstream is taken for the reflection.
-            time.sleep(LOCK_TIMEOUT_S)
+            self._is_forgotten(self.vm(vm).mac)
         host, vlan = self.bed.hosts[0], self.state.vms[vm].vlan
         self.bed.send(host.point, frames.rarp(self.vm(vm).mac, vlan, 0))
+
+    def _is_forgotten(self, mac: str) -> None:
+        end_s = time.monotonic() + LOCK_TIMEOUT_S
+        brief = re.compile(rf"_timeout={LOCK_TIMEOUT_S},.*dl_src={mac}")
+        while time.monotonic() < end_s and brief.search(self.bed.ofctl("dump-flows")):
+            time.sleep(0.1)
 
     def _vm_migrates_in(self, vm: str) -> None:
         self.bed.plug_in(self.vm(vm))
@@ -442,7 +460,7 @@ class World:
     def _switch_restarted(self) -> None:
         # Addresses come back as they were read last; on a bond with those that NORMAL has heard. A
         # VM that is newer and silent from then on may be lost until it speaks.
-        time.sleep(1.5 * NEW_VM_AUDIT_S)
+        time.sleep(max(0.0, self._came_s + 1.5 * NEW_VM_AUDIT_S - time.monotonic()))
         self._leaves(None)
         self.bed.restart_switch()
         self._leaves(self.state)
