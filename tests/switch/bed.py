@@ -298,6 +298,17 @@ class Bed:
         self.ovs.start_switch()
         self.local_is_new()
 
+    def restart_database(self) -> None:
+        """ovsdb-server is started again; then wait until ovs-vswitchd has followed it.
+
+        ovs-vswitchd tries for the first time after a second, and then after 2, 4 and 8 s. Until then
+        its main loop does nothing for bridges; a userspace datapath forwards in that loop.
+        """
+        self.ovs.stop("ovsdb-server")
+        self.ovs.start_database()
+        # It is written by ovs-vswitchd, and no part of the database's file.
+        self.ovs.vsctl("wait-until", "interface", self.bridge, "mac_in_use!=[]")
+
     def local_is_new(self) -> None:
         """Make LOCAL what it was before ovs-vswitchd ended."""
 

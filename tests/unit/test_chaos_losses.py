@@ -60,7 +60,8 @@ def test_fifty_frames_are_beyond_most_bounds() -> None:
     ("before", "event", "most_ms"),
     [
         (FIRST, Event("flap", ("u0", "3")), 300),
-        (WATCHED, Event("flap", ("u0", "3")), 3300),
+        (WATCHED, Event("flap", ("u0", "3")), 2300),
+        (WATCHED, Event("database-restarted"), 2000),
         (WATCHED, Event("dark", ("u0",)), 1000),
         (ON_LACP, Event("dark", ("u0",)), 4100),
         (FIRST, Event("storm", ("2",)), 400),

@@ -466,8 +466,10 @@ class World:
         self._leaves(self.state)
 
     def _database_restarted(self) -> None:
-        self.bed.ovs.stop("ovsdb-server")
-        self.bed.ovs.start_database()
+        # With a userspace datapath, ovs-vswitchd forwards nothing until it has its database again.
+        self._leaves(None)
+        self.bed.restart_database()
+        self._leaves(self.state)
 
     # ---- what operators do -------------------------------------------------------------
 
