@@ -4,6 +4,7 @@
 #   make bench        every benchmark layout, every policy and every peer: hours
 #                     (ARGS=--quick shows in minutes that all of it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
+#   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
 #   make test         every check and every test (WORKERS=1: one switch test after another)
@@ -53,7 +54,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench bench-scale bench-times test test-quick test-ryu test-fresh test-ovs fuzz soak dashboards deb wheels lint format \
+.PHONY: help setup demo bench bench-database bench-scale bench-times test test-quick test-ryu test-fresh test-ovs fuzz soak dashboards deb wheels lint format \
 	clean
 
 help:
@@ -84,6 +85,9 @@ endef
 
 bench-times: setup
 	$(BIN)/python -m pytest -m times --figures out/times.json $(SWITCHES) $(PYTEST_ARGS)
+
+bench-database: setup
+	$(BIN)/python -m tests.switch.chaos.database $(ARGS)
 
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)

@@ -423,7 +423,7 @@ def restarts(report: Mapping[str, Any]) -> str:
     lines += [
         "",
         f"*Source:* [`results/database_restart.json`](results/database_restart.json) (load average"
-        f" {load:g}); `python -m tests.switch.chaos.database`.",
+        f" {load:g}); `make bench-database`.",
     ]
     return "\n".join(lines)
 
