@@ -202,7 +202,12 @@ class Grafana:
             "maxDataPoints": 1000,
         }
         span = {"from": f"{since_s * 1000:.0f}", "to": f"{time.time() * 1000:.0f}"}
-        result = self._call("POST", "ds/query", {"queries": [asked], **span})["results"][query.ref]
+        try:
+            answer = self._call("POST", "ds/query", {"queries": [asked], **span})
+        except AssertionError as error:
+            # So that whoever asked says of which panel the query is.
+            return str(error)
+        result = answer["results"][query.ref]
         if result.get("error"):
             return str(result["error"])
         if any(
