@@ -68,6 +68,10 @@ def build() -> model.Dashboard:
 def _is_anything_wrong() -> list[panels.Panel]:
     down = f"({ONE_SERVICE.of('up')} == 0) - 1"
     utilization = of_connected(HERE, HERE("uplink_utilization_ratio"))
+    info = f"max by (policy, teaming, mode) ({HERE('bridge_info')})"
+    named = f'label_join({info}, "said", ", ", "policy", "teaming", "mode")'
+    # A tile that shows names only is blank where nothing has one, whatever it has for no value.
+    nothing = f'label_replace(max({ONE_SERVICE.of("up")}), "said", "{panels.NOT_KNOWN}", "", "")'
     return [
         number(
             "Switch",
@@ -107,7 +111,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
             "Policy",
             "Policy, teaming, and mode: the service acts (enforce), or only reports what it would "
             "do (observe). `ovs-lbt set bridge` changes it.",
-            Ask(HERE("bridge_info"), "{{policy}}, {{teaming}}, {{mode}}"),
+            Ask(f"{named} or on () {nothing}", "{{said}}"),
             unit=panels.WORDS,
             shown=BigValueTextMode.NAME,
             width=6,
@@ -352,7 +356,7 @@ def _vm_ports() -> list[panels.Panel]:
                 Column("VM port", "port"),
                 Column("VM", "vm"),
                 Column("Uplink", "uplink", is_uplink=True, width=95),
-                Column("Reason", "reason", words=panels.WHY, width=110),
+                Column("Reason", "reason", words=panels.WHY, width=130),
                 Column("Since", expr=f"{since} * 1000", unit=panels.TIME, width=170),
                 Column(
                     "Sent",
@@ -477,5 +481,6 @@ def _what_was_done() -> list[panels.Panel]:
             "time, split or pin its VM port.",
             [Ask(HERE("move_budget_exhausted"), "{{bridge}}")],
             unit=panels.COUNT,
+            none_is_good=True,
         ),
     ]

@@ -194,6 +194,7 @@ def _connection() -> list[panels.Panel]:
             "as soon as somebody sets an invalid value. `ovs-lbt show` lists them.",
             [of_host(highest(errors, ON_BRIDGE, at_any_time("max", errors)), WHERE)],
             unit=panels.COUNT,
+            none_is_good=True,
             width=6,
         ),
         events(

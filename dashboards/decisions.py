@@ -133,7 +133,7 @@ def _what_was_done() -> list[panels.Panel]:
                     unit=panels.TIME,
                     width=170,
                 ),
-                Column("Reason", "reason", words=panels.WHY, width=110),
+                Column("Reason", "reason", words=panels.WHY, width=130),
                 Column("VM port", "port"),
                 Column("To", "uplink", width=95),
                 Column("Bridge", "bridge", link=frame.FROM_ROW, width=95),
@@ -319,6 +319,7 @@ def _what_came_of_it() -> list[panels.Panel]:
             "uplink is full, split or pin the VM ports whose load jumps.",
             [of_host(highest_of("move_budget_exhausted"), WHERE)],
             unit=panels.COUNT,
+            none_is_good=True,
             width=8,
         ),
     ]

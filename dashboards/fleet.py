@@ -210,7 +210,7 @@ def _bridges() -> panels.Panel:
                 decimals=2,
                 width=100,
             ),
-            Column("Policy", "policy", width=115),
+            Column("Policy", "policy", width=130),
             Column("Mode", "mode", width=75),
             Column("Job", "job", hidden=True),
         ],

@@ -114,6 +114,8 @@ BELOW = model.DynamicConfigValue("custom.transform", "negative-Y")
 NAME_PX = 11
 # How many bars a graph of counts has: more would be too thin to be seen.
 BARS = 75
+# To where the axis of a count goes at least: of zeros alone, Grafana would draw it up to 100.
+LEAST_COUNT = 2
 # The least width in pixels that a column may have whose width is not given.
 LEAST_WIDTH = 90
 
@@ -235,6 +237,7 @@ def lines(
     decimals: int | None = None,
     maximum: float | None = None,
     of_uplinks: bool = False,
+    none_is_good: bool = False,
     points: VisibilityMode = VisibilityMode.NEVER,
     link: str = "",
     width: int = 12,
@@ -243,7 +246,7 @@ def lines(
     """A line for each series, dotted for what is received.
 
     Series called a threshold or a capacity are drawn as limits. `of_uplinks`: each line has the
-    colour of the uplink that its legend begins with.
+    colour of the uplink that its legend begins with. `none_is_good`: each line counts what is wrong.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
     panel.show_points(points)
@@ -252,6 +255,8 @@ def lines(
         panel.max(maximum)
     if link:
         panel.data_links([build.DashboardLink(FOLLOW).url(link)])
+    if none_is_good:
+        panel.axis_soft_max(LEAST_COUNT).color_scheme(_of_what_happened())
     if of_uplinks:
         for pattern, colour in UPLINK_SERIES.items():
             panel.override_by_regexp(pattern, [_fixed(colour)])
@@ -276,16 +281,14 @@ def events(
     """
     panel = _graph(title, text, asks, COUNT, width, height).min(0)
     panel.draw_style(GraphDrawStyle.BARS).bar_alignment(BarAlignment.BEFORE)
-    panel.fill_opacity(80).max_data_points(BARS).axis_soft_max(2)
+    panel.fill_opacity(80).max_data_points(BARS).axis_soft_max(LEAST_COUNT)
     _whole(panel, COUNT)
     panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A"))
     if by_reason:
         for reason, colour in REASONS.items():
             panel.override_by_regexp(f"/(^| ){reason}$/", [_fixed(colour)])
     else:
-        # The palette begins with green, as if it were good that something happened.
-        shades = build.FieldColor().mode(model.FieldColorModeId.SHADES).fixed_color(WARNING)
-        panel.color_scheme(shades)
+        panel.color_scheme(_of_what_happened())
     return panel
 
 
@@ -549,6 +552,11 @@ def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> N
     """Counts have no decimals."""
     if unit == COUNT or decimals is not None:
         panel.decimals(decimals or 0)
+
+
+def _of_what_happened() -> build.FieldColor:
+    """The palette begins with green, as if it were good that something happened."""
+    return build.FieldColor().mode(model.FieldColorModeId.SHADES).fixed_color(WARNING)
 
 
 def _coloured(panel: stat.Panel | bargauge.Panel, steps: Steps, words: Words | None) -> None:

@@ -23,7 +23,7 @@ IN_LEGEND = re.compile(r"\{\{(\w+)\}\}")
 # Not $1, which is a group of a pattern.
 VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 STRING = re.compile(r'"[^"]*"')
-MADE = re.compile(r', "(\w+)", "[^"]*", "\w+", "[^"]*"\)')
+MADE = re.compile(r', "(\w+)", "[^"]*", "\w*", "[^"]*"\)')
 LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
 

@@ -246,6 +246,9 @@ def tiles(panel: Json, answers: Answers) -> list[Cell]:
 
 def _of_nothing(panel: Json) -> Cell:
     cell = display(panel["fieldConfig"]["defaults"], None)
+    # What stands in place of a value is no name.
+    if panel["options"].get("textMode") == "name":
+        return Cell("", cell.colour)
     return Cell(cell.text or "No data", cell.colour)
 
 

@@ -15,6 +15,7 @@ import pytest
 from dashboards import panels
 from dashboards.colours import REASONS, UNKNOWN, UPLINK_NAMES, UPLINK_SERIES
 from policies.model import Reason
+from policies.presets import PRESETS
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, QUERIES, Dashboard, Query
 from tests.unit.dashboards.exported import EXPORTED
 
@@ -468,6 +469,17 @@ def test_columns_fit_into_their_table(dashboard: Dashboard) -> None:
 
 
 @each_dashboard
+def test_names_of_policies_are_not_cut(dashboard: Dashboard) -> None:
+    """A port that nothing has moved is where its policy has placed it: the reason is its name."""
+    for panel in of_type(dashboard, "table"):
+        for title, properties in columns(panel).items():
+            placed = properties["label"] == "reason" and panel["title"] not in OF_THE_PAST
+            if placed or properties["label"] == "policy":
+                needed = max(map(text_px, PRESETS)) + CELL_PADDING_PX
+                assert needed <= properties["custom.width"], f"{panel['title']}: {title}"
+
+
+@each_dashboard
 def test_tables_are_sorted_by_columns_of_theirs(dashboard: Dashboard) -> None:
     for panel in of_type(dashboard, "table"):
         by = [sort["displayName"] for sort in panel["options"]["sortBy"]]
@@ -598,6 +610,18 @@ def test_what_happened_is_not_drawn_green(dashboard: Dashboard) -> None:
         if defaults["custom"].get("drawStyle") == "bars":
             of_reasons = [o for o in panel["fieldConfig"]["overrides"] if "failover" in str(o)]
             assert defaults.get("color", {}).get("mode") == "shades" or of_reasons, panel["title"]
+
+
+@each_dashboard
+def test_lines_of_what_is_wrong_are_neither_green_nor_on_an_axis_to_a_hundred(
+    dashboard: Dashboard,
+) -> None:
+    """So Grafana draws zeros, if nothing says how far the axis goes."""
+    for panel in of_type(dashboard, "timeseries"):
+        defaults = panel["fieldConfig"]["defaults"]
+        if defaults["unit"] == "short" and "Good: 0." in panel["description"]:
+            assert defaults["custom"]["axisSoftMax"] <= 5, panel["title"]
+            assert defaults["color"]["mode"] == "shades", panel["title"]
 
 
 @each_dashboard

@@ -239,6 +239,7 @@ def test_tiles_say_what_is_so(prometheus: Prometheus, dashboard: Dashboard, name
         ("quiet", OTHER, "Policy", "load-based, lacp, enforce"),
         ("quiet", LABORATORY, "Policy", "originating-port, switch-independent, observe"),
         ("bridge gone", LABORATORY, "Switch", "not known"),
+        ("bridge gone", LABORATORY, "Policy", "not known"),
         ("bridge gone", LABORATORY, "Uplinks down", "not known"),
         ("all dead", OTHER, "Switch", "service down"),
     ],
