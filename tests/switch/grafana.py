@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dashboards.panels import NOT_KNOWN
 from tests.switch.prometheus import INTERVAL_MS, Prometheus
 from tests.switch.wire import inside
 from tests.unit.dashboards.dashboards import Dashboard, Query
@@ -34,8 +35,10 @@ CHUNK_BYTES = 65536
 SCREEN, SHOWN_WITHIN_MS, RENDERED_WITHIN_S = "1600,8000", 30_000, 180
 # Where a panel begins in the page: in Grafana 9 and 10, and in 11.
 PANEL = re.compile(r'data-(?:panelid|viz-panel-key)="(?:panel-)?(\d+)[^"]*"')
-FAILED = re.compile(r"Panel (?:header|status) error|panel-info-corner--error")
-NO_DATA = re.compile(r">\s*No data\s*<")
+# What marks an error: in Grafana 9, in 10, and in 11.
+FAILED = re.compile(r'panel-info-corner--error|="Panel status"|Panel (?:header|status) error')
+# Tiles and bars have words of their own for it.
+NO_DATA = re.compile(rf">\s*(?:No data|{NOT_KNOWN})\s*<")
 
 
 class Grafana:
