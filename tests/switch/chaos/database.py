@@ -1,6 +1,6 @@
 """What a restart of ovsdb-server costs: our pipeline, and Open vSwitch's own bonds beside it.
 
-`python -m tests.switch.chaos.database --out docs/results/database_restart.json`
+`python -m tests.switch.chaos.database --out docs/results/database/restart.json`
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> int:
     """Measure all of them, and write what was found."""
     parser = argparse.ArgumentParser(prog="database", description=__doc__)
     parser.add_argument("--repeat", type=int, default=REPEAT, help=f"restarts of each ({REPEAT})")
-    parser.add_argument("--out", type=Path, default=Path("out/database_restart.json"))
+    parser.add_argument("--out", type=Path, default=Path("out/database/restart.json"))
     options = parser.parse_args()
     command = ["python", "-m", "tests.switch.chaos.database", *sys.argv[1:]]
     report: dict[str, Any] = {"origin": origin(command), "pps": PPS, "contenders": []}

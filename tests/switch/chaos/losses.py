@@ -46,7 +46,7 @@ HEAD = (
     "| event | link state | BFD | LACP | why |\n|---|---:|---:|---:|---|",
     "| event | lost at most, ms | why |\n|---|---:|---|",
 )
-RESTARTS = documents.ROOT / "docs/results/database_restart.json"
+RESTARTS = documents.ROOT / "docs/results/database/restart.json"
 RESTARTS_BEGIN, RESTARTS_END = "<!-- database: begin -->", "<!-- database: end -->"
 RESTARTS_HEAD = (
     "| uplinks | the service | ovs-vswitchd without its database, s | silent, s, worst flow"
@@ -422,7 +422,7 @@ def restarts(report: Mapping[str, Any]) -> str:
     load = found["load_average"][0]
     lines += [
         "",
-        f"*Source:* [`results/database_restart.json`](results/database_restart.json) (load average"
+        f"*Source:* [`results/database/restart.json`](results/database/restart.json) (load average"
         f" {load:g}); `make bench-database`.",
     ]
     return "\n".join(lines)
