@@ -184,9 +184,6 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
         yield _flow(made, 10, {}, _into(made, CONNECTION))
         return
     yield _flow(made, 0, {}, BY_HOME)
-    # From an address that is new here. With one of our addresses as source, its frames would not
-    # show switches upstream where the VM is, and they would send to where it was before.
-    yield _flow(made, 30, {Register.LOCAL.field: 0}, BY_HOME)
     for eth_type, *_ in _IP:
         unicast: dict[str, MatchValue] = {"eth_dst": UNICAST, "eth_type": eth_type}
         yield _flow(made, 10, unicast, _into(made, CONNECTION))

@@ -1,8 +1,7 @@
 """Learning: behind which VM port an address is, and from whom a VM port may send.
 
-Tables: LEARN, SET_LOCK, NEW_ADDRESS. Its flows teach LOCATION (where to send frames for the address),
-LOCAL_SOURCE (frames from it that come back are ours), LOCK (it has just announced itself from here)
-and NEW_ADDRESS (it has been here for a moment only).
+Tables: LEARN, SET_LOCK. Its flows teach LOCATION (where to send frames for the address), LOCAL_SOURCE
+(frames from it that come back are ours) and LOCK (it has just announced itself from here).
 
 Invariant: the switch learns only from a VM port that may send from the address, at most
 `ADDRESSES_PER_PORT_MAX` addresses on each. What it learned on a port goes with the flow that
@@ -30,7 +29,6 @@ from controller.dataplane.tables import (
     LEARNED_TIMEOUT_S,
     LOCK_TIMEOUT_S,
     MULTICAST,
-    NEW_ADDRESS_TIMEOUT_S,
     Register,
     Table,
     learned_cookie,
@@ -40,19 +38,14 @@ from controller.dataplane.team import Team, VmPort
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
-        yield from _learn_from(port, team)
+        yield from _learn_from(port)
         yield from _guard_addresses(port)
         yield from _lock(port)
-        if team.gives_source(port):
-            yield _note_new(port)
 
 
-def _learn_from(port: VmPort, team: Team) -> Iterator[FlowSpec]:
+def _learn_from(port: VmPort) -> Iterator[FlowSpec]:
     """Learn the source of every frame that the VM port may send."""
     learn = _learn_source(port)
-    if team.gives_source(port):
-        # Before the source is learned.
-        learn = (Resubmit(Table.LOCAL_SOURCE), Resubmit(Table.NEW_ADDRESS), *learn)
     lock = (Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK), Resubmit(Table.SET_LOCK))
     from_port: dict[str, MatchValue] = {Register.VM_PORT.field: port.ofport}
     accepted = [(40, {**from_port, "eth_src": mac}) for mac in port.attached_macs]
@@ -108,28 +101,6 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
             success=Register.LEARNED.field,
         ),
     )
-
-
-def _note_new(port: VmPort) -> FlowSpec:
-    """Remember for `NEW_ADDRESS_TIMEOUT_S` that an address was not known. LOCAL is 0 meanwhile.
-
-    One frame would not do: the one that teaches the switch an address may be a frame that it has
-    dropped before the VM port had its flows. Revalidation has dropped frames learned from as well.
-    """
-    young = Learn(
-        Table.NEW_ADDRESS,
-        learned_cookie(port.ofport, port.vlans),
-        NEW_ADDRESS_TIMEOUT_S,
-        (
-            SAME_VLAN,
-            LearnMatch("eth_src", "eth_src", 48),
-            LearnLoad(0, Register.LOCAL.field, 1),
-        ),
-        delete_learned=True,
-        limit=ADDRESSES_PER_PORT_MAX,
-    )
-    unknown = {Register.VM_PORT.field: port.ofport, Register.LOCAL.field: 0}
-    return FlowSpec(Table.NEW_ADDRESS, 20, match(**unknown), (young,))
 
 
 def _guard_addresses(port: VmPort) -> Iterator[FlowSpec]:

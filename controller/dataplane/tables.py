@@ -44,7 +44,6 @@ class Table(IntEnum):
     UNCACHE_AGAIN = 28
     IP_NIBBLE = 29
     INBOUND = 30
-    NEW_ADDRESS = 31
 
 
 class Register(IntEnum):
@@ -54,7 +53,7 @@ class Register(IntEnum):
     UPLINK = 1  # ofport the frame came in by, when that is an uplink
     VLAN = 2  # VLAN id; 0 for untagged frames
     TARGET = 3  # VM port the destination address is behind, or ELSEWHERE
-    LOCAL = 4  # 1: the source address is behind a VM port, and not new there where that matters
+    LOCAL = 4  # 1: the source address is behind a VM port
     LOCKED = 5  # 1: the source address announced itself from here a moment ago
     ANNOUNCES = 6  # 1: the frame announces its source address
     NIBBLES = 7  # bits 0-3 and 4-7 are compared; bit 8 says that some pair differed
@@ -73,8 +72,6 @@ class Register(IntEnum):
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
-# How long an address is new on a VM port whose frames may leave with another source address.
-NEW_ADDRESS_TIMEOUT_S = 1
 # How many addresses the switch learns on one VM port, and locks for it: more than VMs nested in a
 # VM need. The switch counts them for each new one, so a VM that invents addresses must not have
 # too many.

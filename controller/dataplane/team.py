@@ -93,11 +93,6 @@ class Team:
     off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
 
-    def gives_source(self, port: VmPort) -> bool:
-        """Whether frames of a VM port may leave with a source address of ours instead of its own."""
-        rewriting = {h.number for h in self.hashes if h.classifier is Classifier.TRANSPORT}
-        return port.hashed in rewriting and not self.hears_everywhere
-
     @property
     def floods_to_normal(self) -> bool:
         """Whether NORMAL gets what uplinks flood."""

@@ -88,6 +88,7 @@ def test_four_flows_of_500_pps_arrive_complete_and_in_time(bed: Bed) -> None:
 @pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
 def test_a_counting_ear_counts_what_comes_in_and_nothing_else(bed: Bed) -> None:
     one, other = bed.vms[:2]
+    bed.ofctl("del-flows")
     bed.ofctl("add-flow", f"in_port={other.port},actions={one.port},{one.port}")
     with Ears([one.point], CountingEar) as ears:
         bed.send(one.point, frames.broadcast(one.mac, 0, 4))
@@ -103,6 +104,7 @@ def test_a_counting_ear_counts_what_comes_in_and_nothing_else(bed: Bed) -> None:
 @pytest.mark.parametrize("bed", [THREE_VMS], ids=str, indirect=True)
 def test_flows_change_while_the_sender_goes_on(bed: Bed) -> None:
     one, other = bed.vms[:2]
+    bed.ofctl("del-flows")
     bed.ofctl("add-flow", f"in_port={other.port},actions={one.port}")
     frame = frames.udp(other.mac, one.mac)
     with Traffic(bed) as traffic:

@@ -19,7 +19,6 @@ from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
 from controller.dataplane import diff
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import EMPTY
-from controller.dataplane.tables import Kind, Table
 from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
@@ -35,7 +34,6 @@ OFF_HOME_MAC = "0a:1b:00:00:00:{:02x}"
 OUTSIDER = "02:ee:00:00:00:02"
 CONNECTIONS = 32
 PAIRS = 6
-NEW_ADDRESSES = 24
 BEDS = [BedSpec(PLAIN, 4, (None, VLAN, None))]
 WIDE_BEDS = [BedSpec(PLAIN, 8, (None,))]
 ADDRESSES = {4: ("192.0.2.1", "198.51.100.1"), 6: ("2001:db8::1", "2001:db8:1::1")}
@@ -110,13 +108,6 @@ def install(bed: Bed, direct: Direct, team: Team) -> None:
     # Frames that meet an older cached flow teach the switch nothing.
     bed.revalidated()
     bed.introduce()
-    await_known(bed)
-
-
-def await_known(bed: Bed) -> None:
-    """Wait until no address is new any more, and cached flows know."""
-    new = f"table={Table.NEW_ADDRESS.value},cookie={Kind.LEARNED << 32:#x}/{0xFF << 32:#x}"
-    wait_until(lambda: "table=" not in bed.ofctl("dump-flows", new), "no address is new")
     bed.revalidated()
 
 
@@ -262,33 +253,6 @@ def test_connections_use_all_uplinks_and_show_their_own_address_at_home_only(
     tags = {u.name: vlan for u in bed.uplinks}
     used = uplinks_of(bed, connections(bed, vm, vlan), *recognizable(bed, team, vm, home, tags))
     assert set(used) == tags.keys()
-
-
-@on_a_bed
-def test_an_address_that_is_new_shows_itself_at_its_home_before_its_connections_spread(
-    bed: Bed, direct: Direct
-) -> None:
-    direct.install(build(team_of(bed, Classifier.TRANSPORT)))
-    bed.revalidated()
-    vm, home = bed.vms[0], bed.uplinks[0].name
-    macs = [f"02:cc:01:00:00:{n:02x}" for n in range(NEW_ADDRESSES)]
-
-    def left_from_each() -> dict[str, Left]:
-        shots = {
-            mac: bed.shot(
-                vm.point, functools.partial(segment, 4, frames.UDP, 50000 + n), mac, 0, 0, mac
-            )
-            for n, mac in enumerate(macs)
-        }
-        seen = left_by(bed, shots.values())
-        assert {len(seen[shot.frame_id]) for shot in shots.values()} == {1}
-        return {mac: seen[shot.frame_id][0] for mac, shot in shots.items()}
-
-    assert left_from_each() == {mac: (home, mac, 0) for mac in macs}
-    await_known(bed)
-    later = left_from_each()
-    assert {uplink for uplink, _, _ in later.values()} == {u.name for u in bed.uplinks}
-    assert all((uplink == home) == (source == mac) for mac, (uplink, source, _) in later.items())
 
 
 @on_a_bed

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
 from controller.dataplane import diff, tables
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import FlowSpec, Resubmit
+from controller.dataplane.specs import FlowSpec
 from controller.dataplane.tables import VLAN_PRESENT, Kind, Register, Table
 from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
@@ -89,9 +89,8 @@ def spread(
 
 
 def sent_by(team: Team, what: dict[str, int], alive: set[OfPort] | None = None) -> list[Copy]:
-    """The copies of what VM port 10, whose sources are learned and were before, sends by uplinks."""
-    known = {**what, Register.VM_PORT.field: 10}
-    known |= {Register.LEARNED.field: 1, Register.LOCAL.field: 1}
+    """The copies of what VM port 10, whose sources are learned, sends by uplinks."""
+    known = {**what, Register.VM_PORT.field: 10, Register.LEARNED.field: 1}
     group_id = tables.binding_group_id(10)
     return through_group(build(team), group_id, known, alive or set(UPLINKS))
 
@@ -187,15 +186,14 @@ def spread_teams(draw: st.DrawFn) -> Team:
 WITH_ONE_TAG = sorted(FRAMES.keys() - {"two tags"})
 
 
-@given(spread_teams(), st.sampled_from(WITH_ONE_TAG), st.booleans(), st.booleans(), st.data())
+@given(spread_teams(), st.sampled_from(WITH_ONE_TAG), st.booleans(), st.data())
 def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
-    team: Team, kind: str, learned: bool, known: bool, data: st.DataObject
+    team: Team, kind: str, learned: bool, data: st.DataObject
 ) -> None:
     (port,) = team.vm_ports
     (vlan,) = port.vlans.carried
     alive = data.draw(st.sets(st.sampled_from(UPLINKS)))
     what = {**FRAMES[kind], Register.VLAN.field: vlan, Register.LEARNED.field: int(learned)}
-    what[Register.LOCAL.field] = int(known)
     what["vlan_vid"] = VLAN_PRESENT | vlan if vlan else 0
     copies = through_group(build(team), tables.binding_group_id(10), what, alive)
     if not alive & set(port.order):
@@ -212,8 +210,7 @@ def test_every_frame_leaves_once_by_an_uplink_that_lives_and_carries_its_vlan(
     assert vlan in way.carried
     assert copy.frame["vlan_vid"] & ~VLAN_PRESENT == way.tag_out(vlan)
     home = next(u for u in port.order if u in alive)
-    gives_source = made.classifier is Classifier.TRANSPORT and not team.hears_everywhere
-    if gives_source and (kind in HOME_ONLY or not known):
+    if kind in HOME_ONLY and made.classifier is Classifier.TRANSPORT and not team.hears_everywhere:
         assert copy.port == home
     by_address = made.classifier.by_address and not team.hears_everywhere
     under_ours = made.classifier is Classifier.TRANSPORT and copy.port != home
@@ -250,30 +247,6 @@ def test_what_tells_where_the_sender_is_leaves_by_its_home(what: dict[str, int])
     (copy,) = sent_by(team, what)
     assert copy.port == team.vm_ports[0].order[0]
     assert copy.frame["eth_src"] == what["eth_src"]
-
-
-@pytest.mark.parametrize("what", CONNECTIONS.values(), ids=CONNECTIONS.keys())
-def test_frames_from_a_new_address_leave_by_the_home_with_that_address(
-    what: dict[str, int],
-) -> None:
-    team = spread(
-        Classifier.TRANSPORT, ((UPLINKS[3],),) * 4, vlans=access(0), off_home_macs=OFF_HOME_MACS
-    )
-    sent = {**what, "in_port": 10}
-    copies = through_table(build(team), Table.CLASSIFY, sent, set(UPLINKS))
-    assert [(c.port, c.frame["eth_src"]) for c in copies] == [(UPLINKS[0], what["eth_src"])]
-
-
-def test_only_who_may_leave_with_another_address_is_looked_up_before_it_is_learned() -> None:
-    for team in (
-        spread(Classifier.TRANSPORT, ((UPLINKS[3],),), hears_everywhere=True),
-        spread(Classifier.SOURCE_MAC, ((UPLINKS[3],),)),
-        Team(UPLINKS, (VmPort(OfPort(10), UPLINKS),)),
-    ):
-        for flow in build(team).flows.values():
-            assert flow.table != Table.NEW_ADDRESS
-            if flow.table == Table.LEARN:
-                assert Resubmit(Table.LOCAL_SOURCE) not in flow.actions
 
 
 @pytest.mark.parametrize("what", FRAMES.values(), ids=FRAMES.keys())
@@ -354,10 +327,7 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     assert {g.group_id for g in made.add_groups} == ours
     for flow in made.add_flows:
         drops_ours = flow.table in (Table.FROM_UPLINK, Table.LEARN) and not flow.actions
-        looks_up = flow.table == Table.LEARN and Resubmit(Table.NEW_ADDRESS) in flow.actions
-        assert (
-            flow.table in HASH_TABLES or drops_ours or looks_up or flow.table == Table.NEW_ADDRESS
-        )
+        assert flow.table in HASH_TABLES or drops_ours
 
 
 @given(spread_teams(), st.data())
@@ -407,6 +377,6 @@ def test_two_hashes_keep_out_of_each_other() -> None:
     left = {}
     for port in ports:
         group_id = tables.binding_group_id(port.ofport)
-        (copy,) = through_group(installed, group_id, {**TCP4, "reg4": 1, "reg8": 1}, set(UPLINKS))
+        (copy,) = through_group(installed, group_id, {**TCP4, "reg8": 1}, set(UPLINKS))
         left[port.ofport] = copy.port, copy.frame["eth_src"] == TCP4["eth_src"]
     assert left == {10: (UPLINKS[2], False), 11: (UPLINKS[3], True), 12: (UPLINKS[0], True)}
