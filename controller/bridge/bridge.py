@@ -275,9 +275,9 @@ class Bridge(ReconciledBridge):
         Of a new port, the switch tells before the database does. Until then nothing follows from it,
         and with hundreds of buckets it takes a while to find that out.
         """
-        config = self.config
-        known = {one.ofport for one in (*config.uplinks, *config.vm_ports)}
-        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in config.uplinks}
+        uplinks, vm_ports = self.config.uplinks, self.config.vm_ports
+        known = {uplink.ofport for uplink in uplinks} | {vm_port.ofport for vm_port in vm_ports}
+        names = {uplink.name[:PORT_NAME_CHARACTERS] for uplink in uplinks}
         return port.ofport in known or port.name in names
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:

@@ -29,11 +29,17 @@ from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface
-from topologies.loads.handover import ANNOUNCED_AFTER_S, ETH_RARP, Guest, Moved, counterparts
+from topologies.loads.handover import (
+    ANNOUNCEMENT_WAITS_S,
+    ETH_RARP,
+    Handover,
+    VmPort,
+    bridge_counterparts,
+)
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.loads.migration_load import blackouts_s
 from topologies.loads.probing import PORT as PROBE_PORT
-from topologies.loads.probing import Flow, Probing
+from topologies.loads.probing import Flow, Probes
 from topologies.measure.captured import ETH_IPV4, Capture, Frame
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
@@ -64,15 +70,15 @@ class ArrivalLoad(Load):
         (source,), (destination,) = layout.senders, layout.receivers
         here, there = (layout.server_of(layout.vnics_of(h)[0]) for h in (source, destination))
         self._there = there
-        self._bridges = counterparts(stage.bridges, here, there)
+        self._bridges = bridge_counterparts(stage.bridges, here, there)
         self._flows = [flow for vm in self._vms for flow in self._both_ways(vm)]
-        self._probing = Probing(stage.host_pids, self._flows, stage.directory, RATE_PPS)
+        self._probes = Probes(stage.host_pids, self._flows, stage.directory, RATE_PPS)
         self._resources = contextlib.ExitStack()
-        self._moved: dict[str, Moved] = {}
+        self._moved: dict[str, Handover] = {}
         self._announced_s: dict[str, list[float]] = {}
         self._failure = ""
         self._mover = threading.Thread(target=self._move_all, daemon=True)
-        self._guests: dict[str, Guest] = {}
+        self._vm_ports: dict[str, VmPort] = {}
         self._captures: list[Capture] = []
         self._watches: list[FlowWatch] = []
 
@@ -82,8 +88,8 @@ class ArrivalLoad(Load):
         for vm in self._vms:
             (vnic,) = layout.vnics_of(vm)
             port = own_interface(layout, stage.prefix, vnic)
-            guest = Guest(stage.ovs, port, f"{vm}-eth0", stage.host_pids[vm])
-            self._guests[vm] = self._resources.enter_context(contextlib.closing(guest))
+            vm_port = VmPort(stage.ovs, port, f"{vm}-eth0", stage.host_pids[vm])
+            self._vm_ports[vm] = self._resources.enter_context(contextlib.closing(vm_port))
         expression = f"udp port {PROBE_PORT} or ether proto {ETH_RARP:#x}"
         for uplink in layout.uplinks_of(self._there):
             name = own_interface(layout, stage.prefix, uplink)
@@ -93,7 +99,7 @@ class ArrivalLoad(Load):
             watch = FlowWatch(stage.ovs, bridge)
             self._watches.append(self._resources.enter_context(watch))
         self.start_s = time.monotonic() + 1.5
-        self._probing.start(self.start_s, self.start_s + self.load_s)
+        self._probes.start(self.start_s, self.start_s + self.load_s)
         self._mover.start()
 
     def finish(self) -> Outcome:
@@ -101,7 +107,7 @@ class ArrivalLoad(Load):
         self._mover.join()
         if self._failure:
             raise RuntimeError(f"arrivals: {self._failure}")
-        heard = self._probing.finish()
+        heard = self._probes.finish()
         for capture in self._captures:
             capture.end()
         frames = sorted(
@@ -135,7 +141,7 @@ class ArrivalLoad(Load):
 
     def close(self) -> None:
         """End everything."""
-        self._probing.close()
+        self._probes.close()
         self._resources.close()
 
     def _both_ways(self, vm: str) -> tuple[Flow, Flow]:
@@ -150,12 +156,12 @@ class ArrivalLoad(Load):
             for number, vm in enumerate(self._vms):
                 at_s = self.start_s + LEAD_S + number * EACH_S
                 time.sleep(max(0.0, at_s - time.monotonic()))
-                self._moved[vm] = self._guests[vm].move(self._bridges)
+                self._moved[vm] = self._vm_ports[vm].move(self._bridges)
                 self._announced_s[vm] = []
-                for wait_s in ANNOUNCED_AFTER_S:
+                for wait_s in ANNOUNCEMENT_WAITS_S:
                     time.sleep(wait_s)
                     self._announced_s[vm].append(time.monotonic())
-                    self._guests[vm].announce((0.0,))
+                    self._vm_ports[vm].announce((0.0,))
         except (RuntimeError, OSError) as failure:
             self._failure = str(failure)
 
@@ -202,7 +208,7 @@ class FlowWatch:
 
 
 def timeline(
-    moved: Moved,
+    moved: Handover,
     mac: str,
     address: str,
     frames: Iterable[Frame],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.loads.handover import ETH_RARP, Moved
+from topologies.loads.handover import ETH_RARP, Handover
 from topologies.measure.arrivals import timeline
 from topologies.measure.captured import ETH_IPV4, Frame
 
@@ -22,7 +22,7 @@ def test_times_are_those_since_the_port_left() -> None:
         Frame(99.0, MAC, ETH_RARP),
     ]
     added = [(9.0, 0), (10.025, 0), (10.026, 1), (10.031, 20)]
-    found = timeline(Moved(10.0, 10.01), MAC, ADDRESS, frames, added)
+    found = timeline(Handover(10.0, 10.01), MAC, ADDRESS, frames, added)
     assert {name: [pytest.approx(at_s) for at_s in at] for name, at in found.items()} == {
         "installed": [0.025],
         "learned": [0.031],
@@ -33,5 +33,5 @@ def test_times_are_those_since_the_port_left() -> None:
 
 
 def test_what_has_not_happened_has_no_time() -> None:
-    found = timeline(Moved(10.0, 10.01), MAC, ADDRESS, [], [])
+    found = timeline(Handover(10.0, 10.01), MAC, ADDRESS, [], [])
     assert not any(found.values())
