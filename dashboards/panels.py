@@ -468,8 +468,10 @@ def _column_properties(column: Column) -> list[model.DynamicConfigValue]:
         properties["mappings"] = [_mapping(column.words)]
     if column.is_uplink:
         properties["mappings"] = list(_of_uplinks())
-    if column.steps:
-        properties["thresholds"] = _thresholds(column.steps).build()
+    # Without a value, a word has the colour of the first step.
+    steps = column.steps or (((None, UNKNOWN),) if column.words and column.expr else ())
+    if steps:
+        properties["thresholds"] = _thresholds(steps).build()
     if column.steps or column.words or column.is_uplink:
         # Newer Grafana versions convert it to cell options, because the schema version predates
         # those.

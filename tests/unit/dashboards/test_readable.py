@@ -630,6 +630,10 @@ def test_words_without_a_value_are_grey(dashboard: Dashboard) -> None:
         defaults = panel["fieldConfig"]["defaults"]
         if defaults.get("mappings"):
             assert defaults["thresholds"]["steps"][0]["color"] == UNKNOWN, panel["title"]
+    for panel in of_type(dashboard, "table"):
+        for title, properties in columns(panel).items():
+            if properties.get("mappings") and not properties["label"]:
+                assert properties["thresholds"]["steps"][0]["color"] == UNKNOWN, title
 
 
 @each_dashboard
