@@ -14,7 +14,6 @@ from dashboards.queries import (
     ON_BRIDGE,
     ON_UPLINK,
     RANGE,
-    all_answering,
     and_all,
     at_any_time,
     each_step,
@@ -22,6 +21,8 @@ from dashboards.queries import (
     in_range,
     in_service,
     known,
+    known_of_uplinks,
+    of_connected,
     short_host,
     slowest,
 )
@@ -100,7 +101,12 @@ def _is_anything_wrong() -> list[panels.Panel]:
             "The age of the last decision, of the bridge where it is oldest. Good: at most a few poll "
             "intervals. It grows while a switch is not connected or a service hangs. See the log of "
             "that service. While a service is down, a short age is not known.",
-            Ask(known(f"time() - min({BRIDGES('last_decision_timestamp_seconds')})", panels.OLD_S)),
+            Ask(
+                known(
+                    f"time() - min({BRIDGES('last_decision_timestamp_seconds')})",
+                    f"> {panels.OLD_S}",
+                )
+            ),
             unit=panels.SECONDS,
             steps=panels.AGE,
             width=5,
@@ -204,9 +210,11 @@ def _what_was_done() -> list[panels.Panel]:
 def _what_called_for_it() -> list[panels.Panel]:
     utilization = BRIDGES("uplink_utilization_ratio")
     busiest = f"max {BY_BRIDGE} ({at_any_time('max', utilization)})"
-    unrelieved = BRIDGES("uplink_unrelieved")
+    # What uplinks were when the switch answered last, they may no longer be.
+    unrelieved = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
     every = {"instance": "all", "bridge": "bridges'", "uplink": "uplinks"}
-    ever = f"{unrelieved} and {ON_UPLINK} {at_any_time('max', unrelieved)} > 0"
+    at_times = at_any_time("max", BRIDGES("uplink_unrelieved"))
+    ever = f"{unrelieved} and {ON_UPLINK} {at_times} > 0"
     changes = BRIDGES("uplink_link_changes_total")
     most = f"sum by (job, instance, bridge, uplink) (increase({changes}[{RANGE}] @ end()))"
     return [
@@ -228,9 +236,10 @@ def _what_called_for_it() -> list[panels.Panel]:
         states(
             "Unrelieved uplinks",
             "When an uplink was above the threshold and its policy had no move that helps: each uplink "
-            "for which that was so, and all together while all services answer. Good: no red. `ovs-lbt explain "
-            "PORT` of its top talker says what would have to change.",
-            of_host(and_all(ever, all_answering(f"max({unrelieved})"), **every), UPLINK),
+            "for which that was so, and all together while all services and switches answer, or one uplink "
+            "is known to be so. Good: no red. `ovs-lbt explain PORT` of its top talker says what would "
+            "have to change.",
+            of_host(and_all(ever, known_of_uplinks(f"max({unrelieved})"), **every), UPLINK),
             words=panels.RELIEVED,
             width=8,
         ),

@@ -124,9 +124,9 @@ def how_many(series: str, value: int, among: str = "") -> str:
     return f"sum({series} == bool {value}{among and f' and {among}'})"
 
 
-def known(value: str, good: int = 0) -> str:
-    """A value that is as low as `good` only if all services answer: others may have a higher one."""
-    return f"{value} > {good} or {all_answering(value)}"
+def known(value: str, wrong: str = "> 0") -> str:
+    """A value that is not `wrong` only if all services answer: others may have one that is."""
+    return f"{value} {wrong} or {all_answering(value)}"
 
 
 def of_connected(scope: Scope, series: str) -> str:
