@@ -281,16 +281,7 @@ def _since_when() -> list[panels.Panel]:
             [of_host(highest(f"max {BY_BRIDGE} ({utilization})", ON_BRIDGE, busiest), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
-        ),
-        lines(
-            "Traffic of each host",
-            "What all uplinks of a host send (lines) and receive (dotted) together, for the ten hosts "
-            "that send most. It shows whether the host is busy, or its team is badly balanced.",
-            [
-                of_host(traffic(direction), f"{{{{host}}}} {word}")
-                for direction, word in (("transmit", "sent"), ("receive", "received"))
-            ],
-            unit=panels.BITS,
+            width=8,
         ),
         lines(
             "Imbalance",
@@ -300,6 +291,7 @@ def _since_when() -> list[panels.Panel]:
             [of_host(_highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
+            width=8,
         ),
         lines(
             "Optimality",
@@ -310,6 +302,22 @@ def _since_when() -> list[panels.Panel]:
             unit=panels.COUNT,
             decimals=2,
             link=frame.FROM_SERIES,
+            width=8,
+        ),
+        # Grafana colours lines by their order: with both in one graph, a host had two colours.
+        lines(
+            "Sent by each host",
+            "What all uplinks of a host send together, for the ten hosts that send most. It shows "
+            "whether the host is busy, or its team is badly balanced.",
+            [of_host(traffic("transmit"), "{{host}} sent")],
+            unit=panels.BITS,
+        ),
+        lines(
+            "Received by each host",
+            "What all uplinks of a host receive together, for the ten hosts that send most. A host has "
+            "the same colour as beside it.",
+            [of_host(traffic("receive"), "{{host}} received")],
+            unit=panels.BITS,
         ),
     ]
 

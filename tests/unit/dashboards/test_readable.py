@@ -381,6 +381,16 @@ def test_what_is_received_is_dotted(dashboard: Dashboard) -> None:
                 assert target["refId"] in dotted, panel["title"]
 
 
+@pytest.mark.parametrize("dashboard", MANY, ids=str)
+def test_a_graph_has_one_line_of_each_host_or_bridge(dashboard: Dashboard) -> None:
+    """By their order, Grafana would give the others further colours: limits have one of their own."""
+    for panel in of_type(dashboard, "timeseries"):
+        legends = [t["legendFormat"] for t in panel["targets"]]
+        assert len([text for text in legends if not text.endswith(" threshold")]) == 1, panel[
+            "title"
+        ]
+
+
 # What is drawn is what is said of it.
 
 

@@ -677,6 +677,33 @@ def test_the_worst_of_forty_hosts_comes_first(prometheus: Prometheus) -> None:
     assert all(cell.text.endswith("%") for _, cell in bars)
 
 
+def test_an_uplink_known_to_be_unrelieved_is_shown_while_a_service_is_down(
+    prometheus: Prometheus,
+) -> None:
+    seen = at_fleet(prometheus, "decisions")
+    panel = seen.panel("Unrelieved uplinks")
+    rows = seen.timeline(panel)
+    host = FULL.partition(":")[0]
+    assert len(rows) == 2
+    assert any(row.startswith(f"{host} br0 ") for row in rows)
+    assert all([s.cell.colour for s in states] == ["green", "red"] for states in rows.values())
+    (found,) = seen.answers(panel).values()
+    assert {series.points[-1][0] for series in found} == {seen.at_s}
+
+
+def test_a_host_has_one_colour_for_what_it_sends_and_receives(prometheus: Prometheus) -> None:
+    """Grafana colours lines by their order, which is that of the answer."""
+    seen = at_fleet(prometheus, "fleet")
+    named = [
+        [series.labels["host"] for series in found]
+        for title in ("Sent by each host", "Received by each host")
+        for found in seen.answers(seen.panel(title)).values()
+    ]
+    sent, received = named
+    assert sent == received
+    assert len(sent) == len(set(sent)) == MOST_LINES
+
+
 @pytest.mark.parametrize("name", ["fleet", "decisions", "controller"])
 def test_forty_hosts_can_be_read(prometheus: Prometheus, name: str) -> None:
     """No graph has a line for each host; nothing is marked; timelines have rows with news only."""
