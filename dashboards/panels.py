@@ -421,6 +421,13 @@ def rows(
     fields = fields if len(exprs) > 1 else ["Value"]
     values = iter(fields[len(labelled) :])
     names = [next(values) if column.expr else column.label for column in columns]
+    labels = [column.label for column in columns if not column.expr]
+    # Of several queries without answers, Grafana shows the columns of values, each by its title.
+    # Grouped by labels that are not there, nothing is left, and the table says that it has no data.
+    grouping = []
+    if len(exprs) > 1:
+        grouping = [_transform("groupBy", fields=_grouped(labels, fields[len(labelled) :]))]
+        names = [name if name in labels else f"{name} (lastNotNull)" for name in names]
     panel = table.Panel().show_header(True)
     panel.color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
     panel.thresholds(_thresholds(PLAIN))
@@ -430,9 +437,10 @@ def rows(
     panel.transformations(
         [
             _transform("merge"),
+            *grouping,
             _transform(
                 "organize",
-                excludeByName=dict.fromkeys(("Time", *fields[: len(labelled)]), True),
+                excludeByName={"Time": True},
                 indexByName={name: index for index, name in enumerate(names)},
                 renameByName={
                     name: column.title for name, column in zip(names, columns, strict=True)
@@ -444,6 +452,14 @@ def rows(
         panel.override_by_name(column.title, _column_properties(column))
     asked = [_instant(Ask(expr)).format(PromQueryFormat.TABLE) for expr in exprs]
     return _panel(panel, title, text, asked, WORDS, width, height)
+
+
+def _grouped(labels: Sequence[str], values: Sequence[str]) -> dict[str, object]:
+    """Rows by their labels, with their values as they are. All other fields are left out."""
+    return {
+        **{label: {"operation": "groupby", "aggregations": []} for label in labels},
+        **{v: {"operation": "aggregate", "aggregations": ["lastNotNull"]} for v in values},
+    }
 
 
 def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column:

@@ -308,6 +308,8 @@ def table(panel: Json, answers: Answers) -> list[dict[str, Cell]]:
         match transformation["id"]:
             case "merge":
                 rows = _merged(frames)
+            case "groupBy":
+                rows = _grouped(rows, options["fields"])
             case "organize":
                 hidden = {name for name, gone in options["excludeByName"].items() if gone}
                 titles, order = options["renameByName"], options["indexByName"]
@@ -331,6 +333,24 @@ def table(panel: Json, answers: Answers) -> list[dict[str, Cell]]:
         if not configured(panel, title).get("custom.hidden")
     ]
     return [{title: _cell(panel, title, row.get(name)) for name, title in shown} for row in rows]
+
+
+def _grouped(rows: list[dict[str, Value]], fields: Json) -> list[dict[str, Value]]:
+    """A row for each group; none without a field to group by, and no field that has no operation."""
+    keys = [name for name, of in fields.items() if of["operation"] == "groupby"]
+    keys = [key for key in keys if any(key in row for row in rows)]
+    if not keys:
+        return []
+    made: dict[tuple[Value, ...], dict[str, Value]] = {}
+    for row in rows:
+        own = made.setdefault(tuple(row.get(key) for key in keys), {})
+        own |= {key: row[key] for key in keys if key in row}
+        for name, of in fields.items():
+            for reducer in of["aggregations"] if name in row else ():
+                assert reducer == "lastNotNull"
+                if row[name] is not None:
+                    own[f"{name} ({reducer})"] = row[name]
+    return list(made.values())
 
 
 def _sorted(rows: list[dict[str, Value]], name: str, descending: bool) -> list[dict[str, Value]]:

@@ -37,7 +37,10 @@ UIDS = {
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 # What Grafana 9.0 has; schema version 37 came with 9.1.
 PANELS_OF_9 = {"row", "stat", "bargauge", "timeseries", "state-timeline", "table", "heatmap"}
-TRANSFORMATIONS_OF_9 = {"merge", "organize", "groupingToMatrix", "convertFieldType", "sortBy"}
+TRANSFORMATIONS_OF_9 = {
+    *("merge", "groupBy", "organize"),
+    *("groupingToMatrix", "convertFieldType", "sortBy"),
+}
 NEWEST_SCHEMA = 37
 # Grafana's own variables.
 BUILT_IN = {

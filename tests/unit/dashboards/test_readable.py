@@ -425,7 +425,7 @@ def test_times_are_in_milliseconds(dashboard: Dashboard) -> None:
             names |= change["options"].get("renameByName", {})
         of_columns = {
             names.get(
-                "Value" if len(panel["targets"]) == 1 else f"Value #{target['refId']}"
+                "Value" if len(panel["targets"]) == 1 else f"Value #{target['refId']} (lastNotNull)"
             ): target
             for target in panel["targets"]
         }
@@ -656,6 +656,21 @@ def test_rows_are_of_what_there_is(dashboard: Dashboard) -> None:
         for expr in exprs(panel):
             if panel["title"] not in OF_THE_PAST and "$__range" in expr:
                 assert re.search(r" and on \([^)]*\) ovslbt_\w+_info\{", expr), panel["title"]
+
+
+@each_dashboard
+def test_tables_without_rows_have_no_header(dashboard: Dashboard) -> None:
+    """Of queries without answers, Grafana shows the columns of values: half of the header."""
+    for panel in of_type(dashboard, "table"):
+        if len(panel["targets"]) > 1:
+            merge, group, organize = panel["transformations"]
+            assert (merge["id"], group["id"]) == ("merge", "groupBy"), panel["title"]
+            fields = group["options"]["fields"]
+            labels = {p["label"] for p in columns(panel).values()} - {""}
+            by = {name for name, of in fields.items() if of["operation"] == "groupby"}
+            assert by == labels, panel["title"]
+            kept = {f"{name} ({how})" for name, of in fields.items() for how in of["aggregations"]}
+            assert kept | by == set(organize["options"]["renameByName"]), panel["title"]
 
 
 @each_dashboard
