@@ -71,7 +71,9 @@ def _is_anything_wrong() -> list[panels.Panel]:
     info = f"max by (policy, teaming, mode) ({HERE('bridge_info')})"
     named = f'label_join({info}, "said", ", ", "policy", "teaming", "mode")'
     # A tile that shows names only is blank where nothing has one, whatever it has for no value.
-    nothing = f'label_replace(max({ONE_SERVICE.of("up")}), "said", "{panels.NOT_KNOWN}", "", "")'
+    services = ONE_SERVICE.of("up")
+    nothing = f"max({services}) or absent({services})"
+    nothing = f'label_replace({nothing}, "said", "{panels.NOT_KNOWN}", "", "")'
     return [
         number(
             "Switch",
@@ -470,7 +472,13 @@ def _what_was_done() -> list[panels.Panel]:
             "Time from a move until inbound traffic arrives on the new uplink, for nine moves in ten. "
             "The switch counts twice a second. Good: at most 1.5 s. If more, the upstream switch "
             "learns late.",
-            [Ask(quantile(0.9, HERE("inbound_follow_seconds_bucket"), "bridge"), "{{bridge}}")],
+            # Without events, it is not a number: an empty graph with a legend.
+            [
+                Ask(
+                    f"{quantile(0.9, HERE('inbound_follow_seconds_bucket'), 'bridge')} >= 0",
+                    "{{bridge}}",
+                )
+            ],
             unit=panels.SECONDS,
             points=VisibilityMode.ALWAYS,
         ),

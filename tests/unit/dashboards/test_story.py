@@ -593,6 +593,17 @@ def test_every_move_is_marked_once_when_it_was_made(prometheus: Prometheus, name
 
 
 @each_dashboard
+def test_graphs_without_values_say_so(prometheus: Prometheus, dashboard: Dashboard) -> None:
+    """Of series that are not a number, Grafana draws an empty graph with a legend."""
+    for name in ("quiet", "all back"):
+        seen = look(prometheus, moment_of(name), dashboard.name)
+        for panel in (panel for panel in dashboard.asking if panel["type"] == "timeseries"):
+            for more in seen.repeats(panel):
+                for found in seen.answers(panel, **more).values():
+                    assert all(series.numbers for series in found), panel["title"]
+
+
+@each_dashboard
 def test_every_query_has_data_where_something_happened(
     prometheus: Prometheus, dashboard: Dashboard
 ) -> None:
@@ -625,7 +636,11 @@ def test_nothing_is_green_without_data(prometheus: Prometheus, dashboard: Dashbo
     for panel in dashboard.asking:
         for more in seen.repeats(panel):
             answers = seen.answers(panel, **more)
-            assert not numbers([s for found in answers.values() for s in found]), panel["title"]
+            names_only = panel["options"].get("textMode") == "name"
+            found = [series for answer in answers.values() for series in answer]
+            assert names_only or not numbers(found), panel["title"]
+        if panel["type"] == "stat":
+            assert [tile.text for tile in seen.tiles(panel)] == ["not known"], panel["title"]
         assert not [cell for cell in seen.cells(panel) if cell.is_green], panel["title"]
 
 
