@@ -14,6 +14,8 @@
 #                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
 #   make test-ovs     OVS=DIR: what matters most of a real switch, on the Open vSwitch that is installed
 #                     under DIR, in out/ovs/
+#   make test-kernel  what matters most of a real switch, on the kernel's datapath, in out/kernel/: at most
+#                     60 minutes; in QEMU where this machine's kernel has no module openvswitch
 #   make fuzz         all that comes from outside, made bad: 100,000 cases (ARGS="--cases N"), in
 #                     out/fuzz/
 #   make soak         chaos on a real switch until something goes wrong: hours
@@ -54,7 +56,8 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup demo bench bench-database bench-scale bench-times test test-quick test-ryu test-fresh test-ovs fuzz soak dashboards deb wheels lint format \
+.PHONY: help setup setup-kernel demo bench bench-database bench-scale bench-times test test-quick test-ryu test-fresh \
+	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
 help:
@@ -62,6 +65,9 @@ help:
 
 setup:
 	@.ci/setup
+
+setup-kernel:
+	@.ci/setup kernel
 
 demo: setup
 	$(BIN)/ovs-lbt bench vmware_lbt $(DEMO) $(ARGS)
@@ -92,8 +98,9 @@ bench-database: setup
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)
 
-test: setup lint wheels
+test: setup-kernel lint wheels
 	$(call pytest,$(SWITCHES))
+	$(BIN)/python -m tests.releases kernel --steps short
 
 # One file, which one worker runs.
 test-quick: WORKERS = 1
@@ -112,6 +119,9 @@ test-fresh:
 test-ovs: setup
 	@[[ -n "$(OVS)" ]] || { echo "OVS: nothing -> the prefix of an Open vSwitch: make test-ovs OVS=DIR" >&2; exit 2; }
 	$(BIN)/python -m tests.releases ovs "$(OVS)" $(ARGS)
+
+test-kernel: setup-kernel
+	$(BIN)/python -m tests.releases kernel $(ARGS)
 
 fuzz: setup
 	$(BIN)/python -m tests.unit.fuzz $(ARGS)

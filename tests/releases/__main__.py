@@ -1,10 +1,13 @@
-"""`make test-fresh` and `make test-ovs`: the releases that README promises are run.
+"""`make test-fresh`, `make test-ovs` and `make test-kernel`: what README promises is run.
 
 `fresh`: a minimal root of each Debian release, made by debootstrap, a copy of this checkout in it,
 and what README says. Logs and a result go to out/fresh/RELEASE.
 
 `ovs DIR`: tests on a real switch, with the Open vSwitch that is installed under a prefix. Logs and a
 result go to out/ovs/VERSION.
+
+`kernel`: tests on the kernel's datapath: on this machine's kernel, or on the distribution's in QEMU. Logs
+and a result go to out/kernel.
 
 `publish`: such results as docs/results/releases, and README's table anew.
 """
@@ -22,10 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.releases import result, running, table
+from tests.releases import kernel, result, running, table
 from tests.releases.root import CHECKOUT as THERE
 from tests.releases.root import RELEASES, Root
-from tests.releases.steps import FRESH, OTHERS_DEB, TESTS, Step, chosen
+from tests.releases.steps import FRESH, KERNEL, OTHERS_DEB, SHORT, TESTS, Step, chosen
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 INSIDE = THERE.lstrip("/")
@@ -52,13 +55,16 @@ def main(words: list[str]) -> int:
     ovs.add_argument("prefix", type=Path, metavar="DIR")
     ovs.add_argument("--steps", nargs="+", metavar="STEP", help=_names(TESTS))
     ovs.add_argument("--out", type=Path, default=Path("out/ovs"), metavar="DIR")
+    on_kernel = commands.add_parser("kernel")
+    on_kernel.add_argument("--steps", nargs="+", metavar="STEP", help=_names(KERNEL + SHORT))
+    on_kernel.add_argument("--out", type=Path, default=Path("out/kernel"), metavar="DIR")
     publish = commands.add_parser("publish")
     publish.add_argument("results", type=Path, nargs="*", metavar="result.json")
     options = parser.parse_args(words)
     try:
         if options.command == "publish":
             return table.publish(options.results, CHECKOUT)
-        steps = chosen(TESTS if options.command == "ovs" else FRESH, options.steps)
+        steps = _steps(options.command, options.steps)
     except ValueError as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -68,6 +74,8 @@ def main(words: list[str]) -> int:
     try:
         if options.command == "ovs":
             results = [_on_prefix(options.prefix.resolve(), steps, options.out)]
+        elif options.command == "kernel":
+            results = [_on_kernel(steps, options.out)]
         else:
             results = _in_roots(options, steps)
     except RuntimeError as failure:
@@ -80,6 +88,12 @@ def main(words: list[str]) -> int:
     bad = [s for one in results for s in one["steps"] if s["name"] in wanted and _bad(s)]
     print(f"\n{len(bad)} of {len(steps) * len(results)} steps failed" if bad else "\nall passed")
     return 1 if bad else 0
+
+
+def _steps(command: str, names: list[str] | None) -> tuple[Step, ...]:
+    if command == "kernel":
+        return chosen(KERNEL if names is None else KERNEL + SHORT, names)
+    return chosen(TESTS if command == "ovs" else FRESH, names)
 
 
 def _in_roots(options: argparse.Namespace, steps: tuple[Step, ...]) -> list[dict[str, Any]]:
@@ -137,20 +151,11 @@ def _on_prefix(prefix: Path, steps: tuple[Step, ...], out: Path) -> dict[str, An
     # The command that is installed in .venv is this checkout's, wherever it is installed from.
     environment["PYTHONPATH"] = ":".join([str(CHECKOUT), *own])
     commit, _ = _checkout()
-    version = _last_word(_output(["ovs-vswitchd", "--version"], environment).split("\n", 1)[0])
+    version = _version_here(environment)
     directory = out.resolve() / version
     directory.mkdir(parents=True, exist_ok=True)
     found = result.begun(directory / result.FILE, commit)
-    asked = 'import os_ken, sys; print(os_ken.__version__, "%d.%d.%d" % sys.version_info[:3])'
-    framework, python = _output([".venv/bin/python", "-c", asked], environment).split()
-    facts = {
-        "distribution": _pretty(Path("/etc/os-release").read_text()),
-        "openvswitch": version,
-        "built": True,
-        "bindings": bool(own),
-        "python": python,
-        "frameworks": {"os-ken": framework},
-    }
+    facts = {**_facts_here(environment), "built": True, "bindings": bool(own)}
     for step in steps:
         log = directory / f"{step.name}.log"
         command = ["bash", "-c", step.command]
@@ -158,6 +163,42 @@ def _on_prefix(prefix: Path, steps: tuple[Step, ...], out: Path) -> dict[str, An
         found = {**result.with_step(found, done), **facts}
         result.write(directory / result.FILE, found)
     return found
+
+
+def _on_kernel(steps: tuple[Step, ...], out: Path) -> dict[str, Any]:
+    on = kernel.find()
+    say = partial(_say, f"Linux {on.version} {on.runs}")
+    commit, _ = _checkout()
+    directory = out.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    found = result.begun(directory / result.FILE, commit)
+    facts = {
+        **_facts_here(dict(os.environ)),
+        "built": False,
+        "kernel": {"version": on.version, "runs": on.runs, "cores": len(os.sched_getaffinity(0))},
+    }
+    for step in steps:
+        load = {"load_average": [round(load, 2) for load in os.getloadavg()]}
+        done = running.run(step, on.running(step.command), directory / f"{step.name}.log", say)
+        found = {**result.with_step(found, {**done, **load}), **facts}
+        result.write(directory / result.FILE, found)
+    return found
+
+
+def _version_here(environment: dict[str, str]) -> str:
+    return _last_word(_output(["ovs-vswitchd", "--version"], environment).split("\n", 1)[0])
+
+
+def _facts_here(environment: dict[str, str]) -> dict[str, Any]:
+    """What is installed on this machine, and in .venv."""
+    asked = 'import os_ken, sys; print(os_ken.__version__, "%d.%d.%d" % sys.version_info[:3])'
+    framework, python = _output([".venv/bin/python", "-c", asked], environment).split()
+    return {
+        "distribution": _pretty(Path("/etc/os-release").read_text()),
+        "openvswitch": _version_here(environment),
+        "python": python,
+        "frameworks": {"os-ken": framework},
+    }
 
 
 def _facts_of(root: Root) -> dict[str, Any]:

@@ -12,14 +12,15 @@ from typing import Any
 
 from tests import documents
 from tests.releases import result
-from tests.releases.steps import FRESH, TESTS
+from tests.releases.kernel import short_version
+from tests.releases.steps import FRESH, KERNEL, TESTS, Step
 
 RESULTS = Path("docs/results/releases")
 README = Path("README.md")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
 HEAD = (
-    "| distribution | Open vSwitch | Python | framework | what ran | passed | did not run | commit |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| distribution | Open vSwitch | datapath | Python | framework | what ran | passed | did not run | commit |\n"
+    "|---|---|---|---|---|---|---|---|---|"
 )
 RYU, OS_KEN = "Ryu", "os-ken"
 
@@ -44,6 +45,8 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
 
 def name_of(found: dict[str, Any]) -> str:
     """Of a result's file."""
+    if "kernel" in found:
+        return f"kernel-{short_version(found['kernel']['version'])}"
     if found["built"]:
         return f"ovs-{found['openvswitch']}"
     words = re.search(r"\((\w+)\)", found["distribution"])
@@ -51,9 +54,11 @@ def name_of(found: dict[str, Any]) -> str:
 
 
 def read(checkout: Path) -> list[dict[str, Any]]:
-    """Everything that is published: distributions, then others' releases of Open vSwitch."""
+    """Everything that is published: distributions, others' releases of Open vSwitch, kernels."""
     found = [json.loads(path.read_text()) for path in (checkout / RESULTS).glob("*.json")]
-    return sorted(found, key=lambda one: (one["built"], _numbers(one["openvswitch"])))
+    return sorted(
+        found, key=lambda one: ("kernel" in one, one["built"], _numbers(one["openvswitch"]))
+    )
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
@@ -72,15 +77,16 @@ def ran(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _row(found: dict[str, Any]) -> str:
     steps = ran(found)
-    wanted = TESTS if found["built"] else FRESH
-    what = [step.what for step in wanted if step.name in steps]
-    missing = [step.what for step in FRESH if step.name not in steps]
+    what = [step.what for step in _wanted(found) if step.name in steps]
+    possible = _wanted(found) if "kernel" in found else FRESH
+    missing = [step.what for step in possible if step.name not in steps]
     passed = sum(one["passed"] for one in steps.values())
     failed = sum(one["failed"] for one in steps.values())
     rerun = sum(one["rerun"] for one in steps.values())
     cells = [
         f"{found['distribution']}, Open vSwitch built" if found["built"] else found["distribution"],
         found["openvswitch"],
+        _datapath(found),
         found["python"],
         _framework(found, steps),
         "; ".join(what) or "nothing",
@@ -89,6 +95,18 @@ def _row(found: dict[str, Any]) -> str:
         f"`{found['commit']}`",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _wanted(found: dict[str, Any]) -> tuple[Step, ...]:
+    if "kernel" in found:
+        return KERNEL
+    return TESTS if found["built"] else FRESH
+
+
+def _datapath(found: dict[str, Any]) -> str:
+    if "kernel" not in found:
+        return "userspace"
+    return f"kernel: Linux {found['kernel']['version']}, {found['kernel']['runs']}"
 
 
 def _framework(found: dict[str, Any], steps: dict[str, Any]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 
+from tests.switch.waiting import HANG_S
 from topologies.network.private_ovs import PrivateOvs
 
-ANSWERS_WITHIN_S = 60.0
+ANSWERS_WITHIN_S = HANG_S
 
 
 class Appctl:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tests.switch import frames
+from tests.switch import datapath, frames
 from tests.switch.appctl import Appctl
 from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import STREAM_SHIFT, Ears, Heard, Point, inside, sending_socket
@@ -348,7 +348,7 @@ class Bed:
         for vm in nested:
             self._make_station(vm, None)
             self._silence(vm.port)
-        netdev = ["--", "set", "bridge", inner, "datapath_type=netdev"]
+        datapath_type = ["--", "set", "bridge", inner, datapath.SETTING]
         ports = [word for vm in nested for word in ("--", "add-port", inner, vm.port)]
         patches = [
             word
@@ -358,7 +358,7 @@ class Bed:
                 *("--", "set", "interface", name, "type=patch", f"options:peer={to}"),
             )
         ]
-        self.ovs.vsctl("add-br", inner, *netdev, *ports, *patches)
+        self.ovs.vsctl("add-br", inner, *datapath_type, *ports, *patches)
         self._silence(inner)
         self.nested = nested
         try:
@@ -450,7 +450,7 @@ class Bed:
                 self.send(shot.point, shot.frame)
                 ears.listen(within_s=0.002)
             self.fence()
-            ears.until_quiet(below_id=1 << STREAM_SHIFT, quiet_s=0.02)
+            ears.until_quiet(below_id=1 << STREAM_SHIFT, quiet_s=datapath.QUIET_S)
             return {name: ear.frames() for name, ear in ears.by_name.items()}
 
     @contextlib.contextmanager
@@ -617,8 +617,8 @@ class Bed:
             for station in stations:
                 ports += ["--", "add-port", bridge, station.port]
                 ports += [f"tag={station.vlan}"] if station.vlan else []
-            netdev = ["--", "set", "bridge", bridge, "datapath_type=netdev"]
-            switch.vsctl("add-br", bridge, *netdev, *ports)
+            datapath_type = ["--", "set", "bridge", bridge, datapath.SETTING]
+            switch.vsctl("add-br", bridge, *datapath_type, *ports)
         if self.spec.team == STATIC_LAG:
             self._make_static_lag(ends)
         self._silence(self.bridge)
@@ -655,8 +655,8 @@ class Bed:
             ]
             for on, name, to in ((bridge, patch, peer), (self.upstream, peer, patch))
         ]
-        netdev = ["--", "set", "bridge", bridge, "datapath_type=netdev", "fail_mode=secure"]
-        switch.vsctl("add-br", bridge, *netdev, *(w for port in ports for w in ("--", *port)))
+        settings = ["--", "set", "bridge", bridge, datapath.SETTING, "fail_mode=secure"]
+        switch.vsctl("add-br", bridge, *settings, *(w for port in ports for w in ("--", *port)))
         ofctl = ["ovs-ofctl", "-O", "OpenFlow15"]
         hashed = f"selection_method=hash,fields({','.join(LAG_HASH_FIELDS)})"
         buckets = ",".join(f"bucket=watch_port:{end},actions=output:{end}" for end in ends)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.switch import datapath
 from tests.switch.bed import Bed, BedSpec, Upstream, upstream_ovs
 from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
@@ -17,6 +18,7 @@ from topologies.network.private_ovs import PrivateOvs
 SWITCH_NICE = -10
 
 _services: list[Service] = []
+_in_our_network: set[str] = set()
 
 
 @functools.cache
@@ -35,6 +37,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def ovs() -> Iterator[PrivateOvs]:
     """An Open vSwitch of our own; without one these tests fail, as nothing is proven."""
+    _alone("ovs")
     with PrivateOvs(prefix="ovs-lbt-test-") as private:
         _give_priority(private)
         yield private
@@ -46,6 +49,13 @@ def tor() -> Iterator[Upstream]:
     with upstream_ovs() as made:
         _give_priority(made.ovs)
         yield made
+
+
+def _alone(fixture: str) -> None:
+    """Refuse a second Open vSwitch beside the bridge under test's where both would share a datapath."""
+    _in_our_network.add(fixture)
+    shared = datapath.NAME == "kernel" and len(_in_our_network) > 1
+    assert not shared, f"{' and '.join(sorted(_in_our_network))} -> one, in a process of its own"
 
 
 def _give_priority(private: PrivateOvs) -> None:
@@ -73,6 +83,7 @@ def service(session_service: Service) -> Service:
 @pytest.fixture(scope="module")
 def own() -> Iterator[Service]:
     """A service on an Open vSwitch of its own, either of which a test may stop."""
+    _alone("own")
     with PrivateOvs(prefix="ovs-lbt-own-") as private:
         made = Service(private)
         _services.append(made)

@@ -14,6 +14,7 @@ from tests import documents
 from tests.documents import Block
 from tests.switch.bed import Bed
 from tests.switch.service import Service
+from tests.switch.waiting import HANG_S
 
 
 def names(bed: Bed) -> dict[str, str]:
@@ -33,7 +34,7 @@ def typed(block: Block, service: Service, names: Mapping[str, str]) -> str:
         env={**service.ovs.env, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, f"{block}: {done.stderr.strip()}\n{script}"
     return done.stdout

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.switch import frames, judging
+from tests.switch import datapath, frames, judging
 from tests.switch.adopting import one_line, records, refused, state
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec
 from tests.switch.judging import few_lost, judges_time, repetitions
 from tests.switch.service import Service
-from tests.switch.waiting import wait_until
+from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import Ears, Point, Stream
+from topologies.network.private_network import private_network
 from topologies.network.private_ovs import PrivateOvs
 
 BONDS = [BedSpec(team, 2, (None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP, LACP)]
@@ -224,7 +225,7 @@ def test_an_attach_that_is_not_confirmed_is_undone(in_use: Bed, service: Service
             asked = start_attach(bed, service)
             looked_at(bed)
             stop_switch()
-        out, err = asked.communicate(timeout=60)
+        out, err = asked.communicate(timeout=HANG_S)
         assert (asked.returncode, out) == (1, ""), err
         assert re.fullmatch(r"ovs-lbt: bridge \S+: flows not installed within 10 s -> .*\n", err), (
             err
@@ -248,7 +249,7 @@ def test_a_hung_switch_is_told_at_detach_and_cleaned_up_later(bed: Bed, service:
 
 
 def test_detach_takes_the_keys_away_where_no_switch_runs() -> None:
-    with PrivateOvs(prefix="ovs-lbt-away-") as ovs:
+    with private_network(), PrivateOvs(prefix="ovs-lbt-away-") as ovs:
         ovs.stop("ovs-vswitchd")
         bond = ["--", "add-bond", "br0", "bond0", "eth0", "eth1"]
         key = ["--", "set", "bridge", "br0", "external_ids:ovs-lbt-policy=load-based"]
@@ -353,7 +354,7 @@ BAD_INPUT = {
 def attached_beside(attached: Bed, service: Service) -> Iterator[dict[str, str]]:
     """The names in BAD_INPUT: an attached bridge, and another that is not."""
     bed, other = attached, "otherbr"
-    bed.ovs.vsctl("--may-exist", "add-br", other, "--", "set", "bridge", other, NETDEV)
+    bed.ovs.vsctl("--may-exist", "add-br", other, "--", "set", "bridge", other, datapath.SETTING)
     yield {
         "bridge": bed.bridge,
         "other": other,
@@ -362,9 +363,6 @@ def attached_beside(attached: Bed, service: Service) -> Iterator[dict[str, str]]
         "u1": bed.uplinks[1].name,
     }
     bed.ovs.vsctl("del-br", other)
-
-
-NETDEV = "datapath_type=netdev"
 
 
 @on_a_bond
@@ -393,7 +391,11 @@ def test_a_stranger_is_told_who_may(attached: Bed, service: Service) -> None:
 
 
 def test_a_service_that_cannot_start_says_why() -> None:
-    with PrivateOvs(prefix="ovs-lbt-away-") as ovs, socket.create_server(("127.0.0.1", 0)) as taken:
+    with (
+        private_network(),
+        PrivateOvs(prefix="ovs-lbt-away-") as ovs,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
         service = Service(ovs)
         port = taken.getsockname()[1]
         told = refused(service, "run", "--metrics", f"127.0.0.1:{port}")
@@ -434,7 +436,7 @@ def uplink_options(bed: Bed) -> list[str]:
 
 def subprocess_of(service: Service, command: list[str]) -> subprocess.CompletedProcess[str]:
     env = service.ovs.env
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_S)
 
 
 def cookie_of(flow: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.switch import bad_calls
+from tests.switch import bad_calls, datapath
 from tests.switch.bad_calls import DONE, REFUSED
 from tests.switch.bed import run
 from tests.switch.service import Service
@@ -108,7 +108,7 @@ def _build(ovs: PrivateOvs) -> None:
     words: list[str] = []
     for number in range(5):
         words += ["--", "add-br", f"br{number}"]
-        words += ["--", "set", "bridge", f"br{number}", "datapath_type=netdev"]
+        words += ["--", "set", "bridge", f"br{number}", datapath.SETTING]
     for bond, bridge, members in (
         ("bond0", "br0", ["eth0", "eth1"]),
         ("bond1", "br3", ["eth7", "eth8"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 
 from tests import documents
-from tests.switch import frames
+from tests.switch import datapath, frames
 from tests.switch.bed import ACTIVE_BACKUP, PLAIN, Bed, BedSpec, Upstream, run
 from tests.switch.following import bridges, follow, typed
 from tests.switch.service import Service
@@ -91,16 +91,15 @@ def check_on_normal(bed: Bed) -> None:
 
 
 def test_a_bridge_beneath_that_of_neutrons_agent(own: Service) -> None:
-    """With the userspace datapath, as not every machine has the kernel's."""
+    """With the tests' datapath, as not every machine has the kernel's."""
     own.start()
     links = ["eth0", "eth1"]
     try:
         for link in links:
             run("ip", "link", "add", link, "type", "veth", "peer", "name", f"{link}far")
-        netdev = "datapath_type=netdev"
-        own.ovs.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", netdev)
+        own.ovs.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", datapath.SETTING)
         (block,) = documents.labelled("below")
-        typed(block, own, {"add-br br-up": f"add-br br-up -- set bridge br-up {netdev}"})
+        typed(block, own, {"add-br br-up": f"add-br br-up -- set bridge br-up {datapath.SETTING}"})
         shown = own.show_json("br-up")
         assert [uplink["name"] for uplink in shown["uplinks"]] == links
         assert "to-ex" in {port["name"] for port in shown["ports"]}

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.switch import frames
+from tests.switch.waiting import HANG_S
 
 NETNS_DIRECTORY = Path("/run/netns")
 CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000
@@ -42,7 +43,7 @@ FRAME_BYTES_MAX = 9216
 STREAM_SHIFT = 48
 SEQUENCE_MASK = (1 << STREAM_SHIFT) - 1
 # It may take a busy machine that long to take up what was heard.
-QUIET_TIMEOUT_S = 60.0
+QUIET_TIMEOUT_S = HANG_S
 
 _closing = ThreadPoolExecutor(8, "closes ears")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -451,7 +452,7 @@ class Stream:
         """End it; what it did. Frames are still on their way for a moment."""
         if self.sent is None:
             assert self._process is not None, "the stream was not started"
-            answer, _ = self._process.communicate(timeout=60)
+            answer, _ = self._process.communicate(timeout=HANG_S)
             report = json.loads(answer)
             self.sent = Sent(
                 report["sent"], tuple(report["refused"]), report["elapsed_s"], report["latest_s"]

@@ -19,6 +19,9 @@ from pathlib import Path
 
 from topologies.network import processes
 
+# The values of the layouts' parameter `datapath`, and Open vSwitch's names for them. All Open vSwitches
+# of a network namespace share one kernel datapath.
+DATAPATHS = {"userspace": "netdev", "kernel": "system"}
 START_TIMEOUT_S = 10.0
 # As ovs-ctl sets it.
 NICENESS = -10

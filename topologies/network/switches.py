@@ -16,10 +16,9 @@ from mininet.node import Switch
 
 from topologies.graph.parts import LAG_HASHES
 from topologies.graph.ports import Port
+from topologies.network.private_ovs import DATAPATHS
 from topologies.network.shaping import is_shaped, queue_bytes, shape
 
-# The values of the layouts' parameter `datapath`, and Open vSwitch's names for them.
-DATAPATHS = {"userspace": "netdev", "kernel": "system"}
 AUTO = "auto"
 KERNEL_MODULE = Path("/sys/module/openvswitch")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from controller.operations import releases
-from tests.releases import result, running, table
+from tests.releases import kernel, result, running, table
 from tests.releases.root import RELEASES, Root
-from tests.releases.steps import FRESH, TESTS, Step, chosen, counted
+from tests.releases.steps import FRESH, KERNEL, SHORT, TESTS, Step, chosen, counted
 
 CHECKOUT = Path(__file__).parents[3]
 STEP = Step("a step", "what it is", "command", 60)
@@ -81,7 +81,9 @@ def test_steps_are_chosen_by_name_in_their_order() -> None:
 
 
 def test_every_test_file_of_a_step_is_there() -> None:
-    files = re.findall(r"tests/\S+\.(?:py|sh)", " ".join(step.command for step in FRESH))
+    files = re.findall(
+        r"tests/\S+\.(?:py|sh)", " ".join(step.command for step in FRESH + KERNEL + SHORT)
+    )
     assert len(files) > 7
     assert [file for file in files if not (CHECKOUT / file).exists()] == []
 
@@ -123,6 +125,64 @@ def test_scripts_are_sound() -> None:
     script = CHECKOUT / "tests/releases/package.sh"
     done = subprocess.run(["shellcheck", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_kernel_of_this_machine_needs_no_guest() -> None:
+    command = kernel.Kernel("6.1.0", kernel.NATIVE).running("true")
+    assert command[:2] == ["bash", "-c"] and "vng" not in command[2]
+    assert "OVS_LBT_DATAPATH=kernel" in command[2]
+
+
+@pytest.mark.parametrize("runs", [kernel.KVM, kernel.EMULATED])
+def test_a_guest_writes_nothing_to_this_machine(
+    runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "vng"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    command = kernel.Kernel("6.1.0", runs, tmp_path / "vmlinuz-6.1.0").running("true")
+    assert not {"--rw", "--rwdir"} & {*command}
+    assert ("--disable-kvm" in command) is (runs == kernel.EMULATED)
+    assert "OVS_LBT_DATAPATH=kernel" in command[-1] and "TMPDIR=/run/" in command[-1]
+
+
+def test_a_guest_s_status_and_output_are_those_of_its_command(tmp_path: Path) -> None:
+    """As if `vng` ran what it is told to on this machine."""
+    (tmp_path / "vng").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\neval "$2"\n')
+    (tmp_path / "vng").chmod(0o755)
+    image = kernel.Kernel("6.1.0", kernel.EMULATED, tmp_path / "vmlinuz-6.1.0")
+    words = [
+        w if not w.endswith("/vng") else str(tmp_path / "vng") for w in _booting(image, tmp_path)
+    ]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (7, "out of it's guest\nto stderr\n")
+
+
+def _booting(image: kernel.Kernel, tmp_path: Path) -> list[str]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", str(tmp_path), prepend=":")
+        return image.booting('echo "out of it\'s guest"; echo to stderr >&2; exit 7')
+
+
+def test_a_row_of_a_kernel_says_how_it_ran() -> None:
+    found = {
+        "commit": "abc",
+        "distribution": "Debian GNU/Linux 12 (bookworm)",
+        "openvswitch": "3.1.0",
+        "built": False,
+        "python": "3.11.2",
+        "frameworks": {"os-ken": "4.2.2"},
+        "kernel": {"version": "6.1.0-56-amd64", "runs": kernel.EMULATED, "cores": 2},
+        "steps": [
+            {"name": "attach", "verdict": "passed", "passed": 3, "failed": 0, "rerun": 0},
+            {"name": "delivery", "verdict": "failed", "passed": 1, "failed": 2, "rerun": 0},
+        ],
+    }
+    assert table.name_of(found) == "kernel-6.1"
+    row = table.table([found]).splitlines()[-1]
+    assert "| kernel: Linux 6.1.0-56-amd64, in QEMU without KVM |" in row
+    assert "| attach; delivery | 4 of 6; failed: delivery | failover; lacp; adoption;" in row
 
 
 def test_a_root_has_mounts_and_processes_of_its_own(tmp_path: Path) -> None:

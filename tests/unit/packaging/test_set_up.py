@@ -14,7 +14,9 @@ from tests import documents
 TOOLS = ("dirname", "readlink", "id")
 
 
-@pytest.mark.parametrize(("words", "linked"), [([], ".venv"), (["ryu"], ".venv-ryu")])
+@pytest.mark.parametrize(
+    ("words", "linked"), [([], ".venv"), (["ryu"], ".venv-ryu"), (["kernel"], ".venv")]
+)
 @pytest.mark.parametrize("there", [True, False])
 def test_an_environment_that_is_a_link_is_refused_and_left_alone(
     words: list[str], linked: str, there: bool, tmp_path: Path
