@@ -19,7 +19,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 MODULE = Path("/sys/module/openvswitch")
 # Where set-up has unpacked it.
-UNPACKED = CHECKOUT / "out/linux/boot"
+UNPACKED = CHECKOUT / "out/linux"
 MEMORY = "2G"
 BOOTS_WITHIN_S = 60.0
 # In the guest, a directory in memory for temporary files: every user may use it.
@@ -51,6 +51,7 @@ class Kernel:
         """A bash command in a guest; its output and its status are the command's."""
         words = [_program("vng"), "--run", str(self.image), "--user", "root", "--memory", MEMORY]
         words += ["--cpus", str(len(os.sched_getaffinity(0)))]
+        words += ["--busybox", str(UNPACKED / "bin/busybox")]
         words += ["--disable-kvm"] if self.runs == EMULATED else []
         # QEMU opens each of its outputs anew, and empties a file each time: so it gets a pipe.
         piped = 'set -o pipefail; "$@" </dev/null 2>&1 | cat'
@@ -75,7 +76,7 @@ def find() -> Kernel:
         subprocess.run(["modprobe", "--quiet", "openvswitch"], capture_output=True)
     if MODULE.exists():
         return Kernel(os.uname().release, NATIVE)
-    images = sorted(UNPACKED.glob("vmlinuz-*"))
+    images = sorted(UNPACKED.glob("boot/vmlinuz-*"))
     if not images:
         raise RuntimeError(
             f"no module openvswitch, no kernel in {UNPACKED} -> make test-kernel, or .ci/setup kernel"
