@@ -133,38 +133,6 @@ def test_a_kernel_of_this_machine_needs_no_guest() -> None:
     assert "OVS_LBT_DATAPATH=kernel" in command[2]
 
 
-@pytest.mark.parametrize("runs", [kernel.KVM, kernel.EMULATED])
-def test_a_guest_writes_nothing_to_this_machine(
-    runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "vng"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    command = kernel.Kernel("6.1.0", runs, tmp_path / "vmlinuz-6.1.0").running("true")
-    assert not {"--rw", "--rwdir"} & {*command}
-    assert ("--disable-kvm" in command) is (runs == kernel.EMULATED)
-    assert "OVS_LBT_DATAPATH=kernel" in command[-1] and "TMPDIR=/run/" in command[-1]
-
-
-def test_a_guest_s_status_and_output_are_those_of_its_command(tmp_path: Path) -> None:
-    """As if `vng` ran what it is told to on this machine."""
-    (tmp_path / "vng").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\neval "$2"\n')
-    (tmp_path / "vng").chmod(0o755)
-    image = kernel.Kernel("6.1.0", kernel.EMULATED, tmp_path / "vmlinuz-6.1.0")
-    words = [
-        w if not w.endswith("/vng") else str(tmp_path / "vng") for w in _booting(image, tmp_path)
-    ]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (7, "out of it's guest\nto stderr\n")
-
-
-def _booting(image: kernel.Kernel, tmp_path: Path) -> list[str]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PATH", str(tmp_path), prepend=":")
-        return image.booting('echo "out of it\'s guest"; echo to stderr >&2; exit 7')
-
-
 def test_a_row_of_a_kernel_says_how_it_ran() -> None:
     found = {
         "commit": "abc",

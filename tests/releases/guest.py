@@ -1,0 +1,127 @@
+"""A QEMU guest that runs one command on this machine's own file system, on another kernel.
+
+It reads the file system by 9p, and writes go to memory. Nothing else of a system starts in it: no
+udev, which takes minutes where a guest is emulated on a busy machine.
+"""
+
+from __future__ import annotations
+
+import lzma
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+QEMU = "qemu-system-x86_64"
+MEMORY = "2G"
+# Where a guest is emulated on a busy machine, its timer may come too late for the kernel's check of it,
+# and the kernel panics.
+APPEND = "console=ttyS0 quiet panic=-1 no_timer_check"
+# What the file system needs before its own modules can be read.
+MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
+# Until then, only busybox is there. An emulated guest is slow at asking for each file anew.
+INIT = """#!/bin/busybox sh
+mkdir() { /bin/busybox mkdir -p "$@"; }
+mount() { /bin/busybox mount "$@"; }
+for module in /modules/*; do /bin/busybox insmod $module; done
+mkdir /proc /host /memory /root
+mount -t proc proc /proc
+mount -t 9p -o ro,version=9p2000.L,trans=virtio,msize=524288,cache=loose host /host
+mount -t tmpfs memory /memory
+mkdir /memory/upper /memory/work
+mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/work root /root
+mkdir /root/proc /root/sys /root/dev /root/run /root/tmp /root/lib/modules
+mount -t proc proc /root/proc
+mount -t sysfs sys /root/sys
+mount -t devtmpfs dev /root/dev
+mkdir /root/dev/pts /root/dev/shm
+mount -t devpts -o mode=620,ptmxmode=666 pts /root/dev/pts
+mount -t tmpfs -o mode=1777 shm /root/dev/shm
+mount -t tmpfs -o mode=755 run /root/run
+/bin/busybox ln -sfn MODULES /root/lib/modules/VERSION
+/bin/busybox cp /command /root/run/command
+/bin/busybox umount /proc
+exec /bin/busybox switch_root -c /dev/ttyS0 /root /bin/bash /run/command
+"""
+# The guest ends as it writes a number to a port: its status and 1. QEMU's status is twice that and 1.
+# Of its own accord QEMU ends with 0 or 1.
+COMMAND = """export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
+ln -sfn /proc/self/fd /dev/fd
+stty -F /dev/ttyS0 raw -echo
+ip link set lo up
+({command}) </dev/null
+status=$?
+sync
+printf "\\\\x$(printf %02x $((status > 60 ? 61 : status + 1)))" >/run/status
+dd if=/run/status of=/dev/port bs=1 seek=244 status=none
+"""
+STATUS = '"$@" </dev/null; s=$?; ((s & 1 && s > 1)) && exit $(((s >> 1) - 1)); exit 125'
+
+
+def command(
+    unpacked: Path, version: str, inside: str, directory: Path, cores: int, kvm: bool
+) -> list[str]:
+    """What runs a bash command in a guest: its output and its status (up to 60) are the command's.
+
+    125: the guest ended by itself. `unpacked`: where the kernel and busybox are; `directory`: what is
+    made for the guest goes there.
+
+    Raises:
+        RuntimeError: the guest could not be prepared; the message says why.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    initramfs = _initramfs(unpacked, version, inside, directory)
+    words = [QEMU, "-machine", f"q35,sata=off,smbus=off,accel={'kvm' if kvm else 'tcg'}"]
+    words += ["-cpu", "host" if kvm else "max", "-smp", str(cores), "-m", MEMORY]
+    words += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]
+    words += ["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]
+    words += ["-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap"]
+    words += ["-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]
+    words += ["-kernel", str(unpacked / f"boot/vmlinuz-{version}"), "-initrd", str(initramfs)]
+    words += ["-append", APPEND]
+    return ["bash", "-c", STATUS, "guest", *words]
+
+
+def _initramfs(unpacked: Path, version: str, inside: str, directory: Path) -> Path:
+    modules = unpacked / "lib/modules" / version
+    init = INIT.replace("MODULES", str(modules)).replace("VERSION", version)
+    files: list[tuple[str, int, bytes]] = [
+        ("bin", 0o040755, b""),
+        ("dev", 0o040755, b""),
+        ("modules", 0o040755, b""),
+        ("bin/busybox", 0o100755, (unpacked / "bin/busybox").read_bytes()),
+        ("init", 0o100755, init.encode()),
+        ("command", 0o100755, COMMAND.replace("{command}", inside).encode()),
+    ]
+    for number, path in enumerate(_with_those_before(unpacked, version, MODULES)):
+        data = path.read_bytes()
+        data = lzma.decompress(data) if path.suffix == ".xz" else data
+        files.append((f"modules/{number:02d}.ko", 0o100644, data))
+    made = directory / "initramfs"
+    made.write_bytes(b"".join(_cpio(*file) for file in (*files, ("TRAILER!!!", 0, b""))))
+    return made
+
+
+def _with_those_before(unpacked: Path, version: str, names: Sequence[str]) -> list[Path]:
+    """Modules with those that they need, in the order in which they can be loaded."""
+    found: dict[Path, None] = {}
+    for name in names:
+        asked = ["modprobe", "-d", str(unpacked), "-S", version, "--show-depends", name]
+        done = subprocess.run(asked, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(asked)}: {done.stderr.strip()}")
+        found |= {
+            Path(line.split()[1]): None for line in done.stdout.splitlines() if line[:3] == "ins"
+        }
+    return list(found)
+
+
+def _cpio(name: str, mode: int, data: bytes) -> bytes:
+    """An entry of an archive as the kernel takes it (the format is `newc`)."""
+    encoded = name.encode() + b"\0"
+    fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
+    head = b"070701" + "".join(f"{field:08X}" for field in fields).encode() + encoded
+    return _padded(head) + _padded(data)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)
