@@ -32,7 +32,7 @@ def test_what_a_guest_begins_with(command: list[str], tmp_path: Path) -> None:
     found = _unpacked((tmp_path / "initramfs").read_bytes())
     assert (found["bin/busybox"], found["modules/00.ko"]) == (b"busybox", b"module")
     assert f"{tmp_path}/lib/modules/{VERSION} /root/lib/modules/{VERSION}".encode() in found["init"]
-    assert b"(exit 7) </dev/null\n" in found["command"]
+    assert b"(exit 7) </dev/null" in found["command"]
 
 
 @pytest.mark.parametrize(
