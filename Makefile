@@ -98,9 +98,8 @@ bench-database: setup
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)
 
-test: setup-kernel lint wheels
+test: setup lint wheels
 	$(call pytest,$(SWITCHES))
-	$(BIN)/python -m tests.releases kernel --steps short
 
 # One file, which one worker runs.
 test-quick: WORKERS = 1
