@@ -281,7 +281,6 @@ def _since_when() -> list[panels.Panel]:
             [of_host(highest(f"max {BY_BRIDGE} ({utilization})", ON_BRIDGE, busiest), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
-            width=8,
         ),
         lines(
             "Imbalance",
@@ -291,7 +290,6 @@ def _since_when() -> list[panels.Panel]:
             [of_host(_highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
-            width=8,
         ),
         lines(
             "Optimality",
@@ -302,7 +300,7 @@ def _since_when() -> list[panels.Panel]:
             unit=panels.COUNT,
             decimals=2,
             link=frame.FROM_SERIES,
-            width=8,
+            width=24,
         ),
         # Grafana colours lines by their order: with both in one graph, a host had two colours.
         lines(

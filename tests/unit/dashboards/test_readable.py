@@ -602,6 +602,16 @@ def test_graphs_of_many_bridges_show_some(dashboard: Dashboard) -> None:
                 assert re.search(r" (> 0|== 0) or (min|max)\(.* unless on \(\) up\{", summed_up)
 
 
+def test_the_legend_of_ten_hosts_is_not_cut() -> None:
+    """Grafana gives it a third of the graph: three lines, and the worst of ten may be the last."""
+    (since,) = (p for p in BY_NAME["fleet"].json["panels"] if p.get("title") == "Since when")
+    (done,) = (p for p in BY_NAME["fleet"].json["panels"] if p.get("title") == "What was done")
+    rows = range(since["gridPos"]["y"], done["gridPos"]["y"])
+    shown = [p for p in of_type(BY_NAME["fleet"], "timeseries") if p["gridPos"]["y"] in rows]
+    assert shown
+    assert all(panel["gridPos"]["w"] >= 12 for panel in shown)
+
+
 @each_query
 def test_what_is_highest_is_chosen_once_for_all_the_time_shown(query: Query) -> None:
     """A choice in each step would show more lines than it says, and each of them with gaps."""
