@@ -311,11 +311,6 @@ def _vm_ports() -> list[panels.Panel]:
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     # A UUID is no name, and leaves no room for the port's.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
-    binding = HERE("port_binding")
-    # Without a value at the end, the last one would be drawn up to there.
-    ended = f"max by (port) (last_over_time({binding}[{RANGE}]))"
-    ended = f'label_replace({ended}, "uplink", "{panels.NOT_KNOWN}", "", "")'
-    used = f"max by (port, uplink) ({binding}) or on (port) {ended}"
     bound = f"{HERE('port_binding')} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     drops = f"{in_range(HERE('port_drops_total'))} and {ON_PORT} {HERE('port_info')}"
     since = f"max by (port, reason) ({HERE('port_bound_timestamp_seconds')})"
@@ -338,9 +333,8 @@ def _vm_ports() -> list[panels.Panel]:
         matrix(
             "Uplink of each VM port",
             "The uplink that each VM port uses over time, in its colour. Good: long bars. If the colour of a port "
-            "changes all the time, set a longer window (`window-s`) or pin the port. Grey: the service "
-            "was down, or the port gone.",
-            used,
+            "changes all the time, set a longer window (`window-s`) or pin the port.",
+            f"max by (port, uplink) ({HERE('port_binding')})",
             row="port",
             value="uplink",
             width=14,

@@ -355,9 +355,7 @@ def matrix(
 ) -> statetimeline.Panel:
     """A bar for each value of the label `row`, with the colour of the uplink in the label `value`."""
     time = f"Time\\{row}"
-    unknown = model.ValueMappingResult(color=UNKNOWN)
-    pattern = model.DashboardRegexMapOptions(f"/^{NOT_KNOWN}$/", unknown)
-    panel = _timeline().mappings([model.RegexMap(pattern), *_of_uplinks()])
+    panel = _timeline().mappings(list(_of_uplinks()))
     panel.transformations(
         [
             _transform(

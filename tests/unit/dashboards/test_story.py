@@ -447,21 +447,6 @@ def test_links_are_red_while_they_are_down(prometheus: Prometheus) -> None:
     assert states == {"eth1": [up], "eth2": [up, down, up], "eth3": [up], "eth4": [up]}
 
 
-def test_the_uplink_of_a_port_is_not_known_while_the_service_is_down(
-    prometheus: Prometheus,
-) -> None:
-    """Grafana draws the last value of such a graph up to its end."""
-    for name in ("mended", "service dead"):
-        seen = look(prometheus, moment_of(name), "bridge")
-        (found,) = seen.answers(seen.panel("Uplink of each VM port")).values()
-        last_s = max(at_s for series in found for at_s, _ in series.points)
-        assert moment_of(name).at_s - last_s <= 2 * SCRAPE_S
-        at_last = [s.labels["uplink"] for s in found if s.points[-1][0] == last_s]
-        assert len(at_last) == len({series.labels["port"] for series in found})
-        is_known = moment_of(name).facts.services[HV1]
-        assert ({"not known"} == set(at_last)) != is_known
-
-
 @pytest.mark.parametrize(
     ("dashboard", "title", "moment", "row", "states"),
     [
