@@ -122,5 +122,6 @@ def test_flows_change_while_the_sender_goes_on(bed: Bed) -> None:
         # What goes on is not begun anew, and what has no way is missed.
         bed.ofctl("del-flows")
         assert traffic.go_on({1: (other, frame, 1)}) == {1: since[1]}
-        wait_until(lambda: traffic.rounds(0).end > end + 10, "ten more")
-        assert len(lost(1, since[1], end + 10, 1)) >= 5
+        now = traffic.rounds(0).end
+        wait_until(lambda: traffic.rounds(0).end > now + 10, "ten more")
+        assert len(lost(1, now, now + 10, 1)) >= 5
