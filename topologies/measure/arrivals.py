@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import re
 import statistics
 import subprocess
@@ -24,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from topologies import live_migration
-from topologies.compare import contenders, pace, run
-from topologies.compare.samples import Sample
+from topologies.compare import contenders
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface
@@ -41,10 +38,9 @@ from topologies.loads.migration_load import blackouts_s
 from topologies.loads.probing import PORT as PROBE_PORT
 from topologies.loads.probing import Flow, Probes
 from topologies.measure.captured import ETH_IPV4, Capture, Frame
+from topologies.measure.runs import Measurement, run_details
 from topologies.network import processes
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
-from topologies.reports.report import machine
 
 NAME = "arrivals"
 CONTENDERS = ("balance-slb", "load-based", "dynamic", "dynamic/lacp")
@@ -253,45 +249,32 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), metavar="NAME")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
     options = parser.parse_args(arguments)
-    if os.geteuid() != 0:
-        print(f"{NAME}: user id {os.geteuid()} -> root", file=sys.stderr)
+    measurement = Measurement(NAME, "vms", _measured)
+    if not measurement.is_permitted():
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{NAME}.json"
-    command = [sys.executable, "-m", f"topologies.measure.{NAME}", *arguments]
-    runs: list[dict[str, Any]] = []
-    for repetition in range(1, options.runs + 1):
-        for name in options.contenders:
-            made_by = origin(command)
-            try:
-                found = _measured(name)
-            except (RuntimeError, OSError, ValueError) as failure:
-                print(f"{NAME}: {name}: {failure}", file=sys.stderr)
-                continue
-            runs.append(
-                {"contender": name, "repetition": repetition, "vms": found, "origin": made_by}
-            )
-            path.write_text(json.dumps({"environment": machine(), "runs": runs}, indent=1) + "\n")
-            print(_line(name, found), flush=True)
-    print(*_lines(runs), sep="\n")
+    made: list[dict[str, Any]] = []
+    measurement.repeat(
+        range(1, options.runs + 1),
+        options.contenders,
+        arguments,
+        made,
+        options.out / f"{NAME}.json",
+        lambda one: print(_line(one["contender"], one["vms"]), flush=True),
+    )
+    print(*_lines(made), sep="\n")
     return 0
 
 
 def _measured(name: str) -> list[dict[str, Any]]:
-    def in_silence(_sample: Sample, _load_s: float) -> None:
-        return
-
     scenario = Scenario(NAME, "", live_migration.layout(), ArrivalLoad, (name,))
-    one = contenders.by_name(name)
-    found: list[dict[str, Any]] = run.run(
-        scenario, one, pace.ACCELERATED, in_silence
-    ).outcome.details
+    found: list[dict[str, Any]] = run_details(scenario, contenders.by_name(name))
     return found
 
 
-def _lines(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for name in dict.fromkeys(one["contender"] for one in runs):
-        vms = [vm for one in runs if one["contender"] == name for vm in one["vms"]]
+def _lines(made: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for name in dict.fromkeys(one["contender"] for one in made):
+        vms = [vm for one in made if one["contender"] == name for vm in one["vms"]]
         yield _line(name, vms)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from topologies import shift
-from topologies.compare import pace, run
-from topologies.compare.samples import Sample
 from topologies.compare.scenario import Scenario
 from topologies.loads.load import Load, Stage
 from topologies.measure import cpu_contenders
 from topologies.measure.cpu_loads import TCP, UDP, MeasuredLoads
-from topologies.reports.origin import origin
-from topologies.reports.report import machine
+from topologies.measure.runs import Measurement, run_details
 
 NAME = "cpu_per_bit"
 SPAN_S = 20.0
@@ -61,28 +57,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--profile", type=Path, metavar="DIR", help="profiles by perf, no figures")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR")
     options = parser.parse_args(arguments)
-    if os.geteuid() != 0:
-        print(f"{NAME}: user id {os.geteuid()} -> root", file=sys.stderr)
+
+    def measured(name: str) -> dict[str, Any]:
+        profile = options.profile / name.replace(" ", "-") if options.profile else None
+        return _measured(name, tuple(options.loads), options.span_s, profile)
+
+    measurement = Measurement(NAME, "loads", measured)
+    if not measurement.is_permitted():
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{NAME}.json"
-    command = [sys.executable, "-m", f"topologies.measure.{NAME}", *arguments]
     kept = json.loads(path.read_text())["runs"] if path.exists() else []
     first = 1 + max((one["repetition"] for one in kept), default=0)
-    for repetition in range(first, first + options.runs):
-        for name in options.contenders:
-            made_by = origin(command)
-            profile = options.profile / name.replace(" ", "-") if options.profile else None
-            try:
-                found = _measured(name, tuple(options.loads), options.span_s, profile)
-            except (RuntimeError, OSError, ValueError) as failure:
-                print(f"{NAME}: {name}: {failure}", file=sys.stderr)
-                continue
-            kept.append(
-                {"contender": name, "repetition": repetition, "loads": found, "origin": made_by}
-            )
-            path.write_text(json.dumps({"environment": machine(), "runs": kept}, indent=1) + "\n")
-            print(f"{repetition}: {name}: {_line(found)}", flush=True)
+    measurement.repeat(
+        range(first, first + options.runs),
+        options.contenders,
+        arguments,
+        kept,
+        path,
+        lambda one: print(
+            f"{one['repetition']}: {one['contender']}: {_line(one['loads'])}", flush=True
+        ),
+    )
     print(table(kept))
     return 0
 
@@ -98,11 +94,8 @@ def _measured(
             stage, kinds, span_s, lambda: cpu_contenders.begin(one), one.pids, profile
         )
 
-    def in_silence(_sample: Sample, _load_s: float) -> None:
-        return
-
     scenario = Scenario(NAME, "", shift.layout(), load, (name,))
-    found: dict[str, Any] = run.run(scenario, one, pace.ACCELERATED, in_silence).outcome.details
+    found: dict[str, Any] = run_details(scenario, one)
     return found
 
 
