@@ -97,13 +97,13 @@ class Engine:
         """The status of the next attached bridge by name; None after the last."""
         return self.fleet.status_after(name)
 
-    def _due(self, now_s: float) -> list[str]:
-        """The bridge that has had something to do for longest; none if nothing is due.
+    def _due(self, now_s: float) -> set[str]:
+        """The name of the bridge that has had something to do for longest; none if nothing is due.
 
         Of several, the one that was attached first.
         """
         name = min(self.fleet.bridges, key=self._due_s.__getitem__, default=None)
-        return [] if name is None or self._due_s[name] > now_s else [name]
+        return set() if name is None or self._due_s[name] > now_s else {name}
 
     def _in_order(self, names: set[str]) -> list[Bridge]:
         """The bridges of these names, in the order in which they were attached."""
@@ -120,7 +120,7 @@ class Engine:
             case Challenged() | Faulted():
                 return set()
             case Tick():
-                return set(self._due(now_s))
+                return self._due(now_s)
             case _:
                 return {event.bridge}
 
@@ -137,7 +137,7 @@ class Engine:
             case Faulted():
                 return self.fleet.faulted(event)
             case Tick():
-                due = [self.fleet.bridges[name] for name in self._due(now_s)]
+                due = self._in_order(self._due(now_s))
                 return [command for bridge in due for command in bridge.tick(now_s)]
             case Request() if not self.leads:
                 return [self._refer(event, now_s)]

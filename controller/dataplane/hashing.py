@@ -108,7 +108,7 @@ def _bucket_flows(number: int, buckets: int) -> tuple[FlowSpec, ...]:
         FlowSpec(
             Table.BUCKET,
             10,
-            match(**{Register.HASHED.field: number, Register.BUCKET.field: bucket}),
+            match(**_hashed(number), **{Register.BUCKET.field: bucket}),
             (ToGroup(bucket_group_id(number, bucket)),),
             cookie=bucket_cookie(number, bucket),
         )
@@ -241,7 +241,7 @@ def _by_remainder(made: Hash) -> Iterator[FlowSpec]:
                 yield FlowSpec(
                     Table.IP_NIBBLE,
                     10,
-                    match(**_hashed(made), **{scratch: seen}),
+                    match(**_hashed(made.number), **{scratch: seen}),
                     (SetField(scratch, after),),
                 )
 
@@ -254,8 +254,8 @@ def _into(made: Hash, fields: str, basis: int = 0) -> tuple[Action, ...]:
     return Multipath(fields, len(made.buckets), Register.BUCKET.field, basis), _TO_BUCKET
 
 
-def _hashed(made: Hash) -> dict[str, MatchValue]:
-    return {Register.HASHED.field: made.number}
+def _hashed(number: int) -> dict[str, MatchValue]:
+    return {Register.HASHED.field: number}
 
 
 def _flow(
@@ -299,4 +299,6 @@ def _off_home_flows(team: Team) -> Iterator[FlowSpec]:
                 yield FlowSpec(Table.OFF_HOME, 30, match(**here, **home), out)
                 ours = SetField("eth_src", team.off_home_macs[uplink])
                 for made in rewriting:
-                    yield FlowSpec(Table.OFF_HOME, 20, match(**here, **_hashed(made)), (ours, *out))
+                    yield FlowSpec(
+                        Table.OFF_HOME, 20, match(**here, **_hashed(made.number)), (ours, *out)
+                    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from tests.switch import frames
@@ -107,7 +109,7 @@ def test_flows_change_while_the_sender_goes_on(bed: Bed) -> None:
     bed.ofctl("del-flows")
     bed.ofctl("add-flow", f"in_port={other.port},actions={one.port}")
     frame = frames.udp(other.mac, one.mac)
-    with Traffic(bed) as traffic:
+    with closing(Traffic(bed)) as traffic:
 
         def lost(flow: int, first: int, end: int, every: int) -> set[int]:
             sent = traffic.rounds(first).sent(flow, first, end, every).keys()

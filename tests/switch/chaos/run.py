@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -73,7 +74,10 @@ def carry_out(
     of events before these, on another bed. `keep` gets it after each event.
     """
     report = report or Report(seed)
-    with built(seed, tor, extras) as world, Traffic(world.bed) as traffic:
+    with (
+        built(seed, tor, extras) as world,
+        contextlib.closing(Traffic(world.bed)) as traffic,
+    ):
         if wrong := checks.settle(world, traffic, settled_within_s):
             report.violations = ["before any event", *wrong]
             return report

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.switch.bed import Bed, Shot, Station
@@ -80,17 +79,6 @@ class Traffic:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Traffic:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._process:
