@@ -21,6 +21,7 @@ from dashboards.panels import (
     states,
 )
 from dashboards.queries import (
+    BY_PORT,
     MOST,
     ON_BRIDGE,
     ON_PORT,
@@ -28,6 +29,7 @@ from dashboards.queries import (
     ONE_SERVICE,
     RANGE,
     REASONS,
+    at_any_time,
     each_step,
     how_many,
     in_bits,
@@ -183,7 +185,7 @@ def _at_once() -> list[panels.Panel]:
             ],
             labelled=[f"max by (uplink, role) ({UPLINKS})"],
             sort=["Uplink"],
-            descending=False,
+            ascending=["Uplink"],
             width=14,
             height=7,
         ),
@@ -311,6 +313,11 @@ def _vm_ports() -> list[panels.Panel]:
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     # A UUID is no name, and leaves no room for the port's.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
+    binding = HERE("port_binding")
+    # Without a value, the last one would be drawn on, up to the end of the graph.
+    shown = f"max {BY_PORT} ({at_any_time('max', binding)})"
+    unknown = f'label_replace({shown}, "uplink", "{panels.NOT_KNOWN}", "", "")'
+    used = f"max by (port, uplink) ({binding} or {ON_PORT} {unknown})"
     bound = f"{HERE('port_binding')} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     drops = f"{in_range(HERE('port_drops_total'))} and {ON_PORT} {HERE('port_info')}"
     since = f"max by (port, reason) ({HERE('port_bound_timestamp_seconds')})"
@@ -333,8 +340,9 @@ def _vm_ports() -> list[panels.Panel]:
         matrix(
             "Uplink of each VM port",
             "The uplink that each VM port uses over time, in its colour. Good: long bars. If the colour of a port "
-            "changes all the time, set a longer window (`window-s`) or pin the port.",
-            f"max by (port, uplink) ({HERE('port_binding')})",
+            "changes all the time, set a longer window (`window-s`) or pin the port. Grey: the service "
+            "was down, or the port was not there.",
+            used,
             row="port",
             value="uplink",
             width=14,

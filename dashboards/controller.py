@@ -156,7 +156,7 @@ def _which() -> list[panels.Panel]:
             ],
             labelled=[f"max by (job, instance, version) ({SERVICES('build_info')})"],
             sort=["Scraped"],
-            descending=False,
+            ascending=["Scraped"],
             height=8,
         ),
     ]

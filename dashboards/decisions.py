@@ -299,6 +299,7 @@ def _what_came_of_it() -> list[panels.Panel]:
                 )
             ],
             unit=panels.SECONDS,
+            least_maximum=panels.OLD_S,
             width=8,
         ),
         lines(

@@ -154,7 +154,7 @@ def _bridges() -> panels.Panel:
     moves = f"{in_range(BRIDGES('moves_applied_total'))} and {ON_BRIDGE} {info}"
     return rows(
         "Bridges",
-        "Every bridge whose service answers, the one with the busiest uplink first. Good: connected, "
+        "Every bridge whose service answers, those that need attention first. Good: connected, "
         "below the threshold, no uplink down, no configuration errors, and on a busy bridge "
         "optimality near 1 (no placement would make the busiest uplink much less busy). Click a name "
         "to see the bridge.",
@@ -180,7 +180,7 @@ def _bridges() -> panels.Panel:
                 expr=each("sum", f"({UP} == bool 0) and {in_service(BRIDGES)}"),
                 unit=panels.COUNT,
                 steps=panels.NONE_IS_GOOD,
-                width=120,
+                width=125,
             ),
             Column(
                 "of",
@@ -193,14 +193,14 @@ def _bridges() -> panels.Panel:
                 expr=each("sum", UNRELIEVED),
                 unit=panels.COUNT,
                 steps=panels.NONE_IS_GOOD,
-                width=100,
+                width=105,
             ),
             Column(
                 "Errors",
                 expr=each("sum", BRIDGES("config_errors")),
                 unit=panels.COUNT,
                 steps=panels.NONE_IS_GOOD,
-                width=70,
+                width=75,
             ),
             Column("Moves", expr=each("sum", moves), unit=panels.COUNT, width=70),
             Column(
@@ -215,7 +215,8 @@ def _bridges() -> panels.Panel:
             Column("Job", "job", hidden=True),
         ],
         labelled=[f"max by (job, instance, bridge, policy, mode) ({info})"],
-        sort=["Busiest uplink"],
+        sort=["Switch", "Errors", "Uplinks down", "Unrelieved", "Busiest uplink"],
+        ascending=["Switch"],
         height=10,
     )
 
@@ -259,7 +260,7 @@ def _services() -> panels.Panel:
             ),
         ],
         sort=["Scraped"],
-        descending=False,
+        ascending=["Scraped"],
     )
 
 

@@ -7,7 +7,7 @@ is known to be well is green: without data, a value has no colour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import TypeVar
@@ -236,6 +236,7 @@ def lines(
     unit: str,
     decimals: int | None = None,
     maximum: float | None = None,
+    least_maximum: float | None = None,
     of_uplinks: bool = False,
     none_is_good: bool = False,
     points: VisibilityMode = VisibilityMode.NEVER,
@@ -247,12 +248,15 @@ def lines(
 
     Series called a threshold or a capacity are drawn as limits. `of_uplinks`: each line has the
     colour of the uplink that its legend begins with. `none_is_good`: each line counts what is wrong.
+    `least_maximum`: the axis ends there if all values are lower.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
     panel.show_points(points)
     _whole(panel, unit, decimals)
     if maximum is not None:
         panel.max(maximum)
+    if least_maximum is not None:
+        panel.axis_soft_max(least_maximum)
     if link:
         panel.data_links([build.DashboardLink(FOLLOW).url(link)])
     if none_is_good:
@@ -355,7 +359,9 @@ def matrix(
 ) -> statetimeline.Panel:
     """A bar for each value of the label `row`, with the colour of the uplink in the label `value`."""
     time = f"Time\\{row}"
-    panel = _timeline().mappings(list(_of_uplinks()))
+    unknown = model.ValueMappingResult(color=UNKNOWN)
+    pattern = model.DashboardRegexMapOptions(f"/^{NOT_KNOWN}$/", unknown)
+    panel = _timeline().mappings([model.RegexMap(pattern), *_of_uplinks()])
     panel.transformations(
         [
             _transform(
@@ -407,13 +413,14 @@ def rows(
     *,
     labelled: Sequence[str] = (),
     sort: Sequence[str],
-    descending: bool = True,
+    ascending: Collection[str] = (),
     width: int = 24,
     height: int = 9,
 ) -> table.Panel:
     """A table of present values, with a row for each set of labels that its queries share.
 
-    `labelled`: queries of which only the labels are shown.
+    `labelled`: queries of which only the labels are shown. `sort`: the columns that order the rows,
+    the most important first; by those that are not `ascending`, the highest value comes first.
     """
     exprs = [*labelled, *(column.expr for column in columns if column.expr)]
     # With a single query, Grafana names the field of its values differently.
@@ -432,7 +439,10 @@ def rows(
     panel.color_scheme(build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
     panel.thresholds(_thresholds(PLAIN))
     panel.sort_by(
-        [common.TableSortByFieldState().display_name(title).desc(descending) for title in sort]
+        [
+            common.TableSortByFieldState().display_name(title).desc(title not in ascending)
+            for title in sort
+        ]
     )
     panel.transformations(
         [

@@ -26,6 +26,7 @@ ON_UPLINK = "on (job, instance, bridge, uplink)"
 ON_PORT = "on (job, instance, bridge, port)"
 BY_BRIDGE = "by (job, instance, bridge)"
 BY_UPLINK = "by (job, instance, bridge, uplink)"
+BY_PORT = "by (job, instance, bridge, port)"
 BY_SERVICE = "by (job, instance)"
 
 # A binding that was found at the start or first placed by a policy is not a move: it has none of

@@ -268,6 +268,8 @@ def test_every_bridge_that_there_is_has_one_row(prometheus: Prometheus, name: st
     rows = seen.table(seen.panel("Bridges"))
     facts = moment.facts
     assert sorted(texts(rows, "Host", "Bridge")) == sorted(facts.answers)
+    answering = [str(row["Switch"]) == "connected (green)" for row in rows]
+    assert answering == sorted(answering), "a switch that does not answer comes first"
     for row in rows:
         where = row["Host"].text, row["Bridge"].text
         policy, _, mode = facts.policies[where]
@@ -445,6 +447,21 @@ def test_links_are_red_while_they_are_down(prometheus: Prometheus) -> None:
     }
     up, down = "up (green)", "down (red)"
     assert states == {"eth1": [up], "eth2": [up, down, up], "eth3": [up], "eth4": [up]}
+
+
+def test_the_uplink_of_a_port_is_not_known_while_the_service_is_down(
+    prometheus: Prometheus,
+) -> None:
+    """Grafana draws the last value of such a graph up to its end."""
+    for name in ("mended", "service dead"):
+        seen = look(prometheus, moment_of(name), "bridge")
+        (found,) = seen.answers(seen.panel("Uplink of each VM port")).values()
+        last_s = max(at_s for series in found for at_s, _ in series.points)
+        assert moment_of(name).at_s - last_s <= 2 * SCRAPE_S
+        at_last = [s.labels["uplink"] for s in found if s.points[-1][0] == last_s]
+        assert len(at_last) == len({series.labels["port"] for series in found})
+        is_known = moment_of(name).facts.services[HV1]
+        assert ({"not known"} == set(at_last)) != is_known
 
 
 @pytest.mark.parametrize(
@@ -680,6 +697,7 @@ def test_four_of_forty_hosts_are_found(prometheus: Prometheus) -> None:
         if any("red" in row[c].colour for c in ("Uplinks down", "Errors", "Unrelieved"))
     }
     assert wrong == {LINKLESS, MISCONFIGURED, FULL}
+    assert {row["Host"].text for row in rows[: len(wrong)]} == wrong, "they are not the first"
 
 
 def test_the_worst_of_forty_hosts_comes_first(prometheus: Prometheus) -> None:
