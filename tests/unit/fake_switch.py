@@ -56,6 +56,9 @@ from controller.dataplane import htb, specs, tables
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.engine import Engine
 
+# Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
+PLACED = 2
+
 Rate = Callable[[float], float]
 # Behind a VM port: (ofport, MAC, VLAN).
 Address = tuple[int, str, int]
@@ -617,3 +620,13 @@ def reports(here: World, level: str) -> list[str]:
 
 def moves(here: World) -> dict[str, int]:
     return {reason: n for reason, n in here.engine.fleet.status()[0].moves_applied.items() if n}
+
+
+def re_tagged(here: World, name: str, **columns: object) -> World:
+    """The same world once a Port record has these columns."""
+    row = here.rows["br0"]
+    ports = tuple(
+        replace(p, **columns) if p.name == name else p  # type: ignore[arg-type]
+        for p in row.ports
+    )
+    return here.write(replace(row, ports=ports))

@@ -1,8 +1,10 @@
-"""The engine in a world of its own: an operator, a database, a switch and its traffic."""
+"""A bridge from take-over to the end, through the engine: links, operators, refusals, VM ports.
+
+Tests of one subject are beside this file.
+"""
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 
@@ -12,7 +14,6 @@ from controller.api.events import (
     Apply,
     BundleDone,
     DatabaseRead,
-    DeliverFrame,
     Disconnect,
     InstalledRead,
     PortChanged,
@@ -22,19 +23,26 @@ from controller.api.events import (
     ReadLearned,
     ReadStats,
     Reply,
-    SendFrame,
     Write,
 )
 from controller.api.status import BridgeStatus
 from controller.bridge import status
 from controller.bridge.bridge import Bridge
-from controller.bridge.installation import REVALIDATED_AFTER_S
 from controller.config.rows import BridgeRow, PortRow
-from controller.dataplane import frames, tables
-from controller.dataplane.frames import rarp
+from controller.dataplane import tables
 from controller.dataplane.specs import EMPTY, Changes
 from controller.dataplane.tables import Kind, cookie_kind
-from tests.unit.fake_switch import A_MOMENT_S, World, done, moves, refusal, reports, world
+from tests.unit.fake_switch import (
+    A_MOMENT_S,
+    PLACED,
+    World,
+    done,
+    moves,
+    re_tagged,
+    refusal,
+    reports,
+    world,
+)
 from tests.unit.rows import (
     VMS,
     bridge,
@@ -46,9 +54,6 @@ from tests.unit.rows import (
     with_interface,
     without_us,
 )
-
-# Bundles until everything is in place over a bond: the second when NORMAL's flags are set.
-PLACED = 2
 
 # ---- taking a bridge over --------------------------------------------------------------
 
@@ -174,154 +179,6 @@ def test_after_a_restart_every_vm_port_is_where_it_was() -> None:
 def test_a_binding_to_what_is_no_uplink_any_more_is_made_anew() -> None:
     here = world(host(binding="eth9")).start()
     assert here.bindings()["vnet1"] == "eth2"
-
-
-# ---- load-based teaming ----------------------------------------------------------------
-
-
-def ramp(slope_gbps: float = 0.07, top_gbps: float = 13.0) -> World:
-    """The published example: four equal VM ports, all of them on eth1, load rising."""
-    here = world(host(binding="eth1", failback_delay_s="45"))
-    switch = here.switches["br0"]
-    switch.offered_bps = {
-        10 + i: lambda t: min(slope_gbps * t, top_gbps) * 1e9 / 4 for i in range(4)
-    }
-    switch.learned = tuple((10 + i, f"52:54:00:00:00:0{i}", 0) for i in range(4))
-    return here.start()
-
-
-def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> None:
-    """0.07 Gbit/s more each second; the mean over 30 s is the load of 15 s ago.
-
-    It passes 7.5 Gbit/s at 122.1 s, and 10 Gbit/s, three quarters of which are on eth1, at
-    157.9 s; uplinks are judged by half a second before, which is the poll before.
-    """
-    here = ramp().run_until(400)
-    moved = [(at_s, changes) for at_s, changes in here.applied() if at_s > 0]
-    steps = [124, 124 + REVALIDATED_AFTER_S, 159, 159 + REVALIDATED_AFTER_S]
-    assert [at_s for at_s, _ in moved] == pytest.approx(steps)
-    assert moves(here) == {"threshold": 2}
-    assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
-    loads = [uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
-    assert loads == pytest.approx([6.5, 6.5])
-
-
-def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
-    here = ramp().run_until(400)
-    for _, changes in here.applied()[PLACED:]:
-        assert 1 <= len(changes.modify_groups) <= 1 + 2
-        assert len(changes) == len(changes.modify_groups)
-
-
-def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
-    here = ramp().run_until(400)
-    first = [(124 + after_s, 10) for after_s in (0, 1, 3)]
-    second = [(159 + after_s, 11) for after_s in (0, 1, 3)]
-    assert here.frames() == first + second
-
-
-def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> None:
-    """Untagged, and on a trunk in every VLAN that it speaks."""
-    here = world(host(failback_delay_s="1")).start()
-    mac = "52:54:00:00:00:01"
-    here.switches["br0"].learned = ((10, mac, 7), (10, mac, 8), (11, mac, 9))
-    here.log.clear()
-    done(here.ask("move", "vnet0", "eth2"))
-    here.run_for(10)
-    queries = [(at_s, c.ofport, c.frame) for at_s, c in here.log if isinstance(c, DeliverFrame)]
-    wanted = [q(vlan) for vlan in (0, 7, 8) for q in (frames.igmp_query, frames.mld_query)]
-    sent_s = sorted({at_s for at_s, _, _ in queries})
-    assert [at_s - sent_s[0] for at_s in sent_s] == [0, 1, 3]
-    assert queries == [(at_s, 10, frame) for at_s in sent_s for frame in wanted]
-    assert {at_s for at_s, _ in here.frames()} == set(sent_s)
-    here.log.clear()
-    here.set_link(2, up=False).run_for(10)
-    asked = {c.ofport for c in here.commands(DeliverFrame) if isinstance(c, DeliverFrame)}
-    assert asked == {10, 11, 13}, "those whose uplink failed"
-
-
-def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None:
-    """The switches upstream forget what was behind a link that fails."""
-    here = world(host(failback_delay_s="0")).start().run_for(10)
-    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
-    here.set_link(2, up=False).run_for(10)
-    here.set_link(1, up=False).run_for(10)
-    here.log.clear()
-    here.set_link(1, up=True).run_for(10)
-    assert {ofport for _, ofport in here.frames()} == {10, 11}
-
-
-def test_a_static_lag_needs_no_announcements() -> None:
-    here = world(host(teaming="static")).start()
-    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
-    done(here.ask("move", "vnet0", "eth2"))
-    here.run_for(10)
-    assert here.frames() == []
-    assert here.commands(DeliverFrame) == []
-
-
-def test_who_may_have_come_while_a_lag_was_down_is_announced_by_it() -> None:
-    """Switches further on believe a VM that has moved in where it was before."""
-    vnet0, vnet1 = (port(f"vnet{i}", 10 + i, ids=ours(allow=f"eth{2 - i}")) for i in range(2))
-    row = host("originating-port", teaming="static", failback_delay_s="0")
-    here = world(replace(row, ports=(*row.ports[:1], vnet0, vnet1))).start().run_for(10)
-    learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
-    here.switches["br0"].learned = learned
-    assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth1"}
-
-    here.set_link(2, up=False).run_for(10)
-    assert here.frames() == [], "the one that cannot speak, and the one that need not"
-    here.set_link(2, up=True).run_for(10)
-    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
-    assert [(c.ofport, c.frame) for c in sent] == [(10, rarp("52:54:00:00:00:01"))] * 3
-
-    here.set_link(1, up=False).set_link(2, up=False).run_for(10)
-    here.log.clear()
-    here.set_link(1, up=True).set_link(2, up=True).run_for(10)
-    assert {ofport for _, ofport in here.frames()} == {10, 11}
-
-
-def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
-    here = world(host(binding="eth1", window_s="30"))
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
-    here.start().run_until(200)
-    times = [at_s for at_s, _ in here.applied() if at_s > 0][::2]
-    assert times[0] >= 27, "a window is covered"
-    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
-    assert len(times) == 2
-
-
-def test_observing_decides_and_moves_nothing() -> None:
-    here = world(host(binding="eth1", mode="observe"))
-    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
-    here.start().run_until(100)
-    assert here.applied() == []
-    assert here.switches["br0"].installed == EMPTY, "on a bond the bridge stays on NORMAL"
-
-
-def test_a_manual_move_starts_a_new_window() -> None:
-    """The mean still holds what the moved VM port sent; it must not cost another one its place.
-
-    A burst of two seconds; the operator moves a VM port in the middle of it.
-    """
-    here = world(host(binding="eth1"))
-    switch = here.switches["br0"]
-    switch.offered_bps = {10 + i: lambda t: (3.9 if 40 <= t < 42 else 1.8) * 1e9 for i in range(4)}
-    here.start().run_until(41)
-    done(here.ask("move", "vnet3", "eth2"))
-    assert moves(here) == {"manual": 1}
-    here.run_until(100)
-    assert moves(here) == {"manual": 1}
-
-
-def test_a_pinned_port_is_not_moved_by_load() -> None:
-    row = host(binding="eth1", vms=VMS[:2])
-    for name in VMS[:2]:
-        row = with_interface(row, name, binding="eth1", pin="eth1")
-    here = world(row)
-    here.switches["br0"].offered_bps = {10: lambda _: 5e9, 11: lambda _: 4e9}
-    here.start().run_until(100)
-    assert moves(here) == {}
 
 
 # ---- failover --------------------------------------------------------------------------
@@ -740,15 +597,6 @@ def on_plain_uplinks() -> BridgeRow:
     return bridge(port("eth1", 1), port("eth2", 2), *ports, ids=ids, fail_mode="secure")
 
 
-def re_tagged(here: World, name: str, **columns: object) -> World:
-    row = here.rows["br0"]
-    ports = tuple(
-        replace(p, **columns) if p.name == name else p  # type: ignore[arg-type]
-        for p in row.ports
-    )
-    return here.write(replace(row, ports=ports))
-
-
 def test_a_vm_port_moves_to_an_uplink_that_carries_its_new_vlan() -> None:
     here = world(on_plain_uplinks()).start()
     re_tagged(here, "eth1", trunks=(0, 10)).run_for(1)
@@ -792,30 +640,6 @@ def test_an_operator_cannot_put_a_vm_port_where_its_vlan_is_not(command: tuple[s
     re_tagged(here, "vnet1", tag=20).run_for(1)
     reply = here.ask(*command, "vnet1", "pin=eth1" if command[0] == "set" else "eth1")
     assert refusal(reply) == "uplink eth1: does not carry the VLANs of vnet1 -> one of eth2"
-
-
-def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
-    here = world(host()).start()
-    mac = "52:54:00:00:00:01"
-    re_tagged(here, "vnet0", vlan_mode="native-untagged", tag=7)
-    re_tagged(here, "vnet1", tag=7)
-    re_tagged(here, "vnet2", trunks=(7, 20))
-    here.switches["br0"].learned = tuple(
-        (ofport, mac, vlan) for ofport in (10, 11, 12) for vlan in (7, 20)
-    )
-    here.log.clear()
-    for name, number in (("vnet0", 10), ("vnet1", 11), ("vnet2", 12)):
-        other = {"eth1": "eth2", "eth2": "eth1"}[here.bindings()[name]]
-        here.ask("move", name, other)
-        assert here.switches["br0"].uplink_of(number) == int(other[-1])
-    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
-    assert {(c.ofport, c.frame) for c in sent} == {
-        (10, rarp(mac)),
-        (10, rarp(mac, 20)),
-        (11, rarp(mac)),
-        (12, rarp(mac, 7)),
-        (12, rarp(mac, 20)),
-    }
 
 
 def test_a_policy_that_places_by_number_takes_its_place_and_load_based_keeps_what_is() -> None:

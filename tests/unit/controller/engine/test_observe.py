@@ -42,6 +42,14 @@ def loaded(row: BridgeRow, bps: float) -> World:
     return here.start()
 
 
+def test_observing_a_bond_installs_nothing() -> None:
+    here = world(host(binding="eth1", mode="observe"))
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
+    here.start().run_until(100)
+    assert here.applied() == []
+    assert here.switches["br0"].installed == EMPTY, "on a bond the bridge stays on NORMAL"
+
+
 @on_each
 def test_planning_goes_on_as_if_its_moves_were_made(make: Callable[..., BridgeRow]) -> None:
     """The same moves at the same pace as enforcing, counted as planned and nowhere else."""

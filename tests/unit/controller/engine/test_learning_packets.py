@@ -1,0 +1,104 @@
+"""Learning packets: after which moves they are sent, how often, when, and in which VLANs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.api.events import DeliverFrame, SendFrame
+from controller.dataplane import frames
+from controller.dataplane.frames import rarp
+from tests.unit.controller.engine.ramp import ramp
+from tests.unit.fake_switch import done, re_tagged, world
+from tests.unit.rows import host, ours, port
+
+
+def test_each_move_is_announced_at_0_1_and_3_seconds() -> None:
+    here = ramp().run_until(400)
+    first = [(124 + after_s, 10) for after_s in (0, 1, 3)]
+    second = [(159 + after_s, 11) for after_s in (0, 1, 3)]
+    assert here.frames() == first + second
+
+
+def test_with_each_announcement_the_vm_is_asked_for_its_multicast_groups() -> None:
+    """Untagged, and on a trunk in every VLAN that it speaks."""
+    here = world(host(failback_delay_s="1")).start()
+    mac = "52:54:00:00:00:01"
+    here.switches["br0"].learned = ((10, mac, 7), (10, mac, 8), (11, mac, 9))
+    here.log.clear()
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(10)
+    queries = [(at_s, c.ofport, c.frame) for at_s, c in here.log if isinstance(c, DeliverFrame)]
+    wanted = [q(vlan) for vlan in (0, 7, 8) for q in (frames.igmp_query, frames.mld_query)]
+    sent_s = sorted({at_s for at_s, _, _ in queries})
+    assert [at_s - sent_s[0] for at_s in sent_s] == [0, 1, 3]
+    assert queries == [(at_s, 10, frame) for at_s in sent_s for frame in wanted]
+    assert {at_s for at_s, _ in here.frames()} == set(sent_s)
+    here.log.clear()
+    here.set_link(2, up=False).run_for(10)
+    asked = {c.ofport for c in here.commands(DeliverFrame) if isinstance(c, DeliverFrame)}
+    assert asked == {10, 11, 13}, "those whose uplink failed"
+
+
+def test_when_uplinks_carry_again_after_none_did_every_vm_is_announced() -> None:
+    """The switches upstream forget what was behind a link that fails."""
+    here = world(host(failback_delay_s="0")).start().run_for(10)
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
+    here.set_link(2, up=False).run_for(10)
+    here.set_link(1, up=False).run_for(10)
+    here.log.clear()
+    here.set_link(1, up=True).run_for(10)
+    assert {ofport for _, ofport in here.frames()} == {10, 11}
+
+
+def test_a_static_lag_needs_no_announcements() -> None:
+    here = world(host(teaming="static")).start()
+    here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
+    done(here.ask("move", "vnet0", "eth2"))
+    here.run_for(10)
+    assert here.frames() == []
+    assert here.commands(DeliverFrame) == []
+
+
+def test_who_may_have_come_while_a_lag_was_down_is_announced_by_it() -> None:
+    """Switches further on believe a VM that has moved in where it was before."""
+    vnet0, vnet1 = (port(f"vnet{i}", 10 + i, ids=ours(allow=f"eth{2 - i}")) for i in range(2))
+    row = host("originating-port", teaming="static", failback_delay_s="0")
+    here = world(replace(row, ports=(*row.ports[:1], vnet0, vnet1))).start().run_for(10)
+    learned = ((10, "52:54:00:00:00:01", 0), (11, "52:54:00:00:00:02", 0))
+    here.switches["br0"].learned = learned
+    assert here.bindings() == {"vnet0": "eth2", "vnet1": "eth1"}
+
+    here.set_link(2, up=False).run_for(10)
+    assert here.frames() == [], "the one that cannot speak, and the one that need not"
+    here.set_link(2, up=True).run_for(10)
+    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
+    assert [(c.ofport, c.frame) for c in sent] == [(10, rarp("52:54:00:00:00:01"))] * 3
+
+    here.set_link(1, up=False).set_link(2, up=False).run_for(10)
+    here.log.clear()
+    here.set_link(1, up=True).set_link(2, up=True).run_for(10)
+    assert {ofport for _, ofport in here.frames()} == {10, 11}
+
+
+def test_a_learning_packet_says_the_vlan_as_the_vm_would() -> None:
+    here = world(host()).start()
+    mac = "52:54:00:00:00:01"
+    re_tagged(here, "vnet0", vlan_mode="native-untagged", tag=7)
+    re_tagged(here, "vnet1", tag=7)
+    re_tagged(here, "vnet2", trunks=(7, 20))
+    here.switches["br0"].learned = tuple(
+        (ofport, mac, vlan) for ofport in (10, 11, 12) for vlan in (7, 20)
+    )
+    here.log.clear()
+    for name, number in (("vnet0", 10), ("vnet1", 11), ("vnet2", 12)):
+        other = {"eth1": "eth2", "eth2": "eth1"}[here.bindings()[name]]
+        here.ask("move", name, other)
+        assert here.switches["br0"].uplink_of(number) == int(other[-1])
+    sent = [c for c in here.commands(SendFrame) if isinstance(c, SendFrame)]
+    assert {(c.ofport, c.frame) for c in sent} == {
+        (10, rarp(mac)),
+        (10, rarp(mac, 20)),
+        (11, rarp(mac)),
+        (12, rarp(mac, 7)),
+        (12, rarp(mac, 20)),
+    }

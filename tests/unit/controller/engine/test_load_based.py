@@ -1,0 +1,70 @@
+"""When `load-based` moves a VM port: above the threshold, and a window after the last move."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from controller.bridge.installation import REVALIDATED_AFTER_S
+from tests.unit.controller.engine.ramp import ramp
+from tests.unit.fake_switch import PLACED, done, moves, world
+from tests.unit.rows import VMS, host, with_interface
+
+
+def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> None:
+    """0.07 Gbit/s more each second; the mean over 30 s is the load of 15 s ago.
+
+    It passes 7.5 Gbit/s at 122.1 s, and 10 Gbit/s, three quarters of which are on eth1, at
+    157.9 s; uplinks are judged by half a second before, which is the poll before.
+    """
+    here = ramp().run_until(400)
+    moved = [(at_s, changes) for at_s, changes in here.applied() if at_s > 0]
+    steps = [124, 124 + REVALIDATED_AFTER_S, 159, 159 + REVALIDATED_AFTER_S]
+    assert [at_s for at_s, _ in moved] == pytest.approx(steps)
+    assert moves(here) == {"threshold": 2}
+    assert sorted(here.bindings().values()) == ["eth1", "eth1", "eth2", "eth2"]
+    loads = [uplink.load.tx_bps / 1e9 for uplink in here.engine.fleet.status()[0].uplinks]
+    assert loads == pytest.approx([6.5, 6.5])
+
+
+def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
+    here = ramp().run_until(400)
+    for _, changes in here.applied()[PLACED:]:
+        assert 1 <= len(changes.modify_groups) <= 1 + 2
+        assert len(changes) == len(changes.modify_groups)
+
+
+def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:
+    here = world(host(binding="eth1", window_s="30"))
+    here.switches["br0"].offered_bps = {10 + i: lambda _: 3e9 for i in range(4)}
+    here.start().run_until(200)
+    times = [at_s for at_s, _ in here.applied() if at_s > 0][::2]
+    assert times[0] >= 27, "a window is covered"
+    assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
+    assert len(times) == 2
+
+
+def test_a_manual_move_starts_a_new_window() -> None:
+    """The mean still holds what the moved VM port sent; it must not cost another one its place.
+
+    A burst of two seconds; the operator moves a VM port in the middle of it.
+    """
+    here = world(host(binding="eth1"))
+    switch = here.switches["br0"]
+    switch.offered_bps = {10 + i: lambda t: (3.9 if 40 <= t < 42 else 1.8) * 1e9 for i in range(4)}
+    here.start().run_until(41)
+    done(here.ask("move", "vnet3", "eth2"))
+    assert moves(here) == {"manual": 1}
+    here.run_until(100)
+    assert moves(here) == {"manual": 1}
+
+
+def test_a_pinned_port_is_not_moved_by_load() -> None:
+    row = host(binding="eth1", vms=VMS[:2])
+    for name in VMS[:2]:
+        row = with_interface(row, name, binding="eth1", pin="eth1")
+    here = world(row)
+    here.switches["br0"].offered_bps = {10: lambda _: 5e9, 11: lambda _: 4e9}
+    here.start().run_until(100)
+    assert moves(here) == {}
