@@ -4,6 +4,8 @@ From a reply with port statistics to a group mod, in six steps: the shell decode
 reply (`openflow`), `load` makes counters into loads and a snapshot for `Bridge`, the
 policy plans (`decisions`), `dataplane.diff` compares the pipeline that the new bindings need with the one
 installed, and the shell encodes the difference as one bundle.
+
+While another service leads, this one stands by: see `Engine._stand_by`. `ovsdb.leadership` elects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Connections to bridges. The service dials bridges, or bridges dial the service (`--listen`)."""
+"""Connections to bridges: whom the service dials, when it dials again, and who dials it.
+
+Bridges dial the service if it listens (`--listen`).
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ whether the leader is alive. It steals the lock PULSE, the server notifies the l
 leader takes PULSE back. If the leader does not, the standby steals LEADER. Locks exist only in the
 server's memory: nothing is written to the database. A service without a standby sends nothing after
 its start.
+
+This module only elects. What a service does when it leads or stands by is in `controller.engine`.
 """
 
 from __future__ import annotations

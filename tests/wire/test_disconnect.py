@@ -1,4 +1,4 @@
-"""A connection that ends is noticed, and leaves nothing behind.
+"""A connection that ends is noticed, leaves nothing behind, and is dialled again.
 
 The framework's own connections never end: see `controller.openflow.framework.Connection`.
 """

@@ -1,4 +1,4 @@
-"""The pace of a run: the averaging window, and spans of the load that suit it."""
+"""The pace of a run: the averaging window, and how long loads, streams and failures last."""
 
 from __future__ import annotations
 
