@@ -142,8 +142,8 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     if port is None:
         values = _assignments(assignments, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
-            found = f"role: {values['role']}"
-            raise Refused(f"{found} -> active or standby, because no other uplink of the bridge is")
+            expected = "active or standby, because the bridge has no other active or standby uplink"
+            raise Refused(f"role: {values['role']} -> {expected}")
         settings = [
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
@@ -252,7 +252,7 @@ def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) 
     if uplink.role is Role.UNUSED:
         raise Refused(f"uplink {uplink.name}: unused -> an active or standby uplink")
     if not any(bridge.is_up(other) for other in _others(bridge, uplink.name)):
-        expected = "one that leaves another to carry the traffic"
+        expected = "another working uplink that can take its traffic"
         raise Refused(f"uplink {uplink.name}: the last working uplink -> {expected}")
     ports = sum(bound.uplink == uplink.name for bound in bridge.bound.values())
     drain = Drain(request_id, name, uplink.name, ports, now_s + DRAIN_TIMEOUT_S)

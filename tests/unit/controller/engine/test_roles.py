@@ -250,14 +250,15 @@ def test_a_refusal_says_what_was_found_and_what_is_expected(command: str) -> Non
 def test_the_last_uplink_that_works_is_not_drained() -> None:
     here = team("active", "active").set_link(2, up=False)
     assert refusal(here.ask("drain", "eth1")) == (
-        "uplink eth1: the last working uplink -> one that leaves another to carry the traffic"
+        "uplink eth1: the last working uplink -> another working uplink that can take its traffic"
     )
 
 
 @pytest.mark.parametrize("role", ["drained", "unused"])
 def test_the_last_uplink_in_service_is_not_taken_out_of_it(role: str) -> None:
     here = team("active", "unused")
-    text = f"role: {role} -> active or standby, because no other uplink of the bridge is"
+    expected = "active or standby, because the bridge has no other active or standby uplink"
+    text = f"role: {role} -> {expected}"
     assert refusal(here.ask("set", "interface", "eth1", f"role={role}")) == text
 
 
