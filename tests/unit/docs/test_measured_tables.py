@@ -1,0 +1,217 @@
+"""Tables of measured figures in docs/reliability.md and docs/operations.md against the raw figures.
+
+A row is compared with the median and the range of its runs in docs/results, as exact as the row is
+written. (README's table: `test_documents.py`; generated tables: the tests of what makes them.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import documents
+
+RESULTS = documents.ROOT / "docs" / "results"
+NUMBER = r"-?\d+(?:\.\d+)?"
+
+
+def raw(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text())
+
+
+def rows(page: str, head: str) -> dict[str, list[str]]:
+    """The cells of the table whose head begins with `head`, by the first cell."""
+    lines = iter((documents.ROOT / page).read_text().splitlines())
+    assert any(line.startswith(head) for line in lines), f"{page}: no table {head}"
+    next(lines)
+    found = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        first, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        found[first] = cells
+    return found
+
+
+def assert_says(cell: str, *found: float) -> None:
+    """The numbers of a cell are these, as exact as they are written."""
+    numbers = re.findall(NUMBER, cell)
+    assert len(numbers) == len(found), f"{cell}: {len(found)} numbers are due, {found}"
+    for number, value in zip(numbers, found, strict=True):
+        half = 0.5 * 10.0 ** -len(number.partition(".")[2])
+        assert abs(float(number) - value) <= half * 1.001, f"{cell} -> {value:g}"
+
+
+class Of(NamedTuple):
+    """Which figures of a file below docs/results/times are a row's."""
+
+    file: str
+    tests: tuple[str, ...]  # parts of the tests' names, one for each column of a median
+    what: tuple[str, ...]  # parts of what was measured, one for each median
+    scale: float  # of the row's unit in one of the file's
+
+
+NO_LAG = ("plain-3-untagged", "plain-3-vlans", "balance-slb-2-vlans", "active-backup-2-untagged")
+BOTH = ("each uplink fails, service alive", "each uplink fails, service dead")
+CONNECTIONS = "lost of a flow of 100 pps, "
+BROADCASTS = "lost of a flow of 1000 pps, "
+FIRST_AND_SECOND = (BROADCASTS + "each uplink fails", BROADCASTS + "each uplink fails and returns")
+
+REPETITIONS = {
+    "attach to plain uplinks, worst flow": Of("adoption", ("plain",), ("pps, attach",), 1),
+    "detach from plain uplinks, worst flow": Of("adoption", ("plain",), ("pps, detach",), 1),
+    "a VM with eight connections, 30 s, `dynamic` over `balance-slb`": Of(
+        "hot_vm", ("test_hot_vm",), ("balance-slb, dynamic",), 1
+    ),
+    "the same, `adaptive`": Of("hot_vm", ("test_hot_vm",), ("balance-slb, adaptive",), 1),
+    "an uplink fails, `balance-slb`, frames of 1000 per second": Of(
+        "failover", ("failover",), ("frames lost, balance-slb",), 1
+    ),
+    "the same, service alive": Of("failover", ("failover",), ("service alive",), 1),
+    "the same, service dead": Of("failover", ("failover",), ("service dead",), 1),
+    "each uplink of a LACP bond fails, hashed connections, service alive, dead": Of(
+        "lag", ("dynamic-lacp",), tuple(CONNECTIONS + one for one in BOTH), 10
+    ),
+    "each uplink of a static LAG fails, hashed connections, service alive, dead": Of(
+        "lag", ("dynamic-static",), tuple(CONNECTIONS + one for one in BOTH), 10
+    ),
+    "each uplink of a LACP bond fails, broadcasts, service alive, dead": Of(
+        "lag", ("[lacp-2-vlans",), FIRST_AND_SECOND, 1
+    ),
+    "each uplink of a static LAG fails, broadcasts, service alive, dead": Of(
+        "lag", ("[static-lag",), FIRST_AND_SECOND, 1
+    ),
+    "each uplink fails, no LAG, broadcasts, service alive": Of(
+        "lag", NO_LAG, (BROADCASTS + "each uplink fails",), 1
+    ),
+    "each uplink fails and returns, no LAG, broadcasts, service dead": Of(
+        "lag", NO_LAG, (BROADCASTS + "each uplink fails and returns",), 1
+    ),
+    "each uplink returns, no LAG, broadcasts, service alive": Of(
+        "lag", NO_LAG, (BROADCASTS + "each uplink returns",), 1
+    ),
+    # The third VM of a test does not move and loses nothing.
+    "four moves of a VM, no LAG, broadcasts": Of("lag", NO_LAG, (BROADCASTS + "4 moves",), 1),
+    "each plain uplink returns, hashed connections, service alive": Of(
+        "lag", ("dynamic-plain",), (CONNECTIONS + "each uplink returns, service alive",), 10
+    ),
+    "each member of a LACP bond loses LACP, service alive, dead": Of(
+        "lag", ("withdrawn",), ("service alive", "service dead"), 0.01
+    ),
+}
+WHAT_DOES_NOT_MOVE = 0
+
+
+def of_row(row: str, what: str) -> tuple[list[float], list[float]]:
+    """The values of a row, in its unit, and the load averages of their measurement."""
+    of = REPETITIONS[row]
+    figures = [
+        figure
+        for figure in raw(f"times/{of.file}.json")["figures"]
+        if any(test in figure["test"] for test in of.tests)
+        and figure["what"].partition(", median")[0].endswith(what)
+    ]
+    assert figures, f"{row}: {what} was not measured"
+    values = [run * of.scale for f in figures for run in f["runs"] or [f["found"]]]
+    if what.endswith("moves"):
+        values = [value for value in values if value != WHAT_DOES_NOT_MOVE]
+    loads = [f["load_average"] for f in figures]
+    return values, loads
+
+
+def test_every_row_of_repetitions_is_compared() -> None:
+    assert {*rows("docs/reliability.md", "| what | limit | n |")} == REPETITIONS.keys()
+
+
+@pytest.mark.parametrize("row", REPETITIONS)
+def test_repetitions(row: str) -> None:
+    _, n, median, spread, loads = rows("docs/reliability.md", "| what | limit | n |")[row]
+    found = [of_row(row, what) for what in REPETITIONS[row].what]
+    values = [values for values, _ in found]
+    assert_says(n, *map(len, values))
+    assert_says(median, *map(statistics.median, values))
+    every = [value for one in values for value in one]
+    assert_says(spread, min(every), max(every))
+    # Of the tests of this row; or from the beginning of the command to its end.
+    whole = raw(f"times/{REPETITIONS[row].file}.json")
+    command = [whole["origin"]["load_average"][0], whole["load_average_at_end"][0]]
+    measured = [load for _, one in found for load in one]
+    numbers = [float(number) for number in re.findall(NUMBER, loads)]
+    within = [says_span(numbers, one) for one in (measured, command, measured + command)]
+    assert any(within), f"{loads} -> {sorted(measured + command)}"
+
+
+def says_span(told: Sequence[float], found: Sequence[float]) -> bool:
+    """Whether the least and the most of both are the same, within what one digit can tell."""
+    room = 0.051 if any(number % 1 for number in told) else 0.51
+    return all(abs(edge(told) - edge(found)) <= room for edge in (min, max))
+
+
+def test_carrier_loss() -> None:
+    (scenario,) = [s for s in raw("shift.json")["scenarios"] if s["name"] == "an uplink fails"]
+    table = rows("docs/reliability.md", "| | no loss after | placed after |")
+    assert len(table) == len(scenario["contenders"])
+    for first, (lossless, placed, lost) in table.items():
+        name = first.split("`")[1] + ("/1s" if "every 1 s" in first else "")
+        runs = scenario["contenders"][name]["runs"]
+        assert len(runs) == 5
+        for cell, figure in ((lossless, "lossless_s"), (placed, "placed_s")):
+            values = [run[figure] for run in runs]
+            if cell == "never":
+                assert min(values) >= 40
+            else:
+                assert_says(*of_runs(cell.replace("at once", "0"), values))
+        assert_says(*of_runs(lost, [100 * run["loss_ratio"] for run in runs]))
+
+
+def of_runs(cell: str, values: Sequence[float]) -> tuple[Any, ...]:
+    """A cell, and what it must say: the median, and the range if it has one."""
+    median = statistics.median(values)
+    return (cell, median, min(values), max(values)) if "(" in cell else (cell, median)
+
+
+def test_soak() -> None:
+    table = rows("docs/reliability.md", "| bed | seed | events | violations |")
+    for seed, events, violations, took, service in table.values():
+        found = raw(f"soak/seed-{seed}.json")
+        assert_says(events, found["events"])
+        assert_says(violations, len(found["violations"]))
+        assert_says(took, found["event_s"]["median"], found["event_s"]["most"])
+        used = found["service"]
+        assert_says(service, used["resident bytes"] / 1e6, used["threads"], used["open files"])
+
+
+def test_scale() -> None:
+    found = {row["bridges"]: row for row in raw("scale.json")["rows"]}
+    table = rows("docs/reliability.md", "| bridges | CPU at rest")
+    assert {int(first) for first in table} == found.keys()
+    for first, (cpu, resident, threads, poll, decision, failover, start) in table.items():
+        row, rest = found[int(first)], found[int(first)]["at_rest"]
+        assert_says(cpu, 100 * rest["cpu_ratio"])
+        assert_says(resident, row["rss_bytes"] / 1e6)
+        assert_says(threads, row["threads"])
+        assert_says(poll, *(1000 * rest["poll_s"][of] for of in ("median", "p99")))
+        assert_says(decision, *(1000 * rest["decision_s"][of] for of in ("median", "p99")))
+        assert_says(failover, 1000 * row["failover_s"]["median"])
+        assert_says(start, row["start_s"])
+
+
+def test_what_one_host_costs() -> None:
+    found = raw("scale.json")
+    table = rows("docs/operations.md", "| | CPU at rest | resident memory |")
+    for cells, row in zip(table.values(), (found["rows"][0], found["adaptive"]), strict=True):
+        assert_says(cells[0], 100 * row["at_rest"]["cpu_ratio"])
+        assert_says(cells[1], row["rss_bytes"] / 1e6)
+
+
+def test_another_figure_is_seen() -> None:
+    assert_says("2.5, 3.5 ms", 2.46, 3.54)
+    with pytest.raises(AssertionError):
+        assert_says("2.5, 3.5 ms", 2.44, 3.5)
+    with pytest.raises(AssertionError):
+        assert_says("0 to 7 ms", 0)
