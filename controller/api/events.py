@@ -113,12 +113,14 @@ class Sample(NamedTuple):
     """Byte counters at `clock_s`, which is the age that the switch reports for the port or flow.
 
     `tx_bytes` go towards the network. None: the switch does not count them. A switch counts whole
-    bytes; a simulated one also counts fractions.
+    bytes; a simulated one also counts fractions. The packets are those of flows; zero for ports.
     """
 
     clock_s: float
     tx_bytes: float | None
     rx_bytes: float | None
+    tx_packets: int = 0
+    rx_packets: int = 0
 
 
 # A tuple, because one is made for each port with each poll.

@@ -86,7 +86,8 @@ class BridgeStatus:
     that any placement could reach. `buckets`: the number of buckets of a hashed policy on each
     uplink. `budgets_spent`: the number of units that have used up their budget of moves.
     `reannounced`: how often a VM port was announced again because inbound traffic did not follow
-    its move. `not_followed`: the moves that it never followed.
+    its move. `not_followed`: the moves that it never followed. `offload`: what hardware offload,
+    DPDK ports and representors mean for the bridge.
     """
 
     name: str
@@ -112,6 +113,7 @@ class BridgeStatus:
     budgets_spent: int = 0
     reannounced: int = 0
     not_followed: int = 0
+    offload: tuple[str, ...] = ()
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:

@@ -40,6 +40,7 @@ from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
+from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
 from controller.teaming import buckets, splits
 from controller.teaming.links import PORT_NAME_CHARACTERS
@@ -302,6 +303,8 @@ class Bridge(ReconciledBridge):
 
     def take_unit_counters(self, read: UnitCountersRead, now_s: float) -> Commands:
         """Take the counters of units, which end a poll, and decide."""
+        if self.config.offload.by_tc:
+            read = with_headers(read)
         behind = self.address_units.by_slot(self.config) if read.address_units else {}
         self.loads.take_units(read, behind, self.team_view.keep_s)
         if read.buckets:

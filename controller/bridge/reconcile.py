@@ -95,6 +95,10 @@ class ReconciledBridge(BridgeState):
         self.address_units.keep(config)
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
             self.installation.audit_by(now_s + NEW_VM_AUDIT_S)
+        if old.offload.by_tc != config.offload.by_tc:
+            # Flows are counted otherwise from now on.
+            self.loads.forget_rates()
+            self.scheduler.forget_loads()
         commands = _errors_reported(old, config)
         if config.fallen_back and not old.fallen_back:
             commands += self._fall_back()

@@ -57,6 +57,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         budgets_spent=_budgets_spent(bridge),
         reannounced=bridge.inbound_check.reannounced,
         not_followed=bridge.inbound_check.not_followed,
+        offload=config.offload.told,
     )
 
 

@@ -174,6 +174,8 @@ def _of_a_vm(row: BridgeRow, interface: InterfaceRow, words: Words) -> str | Non
         return f"of type {interface.kind}"
     if interface.driver in TAP_DRIVERS:
         return "a tap device, as VMs use"
+    if interface.represents:
+        return "the representor of a function that a VM has"
     for whose, pattern in VM_NAMES.items():
         if re.fullmatch(pattern, interface.name, re.ASCII):
             return f"with a name that {whose} gives to interfaces of VMs"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controller.config import kinds, membership, normal
+from controller.config import kinds, membership, normal, offload
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
 from controller.config.kinds import Choice
 from controller.config.membership import Known, bond_of, members_of_bonds
@@ -25,6 +25,8 @@ MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 # The default of `forged-transmits`: with many VMs behind a port, the addresses are not known in
 # advance.
 FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
+# What a VM port can have of an uplink's queues.
+SHAPING_KEYS = ("shares", "reserve-mbps", "limit-mbps")
 # The values of a VM port without keys.
 VM_DEFAULTS = {name: key.without for name, key in VM_KEYS.items()}
 
@@ -70,6 +72,8 @@ class _Reader:
         policy = self._policy(
             f"Bridge {name}", bridge["policy"], self.last_policy, teaming, uplinks
         )
+        on_uplinks = [interface for _, interface in members]
+        self.offload = offload.read(self.row, on_uplinks, ())
         vm_ports = tuple(
             self._vm_port(port, interface, uplinks, policy, teaming)
             for port, interface in self._interfaces()
@@ -95,6 +99,9 @@ class _Reader:
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=self.row.in_userspace,
+            offload=offload.read(
+                self.row, on_uplinks, (policy, *(port.policy for port in vm_ports))
+            ),
             not_done=normal.not_done(self.row),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
@@ -192,6 +199,7 @@ class _Reader:
             | self.settings.given(f"Interface {interface.name}", ids, keys)
         )
         self.settings.report_unknown(f"Interface {interface.name}", ids, keys)
+        rules |= self._without_queues(interface, rules)
         record, last = f"Interface {interface.name}", self.last_policies.get(interface.name, policy)
         if own := rules["policy"]:
             policy = self._policy(record, own, last, teaming, uplinks)
@@ -228,6 +236,18 @@ class _Reader:
             shares=rules["shares"],
             limit_bps=limit_bps,
         )
+
+    def _without_queues(self, interface: InterfaceRow, rules: Mapping[str, Any]) -> dict[str, None]:
+        """The rules that need queues, if frames of this interface pass none. They are reported."""
+        unset: dict[str, None] = {}
+        if (expected := self.offload.unshaped(interface.name)) is not None:
+            for key in SHAPING_KEYS:
+                if (value := rules[key]) is not None:
+                    found = f"{value if key == 'shares' else value / 1e6:g}"
+                    record = f"Interface {interface.name}"
+                    self.settings.report(BadValue(record, PREFIX + key, found, expected))
+                    unset[key] = None
+        return unset
 
     def _attached_macs(self, record: str, ids: Mapping[str, str]) -> tuple[str, ...]:
         """The addresses of the VM, as libvirt or OpenStack wrote them."""

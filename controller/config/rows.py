@@ -25,6 +25,8 @@ class InterfaceRow:
     # Its type, empty for a device of the system; and the driver of the device, if known.
     kind: str = ""
     driver: str | None = None
+    # Whether it stands for a function of a card that a VM has, such as a VF.
+    represents: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ class BridgeRow:
     datapath_id: str | None = None
     # Whether ovs-vswitchd itself forwards, rather than the kernel.
     in_userspace: bool = False
+    # `hw-offload` and `tc-policy` of this Open vSwitch.
+    hw_offload: bool = False
+    tc_policy: str = "none"
 
     @property
     def attached(self) -> bool:

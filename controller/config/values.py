@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from controller.config.offload import NOTHING, Offload
 from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line, shortened
 from policies.damping import Moved
@@ -135,6 +136,7 @@ class BridgeConfig:
     no_flood_before: frozenset[str] = frozenset()
     # Whether ovs-vswitchd itself forwards, rather than the kernel.
     in_userspace: bool = False
+    offload: Offload = NOTHING
     # Features of this bridge that NORMAL supports and ovs-lbt does not, a line each.
     not_done: tuple[str, ...] = ()
     errors: tuple[BadValue, ...] = ()

@@ -6,6 +6,7 @@ It does not use the framework's parser, because that is slow and polls are frequ
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from controller.api.events import PortCounters, Sample
 from controller.dataplane.tables import cookie_bucket, cookie_inbound, cookie_ofport
@@ -14,17 +15,29 @@ from controller.openflow.ports import ofport_of
 
 # ofp_port_stats and ofp_flow_stats, without the fields that the service does not use.
 PORT_STATS = struct.Struct("!I4xQQQQQQ48xII")
-FLOW_COUNTS = struct.Struct("!4xII12xQ8xQ")
+FLOW_COUNTS = struct.Struct("!4xII12xQQQ")
 
 
-def flow_counts(body: bytes) -> list[tuple[int, float, int]]:
-    """Return the cookie, the age in seconds and the counted bytes of each flow.
+class FlowCounts(NamedTuple):
+    """The cookie of a flow, its age, and what it has counted."""
+
+    cookie: int
+    age_s: float
+    packets: int
+    bytes: int
+
+
+def flow_counts(body: bytes) -> list[FlowCounts]:
+    """Return the counters of each flow.
 
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
     found = map(FLOW_COUNTS.unpack_from, framing.flows(body))
-    return [(cookie, sec + nsec / 1e9, count) for sec, nsec, cookie, count in found]
+    return [
+        FlowCounts(cookie, sec + nsec / 1e9, packets, count)
+        for sec, nsec, cookie, packets, count in found
+    ]
 
 
 def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...]:
@@ -36,11 +49,13 @@ def unit_counters(to_vm: bytes, from_vm: bytes) -> tuple[tuple[int, Sample], ...
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
-    received = {cookie_ofport(cookie): count for cookie, _, count in flow_counts(to_vm)}
-    sent = [(cookie_ofport(cookie), at_s, count) for cookie, at_s, count in flow_counts(from_vm)]
-    return tuple(
-        (ofport, Sample(at_s, count, received.get(ofport, 0))) for ofport, at_s, count in sent
-    )
+    received = {cookie_ofport(found.cookie): found[2:] for found in flow_counts(to_vm)}
+    sent = [(cookie_ofport(found.cookie), found) for found in flow_counts(from_vm)]
+    counted = []
+    for ofport, (_, age_s, tx_packets, tx_bytes) in sent:
+        rx_packets, rx_bytes = received.get(ofport, (0, 0))
+        counted.append((ofport, Sample(age_s, tx_bytes, rx_bytes, tx_packets, rx_packets)))
+    return tuple(counted)
 
 
 def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
@@ -50,7 +65,8 @@ def bucket_counters(body: bytes) -> tuple[tuple[tuple[int, int], Sample], ...]:
         Malformed: the length of a flow does not fit the body.
     """
     return tuple(
-        (cookie_bucket(cookie), Sample(at_s, count, 0)) for cookie, at_s, count in flow_counts(body)
+        (cookie_bucket(found.cookie), Sample(found.age_s, found.bytes, 0, found.packets))
+        for found in flow_counts(body)
     )
 
 
@@ -60,7 +76,7 @@ def inbound_counters(body: bytes) -> tuple[tuple[int, int, int], ...]:
     Raises:
         Malformed: the length of a flow does not fit the body.
     """
-    return tuple((*cookie_inbound(cookie), count) for cookie, _, count in flow_counts(body))
+    return tuple((*cookie_inbound(found.cookie), found.bytes) for found in flow_counts(body))
 
 
 def port_counters(body: bytes) -> tuple[PortCounters, ...]:

@@ -253,6 +253,7 @@ class AttachDetach:
         if unknown := releases.warning(self.fleet.ovs_version):
             lines.append(f"warning: {unknown}")
         lines += [f"warning: {text}" for text in bridge.config.not_done]
+        lines += [f"note: {text}" for text in bridge.config.offload.told]
         # Changes of the database meanwhile were not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         return [*followed, Reply(attach.request_id, "\n".join(lines))]

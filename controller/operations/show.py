@@ -62,6 +62,7 @@ def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
             ],
             **({"fallen_back": True} if bridge.fallen_back else {}),
             **({"on_normal": True} if bridge.on_normal else {}),
+            **({"offload": list(bridge.offload)} if bridge.offload else {}),
         }
         for bridge in statuses
     ]

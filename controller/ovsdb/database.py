@@ -10,16 +10,18 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ovs import stream
 from ovsdbapp.backend.ovs_idl import connection, idlutils, transaction
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.api.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
+from controller.config.membership import VIRTUAL_DRIVERS
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
-from controller.host import faults
+from controller.host import devices, faults
 from controller.host.client import STARTED
+from controller.host.devices import Role
 from controller.host.sockets import TLS_OPTIONS, TlsFiles, reason, refuse_plain
 from controller.ovsdb.replica import CONFIRM_TIMEOUT_S, Replica, Then
 
@@ -40,7 +42,14 @@ SCHEMA = "Open_vSwitch"
 
 # Only the columns that are read: the statistics column alone would wake the service every 5 s.
 COLUMNS = {
-    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "external_ids", "ovs_version"],
+    "Open_vSwitch": [
+        "bridges",
+        "cur_cfg",
+        "next_cfg",
+        "external_ids",
+        "ovs_version",
+        "other_config",
+    ],
     "Bridge": [
         "name",
         "ports",
@@ -81,6 +90,7 @@ COLUMNS = {
         "cfm_mpid",
         "type",
         "status",
+        "options",
     ],
     "QoS": ["other_config"],
     "Mirror": ["name"],
@@ -90,6 +100,28 @@ COLUMNS = {
 SHARED = ("Controller", "QoS", "Mirror")
 
 
+# Older kernels give representors of ConnectX cards a driver of their own.
+REPRESENTOR_DRIVERS = ("mlx5e_rep",)
+
+# What a device of this host, by name, stands for; None if that is not known.
+DeviceRole = Callable[[str], Role | None]
+
+
+def no_role(_device: str) -> Role | None:
+    """Nothing is known of devices of another host."""
+    return None
+
+
+class _Offload(NamedTuple):
+    """`hw-offload` and `tc-policy`."""
+
+    wanted: bool
+    tc_policy: str
+
+
+NO_OFFLOAD = _Offload(False, "none")
+
+
 class DatabaseAway(Exception):
     """The database cannot be reached. The text: what was found -> what is expected."""
 
@@ -97,18 +129,27 @@ class DatabaseAway(Exception):
 class _Bridges:
     """The records of all bridges. Only the records that have changed are read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, device_role: DeviceRole = no_role) -> None:
+        self._device_role = device_role
+        self._offload = NO_OFFLOAD
         self._made: dict[Any, BridgeRow] = {}
         # By bridge: the ids of the rows of its ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
 
-    def read(self, rows: Mapping[Any, Any], touched: set[tuple[str, Any]]) -> tuple[BridgeRow, ...]:
+    def read(
+        self,
+        rows: Mapping[Any, Any],
+        touched: set[tuple[str, Any]],
+        offload: _Offload = NO_OFFLOAD,
+    ) -> tuple[BridgeRow, ...]:
         """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id."""
+        if offload != self._offload:
+            self._offload, self._made = offload, {}
         for gone in self._made.keys() - rows.keys():
             del self._made[gone], self._parts[gone]
         stale = rows.keys() - self._made.keys() | self._touched(touched)
         for uuid in stale & rows.keys():
-            self._made[uuid] = _bridge(rows[uuid])
+            self._made[uuid] = _bridge(rows[uuid], self._offload, self._device_role)
             self._parts[uuid] = {part.uuid for port in rows[uuid].ports for part in _parts(port)}
         return tuple(sorted(self._made.values(), key=lambda bridge: bridge.name))
 
@@ -167,7 +208,8 @@ class Database:
         self._kept: dict[tuple[str, str, str, str], Setting] = {}
         self._last: DatabaseRead | None = None
         self._known = threading.Event()
-        self._bridges = _Bridges()
+        # Only the devices of this host can be looked at.
+        self._bridges = _Bridges(devices.role if remote.startswith("unix:") else no_role)
         _check_remote(remote, tls)
         if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
             path = remote.removeprefix("unix:")
@@ -237,7 +279,7 @@ class Database:
     def _changed(self) -> None:
         """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
-        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched)
+        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched, self._offload())
         read = DatabaseRead(bridges, self._leader(), self._version())
         if read != self._last:
             self._last = read
@@ -252,6 +294,11 @@ class Database:
         """Open vSwitch's version, as ovs-ctl wrote it."""
         rows = self._idl.tables["Open_vSwitch"].rows.values()
         return next((version for row in rows for version in row.ovs_version), None)
+
+    def _offload(self) -> _Offload:
+        """What Open vSwitch is asked to offload."""
+        rows = self._idl.tables["Open_vSwitch"].rows.values()
+        return next((_offload(row.other_config) for row in rows), NO_OFFLOAD)
 
     def row(self, bridge: str) -> BridgeRow | None:
         """A bridge's record as last read. May be called on any thread."""
@@ -381,10 +428,19 @@ def _parts(port: Any) -> Iterable[Any]:
     return (port, *port.interfaces)
 
 
-def _bridge(row: Any) -> BridgeRow:
+def _offload(other_config: Mapping[str, str]) -> _Offload:
+    """As ovs-vswitchd reads it: in lower or upper case, and anything else is false."""
+    wanted = other_config.get("hw-offload", "").lower() == "true"
+    return _Offload(wanted, other_config.get("tc-policy", NO_OFFLOAD.tc_policy))
+
+
+def _bridge(
+    row: Any, offload: _Offload = NO_OFFLOAD, device_role: DeviceRole = no_role
+) -> BridgeRow:
+    ports = (_port(port, device_role) for port in row.ports)
     return BridgeRow(
         name=row.name,
-        ports=tuple(sorted(map(_port, row.ports), key=lambda port: port.name)),
+        ports=tuple(sorted(ports, key=lambda port: port.name)),
         fail_mode=_first(row.fail_mode),
         external_ids=dict(row.external_ids),
         stp_enable=row.stp_enable,
@@ -395,16 +451,19 @@ def _bridge(row: Any) -> BridgeRow:
         controllers=tuple(sorted(controller.target for controller in row.controller)),
         datapath_id=_first(row.datapath_id),
         in_userspace=row.datapath_type == "netdev",
+        hw_offload=offload.wanted,
+        tc_policy=offload.tc_policy,
     )
 
 
-def _port(row: Any) -> PortRow:
+def _port(row: Any, device_role: DeviceRole = no_role) -> PortRow:
     qos = _first(row.qos)
     max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
     is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
+    interfaces = (_interface(interface, device_role) for interface in row.interfaces)
     return PortRow(
         name=row.name,
-        interfaces=tuple(sorted(map(_interface, row.interfaces), key=lambda i: i.name)),
+        interfaces=tuple(sorted(interfaces, key=lambda i: i.name)),
         tag=_first(row.tag),
         lacp=_first(row.lacp),
         bond_mode=_first(row.bond_mode),
@@ -418,7 +477,7 @@ def _port(row: Any) -> PortRow:
     )
 
 
-def _interface(row: Any) -> InterfaceRow:
+def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
     link_speed = _first(row.link_speed)
     return InterfaceRow(
         name=row.name,
@@ -431,7 +490,19 @@ def _interface(row: Any) -> InterfaceRow:
         cfm=bool(row.cfm_mpid),
         kind=row.type,
         driver=row.status.get("driver_name"),
+        represents=_represents(row, device_role),
     )
+
+
+def _represents(row: Any, device_role: DeviceRole) -> bool:
+    """Whether an interface is a representor: by its DPDK options, its device, or its driver."""
+    if row.type == "dpdk":
+        return "representor=" in row.options.get("dpdk-devargs", "")
+    driver = row.status.get("driver_name")
+    if row.type not in ("", "system") or driver is None or driver in VIRTUAL_DRIVERS:
+        return False
+    found = device_role(row.name)
+    return driver in REPRESENTOR_DRIVERS if found is None else found is Role.REPRESENTOR
 
 
 def _backs_up(row: Any) -> bool:

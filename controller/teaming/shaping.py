@@ -67,6 +67,10 @@ class ShapedTeam:
             if name not in self.capacities_bps:
                 expected = "capacity-mbps, which shares and reservations need"
                 yield f"capacity of {name}: unknown -> {expected}"
+            elif self.config.offload.past_queues:
+                ports = ", ".join(self.config.offload.past_queues)
+                found = f"hw-offload sends frames of {ports} past them"
+                yield f"queues of {name}: {found} -> hw-offload=false, or no representors"
             elif not can_promise(reserved_bps, 0.0, self.capacities_bps[name]):
                 found, most_bps = f"{reserved_bps / 1e6:g}", room_bps(self.capacities_bps[name])
                 yield f"reservations on {name}: {found} Mbit/s -> at most {most_bps / 1e6:g}"

@@ -94,6 +94,8 @@ def _block(bridge: JsonObject, look: Look) -> list[Line]:
     drawn += [(), *(_indented(one) for one in _port_rows(bridge, look))]
     if texts := _wrapped(_shared(bridge), look):
         drawn += [(), *texts]
+    if texts := _wrapped(bridge.get("offload", ()), look):
+        drawn += [(), *texts]
     if wrong := _wrapped(notes(bridge), look, Style.WARN):
         drawn += [(), *wrong]
     return drawn

@@ -65,6 +65,7 @@ Address = tuple[int, str, int]
 
 
 A_MOMENT_S = 0.1
+ETHERNET_BYTES = 14
 # As `rows.host` numbers them.
 FIRST_VM_PORT = 10
 
@@ -104,6 +105,8 @@ class FakeSwitch:
     sent_by_address: dict[Address, float] = field(default_factory=dict)
     # What was sent by buckets comes from VM ports, too: flows of the first of them count it.
     hashed_bytes: float = 0.0
+    # The size of all frames, if tc forwards them: it counts a frame without its Ethernet header.
+    frame_bytes: int | None = None
     born_s: dict[int, float] = field(default_factory=dict)
     now_s: float = 0.0
 
@@ -131,12 +134,12 @@ class FakeSwitch:
                     (f.cookie & 0xFFFF, self._unit_sample(f.cookie & 0xFFFF)) for f in of_vms
                 )
                 shared = tuple(
-                    (key, Sample(self.now_s + 1000.0, int(self.sent_by_bucket.get(key, 0)), 0))
+                    (key, self._of_flow(1000.0, self.sent_by_bucket.get(key, 0)))
                     for f in (of_buckets if buckets else ())
                     for key in [tables.cookie_bucket(f.cookie)]
                 )
                 behind = tuple(
-                    (slot, Sample(self.now_s + 500.0, int(self.sent_by_address.get(key, 0)), 0))
+                    (slot, self._of_flow(500.0, self.sent_by_address.get(key, 0)))
                     for key, slot in (self.slots() if address_units else {}).items()
                 )
                 read = UnitCountersRead(bridge, units, shared, behind)
@@ -297,7 +300,12 @@ class FakeSwitch:
         sent = self.sent_bytes.get(ofport, 0)
         if ofport == min(o for o in self.ports if o >= FIRST_VM_PORT):
             sent += self.hashed_bytes
-        return Sample(self.now_s + 1000.0, int(sent), 0)
+        return self._of_flow(1000.0, sent)
+
+    def _of_flow(self, age_s: float, sent_bytes: float) -> Sample:
+        """What a flow has counted that was this old at the start."""
+        packets = int(sent_bytes / self.frame_bytes) if self.frame_bytes else 0
+        return Sample(self.now_s + age_s, int(sent_bytes) - ETHERNET_BYTES * packets, 0, packets)
 
 
 def _taught(flows: Iterable[FlowSpec]) -> set[int]:

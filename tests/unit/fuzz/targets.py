@@ -331,6 +331,7 @@ def _replicas(draw: st.DrawFn) -> Any:
             cfm_mpid=numbers,
             type=TEXTS,
             status=st.dictionaries(st.just("driver_name") | TEXTS, TEXTS, max_size=2),
+            options=st.dictionaries(st.just("dpdk-devargs") | TEXTS, TEXTS, max_size=2),
         )
         for _ in range(draw(st.integers(0, 2)))
     ]

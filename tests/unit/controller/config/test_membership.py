@@ -16,6 +16,11 @@ from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids,
 UPLINKS = (port("eth1", 1), port("eth2", 2))
 
 
+def representor(made: PortRow) -> PortRow:
+    """The same port, as one that stands for a VF."""
+    return replace(made, interfaces=(replace(made.interfaces[0], represents=True),))
+
+
 def of_kind(made: PortRow, kind: str = "", driver: str | None = None) -> PortRow:
     """The same port, as one of a type, or with the driver of its device."""
     (one,) = made.interfaces
@@ -107,6 +112,10 @@ OF_A_VM = {
     "internal": (of_kind(port("p3", 3), "internal"), "of type internal"),
     "vhost": (of_kind(port("p3", 3), "dpdkvhostuserclient"), "of type dpdkvhostuserclient"),
     "tap": (of_kind(port("p3", 3), driver="tun"), "a tap device, as VMs use"),
+    "representor": (
+        representor(of_kind(port("eth3", 3), driver="mlx5e_rep")),
+        "the representor of a function that a VM has",
+    ),
     "libvirt": (port("vnet2", 3), "with a name that libvirt gives to interfaces of VMs"),
     "Proxmox": (port("tap101i0", 3), "with a name that Proxmox gives to interfaces of VMs"),
     "LOCAL": (port("br0", 0xFFFE), "the bridge's own port"),
@@ -118,6 +127,8 @@ LEGITIMATE = {
     "VLAN": of_kind(port("eth3.20", 3), driver="802.1Q VLAN Support"),
     "virtio": of_kind(port("ens4", 3), driver="virtio_net"),
     "veth": of_kind(port("s1-eth3", 3), driver="veth"),
+    "port of a switchdev card": of_kind(port("eth3", 3), driver="mlx5_core"),
+    "representor by an operator's word": representor(port("eth3", 3, ours(role="active"))),
     "DPDK": of_kind(port("dpdk0", 3), "dpdk", "net_ixgbe"),
     "tunnel": of_kind(port("vx0", 3), "vxlan"),
     "driver not known yet": port("eth3", 3),

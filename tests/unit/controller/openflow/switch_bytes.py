@@ -79,7 +79,13 @@ def reply(asked: int, kind: int, entries: Iterable[bytes], more: bool = False) -
     return unread(DATAPATH, asked, header + body)
 
 
-def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
+def flow_stats(
+    flow_mod: bytes,
+    count: int = 0,
+    age_s: float = 0,
+    hard_timeout_s: int = 0,
+    packets: int = 1,
+) -> bytes:
     """How a switch tells of the flow that `flow_mod` added."""
     value, _, table, _, _, _, priority = struct.unpack_from("!QQBBHHH", flow_mod, 8)
     rest = flow_mod[48:]
@@ -95,7 +101,7 @@ def flow_stats(flow_mod: bytes, count: int = 0, age_s: float = 0, hard_timeout_s
             hard_timeout_s,
             0,
             value,
-            1,
+            packets,
             count,
         )
         + rest
@@ -108,9 +114,15 @@ def group_description(group_mod: bytes) -> bytes:
     return struct.pack("!HBxI", 8 + len(buckets), kind, group_id) + buckets
 
 
-def as_stats(flow: FlowSpec, count: int = 0, age_s: float = 0, hard_timeout_s: int = 0) -> bytes:
+def as_stats(
+    flow: FlowSpec,
+    count: int = 0,
+    age_s: float = 0,
+    hard_timeout_s: int = 0,
+    packets: int = 1,
+) -> bytes:
     (mod,) = wrapped(Changes(add_flows=(flow,)))
-    return flow_stats(mod, count, age_s, hard_timeout_s)
+    return flow_stats(mod, count, age_s, hard_timeout_s, packets)
 
 
 def read_back_flow(flow: FlowSpec) -> FlowSpec:

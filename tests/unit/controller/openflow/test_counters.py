@@ -60,6 +60,11 @@ def test_counters_of_flows_are_read_as_the_framework_reads_them(flow: FlowSpec) 
     header = HEADER.pack(4, ofproto.OFPT_MULTIPART_REPLY, HEADER.size + len(body), Asked.FLOWS)
     ours, theirs = counters.flow_counts(entry + entry), parse(header + body).body
     assert ours == [
-        (read.cookie, read.duration_sec + read.duration_nsec / 1e9, read.byte_count)
+        (
+            read.cookie,
+            read.duration_sec + read.duration_nsec / 1e9,
+            read.packet_count,
+            read.byte_count,
+        )
         for read in theirs
     ]

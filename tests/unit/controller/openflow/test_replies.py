@@ -90,7 +90,7 @@ def test_an_answer_nobody_asked_for_is_ignored() -> None:
 def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
     def stats(kind: Kind, ofport: int, count: int) -> bytes:
         flow = FlowSpec(5, 10, (("reg0", ofport),), cookie=cookie(kind, ofport))
-        return as_stats(flow, count=count, age_s=2.25)
+        return as_stats(flow, count=count, age_s=2.25, packets=count // 10)
 
     replies = Replies()
     to_vm = [stats(Kind.TO_VM, 10, 111)]
@@ -98,7 +98,7 @@ def test_what_units_exchanged_is_counted_by_a_flow_in_each_direction() -> None:
     assert replies.event("br0", reply(Asked.TO_VM, ofproto.OFPMP_FLOW, to_vm)) is None
     read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, from_vm))
     assert read == UnitCountersRead(
-        "br0", ((10, Sample(2.25, 222, 111)), (OFPORT_LOCAL, Sample(2.25, 333, 0)))
+        "br0", ((10, Sample(2.25, 222, 111, 22, 11)), (OFPORT_LOCAL, Sample(2.25, 333, 0, 33)))
     )
 
 
@@ -111,7 +111,7 @@ def test_what_buckets_sent_comes_with_what_units_exchanged() -> None:
     buckets = [stats(0, 0, 111), stats(15, 255, 222)]
     assert replies.event("br0", reply(Asked.BUCKETS, ofproto.OFPMP_FLOW, buckets)) is None
     read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
-    counted = (((0, 0), Sample(2.25, 111, 0)), ((15, 255), Sample(2.25, 222, 0)))
+    counted = (((0, 0), Sample(2.25, 111, 0, 1)), ((15, 255), Sample(2.25, 222, 0, 1)))
     assert read == UnitCountersRead("br0", (), counted)
     again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
     assert again == UnitCountersRead("br0", ())
@@ -127,7 +127,7 @@ def test_what_addresses_exchanged_comes_with_what_units_did() -> None:
     assert replies.event("br0", reply(Asked.TO_ADDRESS, ofproto.OFPMP_FLOW, got)) is None
     assert replies.event("br0", reply(Asked.FROM_ADDRESS, ofproto.OFPMP_FLOW, sent)) is None
     read = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
-    counted = ((7, Sample(2.25, 107, 55)), (65535, Sample(2.25, 65635, 0)))
+    counted = ((7, Sample(2.25, 107, 55, 1, 1)), (65535, Sample(2.25, 65635, 0, 1)))
     assert read == UnitCountersRead("br0", (), (), counted)
     again = replies.event("br0", reply(Asked.FROM_VM, ofproto.OFPMP_FLOW, []))
     assert again == UnitCountersRead("br0", ())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.host.devices import Role
 from controller.ovsdb import database
 
 
@@ -63,6 +64,7 @@ def _replica(name: str) -> SimpleNamespace:
         cfm_mpid=[],
         type="",
         status={},
+        options={},
     )
     return _row(
         name,
@@ -118,3 +120,60 @@ def test_bridges_and_ports_come_and_go() -> None:
     del rows["br0"]
     (left,) = bridges.read(rows, {("Bridge", "br0")})
     assert left.name == "br1"
+
+
+# ---- offload -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other_config", "found"),
+    [
+        ({}, (False, "none")),
+        ({"hw-offload": "true"}, (True, "none")),
+        ({"hw-offload": "TRUE", "tc-policy": "skip_sw"}, (True, "skip_sw")),
+        ({"hw-offload": "yes"}, (False, "none")),
+    ],
+)
+def test_what_is_offloaded_is_read_as_open_vswitch_reads_it(
+    other_config: dict[str, str], found: tuple[bool, str]
+) -> None:
+    offload = database._offload(other_config)
+    assert offload == found
+    row = database._bridge(_replica("br0"), offload)
+    assert (row.hw_offload, row.tc_policy) == found
+
+
+def test_a_change_of_offload_concerns_every_bridge() -> None:
+    rows = {name: _replica(name) for name in ("br1", "br0")}
+    bridges = database._Bridges()
+    bridges.read(rows, set())
+    read = bridges.read(rows, {("Open_vSwitch", "the one")}, database._Offload(True, "none"))
+    assert [bridge.hw_offload for bridge in read] == [True, True]
+
+
+REPRESENTORS = {
+    "a VF by its device": ("", "mlx5_core", {}, Role.REPRESENTOR, True),
+    "a VF of an older kernel, on another host": ("", "mlx5e_rep", {}, None, True),
+    "a card's port with the driver of representors": ("", "mlx5e_rep", {}, Role.PORT, False),
+    "a card's port": ("", "ice", {}, Role.PORT, False),
+    "a card that is not in switchdev mode": ("", "ixgbe", {}, None, False),
+    "a driver that is not known yet": ("", None, {}, Role.REPRESENTOR, False),
+    "a tap": ("", "tun", {}, None, False),
+    "an internal port": ("internal", "openvswitch", {}, None, False),
+    "a DPDK port": ("dpdk", "net_mlx5", {"dpdk-devargs": "0000:01:00.0"}, None, False),
+    "a VF of DPDK": (
+        *("dpdk", "net_mlx5", {"dpdk-devargs": "0000:01:00.0,representor=[0]"}, None, True),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "driver", "options", "role", "represents"), REPRESENTORS.values(), ids=REPRESENTORS
+)
+def test_representors_are_recognized(
+    kind: str, driver: str | None, options: dict[str, str], role: Role | None, represents: bool
+) -> None:
+    row = _replica("br0").ports[0].interfaces[0]
+    row.type, row.options = kind, options
+    row.status = {"driver_name": driver} if driver else {}
+    assert database._interface(row, lambda _: role).represents is represents

@@ -1,0 +1,136 @@
+"""What hardware offload, DPDK ports and representors mean for a bridge, and what cannot work there.
+
+Sources: Open vSwitch's documentation ("Flow Hardware offload with Linux TC flower", "Using Open
+vSwitch with DPDK", ovs-vswitchd.conf.db(5)), and what `lib/netdev-offload-tc.c` of releases 3.1 and
+3.5 refuses. None of it was tried on hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from controller.config.rows import BridgeRow, InterfaceRow
+from policies.presets import PRESETS
+
+DPDK_KINDS = ("dpdk", "dpdkvhostuser", "dpdkvhostuserclient")
+# TCA_ACT_MAX_NUM of Open vSwitch: the most actions of a flow in tc. An output is one.
+MOST_ACTIONS = 16
+# Of a list of ports in a sentence.
+NAMED = 4
+SHAPED_BY = "shares, reserve-mbps and limit-mbps"
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """What is offloaded of a bridge, as far as the database shows it.
+
+    `told`: what that means, a sentence each. `by_tc`: its cached flows are given to tc, which
+    counts packets without their Ethernet header. `past_queues`: the VM ports whose frames the card
+    sends past the queues of uplinks. `no_queues`: the uplinks that have no queues at all.
+    """
+
+    told: tuple[str, ...] = ()
+    by_tc: bool = False
+    past_queues: tuple[str, ...] = ()
+    no_queues: tuple[str, ...] = ()
+
+    def unshaped(self, port: str) -> str | None:
+        """What a VM port would need for shares, a reservation or a limit; None if it has that."""
+        if self.no_queues:
+            return f"uplinks that are Linux devices, not DPDK ports as {_some(self.no_queues)}"
+        if port in self.past_queues:
+            return "frames that pass the queues of uplinks; hw-offload forwards those of a representor in the card"
+        return None
+
+
+NOTHING = Offload()
+
+
+def read(row: BridgeRow, uplinks: Sequence[InterfaceRow], policies: Iterable[str]) -> Offload:
+    """What is offloaded of a bridge with these uplinks and policies in use."""
+    interfaces = [interface for port in row.ports for interface in port.interfaces]
+    names = {uplink.name for uplink in uplinks}
+    by_tc = row.hw_offload and not row.in_userspace
+    representors = [i.name for i in interfaces if i.represents and i.name not in names]
+    past_queues = by_tc and row.tc_policy != "skip_hw"
+    no_queues = tuple(uplink.name for uplink in uplinks if uplink.kind in DPDK_KINDS)
+    told = [
+        *(_tc(row, sorted({*policies})) if by_tc else ()),
+        *_dpdk(row, interfaces, no_queues),
+        *(_representors(row, representors) if representors else ()),
+    ]
+    return Offload(tuple(told), by_tc, tuple(representors) if past_queues else (), no_queues)
+
+
+def _tc(row: BridgeRow, policies: Sequence[str]) -> Iterator[str]:
+    yield (
+        "hw-offload: tc and the card forward by the flows that Open vSwitch has cached, in which"
+        " our tables, groups and learned addresses are already resolved"
+    )
+    yield (
+        f"hw-offload: software forwards what tc does not take: frames with more than {MOST_ACTIONS}"
+        " actions, as floods to many VM ports have, and fragments of IPv6"
+    )
+    yield (
+        "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
+        " each packet of a flow"
+    )
+    for policy in policies:
+        if PRESETS[policy].classifier.hashed or PRESETS[policy].splits_by is not None:
+            yield (
+                f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
+                " or address is a flow of its own in tc, and its first packet goes through software"
+            )
+    if row.tc_policy == "skip_hw":
+        yield "tc-policy skip_hw: tc forwards in software, and no card forwards"
+    if row.tc_policy == "skip_sw":
+        yield (
+            "tc-policy skip_sw: what the card does not take, Open vSwitch's kernel module forwards"
+        )
+
+
+def _dpdk(
+    row: BridgeRow, interfaces: Sequence[InterfaceRow], no_queues: Sequence[str]
+) -> Iterator[str]:
+    ports = [interface.name for interface in interfaces if interface.kind in DPDK_KINDS]
+    if no_queues:
+        yield (
+            f"DPDK uplinks {_some(no_queues)}: they have no Linux device to queue at, so"
+            f" {SHAPED_BY} are refused"
+        )
+    if others := [name for name in ports if name not in no_queues]:
+        yield (
+            f"DPDK ports {_some(others)}: ovs-vswitchd's own threads forward their frames, and all"
+            " policies work as on other ports"
+        )
+    if row.hw_offload and row.in_userspace:
+        yield (
+            "hw-offload: a DPDK card can take over outputs, VLAN tags and rewritten addresses of"
+            " cached flows; if it cannot, ovs-vswitchd forwards"
+            if ports
+            else "hw-offload: datapath_type netdev offloads to DPDK ports only, and there are none"
+        )
+
+
+def _representors(row: BridgeRow, names: Sequence[str]) -> Iterator[str]:
+    which = f"representors {_some(names)}"
+    if not row.hw_offload:
+        yield f"{which}: hw-offload is not true, so software forwards all frames of their VMs"
+        return
+    yield (
+        f"{which}: the card forwards only to uplinks of its own embedded switch; to others software"
+        " forwards, unless the card joins its ports (esw_multiport)"
+    )
+    if not row.in_userspace and row.tc_policy != "skip_hw":
+        yield (
+            f"{which}: what the card forwards passes no queue of the kernel's, so {SHAPED_BY} are"
+            " refused for them"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    """A list that stays readable with hundreds of ports."""
+    more = len(names) - NAMED
+    listed = ", ".join(names[:NAMED])
+    return f"{listed} and {more} more" if more > 0 else listed

@@ -1,0 +1,108 @@
+"""What attach and show say where Open vSwitch is asked to offload, and that tc can take what we cache.
+
+No hardware: the userspace datapath ignores `hw-offload` for ports that are not DPDK's. But it caches
+the flows that the kernel's datapath would give to tc.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import datapath, frames
+from tests.switch.bed import PLAIN, Bed, BedSpec
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+
+VLAN = 10
+CONNECTIONS = 16
+BED = BedSpec(PLAIN, 2, (None, None, VLAN), (None, VLAN))
+pytestmark = pytest.mark.parametrize("bed", [BED], ids=str, indirect=True)
+
+# What tc has no action or key for (`parse_netdev_flow_actions`, `test_key_and_mask` of Open vSwitch).
+NO_ACTION = re.compile(r"hash\(|sample\(|userspace\(|clone\(|trunc\(|lb_output\(")
+NO_KEY = re.compile(r"dp_hash\((?!0/0)|skb_priority\((?!0/0)|recirc_id\((?!0\))")
+# Of a tag, tc takes the whole number or none of it.
+PART_OF_A_TAG = re.compile(r"vlan\([^)]*vid=\d+/(?!0xfff\b|0x0\b)")
+MOST_ACTIONS = 16
+
+
+@pytest.fixture
+def asked(bed: Bed, service: Service) -> Iterator[Bed]:
+    """Open vSwitch is asked to offload, until the test ends."""
+    bed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
+    yield bed
+    service.command("detach", bed.bridge)
+    bed.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
+
+
+def uplinks(bed: Bed) -> list[str]:
+    return [word for uplink in bed.uplinks for word in ("--uplink", uplink.name)]
+
+
+def test_attach_and_show_tell_what_is_offloaded(asked: Bed, service: Service) -> None:
+    bed = asked
+    answer = service.do("attach", bed.bridge, *uplinks(bed))
+    notes = [line.removeprefix("note: ") for line in answer.splitlines()[1:]]
+    assert notes and all(note.startswith("hw-offload") for note in notes), answer
+    if datapath.NAME == "userspace":
+        assert notes == [
+            "hw-offload: datapath_type netdev offloads to DPDK ports only, and there are none"
+        ]
+    assert service.show_json(bed.bridge)["offload"] == notes
+    # The text is wrapped to the terminal, if there is one.
+    shown = " ".join(service.do("show", bed.bridge).split())
+    assert all(note in shown for note in notes)
+
+    bed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false")
+    wait_until(lambda: "offload" not in service.show_json(bed.bridge), "nothing is offloaded")
+
+
+@pytest.mark.parametrize("policy", ["load-based", "dynamic", "source-mac"])
+def test_tc_can_take_what_the_switch_caches(asked: Bed, service: Service, policy: str) -> None:
+    bed = asked
+    service.attach(bed, "--policy", policy)
+    bed.introduce()
+    # What was cached meanwhile has not seen what is learned by now.
+    bed.ovs.run("ovs-appctl", "revalidator/purge")
+    talk(bed)
+    flows = [flow for flow in cached(bed) if "eth_type(0x0800)" in flow]
+    assert flows
+    # Only what is hashed by connection is a flow for each.
+    assert (len(flows) > 2 * CONNECTIONS) is (policy == "dynamic")
+    for flow in flows:
+        keys, _, actions = flow.partition(" actions:")
+        assert not NO_KEY.search(keys) and not PART_OF_A_TAG.search(keys), flow
+        assert not NO_ACTION.search(actions), flow
+        assert len(re.split(r",(?![^(]*\))", actions)) <= MOST_ACTIONS, flow
+
+
+def talk(bed: Bed) -> None:
+    """Connections between VMs and the hosts upstream, both ways, tagged and untagged."""
+    for vm in bed.vms:
+        for host in bed.hosts:
+            vlan = next((v for v in (vm.vlan, host.vlan) if v is not None), 0)
+            if not (vm.hears(vlan) and host.hears(vlan)):
+                continue
+            for number in range(CONNECTIONS):
+                ports = (30000 + number, 80)
+                for a, b in ((vm, host), (host, vm)):
+                    frame = frames.segment(
+                        a.mac,
+                        b.mac,
+                        source_ip=a.ip,
+                        destination_ip=b.ip,
+                        ports=ports,
+                        vlan=a.sends(vlan),
+                    )
+                    bed.send(a.point, frame)
+    bed.fence()
+
+
+def cached(bed: Bed) -> list[str]:
+    """The flows of the bridge in the datapath, with all they match."""
+    ports = {*(s.port for s in bed.stations), *(uplink.name for uplink in bed.uplinks)}
+    found = bed.ovs.run("ovs-appctl", "dpctl/dump-flows", "-m", "--names").splitlines()
+    return [line for line in found if any(f"in_port({port})" in line for port in ports)]

@@ -1,0 +1,187 @@
+"""What hardware offload, DPDK and representors mean is told, and what cannot work is refused.
+
+The records are those of hosts that have them. None of this was tried on hardware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.config.reader import read_bridge
+from controller.config.rows import BridgeRow, InterfaceRow, PortRow
+from tests.unit.fake_switch import done, refusal, world
+from tests.unit.rows import bond, bridge, ours, port, with_interface, without_us
+
+KEYS = {"shares": "100", "reserve-mbps": "20", "limit-mbps": "50"}
+
+
+def one(name: str, ofport: int, kind: str = "", driver: str | None = None) -> InterfaceRow:
+    return InterfaceRow(name, ofport, kind=kind, driver=driver)
+
+
+def representor(name: str, ofport: int) -> PortRow:
+    """The representor of a VF."""
+    made = InterfaceRow(name, ofport, driver="mlx5e_rep", represents=True)
+    return PortRow(name, (made,))
+
+
+def switchdev(policy: str = "load-based", **columns: object) -> BridgeRow:
+    """A host of SR-IOV in switchdev mode: a bond of a card's two ports, and representors of VFs."""
+    uplinks = bond(
+        one("enp1s0f0np0", 1, driver="mlx5_core"), one("enp1s0f1np1", 2, driver="mlx5_core")
+    )
+    vms = (
+        representor("enp1s0f0npf0vf0", 10),
+        representor("enp1s0f0npf0vf1", 11),
+        port("vnet2", 12),
+    )
+    row = bridge(uplinks, *vms, ids=ours(policy=policy))
+    return replace(row, hw_offload=True, **columns)  # type: ignore[arg-type]
+
+
+def dpdk(**columns: object) -> BridgeRow:
+    """A host of DPDK: two cards that the kernel does not have, and a VM behind vhost-user."""
+    uplinks = bond(one("dpdk0", 1, "dpdk", "net_mlx5"), one("dpdk1", 2, "dpdk", "net_mlx5"))
+    vm = PortRow("vhu0", (one("vhu0", 10, "dpdkvhostuserclient"),))
+    return replace(bridge(uplinks, vm), in_userspace=True, **columns)  # type: ignore[arg-type]
+
+
+def told(row: BridgeRow) -> tuple[str, ...]:
+    return read_bridge(row).offload.told
+
+
+def test_nothing_is_told_where_nothing_is_offloaded() -> None:
+    row = bridge(bond(one("eth1", 1), one("eth2", 2)), port("vnet0", 10))
+    assert told(row) == () and not read_bridge(row).offload.by_tc
+
+
+def test_each_sentence_is_one() -> None:
+    rows = (
+        switchdev(),
+        switchdev("adaptive", tc_policy="skip_hw"),
+        switchdev("dynamic", tc_policy="skip_sw"),
+        replace(switchdev(), hw_offload=False),
+        dpdk(),
+        dpdk(hw_offload=True),
+        replace(switchdev(), in_userspace=True),
+    )
+    for text in {text for row in rows for text in told(row)}:
+        assert len(text) < 240 and "\n" not in text and "; and" not in text
+        assert not text.endswith("."), "as the lines beside it"
+
+
+def test_of_tc_it_is_told_what_it_takes_and_how_it_counts() -> None:
+    takes, not_taken, counts, *_ = told(switchdev())
+    assert "resolved" in takes and "software" in not_taken and "14 bytes" in counts
+    assert read_bridge(switchdev()).offload.by_tc
+
+
+@pytest.mark.parametrize(
+    ("policy", "hashes"),
+    [("load-based", False), ("explicit", False), ("dynamic", True), ("adaptive", True)],
+)
+def test_policies_that_hash_fill_the_card_with_flows(policy: str, hashes: bool) -> None:
+    found = [text for text in told(switchdev(policy)) if "each connection" in text]
+    assert bool(found) is hashes
+    assert all(policy in text for text in found)
+
+
+def test_a_port_s_own_policy_is_one_in_use() -> None:
+    row = with_interface(switchdev(), "vnet2", policy="address-hash")
+    assert [t for t in told(row) if "hw-offload with address-hash" in t]
+
+
+@pytest.mark.parametrize("tc_policy", ["skip_hw", "skip_sw"])
+def test_a_tc_policy_is_told(tc_policy: str) -> None:
+    assert [text for text in told(switchdev(tc_policy=tc_policy)) if tc_policy in text]
+
+
+def test_representors_without_offload_are_told() -> None:
+    (text,) = told(replace(switchdev(), hw_offload=False))
+    assert text.startswith("representors enp1s0f0npf0vf0, enp1s0f0npf0vf1: hw-offload is not true")
+
+
+def test_many_ports_are_counted() -> None:
+    vms = [representor(f"pf0vf{i}", 10 + i) for i in range(9)]
+    row = replace(bridge(bond(one("p0", 1), one("p1", 2)), *vms), hw_offload=True)
+    assert "representors pf0vf0, pf0vf1, pf0vf2, pf0vf3 and 5 more: " in " ".join(told(row))
+
+
+def test_the_userspace_datapath_offloads_to_dpdk_ports_only() -> None:
+    row = replace(bridge(bond(one("eth1", 1), one("eth2", 2))), hw_offload=True, in_userspace=True)
+    (text,) = told(row)
+    assert text.endswith("offloads to DPDK ports only, and there are none")
+    assert not read_bridge(row).offload.by_tc, "only tc counts without headers"
+
+
+def test_of_dpdk_it_is_told_what_does_not_work() -> None:
+    uplinks, vms = told(dpdk())
+    assert uplinks.startswith("DPDK uplinks dpdk0, dpdk1: ") and "refused" in uplinks
+    assert vms.startswith("DPDK ports vhu0: ")
+    assert "DPDK card" in told(dpdk(hw_offload=True))[-1]
+
+
+# ---- what cannot work ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "value"), KEYS.items())
+def test_queues_at_a_dpdk_port_are_refused(key: str, value: str) -> None:
+    here = world(dpdk()).start()
+    found = refusal(here.ask("set", "interface", "vhu0", f"{key}={value}"))
+    assert found == (
+        f"Interface vhu0 ovs-lbt-{key}: {value} -> uplinks that are Linux devices, not DPDK ports as"
+        " dpdk0, dpdk1"
+    )
+    assert here.shapers == {}
+
+
+@pytest.mark.parametrize(("key", "value"), KEYS.items())
+def test_a_value_in_the_database_is_not_in_force_either(key: str, value: str) -> None:
+    row = with_interface(dpdk(), "vhu0", **{key.replace("-", "_"): value})
+    config = read_bridge(row)
+    assert [error.key for error in config.errors] == [f"ovs-lbt-{key}"]
+    (vm,) = config.vm_ports
+    assert (vm.shares, vm.limit_bps, vm.rules.reserve_bps) == (None, None, 0.0)
+    here = world(row, learned=[(10, "52:54:00:00:00:01", 0)]).start().run_for(30)
+    assert here.shapers == {}
+
+
+def test_queues_for_a_representor_are_refused_while_a_card_forwards() -> None:
+    here = world(switchdev()).start()
+    name = "enp1s0f0npf0vf0"
+    found = refusal(here.ask("set", "interface", name, "limit-mbps=50"))
+    assert found.startswith(
+        f"Interface {name} ovs-lbt-limit-mbps: 50 -> frames that pass the queues"
+    )
+    done(
+        world(switchdev(tc_policy="skip_hw")).start().ask("set", "interface", name, "limit-mbps=50")
+    )
+    software = replace(switchdev(), hw_offload=False)
+    done(world(software).start().ask("set", "interface", name, "limit-mbps=50"))
+
+
+def test_others_are_queued_and_it_is_told_that_representors_are_not() -> None:
+    row = with_interface(switchdev(), "vnet2", shares="100")
+    here = world(row, speed_bps=100e6).start().run_for(30)
+    not_done = here.engine.fleet.status()[0].not_done
+    assert [text.split(":")[0] for text in not_done] == [
+        "queues of enp1s0f0np0",
+        "queues of enp1s0f1np1",
+    ]
+
+
+# ---- where it is told ------------------------------------------------------------------------
+
+
+def test_attach_and_show_tell() -> None:
+    here = world(without_us(switchdev())).start()
+    answer = done(here.ask("attach", "br0", "policy=dynamic"))
+    notes = [
+        line.removeprefix("note: ") for line in answer.splitlines() if line.startswith("note: ")
+    ]
+    (status,) = here.engine.fleet.status()
+    assert tuple(notes) == status.offload == told(switchdev("dynamic"))
+    shown = done(here.ask("show", "br0"))
+    assert all(note in shown for note in notes)

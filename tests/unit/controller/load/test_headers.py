@@ -1,0 +1,110 @@
+"""Loads of VM ports are those of whole frames, although tc counts frames without their headers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.api.events import UNSUPPORTED, PortCounters, Sample, UnitCountersRead
+from controller.load.headers import HEADER_BYTES, with_headers
+from controller.load.loads import Loads
+from tests.unit.fake_switch import Rate, World, world
+from tests.unit.rows import host, with_interface
+
+VM_PORT, KEEP_S, SECONDS = 10, 60.0, 12
+SIZES = st.integers(60, 9014)
+
+
+def read(sample: Sample) -> UnitCountersRead:
+    return UnitCountersRead("br0", ((VM_PORT, sample),), (((1, 2), sample),), ((3, sample),))
+
+
+def carried(sizes: list[int], offloaded: float) -> Loads:
+    """A VM port that sends one frame of each size a second, and receives as many.
+
+    tc forwards that part of each second's frames.
+    """
+    loads = Loads()
+    by_tc = sizes[: round(len(sizes) * offloaded)]
+    for second in range(SECONDS):
+        sent, counted = second * sum(sizes), second * (sum(sizes) - HEADER_BYTES * len(by_tc))
+        packets = second * len(sizes)
+        loads.take_port(PortCounters(VM_PORT, second, sent, sent, 0, 0), False, KEEP_S)
+        flows = Sample(second, counted, counted, packets, packets)
+        loads.take_units(with_headers(read(flows)), {}, KEEP_S)
+    return loads
+
+
+@given(st.lists(SIZES, min_size=1, max_size=20))
+def test_loads_are_exact_if_tc_forwards_everything(sizes: list[int]) -> None:
+    loads = carried(sizes, 1.0)
+    port = loads.port(VM_PORT, 5.0)
+    assert port.tx_bps == pytest.approx(8 * sum(sizes))
+    assert loads.unit(VM_PORT, 5.0) == port
+    assert loads.live_unit(VM_PORT).tx_bps == pytest.approx(port.tx_bps)
+    assert loads.crosses_whole(VM_PORT)
+
+
+@given(st.lists(SIZES, min_size=1, max_size=20), st.floats(0.0, 1.0))
+def test_what_tc_does_not_forward_counts_a_header_too_much_and_never_too_little(
+    sizes: list[int], offloaded: float
+) -> None:
+    loads = carried(sizes, offloaded)
+    true_bps, header_bps = 8 * sum(sizes), 8 * HEADER_BYTES * len(sizes)
+    for bps in (loads.unit(VM_PORT, 5.0).tx_bps, loads.unit(VM_PORT, 5.0).rx_bps):
+        assert true_bps - 1 <= bps <= true_bps + header_bps + 1
+    # A present load is measured at the port, so it is exact.
+    assert loads.live_unit(VM_PORT).tx_bps == pytest.approx(true_bps)
+
+
+def test_buckets_and_addresses_are_counted_alike() -> None:
+    whole = with_headers(read(Sample(7.0, 1000, 500, 10, 5)))
+    expected = Sample(7.0, 1140, 570, 10, 5)
+    assert [s for _, s in (*whole.units, *whole.buckets, *whole.address_units)] == [expected] * 3
+
+
+@pytest.mark.parametrize("counted", [None, UNSUPPORTED])
+def test_what_is_not_counted_stays_so(counted: int | None) -> None:
+    (_, sample), *_ = with_headers(read(Sample(7.0, counted, 500, 10, UNSUPPORTED))).units
+    assert sample[1:3] == (counted, 500)
+
+
+# ---- decisions -----------------------------------------------------------------------------
+
+MBIT = 1e6
+SMALL_BYTES = 64
+
+
+def constant(bps: float) -> Rate:
+    return lambda _s: bps
+
+
+def small_frames(offload: bool) -> World:
+    """eth1 is full of two VM ports that send small frames; eth2 has room for neither of them."""
+    row = host(binding="eth1", vms=("vnet0", "vnet1", "vnet2"))
+    row = with_interface(row, "vnet2", binding="eth2")
+    here = world(replace(row, hw_offload=offload), speed_bps=100e6, frame_bytes=SMALL_BYTES)
+    switch = here.switches["br0"]
+    for ofport, mbps in ((10, 50), (11, 40), (12, 38)):
+        switch.offered_bps[ofport] = constant(mbps * MBIT)
+    return here.start().run_for(120)
+
+
+def test_a_vm_port_is_not_moved_to_where_it_only_seems_to_fit() -> None:
+    here = small_frames(offload=True)
+    assert here.bindings() == {"vnet0": "eth1", "vnet1": "eth1", "vnet2": "eth2"}
+    assert here.engine.fleet.status()[0].uplinks[0].unrelieved
+    # As it would be without the headers.
+    assert small_frames(offload=False).bindings()["vnet1"] == "eth2"
+
+
+def test_loads_begin_anew_when_offload_is_asked_for() -> None:
+    here = small_frames(offload=False)
+    here.write(replace(here.rows["br0"], hw_offload=True))
+    loads = here.engine.fleet.bridges["br0"].loads
+    assert loads.unit_known_s(10) == 0.0
+    here.run_for(20)
+    assert loads.unit(10, 10.0).tx_bps == pytest.approx(50 * MBIT, rel=1e-4)
