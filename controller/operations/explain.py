@@ -196,7 +196,9 @@ def _split(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
         return {}
     since = f"{_clock(epoch_s + account.split_s)}, {_ago(now_s - account.split_s)}"
     text = f"what it sends has been split by connection since {since}, because: {account.split_why}"
-    return {"split": f"{text}. Received traffic, broadcasts and frames other than IP stay on its home uplink"}
+    return {
+        "split": f"{text}. Received traffic, broadcasts and frames other than IP stay on its home uplink"
+    }
 
 
 def _addresses(account: Account) -> str:

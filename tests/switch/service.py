@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.switch.appctl import Appctl
 from tests.switch.bed import STATIC_LAG, Bed, Station, Uplink
-from tests.switch.waiting import HANG_S, wait_until
+from tests.switch.waiting import HANG_S, NotThere, wait_until
 from topologies.network.private_ovs import PrivateOvs
 
 LOG_TAIL_LINES = 20
@@ -179,7 +179,9 @@ class Service:
         name = station if isinstance(station, str) else station.port
         ports = self.show_json(bed.bridge)["ports"]
         found: list[dict[str, Any]] = [p for p in ports if p["name"] == name]
-        assert found, f"{name} is not among the ports shown: {[p['name'] for p in ports]}"
+        if not found:
+            shown = [p["name"] for p in ports]
+            raise NotThere(f"{name} is not among the ports shown: {shown}")
         return found[0]
 
     def bindings(self, bed: Bed) -> dict[str, str]:

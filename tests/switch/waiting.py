@@ -8,6 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+
+class NotThere(AssertionError):
+    """What a test asks for is not there. Where a test waits, it is not there yet."""
+
+
 # A fixed piece of work, and how long a slow machine takes for it.
 WORK = 200_000
 WORK_S = 0.06
@@ -36,10 +41,15 @@ def wait_until(
     The timeout is for what does not happen at all. What must happen soon: `judging.soon`.
     """
     deadline_s = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {story}"
+    while True:
+        try:
+            if value := condition():
+                return value
+            found = ""
+        except NotThere as missing:
+            found = f" ({missing})"
+        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {story}{found}"
         time.sleep(interval_s)
-    return value
 
 
 def holds(condition: Callable[[], object], story: str, for_s: float) -> None:
