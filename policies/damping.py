@@ -14,6 +14,7 @@ a moment, and the correction does not count as a further step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -95,6 +96,20 @@ class Damping:
         in_period = self._in_period(unit, now_s)
         free_s = in_period[-MOST_MOVES] + PERIOD_S if len(in_period) >= MOST_MOVES else now_s
         return max(now_s, cooled_s, free_s)
+
+    def next_change_s(self, now_s: float) -> float:
+        """When `in_cooldown` may next return other units than now; infinity if time changes nothing.
+
+        A cooldown begins when its move may no longer be corrected.
+        """
+        found = math.inf
+        for unit, moves in self._moves.items():
+            last = _by_load(moves)
+            begins_s = last.at_s + CORRECTED_WITHIN_S if last and last.is_open(now_s) else now_s
+            for at_s in (begins_s, self.until_s(unit, now_s)):
+                if now_s < at_s < found:
+                    found = at_s
+        return found
 
     def _cooldown_s(self, step: int) -> float:
         return min(self.longest_cooldown_s, FIRST_COOLDOWN_S * GROWTH ** (step - 1))

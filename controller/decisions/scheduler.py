@@ -354,6 +354,36 @@ class Scheduler:
         """Whether a reading found moves worth making, so that the next one may make them."""
         return any(self._found_gain.values()) or self._found_urgent > 0
 
+    # ---- the same decision again ---------------------------------------------------------
+
+    def next_change_s(self, team_view: TeamView) -> float:
+        """When the next decision may differ from the last one, if what is read stays the same.
+
+        In seconds of engine time. Infinity: time alone changes none. The time of the last decision:
+        the next one may differ already. This is for policies that act at once.
+        """
+        last_s = self.last_s
+        if last_s is None:
+            return -math.inf
+        if self.awaits_confirmation or not self.late_known:
+            return last_s
+        if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
+            return last_s
+        return min(
+            self.filling.next_change_s(last_s),
+            self.peaks.next_fall_s(),
+            self.load_phases.next_change_s,
+            self.splits.next_change_s(last_s),
+            *(damping.next_change_s(last_s) for damping in self.dampings),
+        )
+
+    def hold(self, now_s: float) -> None:
+        """Make the last decision again, until now. It must not differ meanwhile (`next_change_s`)."""
+        self.last_s = now_s
+        self.filling.hold(now_s)
+        self.peaks.hold(now_s)
+        self.load_phases.hold(now_s)
+
     # ---- what buckets count ------------------------------------------------------------
 
     def count_anew(self, now_s: float) -> float:

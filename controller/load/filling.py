@@ -148,6 +148,40 @@ class Filling:
             return Load()
         return Load(min(load.tx_bps for load in found), min(load.rx_bps for load in found))
 
+    def next_change_s(self, now_s: float) -> float:
+        """When anything here next changes, if no load does; infinity: time changes nothing.
+
+        `now_s`: when loads were last taken. That time is the answer while it is not known.
+        """
+        if not self.steady or self.reads_fast(now_s):
+            return now_s
+        waits = self.full_s is not None and not self.lasts(now_s)
+        lasts_s = self.full_s + LASTING_S if waits and self.full_s is not None else math.inf
+        return min(lasts_s, self._beside_changes_s())
+
+    def _beside_changes_s(self) -> float:
+        """When the least of what uplinks carry beside their units may rise, if nothing changes."""
+        taken = self._beside
+        if not taken:
+            return math.inf
+        left = {(uplink, direction) for uplink in taken[-1][1] for direction in (0, 1)}
+        least = {uplink: self.beside(uplink) for uplink in taken[-1][1]}
+        for at_s, beside in reversed(taken):
+            for uplink, load in beside.items():
+                most = least.get(uplink, load)
+                if load.tx_bps <= most.tx_bps:
+                    left.discard((uplink, 0))
+                if load.rx_bps <= most.rx_bps:
+                    left.discard((uplink, 1))
+            if not left:
+                return math.inf if at_s == taken[-1][0] else at_s + BESIDE_S
+        return taken[0][0] + BESIDE_S
+
+    def hold(self, now_s: float) -> None:
+        """Take the same as the last time again, until now."""
+        if self._beside:
+            self._beside[-1] = now_s, self._beside[-1][1]
+
     def forget(self) -> None:
         self.full_s = self._fast_s = None
         self._addresses_s = NEVER

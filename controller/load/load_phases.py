@@ -6,8 +6,9 @@ busy. A placement may lack room for all peaks at once, and still have room in ev
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.load.peaks import PEAK_S
@@ -46,6 +47,8 @@ class LoadPhases:
     """The phases of the last `PEAK_S`, oldest first."""
 
     _taken: deque[LoadPhase] = field(default_factory=deque)
+    # When a phase begins, because present loads are not those of the last one; infinity: they are.
+    _begins_s: float = math.inf
 
     def take(self, carried: Iterable[tuple[Unit, Load]], capacity_bps: float, now_s: float) -> None:
         """Take what units carry now. `capacity_bps`: the capacity of the smallest uplink."""
@@ -53,22 +56,34 @@ class LoadPhases:
         while taken and taken[0].last_s <= now_s - PEAK_S:
             taken.popleft()
         loads = {unit.name: load for unit, load in carried if load.tx_bps or load.rx_bps}
+        self._begins_s = math.inf
         if len(loads) > MOST_UNITS:
             taken.clear()
         elif taken and taken[-1].is_like(loads, ALIKE_RATIO * capacity_bps):
             taken[-1].last_s = now_s
         elif not taken or now_s - taken[-1].begun_s >= EVERY_S:
             taken.append(LoadPhase(now_s, now_s, loads))
+        else:
+            self._begins_s = taken[-1].begun_s + EVERY_S
+
+    @property
+    def next_change_s(self) -> float:
+        """When other phases are remembered than now, if no load changes; infinity: time changes none.
+
+        Until then, only the present phase gets longer.
+        """
+        forgotten_s = self._taken[0].last_s + PEAK_S if len(self._taken) > 1 else math.inf
+        return min(forgotten_s, self._begins_s)
+
+    def hold(self, now_s: float) -> None:
+        """Take the same loads as the last time again, until now: the present phase goes on."""
+        if self._taken and self._begins_s == math.inf:
+            self._taken[-1].last_s = now_s
 
     @property
     def is_known(self) -> bool:
         """Whether there are so few phases that no others have to be expected."""
         return 0 < len(self._taken) <= MOST_PHASES
-
-    @property
-    def past(self) -> Sequence[LoadPhase]:
-        """All phases but the present one, oldest first."""
-        return tuple(self._taken)[:-1]
 
     def __iter__(self) -> Iterator[Mapping[str, Load]]:
         return (phase.loads for phase in self._taken)
@@ -76,3 +91,4 @@ class LoadPhases:
     def forget(self) -> None:
         """Forget all phases."""
         self._taken.clear()
+        self._begins_s = math.inf

@@ -142,6 +142,20 @@ class Loads:
                 ages.append(clock_s - updates[-2].clock_s)
         return max(ages)
 
+    def ports_repeat(self) -> bool:
+        """Whether the same loads of ports make the same rates again (`Rates.repeats`)."""
+        return all(rates.repeats for rates in self._ports.values())
+
+    def buckets_repeat(self) -> bool:
+        """The same of the buckets that were read last."""
+        totals = {name: rates.total for name, rates in self._buckets.items()}
+        last_s = max((total.clock_s for total in totals.values() if total), default=0.0)
+        return all(
+            self._buckets[name].repeats
+            for name, total in totals.items()
+            if total and total.clock_s == last_s
+        )
+
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether one of these ports carries traffic, and it is not known whether it is late."""
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from policies.model import Load, Unit
@@ -37,6 +38,17 @@ class Peaks:
         known = self._of.get(unit)
         return Load(known[0].value, known[1].value) if known else None
 
+    def next_fall_s(self) -> float:
+        """When the peak of a unit falls next, if no load changes; infinity: none will fall."""
+        firsts = (of.rates[0][0] for known in self._of.values() for of in known if of.lowers)
+        return min(firsts, default=math.inf) + PEAK_S
+
+    def hold(self, now_s: float) -> None:
+        """Take the same loads as the last time again, until now. No peak may fall meanwhile."""
+        for known in self._of.values():
+            for greatest in known:
+                greatest.hold(now_s)
+
     def drop(self, units: Iterable[str]) -> None:
         """Forget these units, because their earlier rates do not count."""
         for unit in units:
@@ -44,10 +56,6 @@ class Peaks:
 
     def forget(self) -> None:
         self._of.clear()
-
-    def windows(self) -> Iterator[Sequence[tuple[float, float]]]:
-        """Yield the times and rates behind each peak. Each rate is lower than the one before it."""
-        return (greatest.rates for known in self._of.values() for greatest in known)
 
 
 @dataclass(slots=True)
@@ -65,6 +73,15 @@ class _Greatest:
         while rates[0][0] <= now_s - PEAK_S:
             rates.popleft()
         return rates[0][1]
+
+    def hold(self, now_s: float) -> None:
+        """Take the last rate again."""
+        self.rates[-1] = now_s, self.rates[-1][1]
+
+    @property
+    def lowers(self) -> bool:
+        """Whether the maximum is above the present rate, and so lowers in time."""
+        return len(self.rates) > 1
 
     @property
     def value(self) -> float:

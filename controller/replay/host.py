@@ -102,7 +102,8 @@ class Host:
         self._passes_by = False
         # Until when polls are skipped.
         self._resume_s = 0.0
-        # When a poll last read all counters.
+        # When counters were read, and when a poll last read all of them.
+        self._readings = skipping.Readings()
         self._all_read_s = 0.0
         # Up to when the loads of uplinks are in the figures.
         self._held_s = 0.0
@@ -176,7 +177,7 @@ class Host:
             return self.now_s
         if self._passes_by:
             return math.inf
-        return skipping.quiet_until_s(self.bridge, self._changed_s, self.now_s)
+        return skipping.quiet_until_s(self.bridge, self._changed_s, self._readings, self.now_s)
 
     def _skip(self, end_s: float) -> None:
         """Skip polls at which the engine decides nothing, and their time."""
@@ -192,6 +193,10 @@ class Host:
         if quiet_until_s < end_s:
             wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
             polls = min(polls, wakes - 1)
+        if skipping.acts_at_once(bridge) and not bridge.hashed:
+            # The flows of VM ports are counted as the ports are, so any poll may read them.
+            self._pass(polls, polls - polls % self._whole_polls)
+            return
         in_round = round(skipping.round_s(bridge.team_view) / interval_s)
         of_ports = (
             math.ceil((skipping.reading_s(bridge) - polled_s) / interval_s - ON_TIME_RATIO) - 1
@@ -201,18 +206,32 @@ class Host:
         aligned = polls - (since + polls + 1) % in_round
         # If these are not whole rounds, a reading is missing for policies that judge means.
         unread = aligned % in_round
-        by_means = not all(PRESETS[policy].at_once for policy in bridge.team_view.rebalancing)
-        interval_ms = round(1000 * interval_s)
-        while (aligned - unread) * interval_ms % WHOLE_MS:
+        by_means = not skipping.acts_at_once(bridge)
+        while (aligned - unread) % self._whole_polls:
             aligned -= in_round
         if aligned > 0 and aligned >= of_ports and not (unread and by_means):
-            self.switch.stand_still((aligned - unread) * interval_ms * TICKS_PER_S // 1000)
-            self._count_until(round(self.now_s + aligned * interval_s, DIGITS))
-            self._resume_s = round(polled_s + (aligned + 1) * interval_s, DIGITS)
-        elif (polls := min(polls, of_ports)) > 0 and not by_means:
+            self._pass(aligned, aligned - unread)
+        elif not by_means:
             # Otherwise skip only polls before the next reading is due.
-            self._count_until(round(polled_s + polls * interval_s, DIGITS))
-            self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
+            self._pass(min(polls, of_ports), 0)
+
+    def _pass(self, polls: int, standing: int) -> None:
+        """Skip this many polls. The switch's clock stands still for the time of `standing` of them."""
+        if polls <= 0:
+            return
+        bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
+        polled_s = round(skipping.polled_s(bridge), DIGITS)
+        self.switch.stand_still(standing * round(1000 * interval_s) * TICKS_PER_S // 1000)
+        self._count_until(round(self.now_s + polls * interval_s, DIGITS))
+        self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
+        if skipping.acts_at_once(bridge):
+            bridge.scheduler.hold(round(polled_s + polls * interval_s, DIGITS))
+
+    @property
+    def _whole_polls(self) -> int:
+        """The fewest polls that take a whole number of the switch's ticks."""
+        interval_ms = round(1000 * self.bridge.config.poll_interval_s)
+        return WHOLE_MS // math.gcd(WHOLE_MS, interval_ms)
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, however the VM ports share these loads."""
@@ -262,6 +281,7 @@ class Host:
                 # The engine would check for changes by others at this time. Here there are none.
                 self._events.append(self.switch.installed())
             case ReadStats(buckets=buckets, units=units):
+                self._readings.note(buckets, self.now_s)
                 if buckets or (units and not self.bridge.hashed):
                     self._all_read_s = self.now_s
                 self._events += self.switch.stats(buckets)[: None if units else 1]

@@ -3,57 +3,84 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from controller.bridge.bridge import Bridge
-from controller.load.filling import BESIDE_S
-from controller.load.peaks import PEAK_S
 from controller.load.polling import round_polls
+from controller.load.rates import LATEST_S
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies.model import Load
 from policies.presets import PRESETS
 
+# How many readings of ports, and how many of buckets, a decision depends on: a rate is made of two,
+# and whether it has risen shows from a third.
+READINGS, BUCKET_READINGS = 3, 2
 
-def quiet_until_s(bridge: Bridge, steady_s: float, now_s: float) -> float:
+
+@dataclass(slots=True)
+class Readings:
+    """When counters were read: the last times, in seconds of engine time."""
+
+    ports_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
+    buckets_s: deque[float] = field(default_factory=lambda: deque(maxlen=BUCKET_READINGS))
+
+    def note(self, buckets: bool, now_s: float) -> None:
+        """Counters are read now. `buckets`: also those of buckets."""
+        self.ports_s.append(now_s)
+        if buckets:
+            self.buckets_s.append(now_s)
+
+    def show_ports(self, steady_s: float) -> bool:
+        """Whether loads of ports are only of the time since then."""
+        times_s = self.ports_s
+        apart = all(next_s - at_s >= LATEST_S for at_s, next_s in pairwise(times_s))
+        return len(times_s) == READINGS and times_s[0] >= steady_s and apart
+
+    def show_buckets(self, steady_s: float) -> bool:
+        """The same of buckets."""
+        return len(self.buckets_s) == BUCKET_READINGS and self.buckets_s[0] >= steady_s
+
+
+def quiet_until_s(bridge: Bridge, steady_s: float, readings: Readings, now_s: float) -> float:
     """Until when no decision will differ from the last one, if loads do not change.
 
     Loads have been the same since `steady_s`. `now_s`: the next decision may differ; infinity: none
     will. Until a decision has seen only loads since then, and no policy pauses, the answer is
     `now_s`.
     """
-    scheduler, team_view = bridge.scheduler, bridge.team_view
+    scheduler = bridge.scheduler
     last_s = scheduler.last_s
     if not bridge.settled or last_s is None or scheduler.awaits_confirmation:
         return now_s
-    filling = scheduler.filling
-    if filling.reads_fast(last_s) or (filling.full_s is not None and not filling.lasts(last_s)):
-        return now_s
+    if acts_at_once(bridge):
+        if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
+            return now_s
+        change_s = scheduler.next_change_s(bridge.team_view)
+        if change_s <= now_s or not bridge.loads.ports_repeat():
+            return now_s
+        if bridge.hashed and not (
+            readings.show_buckets(steady_s) and bridge.loads.buckets_repeat()
+        ):
+            # The next reading of buckets may show other loads, and polls before it do not.
+            change_s = min(change_s, reading_s(bridge))
+        return max(now_s, change_s)
+    team_view = bridge.team_view
     for policy in team_view.rebalancing:
         if scheduler.pauses(policy, team_view, last_s):
             return now_s
         since_s = max(steady_s, scheduler.last_moved_s(policy))
-        seen_s = _remembered_s(team_view, policy)
-        if PRESETS[policy].at_once:
-            seen_s += team_view.ports_follow_s + BESIDE_S
-        if last_s < since_s + seen_s:
+        if last_s < since_s + _remembered_s(team_view, policy):
             return now_s
-    free_s = (d.until_s(unit, now_s) for unit in scheduler.in_cooldown for d in scheduler.dampings)
-    later_s = [at_s for at_s in free_s if at_s > now_s]
-    merge_s, phase_s = scheduler.splits.deadline_s(now_s), _phase_ends_s(bridge)
-    return max(now_s, min(_peaks_fall_s(bridge), merge_s, phase_s, *later_s))
+    return math.inf
 
 
-def _peaks_fall_s(bridge: Bridge) -> float:
-    """When the peak of a unit may fall next, if loads do not change; infinity: none will."""
-    windows = bridge.scheduler.peaks.windows()
-    return min((rates[0][0] + PEAK_S for rates in windows if len(rates) > 1), default=math.inf)
-
-
-def _phase_ends_s(bridge: Bridge) -> float:
-    """When the phase that keeps units from being moved is forgotten; infinity if there is none."""
-    past = bridge.scheduler.load_phases.past
-    return past[0].last_s + PEAK_S if bridge.scheduler.is_torn and past else math.inf
+def acts_at_once(bridge: Bridge) -> bool:
+    """Whether all policies in use that move units because of load act at once."""
+    rebalancing = bridge.team_view.rebalancing
+    return bool(rebalancing) and all(PRESETS[policy].at_once for policy in rebalancing)
 
 
 def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:

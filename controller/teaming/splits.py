@@ -115,9 +115,17 @@ class Splits:
         times = max(1, len(self._lately(name, now_s)))
         return self.mergeable_s.get(name, math.inf) + MERGE_AFTER_S * 2.0 ** (times - 1)
 
-    def deadline_s(self, now_s: float) -> float:
-        """When the next VM port may be merged, if it stays mergeable; infinity if none is."""
-        return min((self.merge_due_s(name, now_s) for name in self.mergeable_s), default=math.inf)
+    def next_change_s(self, now_s: float) -> float:
+        """When `due` may next return other VM ports than now; infinity if time changes nothing.
+
+        A VM port may be merged earlier from the time on at which an earlier split is forgotten.
+        """
+        mergeable = self.mergeable_s
+        due_s = (self.merge_due_s(name, now_s) for name in mergeable)
+        forgotten_s = (
+            at + REMEMBERED_S for name in mergeable for at in self._before_s.get(name, ())
+        )
+        return min((at_s for at_s in (*due_s, *forgotten_s) if at_s > now_s), default=math.inf)
 
     def _lately(self, name: str, now_s: float) -> tuple[float, ...]:
         return tuple(at for at in self._before_s.get(name, ()) if now_s - at < REMEMBERED_S)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.load.load_phases import EVERY_S, MOST_PHASES, LoadPhases
 from controller.load.peaks import PEAK_S
@@ -95,3 +97,30 @@ def test_no_vm_port_is_divided_while_another_has_room_whenever_it_is_busy() -> N
     here.run_until(since_s + 3.0)
     assert here.bindings() == {"vm00": "eth1", "vm01": "eth1"}
     assert [m.reason for e in jumps.moved(here, since_s) for m in e.moves] == [Reason.REBALANCE]
+
+
+@given(
+    before=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40),
+    then=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12),
+)
+def test_held_phases_are_those_of_a_reading_every_tenth_of_a_second(
+    before: list[tuple[int, int]], then: list[tuple[int, int]]
+) -> None:
+    def take(phases: LoadPhases, sent: tuple[int, int], tenths: int) -> None:
+        phases.take(units(web=10e6 * sent[0], db=3e6 * sent[1]), CAPACITY_BPS, tenths / 10)
+
+    read, held = LoadPhases(), LoadPhases()
+    for tenths, sent in enumerate(before):
+        for phases in (read, held):
+            take(phases, sent, tenths)
+    last = tenths = len(before) - 1
+    found = list(read)
+    while tenths < last + 150 and (tenths + 1) / 10 < held.next_change_s:
+        tenths += 1
+        take(read, before[-1], tenths)
+        assert list(read) == found
+    held.hold(tenths / 10)
+    for more, sent in enumerate((before[-1], *then), 1):
+        for phases in (read, held):
+            take(phases, sent, tenths + more)
+        assert read == held

@@ -1,0 +1,57 @@
+"""What is remembered of uplinks that fill up, when time passes without another reading."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.load.filling import LASTING_S, Filling
+from policies.model import IDLE, Load, OfPort, Snapshot, Uplink
+
+CAPACITY_BPS = 100.0
+LEAST = st.tuples(*[st.integers(0, 3)] * 4)
+
+
+def take(filling: Filling, beside: tuple[int, ...], tenths: int) -> None:
+    loads = {"eth0": Load(beside[0], beside[1]), "eth1": Load(beside[2], beside[3])}
+    filling.take_beside(loads, tenths / 10)
+
+
+def beside(filling: Filling) -> tuple[Load, Load]:
+    return filling.beside("eth0"), filling.beside("eth1")
+
+
+@given(before=st.lists(LEAST, min_size=1, max_size=20), then=st.lists(LEAST, max_size=5))
+def test_what_is_held_beside_units_is_as_if_it_was_read_ten_times_a_second(
+    before: list[tuple[int, ...]], then: list[tuple[int, ...]]
+) -> None:
+    read, held = Filling(), Filling()
+    for tenths, least in enumerate(before):
+        for filling in (read, held):
+            take(filling, least, tenths)
+    last = tenths = len(before) - 1
+    found = beside(read)
+    while tenths < last + 30 and (tenths + 1) / 10 < held.next_change_s(last / 10):
+        tenths += 1
+        take(read, before[-1], tenths)
+        assert beside(read) == found
+    held.hold(tenths / 10)
+    for more, least in enumerate((before[-1], *then), 1):
+        for filling in (read, held):
+            take(filling, least, tenths + more)
+        assert beside(read) == beside(held)
+
+
+def see(filling: Filling, bps: float, rise_bps: float, now_s: float) -> None:
+    uplink = Uplink("eth0", OfPort(1), CAPACITY_BPS, load=Load(bps))
+    filling.see(Snapshot((uplink,), ()), Load(rise_bps), IDLE, now_s)
+
+
+def test_a_full_uplink_changes_when_it_is_full_for_longer_than_a_burst() -> None:
+    filling = Filling()
+    see(filling, 99.0, 90.0, 1.0)
+    assert filling.next_change_s(1.0) == 1.0, "loads may go on to change"
+    see(filling, 99.0, 0.0, 1.1)
+    assert filling.next_change_s(1.1) == 1.0 + LASTING_S
+    see(filling, 99.0, 0.0, 1.0 + LASTING_S)
+    assert filling.next_change_s(1.0 + LASTING_S) == float("inf")

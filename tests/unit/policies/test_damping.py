@@ -1,0 +1,41 @@
+"""When a cooldown begins or ends next: a replay skips polls until then."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.damping import Damping
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["vnet0", "vnet1"]), st.integers(1, 4000), st.booleans(), st.booleans()
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(moves=MOVES, after=st.integers(0, 3000))
+def test_who_is_in_cooldown_stays_the_same_until_then(
+    moves: list[tuple[str, int, bool, bool]], after: int
+) -> None:
+    damping, now_s = Damping(), 0.0
+    for unit, tenths, by_load, provisional in moves:
+        now_s += tenths / 10
+        damping.note(unit, now_s, by_load, provisional)
+    now_s += after / 10
+    change_s, cooling = damping.next_change_s(now_s), damping.in_cooldown(now_s)
+    assert change_s > now_s
+    step_s = 0.1 if change_s - now_s < 200 else 7.3
+    at_s = now_s
+    while (at_s := at_s + step_s) < min(change_s, now_s + 4000):
+        assert damping.in_cooldown(at_s) == cooling
+
+
+def test_one_that_may_be_corrected_is_in_cooldown_when_that_is_over() -> None:
+    damping = Damping()
+    damping.note("vnet0", 10.0, provisional=True)
+    assert damping.in_cooldown(11.0) == set() and damping.next_change_s(11.0) == 11.5
+    assert damping.in_cooldown(11.5) == {"vnet0"} and damping.next_change_s(11.5) == 15.0
+    assert damping.in_cooldown(15.0) == set() and damping.next_change_s(15.0) == float("inf")
