@@ -5,6 +5,8 @@
 #                     (ARGS=--quick shows in minutes that all of it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
+#   make bench-replay  how long a week of 64 VM ports takes in ovs-lbt replay, and a part of it with every poll
+#                     (ARGS='--out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
 #   make test         every check and every test (WORKERS=1: one switch test after another)
@@ -56,7 +58,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-database bench-scale bench-times test test-quick test-ryu test-fresh \
+.PHONY: help setup setup-kernel demo bench bench-database bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -94,6 +96,9 @@ bench-times: setup
 
 bench-database: setup
 	$(BIN)/python -m tests.switch.chaos.database $(ARGS)
+
+bench-replay: setup
+	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
 
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)

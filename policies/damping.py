@@ -15,7 +15,7 @@ a moment, and the correction does not count as a further step.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 MOST_MOVES = 4
@@ -118,12 +118,15 @@ class Damping:
         return [m.at_s for m in self._moves.get(unit, ()) if now_s - m.at_s < PERIOD_S]
 
 
-def _by_load(moves: Iterable[Moved]) -> Moved | None:
+def _by_load(moves: Sequence[Moved]) -> Moved | None:
     """The last move by load."""
-    return next((move for move in reversed(tuple(moves)) if move.step), None)
+    for move in reversed(moves):
+        if move.step:
+            return move
+    return None
 
 
-def _step(moves: Iterable[Moved], now_s: float) -> int:
+def _step(moves: Sequence[Moved], now_s: float) -> int:
     """The steps by load that still count: one less for each hour since the last."""
     last = _by_load(moves)
     return max(0, last.step - int((now_s - last.at_s) // FORGOTTEN_AFTER_S)) if last else 0

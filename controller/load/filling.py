@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller.load.polling import DIGITS
 from policies import failover
 from policies.model import Load, Snapshot
 
@@ -174,8 +175,8 @@ class Filling:
                 if load.rx_bps <= most.rx_bps:
                     left.discard((uplink, 1))
             if not left:
-                return math.inf if at_s == taken[-1][0] else at_s + BESIDE_S
-        return taken[0][0] + BESIDE_S
+                return math.inf if at_s == taken[-1][0] else _forgotten_s(at_s)
+        return _forgotten_s(taken[0][0])
 
     def hold(self, now_s: float) -> None:
         """Take the same as the last time again, until now."""
@@ -187,3 +188,9 @@ class Filling:
         self._addresses_s = NEVER
         self.steady = True
         self._beside.clear()
+
+
+def _forgotten_s(at_s: float) -> float:
+    """When what was taken at that time is forgotten, in the whole microseconds in which polls are."""
+    edge_s = round(at_s + BESIDE_S, DIGITS)
+    return edge_s if at_s < edge_s - BESIDE_S else edge_s + 10**-DIGITS

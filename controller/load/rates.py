@@ -213,6 +213,10 @@ class Rates:
 
 def _at(totals: list[Total], clock_s: float) -> int:
     """Return the index of the last total at that time or before it; -1: there is none."""
+    # Nearly always it is one of the last.
+    for index in range(len(totals) - 1, max(len(totals) - 4, -1), -1):
+        if totals[index].clock_s <= clock_s:
+            return index
     return bisect_right(totals, (clock_s, math.inf)) - 1
 
 

@@ -51,6 +51,9 @@ from policies.presets import PRESETS
 REACTION_S = 0.25
 # The engine takes over its bridge before the trace begins.
 TAKEOVER_S = 60.0
+# So long after it took over, it has read everything so often that policies which act at once need no
+# earlier readings.
+KNOWN_S = 20.0
 # How much larger than offered loads may look to the engine: the switch rounds to whole bytes.
 ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
@@ -80,6 +83,7 @@ class Host:
 
     def __init__(self, trace: HostTrace, policy: str, options: Options) -> None:
         self.trace, self.policy, self.skips = trace, policy, options.skips
+        self._at_once = PRESETS[policy].at_once
         self.figures = Figures()
         names = _uplink_names(options.uplinks, set(trace.ports))
         uplinks = dict(enumerate(names, 1))
@@ -173,11 +177,15 @@ class Host:
 
     def _quiet_until_s(self) -> float:
         """Until when the engine decides nothing if loads do not change."""
-        if not self.skips or self._sample_s is None or self._pending or not self.bridge.settled:
+        if not self.skips or self._pending or not self.bridge.settled:
+            return self.now_s
+        if self._sample_s is None and not (self._at_once and self.now_s >= KNOWN_S):
             return self.now_s
         if self._passes_by:
             return math.inf
-        return skipping.quiet_until_s(self.bridge, self._changed_s, self._readings, self.now_s)
+        return skipping.quiet_until_s(
+            self.bridge, self._at_once, self._changed_s, self._readings, self.now_s
+        )
 
     def _skip(self, end_s: float) -> None:
         """Skip polls at which the engine decides nothing, and their time."""
@@ -193,7 +201,7 @@ class Host:
         if quiet_until_s < end_s:
             wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
             polls = min(polls, wakes - 1)
-        if skipping.acts_at_once(bridge) and not bridge.hashed:
+        if self._at_once and not bridge.hashed:
             # The flows of VM ports are counted as the ports are, so any poll may read them.
             self._pass(polls, polls - polls % self._whole_polls)
             return
@@ -206,7 +214,7 @@ class Host:
         aligned = polls - (since + polls + 1) % in_round
         # If these are not whole rounds, a reading is missing for policies that judge means.
         unread = aligned % in_round
-        by_means = not skipping.acts_at_once(bridge)
+        by_means = not self._at_once
         while (aligned - unread) % self._whole_polls:
             aligned -= in_round
         if aligned > 0 and aligned >= of_ports and not (unread and by_means):
@@ -224,7 +232,7 @@ class Host:
         self.switch.stand_still(standing * round(1000 * interval_s) * TICKS_PER_S // 1000)
         self._count_until(round(self.now_s + polls * interval_s, DIGITS))
         self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
-        if skipping.acts_at_once(bridge):
+        if self._at_once:
             bridge.scheduler.hold(round(polled_s + polls * interval_s, DIGITS))
 
     @property

@@ -44,18 +44,20 @@ class Readings:
         return len(self.buckets_s) == BUCKET_READINGS and self.buckets_s[0] >= steady_s
 
 
-def quiet_until_s(bridge: Bridge, steady_s: float, readings: Readings, now_s: float) -> float:
+def quiet_until_s(
+    bridge: Bridge, at_once: bool, steady_s: float, readings: Readings, now_s: float
+) -> float:
     """Until when no decision will differ from the last one, if loads do not change.
 
-    Loads have been the same since `steady_s`. `now_s`: the next decision may differ; infinity: none
-    will. Until a decision has seen only loads since then, and no policy pauses, the answer is
-    `now_s`.
+    `at_once`: the policy of all VM ports acts at once. Loads have been the same since `steady_s`.
+    `now_s`: the next decision may differ; infinity: none will. Until a decision has seen only loads
+    since then, and no policy pauses, the answer is `now_s`.
     """
     scheduler = bridge.scheduler
     last_s = scheduler.last_s
     if not bridge.settled or last_s is None or scheduler.awaits_confirmation:
         return now_s
-    if acts_at_once(bridge):
+    if at_once:
         if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
             return now_s
         change_s = scheduler.next_change_s(bridge.team_view)
@@ -75,12 +77,6 @@ def quiet_until_s(bridge: Bridge, steady_s: float, readings: Readings, now_s: fl
         if last_s < since_s + _remembered_s(team_view, policy):
             return now_s
     return math.inf
-
-
-def acts_at_once(bridge: Bridge) -> bool:
-    """Whether all policies in use that move units because of load act at once."""
-    rebalancing = bridge.team_view.rebalancing
-    return bool(rebalancing) and all(PRESETS[policy].at_once for policy in rebalancing)
 
 
 def is_calm(bridge: Bridge, loads: Mapping[str, Load]) -> bool:

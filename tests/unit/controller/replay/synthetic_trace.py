@@ -16,17 +16,17 @@ HOSTS, PORTS, SAMPLES, SAMPLE_S = 2, 8, 96, 300
 CAPACITY_BPS = 1_000_000_000
 
 
-def lines() -> Iterator[str]:
+def lines(hosts: int = HOSTS, ports: int = PORTS, samples: int = SAMPLES) -> Iterator[str]:
     """VM ports that are quiet most of the time, and heavy-tailed when they are not.
 
-    A burst lasts some samples; what a VM receives has bursts of its own.
+    `ports`: of each host. A burst lasts some samples; what a VM receives has bursts of its own.
     """
     chance = random.Random(SEED)
     yield "time_s,host,port,tx_bps,rx_bps,uplink_capacity_bps"
-    for host in range(HOSTS):
-        bursts = {(port, direction): [0, 0.0] for port in range(PORTS) for direction in range(2)}
-        for sample in range(SAMPLES):
-            for port in range(PORTS):
+    for host in range(hosts):
+        bursts = {(port, direction): [0, 0.0] for port in range(ports) for direction in range(2)}
+        for sample in range(samples):
+            for port in range(ports):
                 loads = []
                 for direction in range(2):
                     burst = bursts[port, direction]

@@ -9,31 +9,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from controller.api.events import Apply, Command, Record
-from controller.api.history import Happened
 from controller.replay.flows import Mix
-from controller.replay.host import Host, Options
+from controller.replay.host import Options
 from controller.replay.trace import HostTrace
+from tests.unit.controller.replay.witness import Witness
 
 CAPACITY_BPS = 100e6
-
-
-class Witness(Host):
-    """A host that notes what is decided: when, what, why, and what the switch is told."""
-
-    def __init__(self, trace: HostTrace, policy: str, options: Options) -> None:
-        super().__init__(trace, policy, options)
-        self.decided: list[tuple[float, Any]] = []
-
-    def _carry_out(self, command: Command) -> None:
-        at_s = round(self.now_s, 6)
-        match command:
-            case Apply(changes=changes):
-                self.decided.append((at_s, changes))
-            case Record(entry=entry) if entry.happened is Happened.MOVED:
-                # What uplinks carried is told as a mean over seconds of which the switch counted a part.
-                self.decided.append((at_s, entry.moves))
-        super()._carry_out(command)
 
 
 def decided(made: HostTrace, skips: bool, **how: Any) -> tuple[list[tuple[float, Any]], set[str]]:

@@ -1,0 +1,107 @@
+"""How long a replay takes, and the same replay with every poll, as JSON.
+
+    python -m tests.unit.controller.replay.bench --out docs/results/replay/week.json
+    python -m tests.unit.controller.replay.bench --trace TRACE.csv.gz --policy slb
+
+Without `--trace`, four hosts with 16 VM ports each are replayed for a week: loads that are made up, and
+the same each time. Every poll of a week would take hours. So the peer is the beginning of the trace, as
+long as `--samples`, with and without skipping; and both must decide the same at the same times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from controller.replay.host import Options
+from controller.replay.trace import HostTrace, parse, read
+from policies.presets import PRESETS
+from tests.unit.controller.replay import synthetic_trace
+from tests.unit.controller.replay.witness import Witness
+from topologies.reports.origin import origin
+
+WEEK_HOSTS, WEEK_PORTS, WEEK_SAMPLES = 4, 16, 2016
+
+
+def main() -> int:
+    """Measure and print. The exit status is 1 if skipping changed a decision."""
+    options = _parser().parse_args()
+    found: dict[str, Any] = {"origin": origin(sys.argv)}
+    begun_s = time.process_time()
+    hosts = read(options.trace) if options.trace else parse(_week())
+    found["reading_cpu_s"] = round(time.process_time() - begun_s, 3)
+    hosts = [_first(host, options.whole) for host in hosts[: options.hosts]]
+    found["vm_ports"] = sum(len(host.ports) for host in hosts)
+    found["hours"] = round(sum(map(_hours, hosts)) / len(hosts), 3)
+    found["replay"], _ = _measured(hosts, options.policy, skips=True)
+    begin = [_first(host, options.samples) for host in hosts[: options.peers]]
+    if begin:
+        skipped, decided = _measured(begin, options.policy, skips=True)
+        every, expected = _measured(begin, options.policy, skips=False)
+        found["peer"] = {
+            "hosts": len(begin),
+            "samples": options.samples,
+            "skipping": skipped,
+            "every_poll": every,
+            "same_decisions": decided == expected,
+        }
+    text = json.dumps(found, indent=1)
+    print(text)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text + "\n")
+    return 0 if not begin or decided == expected else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="How long a replay takes on one core.")
+    parser.add_argument("--trace", type=Path, help="a trace instead of the one that is made up")
+    parser.add_argument("--policy", choices=list(PRESETS), default="adaptive")
+    parser.add_argument("--hosts", type=int, help="so many hosts instead of all")
+    parser.add_argument("--whole", type=int, help="so many samples of each instead of all")
+    parser.add_argument("--samples", type=int, default=3, help="samples with every poll (3)")
+    parser.add_argument("--peers", type=int, default=1, help="hosts with every poll (1)")
+    parser.add_argument("--out", type=Path, help="write the JSON to this file, too")
+    return parser
+
+
+def _week() -> Iterable[str]:
+    return synthetic_trace.lines(WEEK_HOSTS, WEEK_PORTS, WEEK_SAMPLES)
+
+
+def _first(host: HostTrace, samples: int | None) -> HostTrace:
+    return replace(host, samples=dict(islice(host.samples.items(), samples)))
+
+
+def _hours(host: HostTrace) -> float:
+    return sum(end_s - start_s for start_s, end_s, _ in host.intervals()) / 3600
+
+
+def _measured(
+    hosts: Iterable[HostTrace], policy: str, skips: bool
+) -> tuple[dict[str, Any], list[list[Any]]]:
+    """What the replay of hosts one after another takes, and what was decided on each.
+
+    Seconds are those of the processor, because other programs may run, and of the clock.
+    """
+    cpu_s, clock_s = time.process_time(), time.monotonic()
+    witnesses = [Witness(host, policy, Options(skips=skips)) for host in hosts]
+    moves = sum(witness.replay().moves for witness in witnesses)
+    figures = {
+        "cpu_s": round(time.process_time() - cpu_s, 3),
+        "clock_s": round(time.monotonic() - clock_s, 3),
+        "polls": sum(witness.polls for witness in witnesses),
+        "moves": moves,
+    }
+    return figures, [witness.decided for witness in witnesses]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
