@@ -5,8 +5,8 @@
 #                     (ARGS=--quick shows in minutes that all of it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
-#   make bench-replay  how long a week of 64 VM ports takes in ovs-lbt replay, and a part of it with every poll
-#                     (ARGS='--out FILE')
+#   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
+#                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
 #   make test         every check and every test (WORKERS=1: one switch test after another)

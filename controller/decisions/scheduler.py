@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.decisions.convergence import ConvergenceTimer
 from controller.decisions.evidence import Evidence, how
+from controller.decisions.remembered_plans import RememberedPlans
 from controller.load.filling import Filling
 from controller.load.load_phases import LoadPhases
 from controller.load.peaks import PEAK_S, Peaks
@@ -93,6 +94,8 @@ class Scheduler:
     # When buckets last began to count other traffic, and how often they were read since.
     _recounted_s: float = -math.inf
     _readings: int = 0
+    # What was planned last for policies that act at once.
+    _plans: RememberedPlans = field(default_factory=RememberedPlans)
 
     def keep(self, units: Collection[str]) -> None:
         """Forget all units but these."""
@@ -252,16 +255,15 @@ class Scheduler:
         """
         relieve = PRESETS[policy].relieve
         if peaks := team_view.offered(policy, self.filling.beside, self.peaks):
-            plan = gain.worthwhile(gain.worthwhile(relieve(peaks), peaks), snapshot)
+            plan = gain.worthwhile(gain.worthwhile(self._plans.of(relieve, peaks), peaks), snapshot)
             if _is_whole(plan):
                 return plan.moves, Evidence.of(peaks, AT_PEAKS)
             if moves := self._for_the_moment(policy, snapshot, peaks):
                 return moves, Evidence.of(snapshot, AT_THE_MOMENT)
             if plan.moves or not self.filling.lasts(now_s):
                 return plan.moves, Evidence.of(peaks, AT_PEAKS)
-        return gain.worthwhile(relieve(snapshot), snapshot).moves, Evidence.of(
-            snapshot, AT_THE_MOMENT
-        )
+        plan = gain.worthwhile(self._plans.of(relieve, snapshot), snapshot)
+        return plan.moves, Evidence.of(snapshot, AT_THE_MOMENT)
 
     def _wanted_at_once(self, policy: str, team_view: TeamView, now_s: float) -> Wanted | None:
         """Return moves that have been worth making for `EVEN_AFTER_S`, at the peaks of loads.
@@ -274,7 +276,7 @@ class Scheduler:
             return None
         plan = Plan()
         if gain.is_possible(peaks):
-            plan = gain.worthwhile(PRESETS[policy].rebalance(peaks), peaks)
+            plan = gain.worthwhile(self._plans.of(PRESETS[policy].rebalance, peaks), peaks)
         evidence = Evidence.of(peaks, AT_PEAKS)
         if latest := team_view.live(policy):
             # What each address must bring was judged at the peaks already.
@@ -308,7 +310,7 @@ class Scheduler:
         if not high or not self.load_phases.is_known or not gain.is_possible(latest):
             return ()
         for snapshot in (latest, _between(latest, peaks)):
-            plan = gain.worthwhile(PRESETS[policy].relieve(snapshot), latest)
+            plan = gain.worthwhile(self._plans.of(PRESETS[policy].relieve, snapshot), latest)
             if not _is_whole(plan):
                 continue
             if gain.harms_no_phase(plan.moves, latest, self.load_phases) and gain.keeps_worst(
@@ -439,8 +441,15 @@ def _is_whole(plan: Plan) -> bool:
 def _between(latest: Snapshot, peaks: Snapshot) -> Snapshot:
     """Return the team with the means of its present loads and its peaks."""
     known = {unit.name: unit.load for unit in peaks.units}
-    loads = {u.name: _mean(u.load, known.get(u.name, u.load)) for u in latest.units}
-    units = tuple(replace(u, load=loads[u.name]) for u in latest.units)
+    loads = {
+        u.name: u.load if (peak := known.get(u.name, u.load)) is u.load else _mean(u.load, peak)
+        for u in latest.units
+    }
+    # Most buckets are idle.
+    units = tuple(
+        u if (load := loads[u.name]) == u.load else u.as_judged(load, u.spread_bps, u.excluded)
+        for u in latest.units
+    )
     return replace(latest, uplinks=with_loads(latest.uplinks, latest.units, loads), units=units)
 
 

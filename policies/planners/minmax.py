@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from policies import failover, rules
-from policies.model import Load, Move, Plan, Reason, Snapshot, Unit, Uplink, can_promise
+from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink, can_promise
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
 # All moves together must lower the worst utilization by so much of capacity. A smaller gain is noise.
@@ -175,7 +175,9 @@ class _Team:
 
         An affinity set stays if one of its members on that uplink may not move.
         """
-        movable = [u for u in snapshot.units if _may_move(u) and u.uplink in self._of]
+        # Most buckets are idle.
+        units = (u for u in snapshot.units if u.load is not IDLE or u.rules.affinity is not None)
+        movable = [u for u in units if _may_move(u) and u.uplink in self._of]
         movable.sort(key=lambda u: u.name)
         together: dict[tuple[str, str | None], set[str]] = {}
         for unit in snapshot.in_sets:
