@@ -9,13 +9,14 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.api.events import Record
 from controller.api.history import Happened
 from controller.load.peaks import PEAK_S
 from policies.damping import (
+    CORRECTED_WITHIN_S,
     FIRST_COOLDOWN_S,
     FORGOTTEN_AFTER_S,
     GROWTH,
@@ -121,6 +122,17 @@ def moved_s(here: World) -> dict[str, list[float]]:
     return made
 
 
+def without_corrections(times_s: list[float]) -> list[float]:
+    """The moves that count as steps: one that follows a step at once corrects it, and does not."""
+    steps_s: list[float] = []
+    corrected = False
+    for at_s in times_s:
+        corrected = bool(steps_s) and not corrected and at_s - steps_s[-1] < CORRECTED_WITHIN_S
+        if not corrected:
+            steps_s.append(at_s)
+    return steps_s
+
+
 def most_moves(here: World) -> int:
     """The most of any VM port in any 180 s."""
     return max(
@@ -216,6 +228,7 @@ def test_a_load_that_repeats_itself_within_the_peak_ends_in_one_placement(
 @pytest.mark.slow
 @settings(max_examples=6)
 @given(SHAPES, periods_s(5, 900), HIGH_BPS)
+@example(saw, [64.89, 12.0, 866.18, 405.27], [4.679e9, 7.173e9, 1e9, 6.408e9])
 def test_no_period_makes_a_vm_port_go_back_and_forth(
     shape: Shape, periods_s: list[float], high_bps: list[float]
 ) -> None:
@@ -223,7 +236,7 @@ def test_no_period_makes_a_vm_port_go_back_and_forth(
     ways = [shape(p, 0.05 * bps, bps) for p, bps in zip(periods_s, high_bps, strict=True)]
     here = crowded(*ways, poll_interval_ms="1000").run_until(1200)
     assert most_moves(here) <= MOST_MOVES
-    for times in moved_s(here).values():
+    for times in map(without_corrections, moved_s(here).values()):
         assert len(times) <= math.log(1200 / FIRST_COOLDOWN_S, GROWTH) + 2
         rests_s = [later - at_s for at_s, later in pairwise(times)]
         for step, rest_s in enumerate(rests_s):
