@@ -11,7 +11,7 @@ import pytest
 
 from controller.api.events import PortFlagsSet, SetPortFlags
 from controller.host.sockets import Reach
-from controller.openflow import port_flags
+from controller.openflow import port_flags, side_connection
 
 DOWN, NO_FLOOD = 1, 16
 
@@ -71,7 +71,7 @@ def test_a_port_that_is_not_there_has_no_flag() -> None:
 
 def test_a_refusal_is_one_line() -> None:
     with pytest.raises(
-        port_flags.Refused, match="OpenFlow error 00070000 -> a switch that sets no-flood"
+        side_connection.Refused, match="OpenFlow error 00070000 -> a switch that sets no-flood"
     ):
         port_flags.set_flags(Switch({1: 0}, refuses=True).ours, frozenset({1}), frozenset())
 
@@ -79,7 +79,7 @@ def test_a_refusal_is_one_line() -> None:
 def test_a_switch_that_hangs_up() -> None:
     ours, theirs = socket.socketpair()
     theirs.close()
-    with pytest.raises(port_flags.Refused, match="-> OpenFlow10 among the bridge's protocols"):
+    with pytest.raises(side_connection.Refused, match="-> OpenFlow10 among the bridge's protocols"):
         port_flags.set_flags(ours, frozenset({1}), frozenset())
 
 
