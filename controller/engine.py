@@ -30,6 +30,7 @@ from controller.api.events import (
     Reply,
     Report,
     Request,
+    SelectGroupAdded,
     Setting,
     Shaped,
     SwitchConnected,
@@ -213,6 +214,8 @@ class Engine:
                 return bridge.take_forwarding(event, now_s)
             case PortFlagsSet():
                 return bridge.take_port_flags(event, now_s)
+            case SelectGroupAdded():
+                return bridge.take_select_group(event, now_s)
             case Shaped():
                 return bridge.take_shaped(event, now_s)
             case BundleDone():

@@ -21,6 +21,7 @@ import ovs.dirs
 
 from controller.api import history
 from controller.api.events import (
+    AddSelectGroup,
     Answer,
     Apply,
     Challenged,
@@ -56,7 +57,7 @@ from controller.host.qdisc import Qdiscs
 from controller.host.sockets import BridgeSocket, Reach, TlsFiles, Unreachable
 from controller.inbox import Inbox, StatusWanted
 from controller.metrics.exporter import Exporter
-from controller.openflow import bundles, commands, framework, port_flags
+from controller.openflow import bundles, commands, framework, port_flags, select_group
 from controller.openflow.connections import Dialers
 from controller.ovsdb.database import Database
 from controller.text.wording import one_line
@@ -275,6 +276,9 @@ class Service:
             case SetPortFlags(bridge=bridge):
                 dial = functools.partial(self._dial_beside, bridge)
                 port_flags.start(dial, command, self._events.put)
+            case AddSelectGroup(bridge=bridge):
+                dial = functools.partial(self._dial_beside, bridge)
+                select_group.start(dial, command, self._events.put)
             case Shape():
                 self._qdiscs.start(command)
             case ReadForwarding(bridge=bridge):

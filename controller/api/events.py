@@ -195,6 +195,15 @@ class PortFlagsSet:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectGroupAdded:
+    """The switch has the group that selects by the datapath's hash; or why not."""
+
+    bridge: str
+    number: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardingRead:
     """The addresses that NORMAL has learned, as (ofport, MAC, VLAN), or an `error`."""
 
@@ -286,6 +295,7 @@ Event = (
     | LearnedRead
     | ForwardingRead
     | PortFlagsSet
+    | SelectGroupAdded
     | Shaped
     | BundleDone
     | Tick
@@ -417,6 +427,17 @@ class SetPortFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class AddSelectGroup:
+    """Add the group that selects by the datapath's hash, or set it right.
+
+    The answer is a `SelectGroupAdded` with the same number.
+    """
+
+    bridge: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Set the queues of devices; None removes ours. The answer is a `Shaped`.
 
@@ -508,6 +529,7 @@ Command = (
     | SendFrame
     | DeliverFrame
     | SetPortFlags
+    | AddSelectGroup
     | Shape
     | Write
     | Answer

@@ -87,7 +87,8 @@ class BridgeStatus:
     uplink. `budgets_spent`: the number of units that have used up their budget of moves.
     `reannounced`: how often a VM port was announced again because inbound traffic did not follow
     its move. `not_followed`: the moves that it never followed. `offload`: what hardware offload,
-    DPDK ports and representors mean for the bridge.
+    DPDK ports and representors mean for the bridge. `connection_hash`: the hash of connections in
+    use, and why; None if no policy of the bridge spreads connections.
     """
 
     name: str
@@ -114,6 +115,7 @@ class BridgeStatus:
     reannounced: int = 0
     not_followed: int = 0
     offload: tuple[str, ...] = ()
+    connection_hash: tuple[str, str] | None = None
 
     @property
     def rules_broken(self) -> tuple[tuple[PortStatus, str, str], ...]:

@@ -25,6 +25,7 @@ from controller.api.events import (
     Renew,
     Reply,
     Report,
+    SelectGroupAdded,
     Shaped,
     UnitCountersRead,
 )
@@ -37,6 +38,7 @@ from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
+from controller.dataplane.hashing import SELECT_GROUP
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
@@ -149,6 +151,7 @@ class Bridge(ReconciledBridge):
         self.installation.forget()
         self.inbound_check.forget()
         self.flooding.forget()
+        self.connection_hash.forget()
         self.loads.forget_rates()
         self.scheduler.forget_loads()
         self.addresses.awaits_normal = False
@@ -213,6 +216,20 @@ class Bridge(ReconciledBridge):
             # It is better to leave a flag behind than not to give the bridge back.
             self.flooding.give_up()
         self.flooding.take_up()
+        return [*commands, *self.reconcile(now_s)]
+
+    def take_select_group(self, event: SelectGroupAdded, now_s: float) -> Commands:
+        """The switch has the group that selects by the datapath's hash, or has refused it."""
+        reported = self.connection_hash.error
+        if not self.connection_hash.answer(event, now_s):
+            return []
+        if event.error is None:
+            self.installation.add_group(SELECT_GROUP)
+            return self.reconcile(now_s)
+        commands: Commands = []
+        if event.error != reported:
+            text = f"{self.config.name}: connections are hashed by multipath: {event.error}"
+            commands.append(Report("warning", text))
         return [*commands, *self.reconcile(now_s)]
 
     def finish_bundle(self, done: BundleDone, now_s: float) -> Commands:

@@ -23,12 +23,13 @@ def team(
     homes: Mapping[str, str],
     no_flood: frozenset[int],
     address_units: Iterable[AddressUnit] = (),
+    dp_hash: bool = False,
 ) -> Team:
     """The team that the pipeline is built from.
 
     `split`: the VM ports whose frames the switch spreads. `order`: the uplinks that a unit may use,
     the one in force first. `homes`: the home of each unit, by name. `no_flood`: the ofports with the
-    flag `no-flood`.
+    flag `no-flood`. `dp_hash`: whether the switch has the group that hashes connections.
     """
     units = list(units)
     orders = {unit.name: tuple(order(unit)) for unit in units if not unit.is_bucket}
@@ -54,6 +55,7 @@ def team(
         hashes=buckets.hashes(config, split, units, order, homes),
         off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config, split),
         addresses=tuple(of_team(address_units, config, orders, homes)),
+        dp_hash=dp_hash,
     )
 
 

@@ -97,6 +97,17 @@ class Installation:
         self.read = read
         return True
 
+    def add_group(self, group: GroupSpec) -> None:
+        """The switch has a group that no bundle has added."""
+
+        def with_it(pipeline: Pipeline) -> Pipeline:
+            return Pipeline(pipeline.flows, {**pipeline.groups, group.group_id: group})
+
+        if self.installed is not None:
+            self.installed, self._taken = with_it(self.installed), None
+        if self._bundle is not None:
+            self._bundle = replace(self._bundle, installs=with_it(self._bundle.installs))
+
     # ---- audits ------------------------------------------------------------------------
 
     def audit_later(self, now_s: float) -> None:

@@ -277,7 +277,8 @@ class ReconciledBridge(BridgeState):
         step = self.installation.step(pipeline, self._seeds)
         bundle = self.installation.next_bundle(step)
         if bundle is None:
-            return [*self._remember_bindings(), *self._follow_flags(now_s)], False
+            rest = [*self._follow_flags(now_s), *self._follow_hash(now_s)]
+            return [*self._remember_bindings(), *rest], False
         if not bundle.changes:
             done = BundleDone(self.config.name, bundle.bundle_id)
             self.installation.finish(done, now_s)
@@ -292,6 +293,15 @@ class ReconciledBridge(BridgeState):
 
     def _follow_flags(self, now_s: float) -> Commands:
         return [*self.flooding.follow(self.config, self._serves, now_s)]
+
+    def _follow_hash(self, now_s: float) -> Commands:
+        """Ask for the group that selects by the datapath's hash, once our flows are installed.
+
+        A group in our range without flows of ours would count as another program's.
+        """
+        if not self._serves or not self.installed_anything:
+            return []
+        return [*self.connection_hash.follow(self.config, self.installed, now_s)]
 
     def _shape(self, now_s: float) -> Commands:
         """Have uplinks queue as VM ports' shares say; in observe mode, remove our queues.

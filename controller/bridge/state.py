@@ -16,6 +16,7 @@ from controller.api.history import Entry
 from controller.bridge import desired, kept_rules, learning_packets
 from controller.bridge.addresses import Addresses
 from controller.bridge.applied_bindings import AppliedBindings
+from controller.bridge.connection_hash import ConnectionHash, HashInUse
 from controller.bridge.gathering import Gathering
 from controller.bridge.inbound_check import InboundCheck
 from controller.bridge.installation import Installation
@@ -77,6 +78,8 @@ class BridgeState:
     installation: Installation = field(default_factory=Installation)
     # The port flag `no-flood` on VM ports.
     flooding: Flooding = field(default_factory=Flooding)
+    # The hash of connections.
+    connection_hash: ConnectionHash = field(default_factory=ConnectionHash)
     # The queues of uplinks' devices.
     shaping: Shaping = field(default_factory=Shaping)
     # ---- what upstream switches and people are told
@@ -122,7 +125,8 @@ class BridgeState:
     @property
     def settled(self) -> bool:
         """Whether the installed pipeline is known, and no change of flows or flags is under way."""
-        return self.connected and self.installation.settled and not self.flooding.changing
+        changing = self.flooding.changing or self.connection_hash.changing
+        return self.connected and self.installation.settled and not changing
 
     @property
     def known(self) -> bool:
@@ -138,6 +142,11 @@ class BridgeState:
     def at_rest(self) -> bool:
         """Whether the switch has the desired pipeline, and nothing is left to announce."""
         return self.learning_packets.idle and self.has_all
+
+    @property
+    def hash_in_use(self) -> HashInUse | None:
+        """The hash of connections in use; None if no policy of the bridge spreads connections."""
+        return self.connection_hash.in_use(self.config.asked, self.installed)
 
     @property
     def awaited(self) -> str:
@@ -348,6 +357,7 @@ class BridgeState:
             of.homes,
             no_flood or frozenset(),
             self.address_units.by_name.values(),
+            dp_hash=self.connection_hash.by_dp_hash(self.config, self.installed),
         )
 
     def _seeds(

@@ -58,6 +58,7 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         reannounced=bridge.inbound_check.reannounced,
         not_followed=bridge.inbound_check.not_followed,
         offload=config.offload.told,
+        connection_hash=(used.name, used.why) if (used := bridge.hash_in_use) else None,
     )
 
 

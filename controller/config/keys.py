@@ -167,6 +167,15 @@ KEYS = (
     ),
     Key(
         BRIDGE,
+        "connection-hash",
+        word("multipath", "dp_hash", "auto"),
+        "multipath",
+        "How the switch hashes connections, under a policy that spreads them. With `multipath`, each"
+        " connection takes an entry of the switch's flow cache. With `dp_hash`, 256 entries serve all"
+        " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true.",
+    ),
+    Key(
+        BRIDGE,
         "no-flood-before",
         written(port_names),
         None,

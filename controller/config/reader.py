@@ -97,6 +97,8 @@ class _Reader:
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
             falls_back=bool(bond and bond.lacp_fallback)
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
+            connection_hash=bridge["connection-hash"],
+            hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=self.row.in_userspace,
             offload=offload.read(

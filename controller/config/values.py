@@ -132,6 +132,10 @@ class BridgeConfig:
     # The configuration that the operator asked for, while LACP is not negotiated and this one is in
     # force.
     instead_of: BridgeConfig | None = None
+    # The hash of connections that the operator asked for.
+    connection_hash: str = "multipath"
+    # Whether the switch has network cards forward where they can.
+    hw_offload: bool = False
     # The VM ports that had the flag no-flood before attach.
     no_flood_before: frozenset[str] = frozenset()
     # Whether ovs-vswitchd itself forwards, rather than the kernel.

@@ -4,7 +4,8 @@ Binding group -> HASH (which bucket a frame is in) -> BUCKET (counts it) -> the 
 (its first live uplink) -> OFF_HOME (unchanged, with another source address, or by the home).
 
 Tables: HASH, BUCKET, OFF_HOME, IP_NIBBLE; in LEARN and FROM_UPLINK, the flows that drop our own
-source addresses. Groups: one for each bucket of each hash.
+source addresses. Groups: one for each bucket of each hash; the one that picks a bucket by the
+datapath's hash.
 
 Invariant: a frame leaves once, by a live uplink that carries its VLAN. Switches upstream see a VM's
 source address at one uplink only.
@@ -22,6 +23,7 @@ from controller.dataplane.matching import register_values
 from controller.dataplane.output import leave_by
 from controller.dataplane.specs import (
     Action,
+    Bucket,
     CopyBits,
     FlowSpec,
     GroupSpec,
@@ -38,6 +40,10 @@ from controller.dataplane.tables import (
     GROUP_REPORTS,
     ICMPV6,
     ND_MESSAGES,
+    SCTP,
+    SELECT_GROUP_ID,
+    TCP,
+    UDP,
     UNICAST,
     Register,
     Table,
@@ -45,7 +51,7 @@ from controller.dataplane.tables import (
     bucket_group_id,
 )
 from controller.dataplane.team import Hash, Team
-from policies.classifiers import Classifier
+from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 
 # What Open vSwitch hashes (flow_hash_fields in lib/flow.c). CONNECTION covers the addresses and the
@@ -71,6 +77,17 @@ _IP = (
 )
 BY_HOME = (SetField(Register.TARGET.field, 0), Resubmit(Table.OFF_HOME))
 _TO_BUCKET = Resubmit(Table.BUCKET)
+# The group that picks a bucket by the datapath's hash of the connection (dp_hash). It is added over
+# OpenFlow 1.5 (openflow/select_group.py), never changed, and removed like any other group.
+SELECT_GROUP = GroupSpec(
+    SELECT_GROUP_ID,
+    "select",
+    tuple(
+        Bucket((SetField(Register.BUCKET.field, bucket), _TO_BUCKET)) for bucket in range(BUCKETS)
+    ),
+)
+# The protocols whose ports the datapath hashes.
+_WITH_PORTS = (TCP, UDP, SCTP)
 
 
 def spread(number: int, home: OfPort) -> tuple[Action, ...]:
@@ -99,6 +116,9 @@ def groups(team: Team) -> Iterator[GroupSpec]:
     """For each bucket, a group that sends by the first live uplink of its order."""
     for made in team.hashes:
         yield from _bucket_groups(made)
+    if team.dp_hash:
+        # Also while no VM port is split: a split is then one bundle.
+        yield SELECT_GROUP
 
 
 # Kept from one pipeline to the next: a VM port that comes changes no bucket, and there are hundreds.
@@ -180,6 +200,8 @@ def for_the_home_to_hear(number: int, team: Team) -> Iterator[FlowSpec]:
 
 def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     """Hash the connection. If a VM port hears by its home only, all other frames leave by the home."""
+    if team.dp_hash and len(made.buckets) == BUCKETS:
+        yield from _dp_hash_flows(made, team)
     if team.hears_everywhere:
         yield _flow(made, 10, {}, _into(made, CONNECTION))
         return
@@ -190,6 +212,19 @@ def _transport_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
     for message in ND_MESSAGES:
         nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": message}
         yield _flow(made, 20, nd, BY_HOME)
+
+
+def _dp_hash_flows(made: Hash, team: Team) -> Iterator[FlowSpec]:
+    """Have the datapath hash connections with ports, so that 256 cached flows serve all of them.
+
+    Fragments are left out, because the datapath hashes the ports of the first fragment only. So is
+    what has no ports: the datapath's hash is the same for all frames that are not IP.
+    """
+    unicast: dict[str, MatchValue] = {} if team.hears_everywhere else {"eth_dst": UNICAST}
+    for eth_type, *_ in _IP:
+        for protocol in _WITH_PORTS:
+            whole = {"eth_type": eth_type, "ip_proto": protocol, "ip_frag": 0}
+            yield _flow(made, 15, {**unicast, **whole}, (ToGroup(SELECT_GROUP_ID),))
 
 
 def _ip_pair_flows(made: Hash) -> Iterator[FlowSpec]:

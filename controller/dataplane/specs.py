@@ -160,7 +160,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """`kind` is `ff` (fast failover: the first live bucket) or `all`."""
+    """`kind` is `ff` (fast failover: the first live bucket), `all`, or `select` (one by a hash)."""
 
     group_id: int
     kind: str

@@ -104,11 +104,14 @@ _LOCAL_BUM_SLOT = 0xF0
 _LOCAL_BUM_ANY_VLAN = 0xFFFF
 _NORMAL_SLOT = 0xF1
 _UNICAST_SLOT = 0xF2
+_SELECT_SLOT = 0xF3
 _HASH_SLOTS = range(0xE0, 0xF0)
 # In place of a hash's number: each address behind the VM port has an uplink of its own.
 ASSIGNED = len(_HASH_SLOTS) - 1
 # How many such addresses there can be.
 SLOTS = 1 << 16
+# The group that picks a bucket by the datapath's hash. It is the same on all bridges.
+SELECT_GROUP_ID = GROUP_IDS.start | _SELECT_SLOT << 16
 # In the cookie of what is learned from ports that only NORMAL knows. Cookies of other learned
 # flows have an ofport and, from bit 16 on, a digest of the VLANs that it carries.
 FROM_NORMAL = 1 << 31
@@ -138,6 +141,7 @@ ETH_TAGS = (0x8100, 0x88A8)
 ETH_FLOW_CONTROL = 0x8808
 NO_ADDRESS = "00:00:00:00:00:00"
 IGMP, ICMPV6 = 2, 58
+TCP, UDP, SCTP = 6, 17, 132
 ND_ADVERTISEMENT = 136
 ND_MESSAGES = range(133, 138)  # solicitations, advertisements and redirects
 MLD_REPORTS = (131, 132, 143)

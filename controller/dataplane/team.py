@@ -80,6 +80,8 @@ class Team:
 
     `addresses`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
     is `tables.ASSIGNED`.
+
+    `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, and connections are hashed by it.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -92,6 +94,7 @@ class Team:
     hashes: tuple[Hash, ...] = ()
     off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
+    dp_hash: bool = False
 
     @property
     def floods_to_normal(self) -> bool:

@@ -47,7 +47,10 @@ from controller.openflow.nicira import (
 NOT_OURS: tuple[Action, ...] = (Output(ofp.OFPP_ANY),)
 LEARNING_TABLES = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK)
 HASH_FIELD_NAMES = {number: name for name, number in HASH_FIELDS.items()}
-GROUP_KINDS = {number: kind for kind, number in GROUP_TYPES.items()}
+GROUP_KINDS = {
+    ofp.OFPGT_SELECT: "select",
+    **{number: kind for kind, number in GROUP_TYPES.items()},
+}
 # How many decoded flows, and how many decoded groups, the cache holds: those of one or two bridges.
 REMEMBERED = 1 << 12
 # The bytes of a flow that change from one reading to the next: its age and its counters.

@@ -13,6 +13,7 @@ from controller.dataplane.specs import (
     LearnLoad,
     LearnMatch,
     LoadBits,
+    Match,
     Multipath,
     Output,
     PopVlan,
@@ -36,6 +37,7 @@ from controller.openflow.nicira import (
 )
 
 ETH_VLAN = 0x8100
+# OpenFlow 1.3 cannot say how a group of kind `select` selects: see select_group.py.
 GROUP_TYPES = {"ff": ofp.OFPGT_FF, "all": ofp.OFPGT_ALL}
 
 
@@ -43,7 +45,7 @@ def flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) 
     """Encode a flow mod. `command` is OFPFC_ADD, OFPFC_MODIFY_STRICT or OFPFC_DELETE_STRICT."""
     instructions = []
     if flow.actions:
-        actions = [_encode_action(action) for action in flow.actions]
+        actions = [encode_action(action) for action in flow.actions]
         instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
     if flow.goto is not None:
         instructions.append(parser.OFPInstructionGotoTable(int(flow.goto)))
@@ -57,9 +59,18 @@ def flow_mod(datapath: Any, command: int, flow: FlowSpec, cookie_mask: int = 0) 
         priority=flow.priority,
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,
-        match=parser.OFPMatch(**dict(flow.match)),
+        match=_encode_match(flow.match),
         instructions=instructions,
     )
+
+
+def _encode_match(match: Match) -> Any:
+    fields = dict(match)
+    if "ip_frag" in fields:
+        # The framework sorts fields by number, and the switch wants the EtherType first. The number
+        # that Nicira gave it is below that of ip_frag.
+        fields["eth_type_nxm"] = fields.pop("eth_type")
+    return parser.OFPMatch(**fields)
 
 
 def group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
@@ -68,14 +79,14 @@ def group_mod(datapath: Any, command: int, group: GroupSpec) -> Any:
         parser.OFPBucket(
             watch_port=ofp.OFPP_ANY if bucket.watch_port is None else bucket.watch_port,
             watch_group=ofp.OFPG_ANY,
-            actions=[_encode_action(action) for action in bucket.actions],
+            actions=[encode_action(action) for action in bucket.actions],
         )
         for bucket in group.buckets
     ]
     return parser.OFPGroupMod(datapath, command, GROUP_TYPES[group.kind], group.group_id, buckets)
 
 
-def _encode_action(action: Action) -> Any:
+def encode_action(action: Action) -> Any:
     match action:
         case Output(port=port):
             return parser.OFPActionOutput(port)

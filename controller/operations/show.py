@@ -54,6 +54,7 @@ def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
             "uplinks": [_uplink(uplink) for uplink in bridge.uplinks],
             "ports": [_port(port) for port in bridge.ports],
             "buckets": bridge.buckets,
+            **_connection_hash(bridge),
             "config_errors": list(bridge.config_errors),
             "not_done": list(bridge.not_done),
             "rules_broken": [
@@ -66,6 +67,13 @@ def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
         }
         for bridge in statuses
     ]
+
+
+def _connection_hash(bridge: BridgeStatus) -> dict[str, Any]:
+    if bridge.connection_hash is None:
+        return {}
+    used, why = bridge.connection_hash
+    return {"connection_hash": {"used": used, "why": why}}
 
 
 def part_of(port: PortStatus | VmPortConfig) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.api.events import (
+    AddSelectGroup,
     Apply,
     BundleDone,
     Command,
@@ -27,6 +28,7 @@ from controller.api.events import (
     ReadInstalled,
     ReadLearned,
     ReadStats,
+    SelectGroupAdded,
     SetPortFlags,
     Setting,
     SwitchConnected,
@@ -299,6 +301,8 @@ class Host:
                 self._events.append(ForwardingRead(name, ()))
             case SetPortFlags(number=number, no_flood=no_flood):
                 self._events.append(PortFlagsSet(name, number, no_flood))
+            case AddSelectGroup(number=number):
+                self._events.append(SelectGroupAdded(name, number, "recorded traffic only"))
             case Apply():
                 self._pending.append((self.now_s + REACTION_S, command))
             case Write():

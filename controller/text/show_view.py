@@ -35,6 +35,9 @@ OBSERVING_BOND = (
 OBSERVING_UPLINKS = "observe mode: load moves nothing; in parentheses: where a VM port would be"
 FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
 
+# Why connections are hashed as they are where nobody asked for anything.
+HASH_BY_DEFAULT = "connection-hash is multipath"
+
 INDENT = "  "
 # The width of tables with bars if the terminal's is not known.
 USUAL_WIDTH = 80
@@ -140,7 +143,16 @@ def _shared(bridge: JsonObject) -> list[str]:
         if "units" in port
     ]
     buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
+    buckets += _hashed_by(bridge)
     return [*spread, *buckets, *(f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p)))]
+
+
+def _hashed_by(bridge: JsonObject) -> list[str]:
+    """A line for the hash of connections, unless it is the one that is used by default."""
+    hashed = bridge.get("connection_hash")
+    if hashed is None or hashed["why"] == HASH_BY_DEFAULT:
+        return []
+    return [f"connections are hashed by {hashed['used']}: {hashed['why']}"]
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:

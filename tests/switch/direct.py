@@ -20,7 +20,7 @@ from controller.api.events import (
 )
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Pipeline
-from controller.openflow import bundles, commands, errors, replies
+from controller.openflow import bundles, commands, errors, replies, select_group
 from controller.openflow.framework import ofproto, parser, serialized, unread
 from controller.openflow.framing import statistics
 from tests.switch.bed import Bed
@@ -41,7 +41,8 @@ class Direct:
         self._bundles = 0
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(ANSWERS_WITHIN_S)
-        self._socket.connect(str(bed.ovs.rundir / f"{bed.bridge}.mgmt"))
+        self._management = str(bed.ovs.rundir / f"{bed.bridge}.mgmt")
+        self._socket.connect(self._management)
         self._socket.sendall(HEADER.pack(4, ofproto.OFPT_HELLO, HEADER.size, 1))
 
     def close(self) -> None:
@@ -62,6 +63,12 @@ class Direct:
             assert message.msg_type != ofproto.OFPT_ERROR, errors.error_text(message)
             committed = bundles.bundle_outcome(message) == self._bundles
         return len(sent), time.monotonic() - started_s
+
+    def add_select_group(self) -> None:
+        """Give the bridge the group that picks a bucket by the datapath's hash."""
+        with socket.socket(socket.AF_UNIX) as beside:
+            beside.connect(self._management)
+            select_group.add(beside)
 
     def remove(self) -> None:
         self.install(EMPTY)

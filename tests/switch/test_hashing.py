@@ -51,6 +51,7 @@ TO_ONE_ADDRESS: dict[str, Fields] = {
     },
 }
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 on_a_wide_bed = pytest.mark.parametrize("bed", WIDE_BEDS, ids=str, indirect=True)
 
 
@@ -82,6 +83,7 @@ def team_of(
     uplinks: int | None = None,
     on_a_lag: bool = False,
     uplink_vlans: Mapping[int, PortVlans] | None = None,
+    dp_hash: bool = False,
 ) -> Team:
     """All stations of a bed under one hash; the first VM's home is the first uplink, and so on."""
     numbers = tuple(number(bed, u.name) for u in bed.uplinks)[:uplinks]
@@ -100,10 +102,13 @@ def team_of(
         hashes=(made,),
         off_home_macs=macs,
         uplink_vlans=carried,
+        dp_hash=dp_hash,
     )
 
 
 def install(bed: Bed, direct: Direct, team: Team) -> None:
+    if team.dp_hash:
+        direct.add_select_group()
     direct.install(build(team))
     # Frames that meet an older cached flow teach the switch nothing.
     bed.revalidated()
@@ -243,11 +248,12 @@ VMS_AND_VLANS = [(0, 0), (0, VLAN), (1, VLAN)]
 
 
 @on_a_bed
+@by_either_hash
 @pytest.mark.parametrize(("vm_number", "vlan"), VMS_AND_VLANS)
 def test_connections_use_all_uplinks_and_show_their_own_address_at_home_only(
-    bed: Bed, direct: Direct, vm_number: int, vlan: int
+    bed: Bed, direct: Direct, dp_hash: bool, vm_number: int, vlan: int
 ) -> None:
-    team = team_of(bed, Classifier.TRANSPORT)
+    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
     install(bed, direct, team)
     vm, home = bed.vms[vm_number], bed.uplinks[vm_number].name
     tags = {u.name: vlan for u in bed.uplinks}
@@ -256,10 +262,11 @@ def test_connections_use_all_uplinks_and_show_their_own_address_at_home_only(
 
 
 @on_a_bed
+@by_either_hash
 def test_on_a_lag_connections_use_all_uplinks_under_their_own_address(
-    bed: Bed, direct: Direct
+    bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
-    install(bed, direct, team_of(bed, Classifier.TRANSPORT, on_a_lag=True))
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash, on_a_lag=True))
     vm = bed.vms[0]
     as_sent = [(u.name, vm.mac, VLAN) for u in bed.uplinks]
     used = uplinks_of(bed, connections(bed, vm, VLAN), *as_sent)
@@ -267,10 +274,11 @@ def test_on_a_lag_connections_use_all_uplinks_under_their_own_address(
 
 
 @on_a_bed
+@by_either_hash
 def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
-    bed: Bed, direct: Direct
+    bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
-    team = team_of(bed, Classifier.TRANSPORT)
+    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
     install(bed, direct, team)
     vm, tags = bed.vms[0], {u.name: VLAN for u in bed.uplinks}
     home, second = (u.name for u in bed.uplinks[:2])
@@ -291,11 +299,12 @@ def test_with_an_uplink_down_its_connections_leave_by_others_and_those_stay(
 
 
 @on_a_bed
+@by_either_hash
 def test_uplinks_that_do_not_carry_a_vlan_leave_its_frames_to_the_home(
-    bed: Bed, direct: Direct
+    bed: Bed, direct: Direct, dp_hash: bool
 ) -> None:
     carried = {1: port_vlans("trunk", None, (0, 99)), 3: port_vlans("native-untagged", VLAN, (0,))}
-    team = team_of(bed, Classifier.TRANSPORT, uplink_vlans=carried)
+    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash, uplink_vlans=carried)
     install(bed, direct, team)
     vm = bed.vms[0]
     names = [u.name for u in bed.uplinks]
@@ -309,8 +318,11 @@ def test_uplinks_that_do_not_carry_a_vlan_leave_its_frames_to_the_home(
 
 
 @on_a_bed
-def test_what_tells_where_a_vm_is_leaves_by_its_home_as_it_is(bed: Bed, direct: Direct) -> None:
-    install(bed, direct, team_of(bed, Classifier.TRANSPORT))
+@by_either_hash
+def test_what_tells_where_a_vm_is_leaves_by_its_home_as_it_is(
+    bed: Bed, direct: Direct, dp_hash: bool
+) -> None:
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     for vm, home in zip(bed.vms, bed.uplinks, strict=False):
         vlan = vm.vlan or 0
         shots = [
@@ -327,8 +339,11 @@ def test_what_tells_where_a_vm_is_leaves_by_its_home_as_it_is(bed: Bed, direct: 
 
 
 @on_a_bed
-def test_fragments_leave_with_the_first_of_their_datagram(bed: Bed, direct: Direct) -> None:
-    install(bed, direct, team_of(bed, Classifier.TRANSPORT))
+@by_either_hash
+def test_fragments_leave_with_the_first_of_their_datagram(
+    bed: Bed, direct: Direct, dp_hash: bool
+) -> None:
+    install(bed, direct, team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash))
     vm = bed.vms[0]
     used = set()
     for host, port in itertools.product(range(1, 7), (1, 2)):
@@ -397,8 +412,11 @@ def test_groups_are_reported_where_they_are_heard_by_nobody_in_particular(
 
 
 @on_a_bed
-def test_our_own_frames_that_come_back_reach_nobody(bed: Bed, direct: Direct) -> None:
-    team = team_of(bed, Classifier.TRANSPORT)
+@by_either_hash
+def test_our_own_frames_that_come_back_reach_nobody(
+    bed: Bed, direct: Direct, dp_hash: bool
+) -> None:
+    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
     install(bed, direct, team)
     vm = bed.vms[0]
 
@@ -429,8 +447,9 @@ def to(destination: str, source: str, tag: int, frame_id: int) -> bytes:
 
 
 @on_a_bed
-def test_buckets_count_what_they_send(bed: Bed, direct: Direct) -> None:
-    team = team_of(bed, Classifier.TRANSPORT)
+@by_either_hash
+def test_buckets_count_what_they_send(bed: Bed, direct: Direct, dp_hash: bool) -> None:
+    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
     install(bed, direct, team)
     assert {key for key, _ in direct.counters().buckets} == {(1, b) for b in range(BUCKETS)}
     shots = [shot for made in connections(bed, bed.vms[0], 0) for shot in made]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
+    AddSelectGroup,
     Apply,
     BundleDone,
     Command,
@@ -39,6 +40,7 @@ from controller.api.events import (
     Report,
     Request,
     Sample,
+    SelectGroupAdded,
     SendFrame,
     SetPortFlags,
     Setting,
@@ -53,6 +55,7 @@ from controller.api.events import (
 )
 from controller.config.rows import BridgeRow, PortRow
 from controller.dataplane import htb, specs, tables
+from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec, Output, Pipeline, SetField
 from controller.engine import Engine
 
@@ -91,6 +94,7 @@ class FakeSwitch:
     elsewhere: tuple[tuple[str, int], ...] = ()
     no_flood: set[int] = field(default_factory=set)
     refuse_flags: str | None = None
+    refuse_select: str | None = None
     foreign: tuple[ForeignFlow, ...] = ()
     forwarding: tuple[tuple[int, str, int], ...] = ()
     flows: dict[tuple[int, int, specs.Match], FlowSpec] = field(default_factory=dict)
@@ -153,6 +157,10 @@ class FakeSwitch:
                 self.no_flood = (self.no_flood | no_flood & self.ports.keys()) - flood
                 there = no_flood & self.ports.keys()
                 return [PortFlagsSet(bridge, number, there, before=before)]
+            case AddSelectGroup(bridge=bridge, number=number):
+                if self.refuse_select is None:
+                    self.groups[SELECT_GROUP.group_id] = SELECT_GROUP
+                return [SelectGroupAdded(bridge, number, self.refuse_select)]
             case Apply(bridge=bridge, bundle_id=bundle_id, changes=changes):
                 if self.refuse_next is not None:
                     error, self.refuse_next = self.refuse_next, None
@@ -509,6 +517,7 @@ class World:
                 | ReadLearned()
                 | ReadForwarding()
                 | SetPortFlags()
+                | AddSelectGroup()
                 | Apply()
             ):
                 self._ask_switch(command)
@@ -541,6 +550,7 @@ class World:
             | ReadLearned
             | ReadForwarding
             | SetPortFlags
+            | AddSelectGroup
             | Apply
         ),
     ) -> None:

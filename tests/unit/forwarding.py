@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+from controller.dataplane.hashing import CONNECTION
 from controller.dataplane.specs import (
     Action,
     CopyBits,
@@ -68,7 +69,7 @@ def through_table(
 def _look_up(
     installed: Pipeline, table: int, now: dict[str, int], alive: Collection[int]
 ) -> Iterator[Copy]:
-    found = [f for f in installed.flows.values() if f.table == table and _matches(f, now)]
+    found = [f for f in installed.flows.values() if f.table == table and matches(f, now)]
     if not found:
         return
     highest = max(flow.priority for flow in found)
@@ -79,9 +80,10 @@ def _look_up(
         yield from _look_up(installed, flow.goto, now, alive)
 
 
-def _matches(flow: FlowSpec, now: Mapping[str, int]) -> bool:
+def matches(flow: FlowSpec, now: Mapping[str, int]) -> bool:
+    """Whether a frame has what a flow matches; a field that a frame has not is 0 or no match."""
     for name, wanted in flow.match:
-        absent = 0 if name.startswith("reg") or name == "vlan_pcp" else None
+        absent = 0 if name.startswith("reg") or name in ("vlan_pcp", "ip_frag") else None
         if (value := now.get(name, absent)) is None:
             return False
         if isinstance(wanted, tuple):
@@ -101,7 +103,12 @@ def _act(
         case ToGroup(group_id=group_id):
             group = installed.groups[group_id]
             buckets = [b for b in group.buckets if b.watch_port is None or b.watch_port in alive]
-            for bucket in buckets[:1] if group.kind == "ff" else buckets:
+            if group.kind == "ff":
+                buckets = buckets[:1]
+            elif group.kind == "select":
+                # Not as multipath does.
+                buckets = [buckets[(_hashed(CONNECTION, now) + now["eth_type"]) % len(buckets)]]
+            for bucket in buckets:
                 inside = dict(now)
                 for inner in bucket.actions:
                     yield from _act(installed, inner, inside, alive)
@@ -132,7 +139,7 @@ def _with_bits(value: int, bit: int, bits: int, new: int) -> int:
 def _hashed(fields: str, now: Mapping[str, int]) -> int:
     if fields == "eth_src":
         return now["eth_src"]
-    assert fields == "symmetric_l3l4+udp"
+    assert fields == CONNECTION
     version = {0x0800: "ipv4", 0x86DD: "ipv6"}.get(now["eth_type"])
     if version is None:
         return now["eth_src"] ^ now["eth_dst"]

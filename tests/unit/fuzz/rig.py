@@ -14,11 +14,13 @@ from os_ken.base.app_manager import AppManager
 from os_ken.controller import ofp_handler
 
 from controller.api.events import (
+    AddSelectGroup,
     DatabaseRead,
     ForwardingRead,
     PortFlagsSet,
     ReadForwarding,
     Reply,
+    SelectGroupAdded,
     SetPortFlags,
     SwitchConnected,
     Tick,
@@ -79,6 +81,8 @@ class Rig(Service):
         if isinstance(command, Write) or getattr(command, "bridge", "") != "br1":
             if isinstance(command, SetPortFlags):
                 self._events.put(PortFlagsSet(command.bridge, command.number, frozenset()))
+            elif isinstance(command, AddSelectGroup):
+                self._events.put(SelectGroupAdded(command.bridge, command.number))
             elif isinstance(command, ReadForwarding):
                 self._events.put(ForwardingRead(command.bridge, (), "no"))
             elif isinstance(command, Reply):

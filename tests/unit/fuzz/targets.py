@@ -38,6 +38,7 @@ from controller.api.events import (
     Reply,
     Request,
     Sample,
+    SelectGroupAdded,
     SwitchConnected,
     UnitCountersRead,
 )
@@ -205,6 +206,7 @@ EVENTS = st.one_of(
         st.none() | TEXTS,
         st.frozensets(OFPORTS),
     ),
+    st.builds(SelectGroupAdded, HERE, NUMBERS, st.none() | TEXTS),
 )
 
 

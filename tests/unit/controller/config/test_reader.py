@@ -49,6 +49,7 @@ GOOD: dict[str, tuple[str, object, str, object]] = {
     "window-s": ("window_s", 30.0, "5", 5.0),
     "poll-interval-ms": ("poll_interval_s", 1.0, "250", 0.25),
     "failback-delay-s": ("failback_delay_s", 45.0, "0", 0.0),
+    "connection-hash": ("connection_hash", "multipath", "auto", "auto"),
 }
 NOT_NUMBERS = ("", " ", "nan", "inf", "-inf", "-1", "fast", "7e400", "0x10")
 BAD: dict[str, tuple[str, ...]] = {
@@ -59,6 +60,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "window-s": ("0", "0.9", "86401", *NOT_NUMBERS),
     "poll-interval-ms": ("99", "60001", "1s", *NOT_NUMBERS),
     "failback-delay-s": ("86401", *NOT_NUMBERS),
+    "connection-hash": ("", "dp-hash", "AUTO"),
     "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
 }
 

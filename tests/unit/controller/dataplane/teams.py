@@ -86,6 +86,7 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         hashes=hashes,
         off_home_macs=draw(st.sampled_from(({}, {u: f"0a:00:00:00:00:0{u}" for u in uplinks}))),
         addresses=addresses,
+        dp_hash=draw(st.booleans()),
     )
 
 

@@ -5,6 +5,7 @@ Flows and groups are carried out here frame by frame; tests/switch/test_hashing.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
@@ -15,14 +16,15 @@ from hypothesis import strategies as st
 
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
 from controller.dataplane import diff, tables
+from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import FlowSpec
+from controller.dataplane.specs import FlowSpec, Pipeline, ToGroup
 from controller.dataplane.tables import VLAN_PRESENT, Kind, Register, Table
 from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
 from tests.ip_hash import ip_hash
-from tests.unit.forwarding import Copy, as_number, frame, through_group, through_table
+from tests.unit.forwarding import Copy, as_number, frame, matches, through_group, through_table
 
 UPLINKS = tuple(OfPort(n) for n in (1, 2, 3, 4))
 OFF_HOME_MACS = {uplink: f"0a:00:00:00:00:{uplink:02x}" for uplink in UPLINKS}
@@ -170,6 +172,9 @@ def spread_teams(draw: st.DrawFn) -> Team:
         tuple(draw(st.permutations(UPLINKS))[: draw(st.integers(1, len(UPLINKS)))])
         for _ in range(draw(st.integers(0, 4)))
     )
+    dp_hash = draw(st.booleans())
+    if dp_hash and classifier is Classifier.TRANSPORT and buckets:
+        buckets = tuple(itertools.islice(itertools.cycle(buckets), BUCKETS))
     on_a_lag = draw(st.booleans())
     return spread(
         classifier,
@@ -179,6 +184,7 @@ def spread_teams(draw: st.DrawFn) -> Team:
         uplink_vlans=uplink_vlans,
         hears_everywhere=on_a_lag,
         off_home_macs={} if on_a_lag else draw(st.sampled_from(({}, OFF_HOME_MACS))),
+        dp_hash=dp_hash,
     )
 
 
@@ -257,6 +263,33 @@ def test_on_a_lag_all_of_a_transport_hash_is_spread(what: dict[str, int]) -> Non
     assert copy.frame["eth_src"] == what["eth_src"]
 
 
+@pytest.mark.parametrize("on_a_lag", [False, True])
+@pytest.mark.parametrize("kind", FRAMES)
+def test_the_datapath_hashes_what_has_ports_and_is_whole(kind: str, on_a_lag: bool) -> None:
+    buckets = tuple(itertools.islice(itertools.cycle((u,) for u in UPLINKS), BUCKETS))
+    team = spread(Classifier.TRANSPORT, buckets, hears_everywhere=on_a_lag, dp_hash=True)
+    installed = build(team)
+    for fragment in (0, 1, 3):
+        what = {**FRAMES[kind], Register.HASHED.field: 3, "ip_frag": fragment}
+        chosen = [f for f in matching(installed, Table.HASH, what) if f.priority > 0][-1:]
+        by_datapath = [ToGroup(tables.SELECT_GROUP_ID)] == [a for f in chosen for a in f.actions]
+        has_ports = kind in CONNECTIONS or (kind.startswith("IPv4") and on_a_lag)
+        assert by_datapath == (has_ports and fragment == 0), fragment
+        assert len(sent_by(team, what)) == 1
+
+
+def matching(installed: Pipeline, table: Table, what: dict[str, int]) -> list[FlowSpec]:
+    """The flows of a table that a frame matches, the one that it takes at the end."""
+    found = [f for f in installed.flows.values() if f.table == table and matches(f, what)]
+    return sorted(found, key=lambda flow: flow.priority)
+
+
+def test_a_hash_with_another_number_of_buckets_is_the_switchs() -> None:
+    team = spread(Classifier.TRANSPORT, (UPLINKS,) * 4, dp_hash=True)
+    users = [f for f in hash_flows(team) if ToGroup(tables.SELECT_GROUP_ID) in f.actions]
+    assert not users
+
+
 @pytest.mark.parametrize("kind", FRAMES)
 @pytest.mark.parametrize("on_a_lag", [False, True])
 def test_a_source_address_stays_on_one_uplink(kind: str, on_a_lag: bool) -> None:
@@ -321,6 +354,7 @@ def test_a_hash_adds_its_own_and_changes_the_bindings_of_its_vm_ports_only(team:
     with_hash = replace(team, vm_ports=(*team.vm_ports, other))
     ports = (replace(team.vm_ports[0], hashed=None), other)
     made = diff.changes(build(with_hash), build(replace(team, vm_ports=ports, hashes=())))
+    assert (SELECT_GROUP in build(with_hash).groups.values()) == team.dp_hash
     assert not made.delete_flows and not made.delete_groups
     assert {g.group_id for g in made.modify_groups} <= {tables.binding_group_id(10)}
     ours = {tables.bucket_group_id(3, b) for b in range(len(team.hashes[0].buckets))}

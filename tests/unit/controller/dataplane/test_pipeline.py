@@ -132,6 +132,7 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
     expected += sum(len(made.buckets) for made in team.hashes) + len(team.addresses)
     expected += sum(not set(team.uplinks) <= set(port.order) for port in team.vm_ports)
+    expected += team.dp_hash
     if team.floods_to_normal and team.normal_takes_any:
         expected += len(team.uplinks)
     assert len(build(team).groups) == expected

@@ -57,6 +57,30 @@ def test_a_group_read_back_equals_the_one_installed(group: GroupSpec) -> None:
     assert read_back_group(group) == group
 
 
+@pytest.mark.parametrize("eth_type", [0x0800, 0x86DD])
+def test_a_flow_for_whole_packets_is_sent_and_read_back(eth_type: int) -> None:
+    """The switch wants the EtherType before ip_frag, which the framework would put first."""
+    whole = specs.match(eth_type=eth_type, ip_proto=6, ip_frag=0, eth_dst=tables.UNICAST)
+    flow = FlowSpec(6, 15, whole, (ToGroup(tables.SELECT_GROUP_ID),))
+    (mod,) = wrapped(Changes(add_flows=(flow,)))
+    headers = bytes.fromhex("00000602"), bytes.fromhex("00013401")
+    assert 0 < mod.find(headers[0]) < mod.find(headers[1])
+    assert read_back_flow(flow) == flow
+
+
+def test_the_group_that_selects_is_recognized() -> None:
+    bucket = Bucket((SetField("reg12", 0), Resubmit(Table.BUCKET)))
+    made = group_description(group_mod(GroupSpec(tables.SELECT_GROUP_ID, "all", (bucket,))))
+    select = made[:2] + bytes([ofproto.OFPGT_SELECT]) + made[3:]
+    (found,) = decode.installed_groups([select])
+    assert found == GroupSpec(tables.SELECT_GROUP_ID, "select", (bucket,))
+
+
+def group_mod(group: GroupSpec) -> bytes:
+    (mod,) = wrapped(Changes(add_groups=(group,)))
+    return mod
+
+
 ACTIONS: tuple[Action, ...] = (
     Output(tables.OFPP_LOCAL),
     ToGroup(tables.GROUP_IDS.start),

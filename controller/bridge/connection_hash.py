@@ -1,0 +1,105 @@
+"""Which hash picks the bucket of a connection: the switch's `multipath`, or the datapath's `dp_hash`.
+
+With dp_hash, the switch needs a group that OpenFlow 1.3 cannot add. Our flows use it once the switch
+has it. Until then, and where the switch refuses it, they use multipath, which every switch has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.api.events import AddSelectGroup, SelectGroupAdded
+from controller.config.values import BridgeConfig
+from controller.dataplane.hashing import SELECT_GROUP
+from controller.dataplane.specs import Pipeline
+from policies.classifiers import Classifier
+from policies.presets import PRESETS
+
+RETRY_AFTER_S = 30.0
+MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
+OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class HashInUse:
+    """The hash in use (`MULTIPATH` or `DP_HASH`), and why, in words."""
+
+    name: str
+    why: str
+
+
+@dataclass(slots=True)
+class ConnectionHash:
+    """The hash of connections of one bridge."""
+
+    # Why the switch refused the group last; None: it did not.
+    error: str | None = None
+    # The number of the last request.
+    _number: int = 0
+    _is_asked: bool = False
+    _not_before_s: float = 0.0
+
+    @property
+    def changing(self) -> bool:
+        """Whether a request is outstanding."""
+        return self._is_asked
+
+    def forget(self) -> None:
+        """The connection ended, and with it any request under way. Another switch may answer."""
+        self._is_asked, self.error, self._not_before_s = False, None, 0.0
+
+    def by_dp_hash(self, config: BridgeConfig, installed: Pipeline | None) -> bool:
+        """Whether our flows use the group."""
+        return _wanted(config) and _has_group(installed)
+
+    def follow(
+        self, config: BridgeConfig, installed: Pipeline | None, now_s: float
+    ) -> list[AddSelectGroup]:
+        """The request, if any, after which the switch has the group that the bridge wants."""
+        if not _wanted(config):
+            # When it is wanted again, the switch may have been told to accept it.
+            self.error = None
+            return []
+        if _has_group(installed) or self._is_asked:
+            return []
+        if self.error is not None and now_s < self._not_before_s:
+            return []
+        self._is_asked = True
+        self._number += 1
+        return [AddSelectGroup(config.name, self._number)]
+
+    def answer(self, event: SelectGroupAdded, now_s: float) -> bool:
+        """Take the switch's answer; False if it is not the answer to the last request."""
+        if not self._is_asked or event.number != self._number:
+            return False
+        self._is_asked, self.error = False, event.error
+        self._not_before_s = now_s + RETRY_AFTER_S
+        return True
+
+    def in_use(self, config: BridgeConfig, installed: Pipeline | None) -> HashInUse | None:
+        """The hash in use; None if no policy of the bridge spreads connections."""
+        if not _spreads_connections(config):
+            return None
+        wanted = f"connection-hash is {config.connection_hash}"
+        if config.connection_hash == MULTIPATH:
+            return HashInUse(MULTIPATH, wanted)
+        if not _wanted(config):
+            return HashInUse(MULTIPATH, OFFLOADED)
+        if _has_group(installed):
+            return HashInUse(DP_HASH, wanted)
+        return HashInUse(MULTIPATH, self.error or "the switch does not have the group yet")
+
+
+def _spreads_connections(config: BridgeConfig) -> bool:
+    policies = {port.policy for port in config.vm_ports}
+    return any(PRESETS[policy].spreads_by is Classifier.TRANSPORT for policy in policies)
+
+
+def _wanted(config: BridgeConfig) -> bool:
+    if not _spreads_connections(config) or config.connection_hash == MULTIPATH:
+        return False
+    return config.connection_hash == DP_HASH or not config.hw_offload
+
+
+def _has_group(installed: Pipeline | None) -> bool:
+    return installed is not None and installed.groups.get(SELECT_GROUP.group_id) == SELECT_GROUP

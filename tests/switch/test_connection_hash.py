@@ -1,0 +1,215 @@
+"""The key `connection-hash` on a real switch: the group comes, stays and goes as the service says.
+
+tests/switch/test_dp_hash.py says what the switch makes of the group, without a service.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from controller.dataplane import tables
+from policies.classifiers import BUCKETS
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Upstream
+from tests.switch.service import Service
+from tests.switch.test_dp_hash import PROTOCOLS, batches, left_paced, uplinks_of
+from tests.switch.test_hashing import OUTSIDER, left_by, segment
+from tests.switch.waiting import wait_until
+
+SERVED = [BedSpec(PLAIN, 3, (None, None)), BedSpec(BALANCE_SLB, 2, (None, None))]
+FEW = 384
+
+
+@pytest.fixture(scope="module", params=SERVED, ids=str)
+def served(request: pytest.FixtureRequest, own: Service, tor: Upstream) -> Iterator[Bed]:
+    """A bed on a switch of its own, attached with a policy that hashes connections."""
+    own.start()
+    with Bed(own.ovs, tor, request.param) as made:
+        made.set("bridge", made.bridge, connection_hash="auto", failback_delay_s=0)
+        own.attach(made, "--policy", "address-hash")
+        yield made
+        own.start()
+        own.wait_ready(made)
+        own.do("detach", made.bridge)
+        assert not groups_of(made), "detach leaves no group"
+
+
+@pytest.fixture
+def service(served: Bed, own: Service) -> Service:
+    own.start()
+    wait_until(lambda: used(served, own) == "dp_hash", "connections are hashed by dp_hash")
+    served.revalidated()
+    return own
+
+
+def used(bed: Bed, service: Service) -> str:
+    return str(service.show_json(bed.bridge)["connection_hash"]["used"])
+
+
+def groups_of(bed: Bed) -> list[str]:
+    shown = bed.ovs.run("ovs-ofctl", "-O", "OpenFlow15", "dump-groups", bed.bridge)
+    return [line for line in shown.splitlines() if "group_id" in line]
+
+
+def selecting(bed: Bed) -> list[str]:
+    return [line for line in groups_of(bed) if "type=select" in line]
+
+
+def some_connections(bed: Bed) -> list[Shot]:
+    """Frames of connections of a VM and of the host itself, over IPv4 and IPv6."""
+    made = []
+    for station, version, protocol in itertools.product(
+        (bed.vms[0], bed.stations[-1]), (4, 6), PROTOCOLS
+    ):
+        count = FEW // 8
+        for i in range(count):
+            build = functools.partial(segment, version, protocol, 20000 + i)
+            story = f"IPv{version}, protocol {protocol}, port {20000 + i}"
+            made.append(bed.shot(station.point, build, station.mac, 0, 0, story))
+    return made
+
+
+def test_show_tells_and_the_group_selects_by_dp_hash(served: Bed, service: Service) -> None:
+    shown = service.show_json(served.bridge)
+    assert shown["connection_hash"] == {"used": "dp_hash", "why": "connection-hash is auto"}
+    assert "hashed by dp_hash" in service.ask("show", served.bridge)
+    (group,) = selecting(served)
+    assert "selection_method=dp_hash" in group
+    assert group.count("bucket=") == BUCKETS
+
+
+def test_connections_leave_once_by_every_uplink_under_one_address_at_each(
+    served: Bed, service: Service
+) -> None:
+    shots, homes = some_connections(served), service.bindings(served)
+    seen = left_paced(served, shots)
+    addresses: dict[str, set[str]] = {}
+    for shot in shots:
+        ((uplink, source, tag),) = seen[shot.frame_id]
+        station = next(s for s in served.stations if s.point == shot.point)
+        at_home = homes[station.port] == uplink
+        assert (source == station.mac) is at_home, f"{shot.story}: {uplink}, {source}"
+        assert tag == 0
+        addresses.setdefault(uplink, set()).update(set() if at_home else {source})
+    assert addresses.keys() == {u.name for u in served.uplinks}
+    assert all(len(macs) <= 1 for macs in addresses.values()), addresses
+
+
+def test_without_the_service_an_uplink_fails_and_returns(served: Bed, service: Service) -> None:
+    shots = some_connections(served)
+    before = uplinks_of(served, shots)
+    with service.dead():
+        for down in served.uplinks:
+            with served.cable_pulled(down):
+                served.revalidated()
+                after = uplinks_of(served, shots)
+                moved = {a for a, b in zip(before, after, strict=True) if a != b}
+                assert moved == {down.name} and down.name not in after
+            served.revalidated()
+            assert uplinks_of(served, shots) == before
+
+
+def test_a_restarted_service_changes_nothing(served: Bed, service: Service) -> None:
+    shots, groups = some_connections(served), groups_of(served)
+    before = uplinks_of(served, shots)
+    with service.dead():
+        assert uplinks_of(served, shots) == before
+    service.wait_ready(served)
+    assert used(served, service) == "dp_hash"
+    assert (groups_of(served), uplinks_of(served, shots)) == (groups, before)
+
+
+def test_the_group_comes_back_when_the_switch_is_restarted(served: Bed, service: Service) -> None:
+    shots = some_connections(served)
+    before, (group,) = uplinks_of(served, shots), selecting(served)
+    served.restart_switch()
+    wait_until(lambda: selecting(served) == [group], "the group is back")
+    service.wait_ready(served)
+    wait_until(lambda: used(served, service) == "dp_hash", "connections are hashed by dp_hash")
+    served.introduce()
+    served.revalidated()
+    assert uplinks_of(served, shots) == before
+
+
+def test_a_group_that_somebody_deletes_comes_back(served: Bed, service: Service) -> None:
+    shots = some_connections(served)
+    before, (group,) = uplinks_of(served, shots), selecting(served)
+    served.ofctl("del-groups", f"group_id={tables.SELECT_GROUP_ID}")
+    wait_until(lambda: selecting(served) == [group], "the group is back")
+    wait_until(lambda: used(served, service) == "dp_hash", "connections are hashed by dp_hash")
+    served.revalidated()
+    assert uplinks_of(served, shots) == before
+
+
+def test_the_key_is_changed_while_frames_are_sent(served: Bed, service: Service) -> None:
+    """Each change of the hash moves connections between uplinks: none is doubled or sent back."""
+    shots = some_connections(served)
+    before = uplinks_of(served, shots)
+    for wanted in ("multipath", "dp_hash"):
+        served.set("bridge", served.bridge, connection_hash=wanted)
+        for batch in itertools.islice(batches(shots), 3):
+            copies = left_by(served, batch)
+            assert all(len(of_one) <= 1 for of_one in copies.values())
+        wait_until(lambda wanted=wanted: used(served, service) == wanted, f"{wanted} is used")  # type: ignore[misc]
+        wait_until(
+            lambda wanted=wanted: bool(selecting(served)) == (wanted == "dp_hash"),  # type: ignore[misc]
+            "the group is there when it is needed",
+        )
+        served.revalidated()
+        now = uplinks_of(served, shots)
+        assert (now == before) == (wanted == "dp_hash")
+    served.set("bridge", served.bridge, connection_hash="auto")
+
+
+def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
+    served: Bed, service: Service
+) -> None:
+    served.set("bridge", served.bridge, connection_hash="multipath")
+    wait_until(lambda: not selecting(served), "the group is gone")
+    protocols = "protocols=OpenFlow10,OpenFlow13"
+    served.ovs.vsctl("set", "bridge", served.bridge, protocols)
+    try:
+        served.set("bridge", served.bridge, connection_hash="auto")
+        why = "-> OpenFlow15 among the bridge's protocols"
+
+        def told() -> bool:
+            shown = service.show_json(served.bridge)["connection_hash"]
+            return bool(shown["used"] == "multipath" and shown["why"].endswith(why))
+
+        wait_until(told, "show tells why")
+        service.wait_ready(served)
+        uplinks_of(served, some_connections(served))
+    finally:
+        served.ovs.vsctl("clear", "bridge", served.bridge, "protocols")
+        # A refusal is believed for a while, or until the key is changed.
+        served.set("bridge", served.bridge, connection_hash="multipath")
+        served.set("bridge", served.bridge, connection_hash="auto")
+
+
+def test_offload_rules_it_out(served: Bed, service: Service) -> None:
+    served.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
+    try:
+        wait_until(lambda: used(served, service) == "multipath", "multipath is used")
+        wait_until(lambda: not selecting(served), "the group is gone")
+        assert "hw-offload" in service.ask("show", served.bridge)
+    finally:
+        served.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
+
+
+def test_fragments_leave_with_each_other_and_are_not_lost(served: Bed, service: Service) -> None:
+    vm = served.vms[0]
+    used_by = set()
+    for host in range(1, 33):
+        first, last = frames.fragments(vm.mac, OUTSIDER, "192.0.2.1", f"198.51.100.{host}")
+        shots = [
+            served.shot(vm.point, lambda _s, _t, i, made=made: made(i), vm.mac, 0, 0, str(host))  # type: ignore[misc]
+            for made in (first, last, first)
+        ]
+        a, b, c = uplinks_of(served, shots)
+        assert a == b == c, f"host {host}"
+        used_by.add(a)
+    assert used_by == {u.name for u in served.uplinks}

@@ -1,0 +1,148 @@
+"""Buckets picked by the datapath's hash: as many connections as there are, and 256 cached flows.
+
+tests/switch/test_hashing.py says that frames leave as they do by `multipath`. This says what the
+datapath's hash is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import EMPTY
+from controller.dataplane.team import Team
+from policies.classifiers import BUCKETS, Classifier
+from tests.switch import frames
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station
+from tests.switch.direct import Direct
+from tests.switch.test_hashing import (
+    Left,
+    install,
+    left_by,
+    recognizable,
+    segment,
+    team_of,
+)
+
+BEDS = [BedSpec(PLAIN, 4, (None, None))]
+CONNECTIONS = 2000
+PROTOCOLS = (frames.TCP, frames.UDP)
+AT_A_TIME = 64
+on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
+
+
+@pytest.fixture
+def direct(bed: Bed) -> Iterator[Direct]:
+    """A connection to the bed's bridge, on which nothing is left afterwards."""
+    with contextlib.closing(Direct(bed)) as made:
+        yield made
+        made.install(EMPTY)
+
+
+def hashed_by_the_datapath(bed: Bed, on_a_lag: bool = False) -> Team:
+    return team_of(bed, Classifier.TRANSPORT, on_a_lag=on_a_lag, dp_hash=True)
+
+
+def connections(bed: Bed, vm: Station, protocol: int, count: int = CONNECTIONS) -> list[Shot]:
+    """One frame of each of many connections of a VM with an outsider."""
+    return [
+        bed.shot(
+            vm.point, functools.partial(segment, 4, protocol, 10000 + i), vm.mac, 0, 0, f"port {i}"
+        )
+        for i in range(count)
+    ]
+
+
+def batches(shots: list[Shot]) -> Iterator[list[Shot]]:
+    for start in range(0, len(shots), AT_A_TIME):
+        yield shots[start : start + AT_A_TIME]
+
+
+def left_paced(bed: Bed, shots: list[Shot]) -> dict[int, list[Left]]:
+    """How each frame left, as `left_by` says. The upstream switch's ports have room for 90 frames."""
+    seen: dict[int, list[Left]] = {}
+    for batch in batches(shots):
+        seen |= left_by(bed, batch)
+    return seen
+
+
+def cached(bed: Bed, sender: Station) -> tuple[list[str], list[str]]:
+    """The cached flows for a sender's frames to outsiders: before their hash is known, and after."""
+    shown = bed.ovs.run("ovs-appctl", "dpctl/dump-flows", "-m", "--names").splitlines()
+    sent = [f for f in shown if f"in_port({sender.port})" in f and "eth_type(0x0800)" in f]
+    after = [flow for flow in sent if re.search(r"recirc_id\(0x[1-9a-f]", flow)]
+    return [flow for flow in sent if flow not in after], after
+
+
+@on_a_bed
+@pytest.mark.parametrize("name", ["vm0", "LOCAL"])
+def test_many_connections_take_a_cached_flow_for_each_bucket(
+    bed: Bed, direct: Direct, name: str
+) -> None:
+    team = hashed_by_the_datapath(bed)
+    install(bed, direct, team)
+    at = next(i for i, station in enumerate(bed.stations) if str(station) == name)
+    sender, home = bed.stations[at], bed.uplinks[at].name
+    expected = recognizable(bed, team, sender, home, {u.name: 0 for u in bed.uplinks})
+    used: list[list[str]] = []
+    for protocol in (frames.TCP, frames.TCP, frames.UDP):
+        shots = connections(bed, sender, protocol)
+        seen = left_paced(bed, shots)
+        wrong = {
+            s.story: c for s in shots if len(c := seen[s.frame_id]) != 1 or c[0] not in expected
+        }
+        assert not wrong, (
+            f"{len(wrong)} of {len(shots)}: {dict(itertools.islice(wrong.items(), 5))}"
+        )
+        used.append([seen[shot.frame_id][0][0] for shot in shots])
+    assert used[0] == used[1], "a connection stays on its uplink"
+    for uplinks in used:
+        shares = Counter(uplinks)
+        deviation = (CONNECTIONS / len(bed.uplinks) * (1 - 1 / len(bed.uplinks))) ** 0.5
+        for uplink in bed.uplinks:
+            off_by = shares[uplink.name] - CONNECTIONS / len(bed.uplinks)
+            assert abs(off_by) < 5 * deviation, shares
+    first, after = cached(bed, sender)
+    # Each bucket gets eight connections: that one gets none is as good as impossible.
+    assert BUCKETS - 10 <= len(after) <= BUCKETS, len(after)
+    assert len(first) <= len(PROTOCOLS), first
+
+
+@on_a_bed
+def test_one_bucket_is_moved_and_connections_of_others_stay(bed: Bed, direct: Direct) -> None:
+    team = hashed_by_the_datapath(bed)
+    install(bed, direct, team)
+    sender = bed.vms[0]
+    shots = [*connections(bed, sender, frames.TCP, 512), *connections(bed, sender, frames.UDP, 512)]
+    before = uplinks_of(bed, shots)
+    (made,) = team.hashes
+    for bucket in (0, 77, BUCKETS - 1):
+        order = made.buckets[bucket]
+        away = (*made.buckets[:bucket], order[1:] + order[:1], *made.buckets[bucket + 1 :])
+        direct.install(build(replace(team, hashes=(replace(made, buckets=away),))))
+        bed.revalidated()
+        after = uplinks_of(bed, shots)
+        moved = [i for i, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1]]
+        # Of 1024 connections: as many as a bucket of 256 gets.
+        assert 0 < len(moved) < 16, bucket
+        old, new = (bed.uplinks[team.uplinks.index(u)].name for u in order[:2])
+        assert {(before[i], after[i]) for i in moved} == {(old, new)}
+    direct.install(build(team))
+    bed.revalidated()
+    assert uplinks_of(bed, shots) == before
+
+
+def uplinks_of(bed: Bed, shots: list[Shot]) -> list[str]:
+    """The uplink by which each frame left, once."""
+    seen = left_paced(bed, shots)
+    wrong = {s.story: c for s in shots if len(c := seen[s.frame_id]) != 1}
+    assert not wrong, f"{len(wrong)} of {len(shots)}: {dict(itertools.islice(wrong.items(), 5))}"
+    return [seen[shot.frame_id][0][0] for shot in shots]

@@ -1,0 +1,168 @@
+"""The hash of connections: dp_hash once the switch has the group for it, multipath until then."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from controller.api.events import AddSelectGroup, Apply, Report
+from controller.bridge.connection_hash import OFFLOADED, RETRY_AFTER_S
+from controller.dataplane.hashing import SELECT_GROUP
+from controller.dataplane.specs import EMPTY, Multipath, ToGroup
+from tests.unit.fake_switch import World, world
+from tests.unit.rows import bond, bridge, interface, ours, port
+
+GROUP_ID = SELECT_GROUP.group_id
+REFUSAL = "the switch does not speak OpenFlow15 -> OpenFlow15 among the bridge's protocols"
+
+
+def on_a_bond(
+    policy: str = "dynamic", connection_hash: str | None = None, hw_offload: bool = False
+) -> World:
+    vms = [port(f"vnet{i}", 10 + i) for i in range(2)]
+    members = bond(interface("eth1", 1), interface("eth2", 2))
+    keys = {} if connection_hash is None else {"connection_hash": connection_hash}
+    ids = ours(policy=policy, teaming="switch-independent", **keys)
+    return world(replace(bridge(members, *vms, ids=ids), hw_offload=hw_offload))
+
+
+def asked(here: World) -> int:
+    return len(here.commands(AddSelectGroup))
+
+
+def uses_group(here: World) -> bool:
+    """Whether flows send connections to the group. Fragments are hashed by multipath either way."""
+    installed = here.switches["br0"].installed
+    users = [f for f in installed.flows.values() if ToGroup(GROUP_ID) in f.actions]
+    assert bool(users) <= (GROUP_ID in installed.groups)
+    return bool(users)
+
+
+def uses_multipath(here: World) -> bool:
+    flows = here.switches["br0"].installed.flows.values()
+    return any(isinstance(action, Multipath) for flow in flows for action in flow.actions)
+
+
+def told(here: World) -> dict[str, str]:
+    found = shown(here)["connection_hash"]
+    assert isinstance(found, dict)
+    return found
+
+
+def shown(here: World) -> dict[str, object]:
+    bridges = json.loads(text(here, "--json"))["bridges"]
+    assert isinstance(bridges[0], dict)
+    return bridges[0]
+
+
+def text(here: World, *options: str) -> str:
+    answer = here.ask("show", "br0", *options)
+    assert answer is not None
+    return answer.text
+
+
+def test_without_the_key_nothing_changes() -> None:
+    here = on_a_bond().start().run_for(100)
+    assert asked(here) == 0 and not uses_group(here)
+    assert told(here) == {"used": "multipath", "why": "connection-hash is multipath"}
+    assert "hashed by" not in text(here)
+
+
+@pytest.mark.parametrize("wanted", ["auto", "dp_hash"])
+def test_the_group_comes_behind_our_flows_and_before_those_that_use_it(wanted: str) -> None:
+    here = on_a_bond(connection_hash=wanted).start().run_for(5)
+    order = [type(c) for _, c in here.log if isinstance(c, Apply | AddSelectGroup)]
+    at = order.index(AddSelectGroup)
+    assert Apply in order[:at] and Apply in order[at:] and asked(here) == 1
+    assert uses_group(here) and uses_multipath(here)
+    assert told(here) == {"used": "dp_hash", "why": f"connection-hash is {wanted}"}
+    expected = f"connections are hashed by dp_hash: connection-hash is {wanted}"
+    assert expected in text(here)
+
+
+def test_no_bundle_has_the_group() -> None:
+    here = on_a_bond(connection_hash="dp_hash").start().run_for(30)
+    for _, changes in here.applied():
+        groups = (*changes.add_groups, *changes.modify_groups)
+        assert SELECT_GROUP not in groups
+
+
+def test_a_restarted_service_finds_the_group_and_changes_nothing() -> None:
+    here = on_a_bond(connection_hash="dp_hash").start().run_for(5).restart_service()
+    here.run_for(30)
+    assert asked(here) == 0 and here.commands(Apply) == [] and uses_group(here)
+
+
+def test_a_restarted_switch_gets_the_group_again() -> None:
+    here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
+    here.disconnect().run_for(1)
+    here.switches["br0"].flows.clear()
+    here.switches["br0"].groups.clear()
+    here.connect().run_for(5)
+    assert asked(here) == 2 and uses_group(here)
+
+
+def test_a_group_that_somebody_removes_is_replaced_and_frames_are_hashed_meanwhile() -> None:
+    here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
+    switch = here.switches["br0"]
+    del switch.groups[GROUP_ID]
+    # So does Open vSwitch, with the flows that use a group.
+    for key, flow in list(switch.flows.items()):
+        if ToGroup(GROUP_ID) in flow.actions:
+            del switch.flows[key]
+    here.run_for(15)
+    assert asked(here) == 2 and uses_group(here)
+
+
+def test_a_switch_that_refuses_is_asked_again_and_told_of_once() -> None:
+    here = on_a_bond(connection_hash="auto")
+    here.switches["br0"].refuse_select = REFUSAL
+    here.start().run_for(5)
+    assert not uses_group(here) and uses_multipath(here) and asked(here) == 1
+    assert told(here) == {"used": "multipath", "why": REFUSAL}
+    here.run_for(2 * RETRY_AFTER_S)
+    assert 1 < asked(here) <= 4
+    reports = [r for r in here.commands(Report) if isinstance(r, Report) and REFUSAL in r.text]
+    assert len(reports) == 1
+    here.switches["br0"].refuse_select = None
+    here.run_for(2 * RETRY_AFTER_S)
+    assert uses_group(here) and told(here)["used"] == "dp_hash"
+
+
+def test_offload_rules_it_out_unless_it_is_asked_for_by_name() -> None:
+    here = on_a_bond(hw_offload=True, connection_hash="auto").start().run_for(30)
+    assert asked(here) == 0 and told(here) == {"used": "multipath", "why": OFFLOADED}
+    here = on_a_bond(hw_offload=True, connection_hash="dp_hash").start().run_for(30)
+    assert uses_group(here) and told(here)["used"] == "dp_hash"
+
+
+def test_only_policies_that_spread_connections_need_it() -> None:
+    here = on_a_bond("originating-port", connection_hash="dp_hash").start().run_for(30)
+    assert asked(here) == 0
+    assert "connection_hash" not in shown(here)
+
+
+def test_a_policy_that_splits_has_the_group_before_anything_is_split() -> None:
+    here = on_a_bond("adaptive", connection_hash="dp_hash").start().run_for(5)
+    assert GROUP_ID in here.switches["br0"].groups and not uses_group(here)
+    assert told(here)["used"] == "dp_hash"
+
+
+def test_the_key_is_obeyed_while_the_bridge_is_attached() -> None:
+    here = on_a_bond().start().run_for(5)
+    row = here.rows["br0"]
+    keys = dict(row.external_ids)
+    for wanted in ("dp_hash", "multipath"):
+        here.write(bridge(*row.ports, ids={**keys, **ours(connection_hash=wanted)})).run_for(5)
+        there = wanted == "dp_hash"
+        assert uses_group(here) is there
+        assert (GROUP_ID in here.switches["br0"].groups) is there
+
+
+def test_detach_removes_the_group() -> None:
+    here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
+    here.ask("detach", "br0")
+    here.run_for(5)
+    assert here.switches["br0"].installed == EMPTY
