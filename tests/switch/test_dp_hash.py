@@ -33,7 +33,7 @@ from tests.switch.test_hashing import (
 )
 
 BEDS = [BedSpec(PLAIN, 4, (None, None))]
-CONNECTIONS = 2000
+CONNECTIONS = 1024
 PROTOCOLS = (frames.TCP, frames.UDP)
 AT_A_TIME = 64
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
@@ -96,6 +96,8 @@ def test_many_connections_take_a_cached_flow_for_each_bucket(
     for protocol in (frames.TCP, frames.TCP, frames.UDP):
         shots = connections(bed, sender, protocol)
         seen = left_paced(bed, shots)
+        # The switch ends a connection that is silent for a minute.
+        direct.counters()
         wrong = {
             s.story: c for s in shots if len(c := seen[s.frame_id]) != 1 or c[0] not in expected
         }
@@ -111,7 +113,7 @@ def test_many_connections_take_a_cached_flow_for_each_bucket(
             off_by = shares[uplink.name] - CONNECTIONS / len(bed.uplinks)
             assert abs(off_by) < 5 * deviation, shares
     first, after = cached(bed, sender)
-    # Each bucket gets eight connections: that one gets none is as good as impossible.
+    # Each bucket has eight connections, so hardly one has none.
     assert BUCKETS - 10 <= len(after) <= BUCKETS, len(after)
     assert len(first) <= len(PROTOCOLS), first
 

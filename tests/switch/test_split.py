@@ -44,21 +44,27 @@ def impatient(own: Service) -> Iterator[Service]:
 
 
 @judges_time
+@pytest.mark.parametrize("connection_hash", ["multipath", "dp_hash"])
 def test_a_hot_vm_is_split_and_merged(
-    tor: Upstream, impatient: Service, record_property: Callable[[str, object], None]
+    tor: Upstream,
+    impatient: Service,
+    connection_hash: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     service = impatient
     with Bed(service.ovs, tor, SPEC) as bed, iperf.server(bed.hosts[0]):
         for uplink in bed.uplinks:
             bed.shape(uplink, UPLINK_BPS)
             bed.set("interface", uplink.name, capacity_mbps=round(UPLINK_BPS / 1e6))
-        bed.set("bridge", bed.bridge, poll_interval_ms=100)
+        bed.set("bridge", bed.bridge, poll_interval_ms=100, connection_hash=connection_hash)
         service.attach(bed, "--policy", "adaptive", "--teaming", "switch-independent")
         hot, moves_before = bed.vms[0], address_moves(bed)
         with loaded(bed):
             started_s = time.monotonic()
             wait_until(lambda: is_split(bed, service), "the hot VM is split")
             after_s = time.monotonic() - started_s
+            shown = service.show_json(bed.bridge)["connection_hash"]
+            assert shown["used"] == connection_hash
             home = service.bindings(bed)[hot.port]
             wait_until(
                 lambda: min(sent_bps(bed, service)) > 0.5 * UPLINK_BPS,
