@@ -15,6 +15,7 @@ KEYS_OF_BRIDGES = (
 )
 IN_USE = "an interface of an attached bridge"
 OF_THE_BOND = "the members of bond0, all of them and no others: eth0, eth1"
+HASHES = "one of multipath, dp_hash, auto"
 PERCENT = "a percentage from 10 to 100"
 WINDOW = "seconds from 1 to 86400"
 MBPS = "Mbit/s from 0.001 to 10000000"
@@ -254,6 +255,7 @@ CALLS: list[tuple[str, int, str]] = [
     ("set bridge br0 failback-delay-s=-1", REFUSED, "failback-delay-s: -1 -> seconds from 0…"),
     ("set bridge br0 mode=", REFUSED, "mode: nothing -> one of enforce, observe"),
     ("set bridge br0 mode=Observe", REFUSED, "mode: Observe -> one of enforce, observe"),
+    ("set bridge br0 connection-hash=dp-hash", REFUSED, f"connection-hash: dp-hash -> {HASHES}"),
     ("set bridge br0 policy=", REFUSED, "policy: nothing -> one of originating-port…"),
     ("set bridge br0 policy=lbt", REFUSED, "policy: lbt -> one of…"),
     (f"set bridge br0 policy={LONG}", REFUSED, "policy: xxx… (5000 characters) -> one of…"),
@@ -571,6 +573,7 @@ WRITES: list[tuple[str, str, str, str, str]] = [
     ("br0", "threshold", "500", "Bridge br0", PERCENT),
     ("br0", "threshold", LONG, "Bridge br0", f"{PERCENT}; 4096 characters at most"),
     ("br0", "mode", "watch", "Bridge br0", "one of enforce, observe"),
+    ("br0", "connection-hash", "hash", "Bridge br0", HASHES),
     ("br0", "policy", "fast", "Bridge br0", "one of originating-port…"),
     ("br0", "policy", "", "Bridge br0", "one of originating-port…"),
     ("br0", "policy", "ip-hash", "Bridge br0", "…"),

@@ -17,12 +17,14 @@ from ovsdbapp.backend.ovs_idl import idlutils
 import controller
 from controller import one_shot
 from controller.api.events import (
+    AddSelectGroup,
     Event,
     Faulted,
     ForwardingRead,
     PortFlagsSet,
     Reply,
     Request,
+    SelectGroupAdded,
     SetPortFlags,
     Shape,
     Shaped,
@@ -31,7 +33,7 @@ from controller.api.history import Names
 from controller.host import client, control, faults, journal, qdisc, vswitchd
 from controller.host.faults import Ledger
 from controller.metrics import scrapes
-from controller.openflow import framework, port_flags
+from controller.openflow import framework, port_flags, select_group
 from controller.openflow.connections import Dialer
 from controller.ovsdb import database
 from controller.ovsdb.replica import Replica
@@ -216,6 +218,17 @@ def test_who_waits_for_port_flags_is_answered(told: Told, monkeypatch: pytest.Mo
     command = SetPortFlags("br0", 7, frozenset({1}), frozenset())
     read = answered(lambda submit: port_flags.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
     assert read == PortFlagsSet("br0", 7, frozenset(), error=f"port flags br0: {ANSWER}")
+
+
+def test_who_waits_for_the_select_group_is_answered(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select_group, "add", broken)
+    wire = SimpleNamespace(close=lambda: None)
+    command = AddSelectGroup("br0", 7)
+    read = answered(lambda submit: select_group.start(lambda: wire, command, submit))  # type: ignore[arg-type, return-value]
+    assert read == SelectGroupAdded("br0", 7, f"select group br0: {ANSWER}")
+    assert told.counts() == [("select-group", 1)]
 
 
 def test_who_waits_for_queues_is_answered(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
