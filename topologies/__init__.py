@@ -3,8 +3,8 @@
 `layouts` has all layouts by name, and `bench` is the command `ovs-lbt bench`. `graph` has the parts
 of layouts, `network` builds networks from them, and `loads` generates traffic. `benches` defines the
 scenarios and expectations of each layout, `compare` runs the contenders, and `reports` shows the
-results. `seeds` generates load jumps, and `scale` measures many bridges. `examples` has experiments
-of one file each, to copy and change.
+results. `seeds` generates load jumps, `scale` measures many bridges, and `connections` many
+connections. `examples` has experiments of one file each, to copy and change.
 
 `LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. The layout
 `NAME` is `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.

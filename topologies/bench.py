@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from topologies.compare.plan import Options
     from topologies.compare.result import Result
 
+# The bench without a layout of its own, which has options of its own.
+CONNECTIONS = "connections"
 # The options that select load jumps, generated or from a file.
 JUMP_OPTIONS = ("seeds", "seed", "instances")
 # The programs that a bench needs, with their Debian and Ubuntu packages.
@@ -42,6 +44,8 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         0 if all expectations are met, 1 if one is not or the bench failed, 2 for wrong usage.
     """
+    if argv[:1] == [CONNECTIONS]:
+        return _run_connections(argv[1:])
     parser = _parser()
     try:
         options = parser.parse_args(argv)
@@ -50,16 +54,37 @@ def main(argv: Sequence[str]) -> int:
     if error := _usage_error(options):
         print(error, file=sys.stderr)
         return 2
+    return _guarded(
+        lambda: _run_benches(options, ["ovs-lbt", "bench", *argv]),
+        "Completed runs are kept: the same command runs only the missing ones",
+    )
+
+
+def _run_connections(argv: Sequence[str]) -> int:
+    """Run the bench of many connections."""
+    from topologies.connections import command
+
+    try:
+        options = command.parse(argv)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return _guarded(
+        lambda: command.run(options, ["ovs-lbt", "bench", CONNECTIONS, *argv]),
+        "The report has the runs that were complete",
+    )
+
+
+def _guarded(run: Callable[[], int], what_is_kept: str) -> int:
+    """Run a bench if the machine has what it needs, and report interruptions and failures."""
     if problem := _missing_requirement():
         print(f"ovs-lbt bench: {problem}", file=sys.stderr)
         return 1
     with _handle_signals():
         try:
-            return _run_benches(options, ["ovs-lbt", "bench", *argv])
+            return run()
         except KeyboardInterrupt:
             print(
-                "\novs-lbt bench: interrupted; nothing is left running. Completed runs are kept: the"
-                " same command runs only the missing ones",
+                f"\novs-lbt bench: interrupted; nothing is left running. {what_is_kept}",
                 file=sys.stderr,
             )
             return 1
@@ -72,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt bench",
         description="Run a benchmark layout on Mininet with a private Open vSwitch.",
+        epilog=f"`ovs-lbt bench {CONNECTIONS} --help`: what many connections cost a switch.",
     )
     parser.add_argument("layout", metavar="NAME", nargs="?", help=" | ".join(LAYOUT_NAMES))
     parser.add_argument("--all", action="store_true", help="run every layout, one after another")

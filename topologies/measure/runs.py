@@ -63,10 +63,12 @@ class Measurement:
                 show(made)
 
 
-def run_details(scenario: Scenario, contender: Contender) -> Any:
+def run_details(
+    scenario: Scenario, contender: Contender, pace_: pace.Pace = pace.ACCELERATED
+) -> Any:
     """What the load of one run says of it. Nothing is printed meanwhile."""
 
     def no_progress(_sample: Sample, _load_s: float) -> None:
         return
 
-    return run.run(scenario, contender, pace.ACCELERATED, no_progress).outcome.details
+    return run.run(scenario, contender, pace_, no_progress).outcome.details

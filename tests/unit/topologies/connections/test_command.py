@@ -1,0 +1,53 @@
+"""The command line of the bench of many connections."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from topologies import bench
+from topologies.connections import command, contenders
+from topologies.connections.contenders import Unread, WithSplitVm
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--sizes", "0"], ["--sizes", "150001"], ["--rates", "x"], ["--repeat", "0"], ["more"]],
+)
+def test_invalid_arguments_are_rejected(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main(["connections", *words]) == 2
+    assert capsys.readouterr().err
+
+
+def test_help_lists_sizes_rates_and_contenders(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["connections", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1000 10000 30000 100000" in said
+    assert "balance-tcp" in said and "adaptive" in said
+
+
+def test_layouts_help_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--help"]) == 0
+    assert "ovs-lbt bench connections" in " ".join(capsys.readouterr().out.split())
+
+
+def test_unknown_contender_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    assert bench.main(["connections", "--contenders", "balance-xor"]) == 2
+    assert "balance-xor -> manual" in capsys.readouterr().err
+
+
+def test_every_contender_is_known_and_only_adaptive_is_split() -> None:
+    made = {name: contenders.contender(name) for name in command.CONTENDERS}
+    assert [name for name, one in made.items() if isinstance(one, WithSplitVm)] == ["adaptive"]
+    assert made["adaptive"].name == "adaptive, split"
+    assert made["dynamic/lacp"].name == "dynamic/lacp"
+    ours = [name for name, one in made.items() if isinstance(one, Unread)]
+    assert ours == ["load-based", "dynamic", "dynamic/lacp", "adaptive"]

@@ -1,0 +1,72 @@
+"""The tables of many connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topologies.connections.load import Plan, described
+from topologies.connections.section import section
+
+PLAN = Plan((1000, 10000), (500,))
+
+
+def _row(contender: str, flows: int, lost: dict[str, list[int]], **cpu_s: float) -> dict[str, Any]:
+    costs = {
+        "span_s": 4.0,
+        "flows": flows,
+        "upcalls": 8,
+        "upcalls_lost": 0,
+        "cpu_s": {"ovs-vswitchd": 1.0, **cpu_s},
+        "switch_rss_bytes": 20_000_000,
+        "lost_ratio": 0.0123,
+    }
+    failovers = [
+        {"service": service, "probe_lost": one} for service, some in lost.items() for one in some
+    ]
+    size = {"connections": 1000, "settled_s": 2.0, "failovers": failovers, **costs}
+    rate = {"asked_per_s": 500, "reached_per_s": 480.0, **costs}
+    return {"contender": contender, "sizes": [size], "rates": [rate]}
+
+
+def _report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"environment": {"cpus": 2}, "plan": described(PLAN), "rows": rows, **more}
+
+
+def _line(text: str, begin: str) -> list[str]:
+    (found,) = (line for line in text.splitlines() if line.startswith(begin))
+    return [cell.strip() for cell in found.strip("|").split("|")]
+
+
+def test_runs_of_a_contender_are_one_line_of_medians() -> None:
+    made = section(
+        _report(
+            _row("dynamic", 1000, {"alive": [4, 6], "dead": [9]}, **{"ovs-lbt": 0.2}),
+            _row("dynamic", 1200, {"alive": [20], "dead": [1]}, **{"ovs-lbt": 0.4}),
+            _row("dynamic", 1100, {"alive": [8], "dead": [7]}, **{"ovs-lbt": 0.3}),
+        )
+    )
+    cells = _line(made, "| 1,000 | `dynamic`")
+    assert cells[:6] == ["1,000", "`dynamic`", "3", "1100", "2.0", "2"]
+    assert cells[6:] == ["1.23", "25", "7.5", "20", "7", "7"]
+
+
+def test_bonds_have_no_service() -> None:
+    cells = _line(section(_report(_row("balance-tcp", 300, {"none": [3]}))), "| 1,000 |")
+    assert cells[8] == cells[11] == ""
+    assert cells[10] == "3"
+
+
+def test_rates_tell_what_was_reached() -> None:
+    cells = _line(section(_report(_row("balance-tcp", 300, {"none": [3]}))), "| 500 |")
+    assert cells == ["500", "`balance-tcp`", "1", "480", "2", "1.23", "25", "300"]
+
+
+def test_sizes_that_were_not_measured_have_no_line() -> None:
+    assert "10,000 |" not in section(_report(_row("dynamic", 1, {"alive": [1]})))
+
+
+def test_failures_and_notes_are_told() -> None:
+    made = section(_report(_row("a", 1, {}), failed=["b: it ended"]), "Because.")
+    assert "Not completed: b: it ended" in made
+    assert "Because." in made
+    assert "Environment: cpus 2." in made

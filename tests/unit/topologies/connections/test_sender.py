@@ -1,0 +1,166 @@
+"""Frames of many connections, and how many of them are due."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+import pytest
+
+from topologies.connections import sender
+from topologies.connections.sender import Frames, Rate, Sender
+
+MACS = (bytes.fromhex("020000000001"), bytes.fromhex("020000000002"))
+ADDRESSES = (socket.inet_aton("10.1.0.1"), socket.inet_aton("10.1.1.1"))
+PAYLOAD_BYTES = 100
+
+
+def test_every_connection_has_ports_of_its_own() -> None:
+    count = 2 * sender.SOURCE_PORTS + 3
+    found = [sender.ports(connection) for connection in range(count)]
+    assert len(set(found)) == count
+    assert all(1024 <= source < 65536 for source, _ in found)
+    assert {destination for _, destination in found} == {7100, 7101, 7102}
+
+
+@pytest.mark.parametrize(
+    ("connections", "first"), [(1, 60_000), (60_000, 60_000), (60_001, 120_000)]
+)
+def test_next_port_is_used_by_no_earlier_connection(connections: int, first: int) -> None:
+    assert sender.first_of_next_port(connections) == first
+    assert sender.ports(first)[1] == sender.ports(connections - 1)[1] + 1
+
+
+def test_headers_are_those_of_a_datagram() -> None:
+    frame = sender.header(MACS, ADDRESSES, 5, PAYLOAD_BYTES)
+    assert len(frame) == sender.HEADERS_BYTES == 42
+    assert frame[:6] == MACS[1] and frame[6:12] == MACS[0]
+    assert frame[12:14] == b"\x08\x00"
+    ip = frame[14:34]
+    # RFC 1071: with its checksum, the sum of a header is all ones.
+    total = sum(struct.unpack("!10H", ip))
+    assert (total & 0xFFFF) + (total >> 16) == 0xFFFF
+    assert struct.unpack("!H", ip[2:4]) == (20 + 8 + PAYLOAD_BYTES,)
+    assert ip[12:16] == ADDRESSES[0] and ip[16:20] == ADDRESSES[1]
+    assert struct.unpack("!HHHH", frame[34:]) == (1029, 7100, 8 + PAYLOAD_BYTES, 0)
+
+
+def test_due_adds_up_to_the_rate() -> None:
+    rate = Rate()
+    rate.set(1500, 10.0)
+    assert sum(rate.due(10.0 + tick / 1000) for tick in range(1, 2001)) == 3000
+    assert rate.skipped == 0
+
+
+def test_what_is_too_late_is_skipped() -> None:
+    rate = Rate()
+    rate.set(1000, 10.0)
+    assert rate.due(10.5) == 10, "10 ms of 1,000 a second"
+    assert rate.skipped == 490
+    assert rate.due(10.5015) == 1, "what was skipped is not made up for"
+
+
+def test_slow_rates_are_not_skipped_whole() -> None:
+    rate = Rate()
+    rate.set(10, 0.0)
+    assert rate.due(0.25) == 1
+    assert rate.skipped == 1
+
+
+def test_another_rate_begins_anew() -> None:
+    rate = Rate()
+    rate.set(1000, 0.0)
+    rate.due(1.0)
+    rate.set(0, 1.0)
+    assert rate.due(5.0) == 0
+    rate.set(2000, 5.0)
+    assert rate.due(5.0052) == 10
+
+
+class Recorded(Frames):
+    """Remembers what was sent; there is room for `room` frames at once."""
+
+    def __init__(self, room: int = 1000) -> None:
+        self.sent: list[int] = []
+        self._room = room
+
+    def send(self, _endpoint: Any, first: int, count: int) -> int:
+        some = min(self._room, count)
+        self.sent += range(first, first + some)
+        return some
+
+
+def _sender(frames: Frames) -> Sender:
+    with socket.socket() as unused:
+        return Sender(frames, unused)
+
+
+def test_kept_connections_take_turns() -> None:
+    frames = Recorded()
+    one = _sender(frames)
+    one.order({"keep": 3, "keep_per_s": 1000}, 0.0)
+    one.round(0.0055)
+    one.round(0.0085)
+    assert frames.sent == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert one.order({}, 0.008)["kept"] == 8
+
+
+def test_fewer_are_kept_at_once() -> None:
+    frames = Recorded()
+    one = _sender(frames)
+    one.order({"keep": 5, "keep_per_s": 1000}, 0.0)
+    one.round(0.0045)
+    one.order({"keep": 2}, 0.004)
+    one.round(0.0075)
+    assert frames.sent == [0, 1, 2, 3, 0, 1, 0]
+
+
+def test_connections_are_opened_once_and_in_order() -> None:
+    frames = Recorded()
+    one = _sender(frames)
+    one.order({"open": [10, 15], "open_per_s": 1000}, 0.0)
+    for tick in range(1, 20):
+        one.round(tick / 1000)
+    assert frames.sent == [10, 11, 12, 13, 14]
+    counters = one.order({}, 0.02)
+    assert (counters["opened"], counters["next"]) == (5, 15)
+
+
+def test_connections_without_room_are_opened_later() -> None:
+    frames = Recorded(room=2)
+    one = _sender(frames)
+    one.order({"open": [0, 6], "open_per_s": 1000}, 0.0)
+    one.round(0.0055)
+    assert one.order({}, 0.005)["next"] == 2
+    for tick in range(6, 20):
+        one.round(tick / 1000)
+    assert frames.sent == [0, 1, 2, 3, 4, 5]
+
+
+def test_kept_frames_without_room_are_counted() -> None:
+    one = _sender(Recorded(room=2))
+    one.order({"keep": 5, "keep_per_s": 1000}, 0.0)
+    one.round(0.0055)
+    counters = one.order({}, 0.005)
+    assert (counters["kept"], counters["unsent"]) == (2, 3)
+
+
+def test_messages_have_the_kernels_layout() -> None:
+    assert sender._MMSGHDR.size == 64
+    assert sender._IOVEC.size == 16
+
+
+def test_frames_are_sent_whole() -> None:
+    """`sendmmsg` takes any socket, so a pair of sockets shows what the frames are."""
+    headers = [sender.header(MACS, ADDRESSES, number, PAYLOAD_BYTES) for number in range(5)]
+    frames = Frames(headers, PAYLOAD_BYTES)
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with here, there:
+        assert frames.send(here, 1, 3) == 3
+        there.setblocking(False)
+        assert [there.recv(2000) for _ in range(3)] == [
+            one + bytes(PAYLOAD_BYTES) for one in headers[1:4]
+        ]
+        with pytest.raises(BlockingIOError):
+            there.recv(1)

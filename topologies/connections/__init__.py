@@ -1,0 +1,1 @@
+"""`ovs-lbt bench connections`: what many cached connections cost a switch, and what new ones do."""

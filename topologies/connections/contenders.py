@@ -1,0 +1,103 @@
+"""The bench's contenders, without anybody who reads metrics; `adaptive` with a split VM port."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from topologies.compare.contenders import OURS, Contender, Observation, Ours, Teams, by_name
+
+SPLIT_POLICY = "adaptive"
+# The load of the VM, relative to an uplink's capacity: too much for one, and little enough for two.
+LOAD_RATIO = 1.4
+SPLIT_TIMEOUT_S = 60.0
+
+
+class Unread(Ours):
+    """One of our policies, whose metrics nobody reads while it is measured, as with peers.
+
+    Recovered links are used again at once, as by a bond without `bond_updelay`.
+    """
+
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        super().take_over(teams, resources)
+        for bridge in sorted(self._bridges):
+            teams.ovs.vsctl("set", "bridge", bridge, "external_ids:ovs-lbt-failback-delay-s=0")
+        self._uplinks = sorted(teams.capacities_bps)
+
+    def observe(self) -> Observation:
+        return Observation({})
+
+    def pids(self) -> dict[str, int]:
+        """Nothing whose CPU time counts from the start to the end, as the service is restarted."""
+        return {}
+
+    @property
+    def service_pid(self) -> int:
+        return self._service.pid
+
+    def begin(self, load_bps: float) -> None:
+        """Wait until the team is as it should be measured; the VM's load has begun."""
+
+    @contextlib.contextmanager
+    def dead(self) -> Iterator[None]:
+        """Kill the service during the context, and start it again."""
+        with self._service.dead(sorted(self._bridges)):
+            yield
+
+    def are_uplinks_up(self) -> bool:
+        """Whether the service may use all uplinks; while it runs."""
+        up = [
+            metric.value for metric in self._service.metrics() if metric.name == "ovslbt_uplink_up"
+        ]
+        return len(up) == len(self._uplinks) and all(up)
+
+
+class WithSplitVm(Unread):
+    """`adaptive`, whose uplinks are said to be too slow for the VM: it splits the VM's port."""
+
+    def __init__(self, policy: str, teaming: str) -> None:
+        super().__init__(policy, teaming)
+        self.name = f"{self.name}, split"
+
+    def pids(self) -> dict[str, int]:
+        """Nothing whose CPU time counts from the start to the end, as the service is restarted."""
+        return {}
+
+    @property
+    def service_pid(self) -> int:
+        return self._service.pid
+
+    def begin(self, load_bps: float) -> None:
+        capacity_mbps = max(1, round(load_bps / LOAD_RATIO / 1e6))
+        for uplink in self._uplinks:
+            setting = f"external_ids:ovs-lbt-capacity-mbps={capacity_mbps}"
+            self._ovs.vsctl("set", "interface", uplink, setting)
+        deadline_s = time.monotonic() + SPLIT_TIMEOUT_S
+        while not self._has_split():
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"{self.name}: whole after {SPLIT_TIMEOUT_S:g} s -> split")
+            time.sleep(0.2)
+
+    def _has_split(self) -> bool:
+        return any(
+            metric.name == "ovslbt_moves_applied_total"
+            and metric.labels.get("reason") == "split"
+            and metric.value > 0
+            for metric in self._service.metrics()
+        )
+
+
+def contender(name: str) -> Contender:
+    """The contender of this bench with a name of `compare.contenders`.
+
+    Raises:
+        ValueError: there is no such contender.
+    """
+    found = by_name(name)
+    if not isinstance(found, Ours):
+        return found
+    policy, _, teaming = name.partition("/")
+    kind = WithSplitVm if policy == SPLIT_POLICY else Unread
+    return kind(policy, teaming or OURS[policy])
