@@ -91,8 +91,22 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     paths = [directory / "report.json", directory / "report.md"]
     paths[0].write_text(json.dumps(report, indent=1) + "\n")
     paths[1].write_text(section(report) + "\n")
-    print(section(report), *paths, sep="\n\n")
+    print(section(report), end="\n\n")
+    print(*paths, *_drawn(report, directory), sep="\n")
     return 1 if failures else 0
+
+
+def _drawn(report: dict[str, Any], directory: Path) -> list[Path]:
+    """Draw pictures. Without matplotlib, print a hint and draw none."""
+    try:
+        from topologies.connections.picture import draw
+    except ImportError as missing:
+        print(
+            f"no pictures: {missing} -> install with: apt install python3-matplotlib",
+            file=sys.stderr,
+        )
+        return []
+    return draw(report, directory) if report["plan"]["sizes"] else []
 
 
 def _measured(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:

@@ -326,6 +326,8 @@ class ManyConnections(Load):
             "uplink": uplink,
             "probe_lost": heard.lost,
             "probe_gap_ms": heard.longest_gap_s() * 1000,
+            # How late the probe was at worst, because the machine was busy.
+            "probe_late_ms": heard.max_delay_s * 1000,
             "frames_sent": sent_after - sent_before,
             "frames_lost": sent_after - sent_before - (arrived_after - arrived_before),
         }

@@ -45,7 +45,7 @@ def _sizes(rows: Sequence[Record], plan: Record) -> str:
         ("cached after, s", lambda one: [one["settled_s"]], ".1f"),
         ("upcalls/s", lambda one: [one["upcalls"] / one["span_s"]], ".0f"),
         ("lost, %", lambda one: [100 * one["lost_ratio"]], ".2f"),
-        ("CPU, % of a core", lambda one: [_cpu_percent(one, SWITCH)], ".0f"),
+        ("CPU, % of a core", lambda one: [cpu_percent(one)], ".0f"),
         ("service, %", lambda one: _service_percent(one), ".1f"),
         ("resident, MB", lambda one: [one["switch_rss_bytes"] / 1e6], ".0f"),
         ("failover, frames", lambda one: _lost(one, ("alive", "none")), ".0f"),
@@ -59,7 +59,7 @@ def _rates(rows: Sequence[Record], plan: Record) -> str:
         ("reached", lambda one: [one["reached_per_s"]], ".0f"),
         ("upcalls/s", lambda one: [one["upcalls"] / one["span_s"]], ".0f"),
         ("lost, %", lambda one: [100 * one["lost_ratio"]], ".2f"),
-        ("CPU, % of a core", lambda one: [_cpu_percent(one, SWITCH)], ".0f"),
+        ("CPU, % of a core", lambda one: [cpu_percent(one)], ".0f"),
         ("flows afterwards", lambda one: [one["flows"]], ".0f"),
     )
     return _table(rows, "rates", "asked_per_s", plan["rates"], columns)
@@ -101,12 +101,24 @@ def _median(values: Sequence[float], how: str) -> str:
     return f"{statistics.median(values):{how}}"
 
 
-def _cpu_percent(one: Record, program: str) -> float:
+def medians(
+    rows: Sequence[Record], name: str, of: Callable[[Record], float]
+) -> list[tuple[int, float]]:
+    """Of a contender, each number of connections with the median of a figure."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        for one in row["sizes"] if row["contender"] == name else ():
+            found.setdefault(one["connections"], []).append(of(one))
+    return [(size, statistics.median(values)) for size, values in sorted(found.items())]
+
+
+def cpu_percent(one: Record, program: str = SWITCH) -> float:
+    """The CPU time of a program, as a percentage of a core."""
     return 100 * float(one["cpu_s"][program]) / float(one["span_s"])
 
 
 def _service_percent(one: Record) -> list[float]:
-    return [_cpu_percent(one, SERVICE)] if SERVICE in one["cpu_s"] else []
+    return [cpu_percent(one, SERVICE)] if SERVICE in one["cpu_s"] else []
 
 
 def _lost(one: Record, services: Sequence[str]) -> list[float]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from topologies.compare.expectation import LEAST_THROUGHPUT_RATIO, MOST_CPU_RATIO, UNEVEN_CV
+from topologies.connections.section import section as connections_section
 from topologies.layouts import LAYOUTS
 from topologies.reports import comparison as page_comparison
 from topologies.reports import layout_texts
@@ -34,7 +35,12 @@ from topologies.seeds.report import section as seeds_section
 NOTES = "notes.md"
 # Reports that do not belong to a single layout.
 SCALE = "scale"
-SECTIONS = {SHIFT_SEEDS: seeds_section, SCALE: scale_section}
+CONNECTIONS = "connections"
+SECTIONS = {
+    SHIFT_SEEDS: seeds_section,
+    SCALE: scale_section,
+    CONNECTIONS: connections_section,
+}
 # Characters that Markdown interprets within a line or a table.
 _SPECIAL = re.compile(r"([\\`*<|\[\]])")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from topologies.connections.load import Plan, described
-from topologies.connections.section import section
+from topologies.connections.section import cpu_percent, medians, section
 
 PLAN = Plan((1000, 10000), (500,))
 
@@ -70,3 +70,9 @@ def test_failures_and_notes_are_told() -> None:
     assert "Not completed: b: it ended" in made
     assert "Because." in made
     assert "Environment: cpus 2." in made
+
+
+def test_lines_of_pictures_are_medians_by_size() -> None:
+    rows = [_row("a", flows, {}) for flows in (1, 5, 3)] + [_row("b", 7, {})]
+    assert medians(rows, "a", lambda one: float(one["flows"])) == [(1000, 3.0)]
+    assert medians(rows, "b", cpu_percent) == [(1000, 25.0)]
