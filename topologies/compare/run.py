@@ -77,8 +77,8 @@ Progress = Callable[[Sample, float], None]
 class _Topo(LayoutTopo):
     """A layout with the servers' bridges in a contender's form."""
 
-    def build(self, layout: Layout, contender: Contender) -> None:
-        self.build_from(layout, PREFIX, contender.server_class, datapath="userspace")
+    def build(self, layout: Layout, contender: Contender, datapath: str) -> None:
+        self.build_from(layout, PREFIX, contender.server_class, datapath)
 
 
 def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress) -> Observed:
@@ -121,7 +121,8 @@ def _run(
     with step(
         "build the network", BUILD_LIMIT_S, "whether mnexec works: mnexec -n true; mn --test none"
     ):
-        network = Mininet(_Topo(layout, contender), controller=None, build=False)
+        topo = _Topo(layout, contender, scenario.datapath)
+        network = Mininet(topo, controller=None, build=False)
         resources.callback(_stop, network)
         network.build()
         network.start()

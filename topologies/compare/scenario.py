@@ -23,6 +23,7 @@ class Scenario:
             published document may prevent that.
         undisturbed: whether Open vSwitch has real-time priority, so that only full queues drop
             frames.
+        datapath: Open vSwitch's datapath: `userspace`, `kernel`, or `auto`.
     """
 
     name: str
@@ -33,3 +34,4 @@ class Scenario:
     published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reachable: bool = True
     undisturbed: bool = False
+    datapath: str = "userspace"

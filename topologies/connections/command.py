@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topologies.network.private_ovs import DATAPATHS
+
 if TYPE_CHECKING:
     from topologies.connections.load import Plan
 
@@ -69,14 +71,18 @@ def run(options: argparse.Namespace, command: Sequence[str]) -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", file=sys.stderr, flush=True)
 
-    report: dict[str, Any] = {"environment": machine(), "plan": load.described(plan), "rows": []}
+    report: dict[str, Any] = {
+        "environment": {**machine(), "datapath": options.datapath},
+        "plan": load.described(plan),
+        "rows": [],
+    }
     failures = []
     for repetition in range(1, options.repeat + 1):
         for asked, name in zip(options.contenders, names, strict=True):
             say(f"=== {name}, {repetition} of {options.repeat}")
             made_by = origin(command)
             try:
-                found = _measured(asked, plan, say)
+                found = _measured(asked, plan, options.datapath, say)
             except (RuntimeError, OSError, ValueError) as failure:
                 failures.append(f"{name}: {failure}")
                 say(f"failed: {failures[-1]}")
@@ -109,7 +115,7 @@ def _drawn(report: dict[str, Any], directory: Path) -> list[Path]:
     return draw(report, directory) if report["plan"]["sizes"] else []
 
 
-def _measured(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
+def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) -> dict[str, Any]:
     """One run of a contender, on a network of its own."""
     from topologies import shift
     from topologies.compare import pace
@@ -122,7 +128,12 @@ def _measured(name: str, plan: Plan, say: Callable[[str], None]) -> dict[str, An
     # Links without a limit: what switches can do is measured, and not what their queues hold.
     layout = shift.layout(vms=1, clients=2, uplink_mbps=UNSHAPED_MBPS)
     scenario = Scenario(
-        NAME, "", layout, lambda stage: ManyConnections(stage, plan, one, say), (name,)
+        NAME,
+        "",
+        layout,
+        lambda stage: ManyConnections(stage, plan, one, say),
+        (name,),
+        datapath=datapath,
     )
     # As operators run it: bonds rebalance every 10 s, and our services read counters as by default.
     by_default = pace.FAITHFUL
@@ -176,6 +187,12 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         metavar="N",
         help="run every contender N times and report medians (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--datapath",
+        choices=tuple(DATAPATHS),
+        default="userspace",
+        help="the datapath of the private Open vSwitch (default: %(default)s)",
     )
     parser.add_argument(
         "--quick",
