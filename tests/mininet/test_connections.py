@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.mininet.bench import Bench
+from tests.mininet.bench import Bench, interrupt
 
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]
 
@@ -44,3 +45,9 @@ def test_connections_cost_flows_where_they_are_hashed(tmp_path: Path) -> None:
     upcalls = [row["rates"][0]["upcalls"] for row in report["rows"]]
     assert upcalls[1] >= RATE / 2 * 0.95 > upcalls[0], "each new connection is one of ours only"
     assert "| 1,000 | `dynamic` |" in (tmp_path / "out/connections/report.md").read_text()
+
+
+def test_interrupted_bench_leaves_nothing(tmp_path: Path) -> None:
+    words = ("--sizes", str(SIZE), "--rates", str(RATE), "--contenders", "balance-tcp")
+    with contextlib.closing(Bench(tmp_path, "connections", *words)) as bench:
+        interrupt(bench, lambda: "1000 connections" in bench.said(), signal.SIGTERM)

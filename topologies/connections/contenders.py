@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from topologies.compare.contenders import OURS, Contender, Observation, Ours, Teams, by_name
 
@@ -37,8 +37,11 @@ class Unread(Ours):
     def service_pid(self) -> int:
         return self._service.pid
 
-    def begin(self, load_bps: float) -> None:
-        """Wait until the team is as it should be measured; the VM's load has begun."""
+    def begin(self, load_bps: float, pause: Callable[[float], None]) -> None:
+        """Wait until the team is as it should be measured; the VM's load has begun.
+
+        `pause` sleeps, and raises an error if the measurement has ended.
+        """
 
     @contextlib.contextmanager
     def dead(self) -> Iterator[None]:
@@ -69,7 +72,7 @@ class WithSplitVm(Unread):
     def service_pid(self) -> int:
         return self._service.pid
 
-    def begin(self, load_bps: float) -> None:
+    def begin(self, load_bps: float, pause: Callable[[float], None]) -> None:
         capacity_mbps = max(1, round(load_bps / LOAD_RATIO / 1e6))
         for uplink in self._uplinks:
             setting = f"external_ids:ovs-lbt-capacity-mbps={capacity_mbps}"
@@ -78,7 +81,7 @@ class WithSplitVm(Unread):
         while not self._has_split():
             if time.monotonic() > deadline_s:
                 raise RuntimeError(f"{self.name}: whole after {SPLIT_TIMEOUT_S:g} s -> split")
-            time.sleep(0.2)
+            pause(0.2)
 
     def _has_split(self) -> bool:
         return any(

@@ -18,7 +18,7 @@ from topologies.compare.contenders import Contender
 from topologies.connections import sender
 from topologies.connections.arrivals import Arrivals
 from topologies.connections.contenders import Unread
-from topologies.connections.counters import Datapath, datapath, revalidation
+from topologies.connections.counters import Datapath, datapath, revalidation, udp_drops
 from topologies.graph.layout import Role
 from topologies.graph.ports import own_interface, upstream_interface
 from topologies.loads.load import Load, Outcome, Stage
@@ -44,7 +44,7 @@ SETTLED_RATIO, SETTLE_TIMEOUT_S, LOOK_S = 1.005, 120.0, 0.25
 ARRIVE_S, ARRIVE_TIMEOUT_S = 0.2, 5.0
 PROBE_PPS = 1000.0
 PROBE_START_S, PROBED_BEFORE_S = 1.0, 0.3
-PROBE_SEEN_TIMEOUT_S, RETURN_TIMEOUT_S, ORDER_TIMEOUT_S = 5.0, 20.0, 30.0
+PROBE_SEEN_TIMEOUT_S, RETURN_TIMEOUT_S, ORDER_TIMEOUT_S = 30.0, 30.0, 30.0
 # More than any network of this bench takes.
 LONGEST_EACH_S = 240.0
 ETH_ALL = 3
@@ -216,7 +216,7 @@ class ManyConnections(Load):
         self._sender.order(open=(0, FEW), open_per_s=FILL_PER_S)
         self._sender.order(keep=FEW, keep_per_s=plan.frames_per_s)
         if isinstance(self._contender, Unread):
-            self._contender.begin(plan.frames_per_s * FRAME_BYTES * 8)
+            self._contender.begin(plan.frames_per_s * FRAME_BYTES * 8, self._pause)
         self._found = {
             "other_config": ovs.vsctl("get", "Open_vSwitch", ".", "other_config"),
             "sizes": [],
@@ -311,8 +311,10 @@ class ManyConnections(Load):
         sent_before, arrived_before = self._quiet_counts()
         with contextlib.closing(probes):
             start_s = time.monotonic() + PROBE_START_S
-            probes.start(start_s, start_s + PROBE_SEEN_TIMEOUT_S + self._spans.watched_s + 1.0)
-            self._pause(start_s + PROBED_BEFORE_S - time.monotonic())
+            # It is stopped earlier.
+            probes.start(start_s, start_s + 2 * PROBE_SEEN_TIMEOUT_S + self._spans.watched_s)
+            self._pause(start_s - time.monotonic())
+            self._await_probed()
             uplink = uplink_of(PROBE_PORT, list(self._uplinks), PROBE_SEEN_TIMEOUT_S)
             cut_s = time.monotonic()
             subprocess.run(["ip", "link", "set", self._uplinks[uplink], "down"], check=True)
@@ -332,6 +334,16 @@ class ManyConnections(Load):
             "frames_sent": sent_after - sent_before,
             "frames_lost": sent_after - sent_before - (arrived_after - arrived_before),
         }
+
+    def _await_probed(self) -> None:
+        """Wait until the probe's receiver listens, and some of the probe has arrived."""
+        table = Path(f"/proc/{self._stage.host_pids[self._probed]}/net/udp")
+        deadline_s = time.monotonic() + PROBE_SEEN_TIMEOUT_S
+        while PROBE_PORT not in udp_drops(table.read_text()):
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"{self._probed}: does not listen -> port {PROBE_PORT} in use")
+            self._pause(0.01)
+        self._pause(PROBED_BEFORE_S)
 
     def _await_uplinks(self) -> None:
         """Wait until both uplinks carry frames again."""
