@@ -229,6 +229,7 @@ class ManyConnections(Load):
             cached = size
         self._sender.order(keep=FEW)
         ovs.run("ovs-appctl", "revalidator/purge")
+        self._show_addresses()
         first = plan.first_new
         for rate in sorted(plan.rates):
             self._say(f"{rate} new connections a second")
@@ -237,7 +238,17 @@ class ManyConnections(Load):
             self._found["rates"].append(self._with_rate(rate, first, count))
             first += count
 
+    def _show_addresses(self) -> None:
+        """Have the clients send a frame each. Switches forget silent addresses after 300 s, and flood."""
+        layout, pids = self._stage.layout, self._stage.host_pids
+        address = layout.address(layout.vnics_of(self._vm)[0])
+        for client in (self._client, self._probed):
+            entering = ["nsenter", f"--net=/proc/{pids[client]}/ns/net", "--"]
+            # Without an answer, the frame was still sent.
+            subprocess.run([*entering, "ping", "-c1", "-W1", address], capture_output=True)
+
     def _with_size(self, before: int, size: int) -> dict[str, Any]:
+        self._show_addresses()
         begin_s = time.monotonic()
         opened_per_s = self._open(before, size, FILL_PER_S) if size > before else None
         self._sender.order(keep=size)
