@@ -29,13 +29,20 @@ PART_OF_A_TAG = re.compile(r"vlan\([^)]*vid=\d+/(?!0xfff\b|0x0\b)")
 MOST_ACTIONS = 16
 
 
-@pytest.fixture
-def asked(bed: Bed, service: Service) -> Iterator[Bed]:
-    """Open vSwitch is asked to offload, until the test ends."""
-    bed.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
+@pytest.fixture(scope="module")
+def shared(bed: Bed) -> Iterator[Bed]:
+    """ovs-vswitchd, which other files use as well, forgets that it was asked when it restarts."""
     yield bed
-    service.command("detach", bed.bridge)
     bed.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
+    bed.restart_switch()
+
+
+@pytest.fixture
+def asked(shared: Bed, service: Service) -> Iterator[Bed]:
+    """Open vSwitch is asked to offload."""
+    shared.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
+    yield shared
+    service.command("detach", shared.bridge)
 
 
 def uplinks(bed: Bed) -> list[str]:
