@@ -19,7 +19,8 @@ upstream switch is a bridge of the same Open vSwitch, and its few flows count, t
 first connection more than before, with 5,000 of them a second, until hardly any flow is added. *Upcalls*: frames without a cached flow, in {spans[steady_s]:g} s in
 which no connection is new, like *CPU*, *lost* and *resident*, which are of `ovs-vswitchd`. *Failover*: how many
 frames of a probe of {probe_pps:g} frames a second do not arrive when its uplink loses its carrier, with all
-connections cached; our service is alive, or was killed before. Open vSwitch has its default settings, and
+connections cached; our service is alive, or was killed before. *Of connections*: how many frames of the
+connections themselves did not arrive then, on whichever uplink they were. Open vSwitch has its default settings, and
 begins with a limit of 10,000 flows, which rises by 1,000 at most twice a second."""
 RATES_TEXT = """\
 New connections at a constant rate for {spans[rate_s]:g} s, in addition to 100 cached ones. *Reached*: how many the sender
@@ -50,6 +51,8 @@ def _sizes(rows: Sequence[Record], plan: Record) -> str:
         ("resident, MB", lambda one: [one["switch_rss_bytes"] / 1e6], ".0f"),
         ("failover, frames", lambda one: _lost(one, ("alive", "none")), ".0f"),
         ("service dead", lambda one: _lost(one, ("dead",)), ".0f"),
+        ("of connections", lambda one: _lost(one, ("alive", "none"), "frames_lost"), ".0f"),
+        ("service dead", lambda one: _lost(one, ("dead",), "frames_lost"), ".0f"),
     )
     return _table(rows, "sizes", "connections", plan["sizes"], columns)
 
@@ -121,5 +124,5 @@ def _service_percent(one: Record) -> list[float]:
     return [cpu_percent(one, SERVICE)] if SERVICE in one["cpu_s"] else []
 
 
-def _lost(one: Record, services: Sequence[str]) -> list[float]:
-    return [cut["probe_lost"] for cut in one["failovers"] if cut["service"] in services]
+def _lost(one: Record, services: Sequence[str], what: str = "probe_lost") -> list[float]:
+    return [cut[what] for cut in one["failovers"] if cut["service"] in services]

@@ -21,7 +21,9 @@ def _row(contender: str, flows: int, lost: dict[str, list[int]], **cpu_s: float)
         "lost_ratio": 0.0123,
     }
     failovers = [
-        {"service": service, "probe_lost": one} for service, some in lost.items() for one in some
+        {"service": service, "probe_lost": one, "frames_lost": 10 * one}
+        for service, some in lost.items()
+        for one in some
     ]
     size = {"connections": 1000, "settled_s": 2.0, "failovers": failovers, **costs}
     rate = {"asked_per_s": 500, "reached_per_s": 480.0, **costs}
@@ -47,13 +49,13 @@ def test_runs_of_a_contender_are_one_line_of_medians() -> None:
     )
     cells = _line(made, "| 1,000 | `dynamic`")
     assert cells[:6] == ["1,000", "`dynamic`", "3", "1100", "2.0", "2"]
-    assert cells[6:] == ["1.23", "25", "7.5", "20", "7", "7"]
+    assert cells[6:] == ["1.23", "25", "7.5", "20", "7", "7", "70", "70"]
 
 
 def test_bonds_have_no_service() -> None:
     cells = _line(section(_report(_row("balance-tcp", 300, {"none": [3]}))), "| 1,000 |")
-    assert cells[8] == cells[11] == ""
-    assert cells[10] == "3"
+    assert cells[8] == cells[11] == cells[13] == ""
+    assert (cells[10], cells[12]) == ("3", "30")
 
 
 def test_rates_tell_what_was_reached() -> None:
