@@ -110,8 +110,9 @@ def install(bed: Bed, direct: Direct, team: Team) -> None:
     if team.dp_hash:
         direct.add_select_group()
     direct.install(build(team))
-    # Frames that meet an older cached flow teach the switch nothing.
-    bed.revalidated()
+    # Frames that meet an older cached flow teach the switch nothing. By dp_hash, one serves all
+    # connections: that of an earlier test would serve these, even if it got other actions meanwhile.
+    bed.ovs.run("ovs-appctl", "revalidator/purge")
     bed.introduce()
     bed.revalidated()
 
