@@ -68,7 +68,9 @@ def _commands() -> None:
 
 
 def _replica() -> None:
-    database._bridge = sometimes(database._bridge, lambda row: "ovs-lbt-policy" in row.external_ids)
+    database._bridge = sometimes(
+        database._bridge, lambda row, *_: "ovs-lbt-policy" in row.external_ids
+    )
 
 
 def _writes() -> None:

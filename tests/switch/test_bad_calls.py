@@ -181,18 +181,23 @@ def test_variables_that_stand_for_options(bench: Bench) -> None:
 
 
 def test_an_open_vswitch_that_is_not_started_is_told(bench: Bench, tmp_path: Path) -> None:
-    absent = str(tmp_path / "absent")
+    absent = tmp_path / "absent"
     expected = f"Open vSwitch is not running: {absent} does not exist -> a running Open vSwitch: …"
-    empty = f"…Open vSwitch is …running: {tmp_path}/db.sock does not exist -> …"
 
-    def call(case: tuple[str, str]) -> str | None:
+    def call(case: tuple[Path, str]) -> str | None:
         directory, words = case
-        done = bench.called(words, OVS_RUNDIR=directory)
+        done = bench.called(words, OVS_RUNDIR=str(directory))
+        empty = f"…Open vSwitch is …running: {directory}/db.sock does not exist -> …"
         return _wrong(done, REFUSED, expected if directory == absent else empty, words)
 
-    places = (absent, str(tmp_path))
-    _none(_at_once(call, [(place, words) for place in places for words in bad_calls.WITHOUT_OVS]))
-    assert list(tmp_path.iterdir()) == [], "nothing is left there"
+    # Each call in a directory of its own: `detach` and `run` keep others of the same one out.
+    places = [tmp_path / str(number) for number in range(len(bad_calls.WITHOUT_OVS))]
+    for place in places:
+        place.mkdir()
+    cases = [(absent, words) for words in bad_calls.WITHOUT_OVS]
+    _none(_at_once(call, cases + list(zip(places, bad_calls.WITHOUT_OVS, strict=True))))
+    assert [file for place in places for file in place.iterdir()] == [], "nothing is left there"
+    assert not absent.exists()
 
 
 # ---- the database -----------------------------------------------------------------------
