@@ -29,7 +29,9 @@ CONTENDERS = (
     "load-based",
     "dynamic",
     "dynamic/lacp",
+    "dynamic/lacp+dp_hash",
     "adaptive",
+    "adaptive+dp_hash",
 )
 
 
@@ -137,7 +139,7 @@ def _measured(name: str, plan: Plan, datapath: str, say: Callable[[str], None]) 
     )
     # As operators run it: bonds rebalance every 10 s, and our services read counters as by default.
     by_default = pace.FAITHFUL
-    if name.partition("/")[0] == contenders.SPLIT_POLICY:
+    if contenders.is_split(name):
         by_default = pace.in_real_time(by_default)
     found: dict[str, Any] = run_details(scenario, one, by_default)
     return found
@@ -171,7 +173,8 @@ def _parser() -> argparse.ArgumentParser:
         default=list(CONTENDERS),
         metavar="NAME",
         help="bonds of Open vSwitch, and our policies; adaptive has a split VM port, and POLICY/lacp"
-        f" or POLICY/switch-independent selects a teaming (default: {' '.join(CONTENDERS)})",
+        " or POLICY/switch-independent selects a teaming, and +dp_hash at its end the hash of connections"
+        f" (default: {' '.join(CONTENDERS)})",
     )
     parser.add_argument(
         "--cuts",

@@ -12,18 +12,30 @@ SPLIT_POLICY = "adaptive"
 # The load of the VM, relative to an uplink's capacity: too much for one, and little enough for two.
 LOAD_RATIO = 1.4
 SPLIT_TIMEOUT_S = 60.0
+# Between a policy and the hash of connections that it is to use.
+WITH_HASH = "+"
+HASHES = ("multipath", "dp_hash", "auto")
 
 
 class Unread(Ours):
     """One of our policies, whose metrics nobody reads while it is measured, as with peers.
 
-    Recovered links are used again at once, as by a bond without `bond_updelay`.
+    Recovered links are used again at once, as by a bond without `bond_updelay`. `connection_hash`:
+    the key of that name, if it is not the default.
     """
+
+    def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:
+        super().__init__(policy, teaming)
+        self._settings = {"failback-delay-s": "0"}
+        if connection_hash:
+            self._settings["connection-hash"] = connection_hash
+            self.name = f"{self.name}{WITH_HASH}{connection_hash}"
 
     def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
         super().take_over(teams, resources)
+        keys = [f"external_ids:ovs-lbt-{key}={value}" for key, value in self._settings.items()]
         for bridge in sorted(self._bridges):
-            teams.ovs.vsctl("set", "bridge", bridge, "external_ids:ovs-lbt-failback-delay-s=0")
+            teams.ovs.vsctl("set", "bridge", bridge, *keys)
         self._uplinks = sorted(teams.capacities_bps)
 
     def observe(self) -> Observation:
@@ -60,17 +72,9 @@ class Unread(Ours):
 class WithSplitVm(Unread):
     """`adaptive`, whose uplinks are said to be too slow for the VM: it splits the VM's port."""
 
-    def __init__(self, policy: str, teaming: str) -> None:
-        super().__init__(policy, teaming)
+    def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:
+        super().__init__(policy, teaming, connection_hash)
         self.name = f"{self.name}, split"
-
-    def pids(self) -> dict[str, int]:
-        """Nothing whose CPU time counts from the start to the end, as the service is restarted."""
-        return {}
-
-    @property
-    def service_pid(self) -> int:
-        return self._service.pid
 
     def begin(self, load_bps: float, pause: Callable[[float], None]) -> None:
         capacity_mbps = max(1, round(load_bps / LOAD_RATIO / 1e6))
@@ -93,14 +97,23 @@ class WithSplitVm(Unread):
 
 
 def contender(name: str) -> Contender:
-    """The contender of this bench with a name of `compare.contenders`.
+    """The contender of this bench with a name of `compare.contenders`, or `POLICY+HASH` of ours.
 
     Raises:
         ValueError: there is no such contender.
     """
-    found = by_name(name)
+    plain, plus, connection_hash = name.partition(WITH_HASH)
+    found = by_name(plain)
+    if plus and not (isinstance(found, Ours) and connection_hash in HASHES):
+        expected = ", ".join(f"POLICY{WITH_HASH}{one}" for one in HASHES)
+        raise ValueError(f"{name} -> {expected}, or no {WITH_HASH}")
     if not isinstance(found, Ours):
         return found
-    policy, _, teaming = name.partition("/")
+    policy, _, teaming = plain.partition("/")
     kind = WithSplitVm if policy == SPLIT_POLICY else Unread
-    return kind(policy, teaming or OURS[policy])
+    return kind(policy, teaming or OURS[policy], connection_hash)
+
+
+def is_split(name: str) -> bool:
+    """Whether a contender with this name has a split VM port."""
+    return name.partition(WITH_HASH)[0].partition("/")[0] == SPLIT_POLICY

@@ -44,10 +44,18 @@ def test_unknown_contender_is_rejected(
     assert "balance-xor -> manual" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["dynamic+md5", "dynamic+", "balance-tcp+dp_hash"])
+def test_only_ours_have_a_hash_to_choose(name: str) -> None:
+    with pytest.raises(ValueError, match=r"-> POLICY\+multipath, POLICY\+dp_hash, POLICY\+auto"):
+        contenders.contender(name)
+
+
 def test_every_contender_is_known_and_only_adaptive_is_split() -> None:
     made = {name: contenders.contender(name) for name in command.CONTENDERS}
-    assert [name for name, one in made.items() if isinstance(one, WithSplitVm)] == ["adaptive"]
-    assert made["adaptive"].name == "adaptive, split"
-    assert made["dynamic/lacp"].name == "dynamic/lacp"
+    split = [name for name, one in made.items() if isinstance(one, WithSplitVm)]
+    assert split == ["adaptive", "adaptive+dp_hash"]
+    assert [name for name in made if contenders.is_split(name)] == split
+    assert [made[name].name for name in split] == ["adaptive, split", "adaptive+dp_hash, split"]
+    assert made["dynamic/lacp+dp_hash"].name == "dynamic/lacp+dp_hash"
     ours = [name for name, one in made.items() if isinstance(one, Unread)]
-    assert ours == ["load-based", "dynamic", "dynamic/lacp", "adaptive"]
+    assert ours == ["load-based", "dynamic", "dynamic/lacp", "dynamic/lacp+dp_hash", *split]
