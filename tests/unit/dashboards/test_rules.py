@@ -92,6 +92,7 @@ def test_prometheus_takes_them() -> None:
     promtool("check", "rules", *map(str, RULES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_they_do_what_their_cases_say(path: Path) -> None:
     promtool("test", "rules", str(path))

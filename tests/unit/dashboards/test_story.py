@@ -83,6 +83,7 @@ def short(instance: str) -> str:
 # ---- the story itself ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_series_are_those_that_the_service_exports() -> None:
     for recording in (story.played(), story.fleet()):
         found = {n: labels for n, labels in recording.labels.items() if n.startswith("ovslbt_")}

@@ -104,6 +104,7 @@ def test_no_placement_costs_less(tried: list[Candidate]) -> None:
     assert cost(tried, found) == min(cost(tried, other) for other in every(tried))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(units(), TEAMS)
 def test_what_breaks_no_rule_is_found_whenever_there_is_such_a_placement(
@@ -155,6 +156,7 @@ def test_musts_hold_and_whoever_may_use_an_uplink_in_service_does(
             assert targets.get(unit.name, at_home[unit.name]) in may & usable
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(units(most=12), TEAMS)
 def test_placed_again_where_they_are_units_stay(

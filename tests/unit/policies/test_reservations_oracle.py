@@ -237,6 +237,7 @@ def test_no_placement_keeps_more_of_rules_and_reservations(shard: int) -> None:
     assert kept_all > CASES // 4 and given_up > CASES // 10
 
 
+@pytest.mark.slow
 def test_what_is_left_in_service_is_used_as_well_as_it_can_be() -> None:
     """While links are down: nothing more is cut than must be, of what is placed on the rest."""
     crowded = 0

@@ -254,6 +254,7 @@ def test_no_random_load_spends_more_than_the_budget(seed: int) -> None:
     assert most_moves(here) <= MOST_MOVES
 
 
+@pytest.mark.slow
 def test_operators_moves_count_and_are_never_refused() -> None:
     here = crowded(*map(steady, (0.0,) * 4)).run_until(10)
     for target in ("eth2", "eth1", "eth2", "eth1", "eth2"):

@@ -59,6 +59,7 @@ def figures(here: World) -> dict[str, float]:
     return shown | {f"{u.name} judged": u.load.tx_bps for u in team_view.loaded(over_s)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beat_s", [0.5, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "some", [pytest.param(False, marks=pytest.mark.slow), True], ids=["one-connection", "some"]

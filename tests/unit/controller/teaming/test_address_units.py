@@ -149,6 +149,7 @@ def test_an_address_that_announces_itself_outside_is_a_unit_no_more() -> None:
     assert len(here.engine.fleet.bridges["br0"].bindings.bound) == 3 + len(MACS) - 2
 
 
+@pytest.mark.slow
 def test_a_silent_address_keeps_its_uplink_for_as_long_as_others_may_remember_it() -> None:
     here = nested().run_for(5)
     switch = here.switches["br0"]
