@@ -10,7 +10,7 @@
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
 #   make test         every check and every test (WORKERS=1: one switch test after another)
-#   make test-quick   the same without what takes long (some 3 minutes)
+#   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian 12 and 13: what README says, in each of them, in out/fresh/
 #                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
