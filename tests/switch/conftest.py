@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from controller.dataplane.specs import EMPTY
 from tests.switch import datapath
 from tests.switch.bed import Bed, BedSpec, Upstream, upstream_ovs
+from tests.switch.direct import Direct
 from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
 from topologies.network.private_ovs import PrivateOvs
@@ -120,3 +123,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed:
         for service in _services:
             report.sections.append(("ovs-lbt run", service.log_tail()))
+
+
+@pytest.fixture
+def direct(bed: Bed) -> Iterator[Direct]:
+    """A connection to the bed's bridge, on which nothing is left afterwards."""
+    with contextlib.closing(Direct(bed)) as made:
+        yield made
+        made.install(EMPTY)

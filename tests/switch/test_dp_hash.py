@@ -6,7 +6,6 @@ datapath's hash is for.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import re
@@ -17,7 +16,6 @@ from dataclasses import replace
 import pytest
 
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import EMPTY
 from controller.dataplane.team import Team
 from policies.classifiers import BUCKETS, Classifier
 from tests.switch import frames
@@ -37,14 +35,6 @@ CONNECTIONS = 1024
 PROTOCOLS = (frames.TCP, frames.UDP)
 AT_A_TIME = 64
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
-
-
-@pytest.fixture
-def direct(bed: Bed) -> Iterator[Direct]:
-    """A connection to the bed's bridge, on which nothing is left afterwards."""
-    with contextlib.closing(Direct(bed)) as made:
-        yield made
-        made.install(EMPTY)
 
 
 def hashed_by_the_datapath(bed: Bed, on_a_lag: bool = False) -> Team:

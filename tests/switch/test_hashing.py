@@ -6,11 +6,10 @@ the switch makes of it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address
 
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
 from controller.dataplane import diff
 from controller.dataplane.pipeline import build
-from controller.dataplane.specs import EMPTY
 from controller.dataplane.team import Hash, Team, VmPort
 from policies.classifiers import BUCKETS, Classifier
 from policies.model import OfPort
@@ -53,14 +51,6 @@ TO_ONE_ADDRESS: dict[str, Fields] = {
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 on_a_wide_bed = pytest.mark.parametrize("bed", WIDE_BEDS, ids=str, indirect=True)
-
-
-@pytest.fixture
-def direct(bed: Bed) -> Iterator[Direct]:
-    """A connection to the bed's bridge, on which nothing is left afterwards."""
-    with contextlib.closing(Direct(bed)) as made:
-        yield made
-        made.install(EMPTY)
 
 
 # ---- teams -----------------------------------------------------------------------------
