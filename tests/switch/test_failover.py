@@ -23,7 +23,8 @@ PLACES = (0, 1)
 # Frames of each flow before the cable is pulled, and after the failover.
 FRAMES_BEFORE, FRAMES_AFTER = 100, 100
 
-# No more than the bond's median would be better. docs/reliability.md says what is met, and why not that.
+# 5 ms of the flow on the uplink that fails: Open vSwitch may wait that long before it revalidates its flow cache
+# for the second time, and buckets fail over with the second one (docs/reliability.md).
 LOST_MORE_MAX = 3
 BOND, ALIVE, DEAD = "balance-slb", "service alive", "service dead"
 
