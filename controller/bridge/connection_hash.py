@@ -2,11 +2,16 @@
 
 With dp_hash, the switch needs a group that OpenFlow 1.3 cannot add. Our flows use it once the switch
 has it. Until then, and where the switch refuses it, they use multipath, which every switch has.
+
+OpenFlow 1.3 does not show how a group selects either. When Open vSwitch is upgraded, its scripts restore
+the group without its selection method. So a group that was there before the connection is added again:
+that gives it its method and leaves its buckets as they are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.config.values import BridgeConfig
@@ -28,6 +33,14 @@ class HashInUse:
     why: str
 
 
+class _Group(Enum):
+    """What we have done about the group since the switch connected."""
+
+    NOT_ADDED = auto()
+    REQUESTED = auto()
+    ADDED = auto()
+
+
 @dataclass(slots=True)
 class ConnectionHash:
     """The hash of connections of one bridge."""
@@ -36,21 +49,21 @@ class ConnectionHash:
     error: str | None = None
     # The number of the last request.
     _number: int = 0
-    _is_asked: bool = False
+    _group: _Group = _Group.NOT_ADDED
     _not_before_s: float = 0.0
 
     @property
     def changing(self) -> bool:
         """Whether a request is outstanding."""
-        return self._is_asked
+        return self._group is _Group.REQUESTED
 
     def forget(self) -> None:
         """The connection ended, and with it any request under way. Another switch may answer."""
-        self._is_asked, self.error, self._not_before_s = False, None, 0.0
+        self._group, self.error, self._not_before_s = _Group.NOT_ADDED, None, 0.0
 
     def by_dp_hash(self, config: BridgeConfig, installed: Pipeline | None) -> bool:
         """Whether our flows use the group."""
-        return _wanted(config) and _has_group(installed)
+        return _wanted(config) and self.error is None and _has_group(installed)
 
     def follow(
         self, config: BridgeConfig, installed: Pipeline | None, now_s: float
@@ -60,19 +73,22 @@ class ConnectionHash:
             # When it is wanted again, the switch may have been told to accept it.
             self.error = None
             return []
-        if _has_group(installed) or self._is_asked:
+        if self._group is _Group.ADDED and not _has_group(installed):
+            self._group = _Group.NOT_ADDED
+        if self._group is not _Group.NOT_ADDED:
             return []
         if self.error is not None and now_s < self._not_before_s:
             return []
-        self._is_asked = True
+        self._group = _Group.REQUESTED
         self._number += 1
         return [AddSelectGroup(config.name, self._number)]
 
     def answer(self, event: SelectGroupAdded, now_s: float) -> bool:
         """Take the switch's answer; False if it is not the answer to the last request."""
-        if not self._is_asked or event.number != self._number:
+        if self._group is not _Group.REQUESTED or event.number != self._number:
             return False
-        self._is_asked, self.error = False, event.error
+        self._group = _Group.ADDED if event.error is None else _Group.NOT_ADDED
+        self.error = event.error
         self._not_before_s = now_s + RETRY_AFTER_S
         return True
 
@@ -85,7 +101,7 @@ class ConnectionHash:
             return HashInUse(MULTIPATH, wanted)
         if not _wanted(config):
             return HashInUse(MULTIPATH, OFFLOADED)
-        if _has_group(installed):
+        if self.by_dp_hash(config, installed):
             return HashInUse(DP_HASH, wanted)
         return HashInUse(MULTIPATH, self.error or "the switch does not have the group yet")
 

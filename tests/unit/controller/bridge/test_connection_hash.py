@@ -89,10 +89,19 @@ def test_no_bundle_has_the_group() -> None:
         assert SELECT_GROUP not in groups
 
 
-def test_a_restarted_service_finds_the_group_and_changes_nothing() -> None:
+def test_a_restarted_service_only_gives_the_group_its_method_again() -> None:
+    """OpenFlow 1.3 does not show whether it has one, and Open vSwitch's scripts restore it without."""
     here = on_a_bond(connection_hash="dp_hash").start().run_for(5).restart_service()
     here.run_for(30)
-    assert asked(here) == 0 and here.commands(Apply) == [] and uses_group(here)
+    assert asked(here) == 1 and here.commands(Apply) == [] and uses_group(here)
+
+
+def test_where_the_method_is_refused_to_a_group_that_is_there_multipath_is_used() -> None:
+    here = on_a_bond(connection_hash="dp_hash").start().run_for(5)
+    here.switches["br0"].refuse_select = REFUSAL
+    here.restart_service().run_for(5)
+    assert not uses_group(here) and uses_multipath(here)
+    assert told(here) == {"used": "multipath", "why": REFUSAL}
 
 
 def test_a_restarted_switch_gets_the_group_again() -> None:
