@@ -21,7 +21,7 @@ from policies.classifiers import Classifier
 from policies.presets import PRESETS
 
 RETRY_AFTER_S = 30.0
-MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
+MULTIPATH, DP_HASH = "multipath", "dp_hash"
 OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
 
 

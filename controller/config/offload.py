@@ -8,7 +8,7 @@ vSwitch with DPDK", ovs-vswitchd.conf.db(5)), and what `lib/netdev-offload-tc.c`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.config.rows import BridgeRow, InterfaceRow
 from policies.presets import PRESETS
@@ -47,8 +47,8 @@ class Offload:
 NOTHING = Offload()
 
 
-def read(row: BridgeRow, uplinks: Sequence[InterfaceRow], policies: Iterable[str]) -> Offload:
-    """What is offloaded of a bridge with these uplinks and policies in use."""
+def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
+    """What is offloaded of a bridge with these uplinks, whatever its policies."""
     interfaces = [interface for port in row.ports for interface in port.interfaces]
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
@@ -56,14 +56,27 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow], policies: Iterable[str
     past_queues = by_tc and row.tc_policy != "skip_hw"
     no_queues = tuple(uplink.name for uplink in uplinks if uplink.kind in DPDK_KINDS)
     told = [
-        *(_tc(row, sorted({*policies})) if by_tc else ()),
+        *(_tc(row) if by_tc else ()),
         *_dpdk(row, interfaces, no_queues),
         *(_representors(row, representors) if representors else ()),
     ]
     return Offload(tuple(told), by_tc, tuple(representors) if past_queues else (), no_queues)
 
 
-def _tc(row: BridgeRow, policies: Sequence[str]) -> Iterator[str]:
+def with_policies(found: Offload, policies: Iterable[str]) -> Offload:
+    """The same, and what it means for policies in use."""
+    if not found.by_tc:
+        return found
+    hashed = [
+        f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
+        " or address is a flow of its own in tc, and its first packet goes through software"
+        for policy in sorted({*policies})
+        if PRESETS[policy].classifier.hashed or PRESETS[policy].splits_by is not None
+    ]
+    return replace(found, told=(*found.told, *hashed))
+
+
+def _tc(row: BridgeRow) -> Iterator[str]:
     yield (
         "hw-offload: tc and the card forward by the flows that Open vSwitch has cached, in which"
         " our tables, groups and learned addresses are already resolved"
@@ -76,12 +89,6 @@ def _tc(row: BridgeRow, policies: Sequence[str]) -> Iterator[str]:
         "hw-offload: tc counts packets without their Ethernet header, so 14 bytes are added for"
         " each packet of a flow"
     )
-    for policy in policies:
-        if PRESETS[policy].classifier.hashed or PRESETS[policy].splits_by is not None:
-            yield (
-                f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
-                " or address is a flow of its own in tc, and its first packet goes through software"
-            )
     if row.tc_policy == "skip_hw":
         yield "tc-policy skip_hw: tc forwards in software, and no card forwards"
     if row.tc_policy == "skip_sw":

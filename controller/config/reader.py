@@ -73,7 +73,7 @@ class _Reader:
             f"Bridge {name}", bridge["policy"], self.last_policy, teaming, uplinks
         )
         on_uplinks = [interface for _, interface in members]
-        self.offload = offload.read(self.row, on_uplinks, ())
+        self.offload = offload.read(self.row, on_uplinks)
         vm_ports = tuple(
             self._vm_port(port, interface, uplinks, policy, teaming)
             for port, interface in self._interfaces()
@@ -101,8 +101,8 @@ class _Reader:
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=self.row.in_userspace,
-            offload=offload.read(
-                self.row, on_uplinks, (policy, *(port.policy for port in vm_ports))
+            offload=offload.with_policies(
+                self.offload, (policy, *(port.policy for port in vm_ports))
             ),
             not_done=normal.not_done(self.row),
             errors=tuple(self.settings.errors),
