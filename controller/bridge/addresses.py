@@ -155,13 +155,13 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
 def learned_flows(port: VmPortConfig, mac: str, vlan: int) -> tuple[FlowSpec, FlowSpec]:
     """The flows that the switch installs when it learns an address."""
 
-    def learned(table: Table, field_name: str, load: LoadBits) -> FlowSpec:
+    def learned(table: Table, field_name: str, *loads: LoadBits) -> FlowSpec:
         in_vlan = {Register.VLAN.field: (vlan, (1 << tables.VLAN_ID_BITS) - 1)}
         return FlowSpec(
             table,
             LEARNED_PRIORITY,
             specs.match(**{field_name: mac}, **in_vlan),
-            (load,),
+            loads,
             cookie=tables.learned_cookie(port.ofport, port.vlans),
             hard_timeout_s=tables.LEARNED_TIMEOUT_S,
         )
@@ -170,5 +170,10 @@ def learned_flows(port: VmPortConfig, mac: str, vlan: int) -> tuple[FlowSpec, Fl
         learned(
             Table.LOCATION, "eth_dst", LoadBits(Register.TARGET.field, 0, 16, int(port.ofport))
         ),
-        learned(Table.LOCAL_SOURCE, "eth_src", LoadBits(Register.LOCAL.field, 0, 1, 1)),
+        learned(
+            Table.LOCAL_SOURCE,
+            "eth_src",
+            LoadBits(Register.LOCAL.field, 0, 1, 1),
+            LoadBits(Register.BEHIND.field, 0, 16, int(port.ofport)),
+        ),
     )

@@ -95,6 +95,7 @@ def _learn_source(port: VmPort) -> tuple[Action, ...]:
                 SAME_VLAN,
                 LearnMatch("eth_src", "eth_src", 48),
                 LearnLoad(1, Register.LOCAL.field, 1),
+                LearnLoad(Register.VM_PORT.field, Register.BEHIND.field, 16),
             ),
             delete_learned=True,
             limit=ADDRESSES_PER_PORT_MAX,

@@ -15,6 +15,7 @@ from controller.dataplane import (
     normal,
     output,
     per_address,
+    presence,
     reflection,
     unicast,
 )
@@ -27,6 +28,7 @@ FLOWS = (
     learning.flows,
     announcements.flows,
     reflection.flows,
+    presence.flows,
     unicast.flows,
     flooding.flows,
     binding_groups.flows,
@@ -36,6 +38,7 @@ FLOWS = (
     normal.flows,
 )
 GROUPS = (
+    presence.groups,
     unicast.groups,
     binding_groups.groups,
     flooding.groups,

@@ -33,6 +33,8 @@ class Table(IntEnum):
     PORT_OUT = 10
     BUCKET = 11
     OFF_HOME = 12
+    PRESENT = 13
+    ABSENT = 14
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22
@@ -63,6 +65,7 @@ class Register(IntEnum):
     HASHED = 11  # number of the hash that the sender's frames are spread by, or ASSIGNED
     BUCKET = 12  # what that hash makes of the frame
     IP_HASH = 13  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
+    BEHIND = 14  # VM port the source address was learned on; set with LOCAL
 
     @property
     def field(self) -> str:
@@ -105,6 +108,7 @@ _LOCAL_BUM_ANY_VLAN = 0xFFFF
 _NORMAL_SLOT = 0xF1
 _UNICAST_SLOT = 0xF2
 _SELECT_SLOT = 0xF3
+_PRESENCE_SLOT = 0xF4
 _HASH_SLOTS = range(0xE0, 0xF0)
 # In place of a hash's number: each address behind the VM port has an uplink of its own.
 ASSIGNED = len(_HASH_SLOTS) - 1
@@ -176,6 +180,11 @@ def normal_group_id(uplink: int) -> int:
 def unicast_group_id(ofport: int) -> int:
     """The group that delivers to a VM port the unicast that uplinks bring for it."""
     return GROUP_IDS.start | _UNICAST_SLOT << 16 | ofport
+
+
+def presence_group_id(ofport: int) -> int:
+    """The group that tells whether a VM port is still there."""
+    return GROUP_IDS.start | _PRESENCE_SLOT << 16 | ofport
 
 
 def bucket_group_id(number: int, bucket: int) -> int:

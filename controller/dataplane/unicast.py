@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from controller.dataplane.failover import first_live
 from controller.dataplane.output import out_by
+from controller.dataplane.presence import by_presence
 from controller.dataplane.specs import Action, FlowSpec, GroupSpec, Resubmit, ToGroup, match
 from controller.dataplane.tables import (
     ELSEWHERE,
@@ -54,7 +55,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def _to_known(port: VmPort, team: Team) -> Iterator[FlowSpec]:
     target = {Register.TARGET.field: port.ofport}
-    yield FlowSpec(Table.EGRESS, 20, match(**target), goto=Table.PORT_OUT)
+    yield FlowSpec(Table.EGRESS, 20, match(**target), by_presence(port))
     actions, goto = to_vm_port(port, team)
     yield FlowSpec(
         Table.EGRESS,

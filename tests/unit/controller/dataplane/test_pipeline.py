@@ -129,7 +129,7 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     heard = {
         tuple(p.ofport for p in team.vm_ports if vlan in p.vlans.carried) for vlan in range(4096)
     }
-    expected = len(team.vm_ports) * (1 + len(team.uplinks)) + len(heard)
+    expected = len(team.vm_ports) * (2 + len(team.uplinks)) + len(heard)
     expected += sum(len(made.buckets) for made in team.hashes) + len(team.addresses)
     expected += sum(not set(team.uplinks) <= set(port.order) for port in team.vm_ports)
     expected += team.dp_hash

@@ -1,0 +1,62 @@
+"""Presence: whether the VM port on which an address was learned is still there, and its link up.
+
+Tables: PRESENT, ABSENT; in REFLECTION, the flows for frames from addresses that were learned on a VM
+port. Groups: one for each VM port, its presence.
+
+Invariant: what was learned on a VM port holds while the port is there. From the moment the port or
+its link is gone, frames for these addresses go to the network, and frames from these addresses that
+come from the network are not reflections. The switch checks this by itself, so that a VM that leaves
+while the service is not running is found at its new host even if nobody hears it announce itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.dataplane.failover import first_live
+from controller.dataplane.specs import (
+    Action,
+    FlowSpec,
+    GroupSpec,
+    Resubmit,
+    SetField,
+    ToGroup,
+    match,
+)
+from controller.dataplane.tables import MULTICAST, Register, Table, presence_group_id
+from controller.dataplane.team import Team, VmPort
+from policies.model import OfPort
+
+
+def by_presence(port: VmPort) -> tuple[Action, ...]:
+    """Actions that continue in table PRESENT or ABSENT."""
+    return (ToGroup(presence_group_id(port.ofport)),)
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    announced = Resubmit(Table.ANNOUNCEMENT), Resubmit(Table.LOCK), Resubmit(Table.DEPARTURE)
+    from_vm = match(**{Register.UPLINK.field: 0})
+    yield FlowSpec(Table.PRESENT, 20, from_vm, (Resubmit(Table.PORT_OUT),))
+    yield FlowSpec(Table.PRESENT, 10, match(eth_dst=MULTICAST), announced)
+    # A departure is learned in either case: the port may return, and the VM has moved all the same.
+    unlearned = SetField(Register.LOCAL.field, 0)
+    yield FlowSpec(Table.ABSENT, 20, from_vm, (Resubmit(Table.UPLINK_OUT),))
+    yield FlowSpec(Table.ABSENT, 10, match(eth_dst=MULTICAST), (unlearned, *announced))
+    yield FlowSpec(Table.ABSENT, 5, (), (Resubmit(Table.DELIVERY),))
+    yield FlowSpec(
+        Table.DEPARTURE,
+        5,
+        match(**{Register.ANNOUNCES.field: 0, Register.LOCAL.field: 0}),
+        goto=Table.DELIVERY,
+    )
+    for port in team.vm_ports:
+        learned = {Register.LOCAL.field: 1, Register.BEHIND.field: port.ofport}
+        yield FlowSpec(Table.REFLECTION, 20, match(**learned), by_presence(port))
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    for port in team.vm_ports:
+        # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
+        absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in team.uplinks)
+        ways: list[tuple[OfPort, tuple[Action, ...]]] = [(port.ofport, (Resubmit(Table.PRESENT),))]
+        yield first_live(presence_group_id(port.ofport), [*ways, *absent])

@@ -1,0 +1,95 @@
+"""A VM leaves while the service is dead, and nobody hears it announce itself elsewhere.
+
+The switch alone has to find out, by the VM's port, that what it has learned there no longer holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, LACP, PLAIN, STATIC_LAG, Bed, BedSpec, Station, run
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+
+BEDS = [BedSpec(team, 2, (10,) * 3) for team in (PLAIN, BALANCE_SLB, LACP, STATIC_LAG)]
+LEAVES = ("its port is deleted", "its link goes down")
+
+pytestmark = [
+    pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True),
+    pytest.mark.parametrize("how", LEAVES),
+]
+
+
+def test_a_neighbour_reaches_a_vm_that_has_left(attached: Bed, service: Service, how: str) -> None:
+    """It has been cold-started on another host, or its announcement was lost on a dying link."""
+    bed, (vm, neighbour, _) = attached, attached.vms
+    ends = {str(uplink.upstream_end) for uplink in bed.uplinks}
+    _known(bed, service)
+    assert _comes_out(bed, neighbour, vm) == [str(vm)]
+    with service.dead(), _left(bed, vm, how):
+        (left_by,) = _comes_out(bed, neighbour, vm)
+        assert left_by in ends, "to the network, where it is"
+    _returned(bed, service, vm)
+
+
+def test_what_a_vm_that_has_left_broadcasts_is_heard(
+    attached: Bed, service: Service, how: str
+) -> None:
+    """Of each broadcast one copy comes to each VM that is here, and none goes back."""
+    bed, (vm, *others), host = attached, attached.vms, attached.hosts[0]
+    vlan = bed.vlans[0]
+    _known(bed, service)
+    with service.dead(), _left(bed, vm, how):
+        shot = bed.shot(host.point, frames.broadcast, vm.mac, vlan, host.sends(vlan), "broadcast")
+        assert bed.fire([shot])[shot.frame_id].points == sorted(map(str, [bed.local, *others]))
+    _returned(bed, service, vm)
+
+
+def _known(bed: Bed, service: Service) -> None:
+    """Both switches know where every VM is, and none has announced itself a moment ago."""
+    service.wait_ready(bed)
+    bed.ofctl("del-flows", "table=22")
+    bed.introduce()
+    bed.revalidated()
+
+
+@contextlib.contextmanager
+def _left(bed: Bed, vm: Station, how: str) -> Iterator[None]:
+    if how == "its link goes down":
+        run("ip", "link", "set", "eth0", "down", netns=vm.point.netns)
+        wait_until(lambda: _link(bed, vm) == "down", "the link is shown down")
+    else:
+        bed.unplug(vm)
+    bed.revalidated()
+    try:
+        yield
+    finally:
+        if how == "its link goes down":
+            run("ip", "link", "set", "eth0", "up", netns=vm.point.netns)
+            wait_until(lambda: _link(bed, vm) == "up", "the link is shown up")
+        else:
+            bed.plug_in(vm)
+
+
+def _returned(bed: Bed, service: Service, vm: Station) -> None:
+    wait_until(lambda: bool(service.bindings(bed).get(vm.port)), f"{vm}'s port is bound")
+    bed.introduce()
+    bed.revalidated()
+    assert _comes_out(bed, bed.vms[1], vm) == [str(vm)]
+
+
+def _comes_out(bed: Bed, sender: Station, vm: Station) -> list[str]:
+    def build(source: str, tag: int, frame_id: int) -> bytes:
+        return frames.plain(source, vm.mac, tag, frame_id)
+
+    vlan = bed.vlans[0]
+    shot = bed.shot(sender.point, build, sender.mac, vlan, sender.sends(vlan), "unicast")
+    return bed.fire([shot])[shot.frame_id].points
+
+
+def _link(bed: Bed, vm: Station) -> str:
+    return bed.ovs.vsctl("get", "interface", vm.port, "link_state")

@@ -1,0 +1,80 @@
+"""What was learned on a VM port holds while the port is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import FlowSpec, Pipeline, SetField, match
+from controller.dataplane.tables import BROADCAST, Register, Table
+from controller.dataplane.team import Team, VmPort
+from policies.model import OfPort
+from tests.unit.controller.dataplane.teams import UPLINKS
+from tests.unit.forwarding import frame, through_table
+
+GONE, NEIGHBOUR = OfPort(10), OfPort(11)
+GONE_MAC, NEIGHBOUR_MAC, OTHER_MAC = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:99"
+RARP, OTHER = 0x8035, 0x88B5
+
+
+def installed(locked: bool = False) -> Pipeline:
+    """Two VM ports, and what the switch has learned on the one."""
+    built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(NEIGHBOUR, UPLINKS))))
+    local = SetField(Register.LOCAL.field, 1), SetField(Register.BEHIND.field, int(GONE))
+    learned = [
+        FlowSpec(Table.LOCAL_SOURCE, 10, match(eth_src=GONE_MAC), local),
+        FlowSpec(
+            Table.LOCATION,
+            10,
+            match(eth_dst=GONE_MAC),
+            (SetField(Register.TARGET.field, int(GONE)),),
+        ),
+        FlowSpec(
+            Table.LOCK,
+            10,
+            match(eth_src=GONE_MAC),
+            (SetField(Register.LOCKED.field, int(locked)),),
+        ),
+    ]
+    return Pipeline({**built.flows, **{flow.key: flow for flow in learned}}, built.groups)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_neighbour_sends_to_the_port_or_else_to_the_network(there: bool) -> None:
+    alive = {*UPLINKS, NEIGHBOUR, *([GONE] if there else [])}
+    sent = frame(
+        eth_src=NEIGHBOUR_MAC, eth_dst=GONE_MAC, **{Register.VM_PORT.field: int(NEIGHBOUR)}
+    )
+    copies = through_table(installed(), Table.DESTINATION, sent, alive)
+    assert [copy.port for copy in copies] == [GONE if there else UPLINKS[0]]
+
+
+def test_without_a_live_uplink_it_goes_nowhere() -> None:
+    sent = frame(
+        eth_src=NEIGHBOUR_MAC, eth_dst=GONE_MAC, **{Register.VM_PORT.field: int(NEIGHBOUR)}
+    )
+    assert not through_table(installed(), Table.DESTINATION, sent, {NEIGHBOUR})
+
+
+@pytest.mark.parametrize(
+    ("destination", "eth_type", "locked", "delivered"),
+    [
+        (BROADCAST, OTHER, False, True),
+        (BROADCAST, RARP, False, True),
+        # It announced itself a moment before it left. This may still come back.
+        (BROADCAST, RARP, True, False),
+        (OTHER_MAC, OTHER, False, True),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_what_it_sends_from_elsewhere_is_no_reflection_once_its_port_is_gone(
+    there: bool, destination: str, eth_type: int, locked: bool, delivered: bool
+) -> None:
+    alive = {*UPLINKS, NEIGHBOUR, *([GONE] if there else [])}
+    came_in = {Register.UPLINK.field: int(UPLINKS[0])}
+    sent = frame(eth_src=GONE_MAC, eth_dst=destination, eth_type=eth_type, **came_in)
+    copies = through_table(installed(locked), Table.FROM_UPLINK, sent, alive)
+    reflected = there and eth_type == OTHER
+    assert (NEIGHBOUR in {copy.port for copy in copies}) == (delivered and not reflected)
+    # Nobody is at the port that is gone, and a frame for it is dropped.
+    assert {copy.port for copy in copies} <= {GONE, NEIGHBOUR}
