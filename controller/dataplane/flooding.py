@@ -129,7 +129,9 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
     """
     before = () if team.hears_everywhere else port.order
     ways: list[tuple[OfPort, tuple[Action, ...]]] = []
-    if uplink in port.order:
+    if team.is_static_lag:
+        ways = [(u, out_by(port.ofport)) for u in team.uplinks if u in port.order]
+    elif uplink in port.order:
         if uplink in before:
             before = before[: before.index(uplink)]
         ways = [*((u, ()) for u in before), (uplink, out_by(port.ofport))]

@@ -97,6 +97,15 @@ class Team:
     dp_hash: bool = False
 
     @property
+    def is_static_lag(self) -> bool:
+        """Whether the upstream switch takes the uplinks for one link without asking us.
+
+        A member of a bond may negotiate LACP instead. The upstream switch sends a copy of its own
+        by a member that it has not taken into the LAG.
+        """
+        return self.hears_everywhere and not self.over_normal
+
+    @property
     def floods_to_normal(self) -> bool:
         """Whether NORMAL gets what uplinks flood."""
         return self.over_normal and self.no_flood.issuperset(p.ofport for p in self.vm_ports)
