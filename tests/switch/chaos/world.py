@@ -206,6 +206,8 @@ class World:
         self.begin(before)
         try:
             method(*event.args)
+            if self.state.watched:
+                self._see_links()
             if event.kind in SHOWS_NEW_ADDRESSES:
                 self._came_s = time.monotonic()
             if event.kind == self.sabotage:
@@ -231,6 +233,33 @@ class World:
         assert now, "the switch runs"
         changed = replace(now.uplinks[uplink], plugged=plugged)
         self._leaves(replace(now, uplinks={**now.uplinks, uplink: changed}))
+
+    def _see_links(self) -> None:
+        """Wait until BFD or LACP has found at both ends of each link what was done to it.
+
+        What is lost until then is lost by this event, and not by the next one.
+        """
+        carry = {
+            end
+            for name, uplink in self.state.uplinks.items()
+            for end in (self.uplink(name).name, self.uplink(name).upstream_end.interface)
+            if uplink.up
+        }
+        wait_until(lambda: self._live_ends() == carry, "both ends of each link know its state")
+
+    def _live_ends(self) -> set[str]:
+        """The ends of links at which BFD or LACP says that the link carries frames."""
+        bed, uplinks = self.bed, self._uplinks.values()
+        if self.state.negotiated:
+            # A port that has only one member left is no bond, but negotiates.
+            shown = "".join(_told(ovs, "lacp/show", bed.bond) for ovs in (bed.ovs, bed.tor.ovs))
+            members = re.findall(
+                r"^(?:member|slave): (\S+):.*((?:\n[ \t].+|\n)*)", shown, re.MULTILINE
+            )
+            return {name for name, said in members if "may_enable: true" in said}
+        sides = [(bed.ovs, u.name) for u in uplinks]
+        sides += [(bed.tor.ovs, u.upstream_end.interface) for u in uplinks]
+        return {name for ovs, name in sides if "Forwarding: true" in _told(ovs, "bfd/show", name)}
 
     def lose_frames(self, count: int = SABOTAGED_FRAMES) -> None:
         """Plant a fault: the switch upstream drops that many frames that VMs send to a host.
@@ -547,7 +576,7 @@ def built(seed: int, tor: Upstream, extras: Extras = Extras()) -> Iterator[World
                 one.launcher = [sys.executable, "-c", MERGES_SOON]
         try:
             first = first_state(seed, extras)
-            with Bed(ovs, tor, spec_of(seed)) as bed:
+            with _learning_at_once(tor.ovs), Bed(ovs, tor, spec_of(seed)) as bed:
                 begins = FIRST_ADAPTIVE if extras.adaptive else FIRST
                 bed.set("bridge", bed.bridge, failback_delay_s=begins["failback-delay-s"])
                 for uplink in bed.uplinks if extras.adaptive else ():
@@ -565,6 +594,25 @@ def built(seed: int, tor: Upstream, extras: Extras = Extras()) -> Iterator[World
         finally:
             for one in both:
                 one.kill()
+
+
+@contextlib.contextmanager
+def _learning_at_once(upstream: PrivateOvs) -> Iterator[None]:
+    """The switch upstream learns from each frame, as one of hardware does.
+
+    By itself, Open vSwitch learns from the first frame of a flow, and then from what it counts each
+    half a second (docs/reliability.md#an-upstream-switch-that-learns-late). So it caches no flow.
+    """
+    limit = "other_config", "flow-limit"
+    upstream.vsctl("set", "Open_vSwitch", ".", f"{':'.join(limit)}=0")
+    try:
+        yield
+    finally:
+        upstream.vsctl("remove", "Open_vSwitch", ".", *limit)
+
+
+def _told(ovs: PrivateOvs, *command: str) -> str:
+    return ovs.run("ovs-appctl", "-t", "ovs-vswitchd", *command)
 
 
 def _begin_bfd(bed: Bed) -> None:
