@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import frames
-from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Station, Uplink, run
+from tests.switch.bed import (
+    BALANCE_SLB,
+    PLAIN,
+    STATIC_LAG,
+    Bed,
+    BedSpec,
+    Station,
+    Uplink,
+    run,
+)
 from tests.switch.judging import at_least, at_most, few_twice, judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
@@ -105,6 +114,34 @@ def test_no_failback_to_a_port_upstream_that_does_not_forward_yet(
         0,
         FLOW_PPS * LEARNING_S / 2,
     )
+
+
+@pytest.mark.parametrize("bed", [BedSpec(STATIC_LAG, 2, (None,) * 2)], ids=str, indirect=True)
+def test_a_lag_member_that_is_live_upstream_alone_delivers(attached: Bed, service: Service) -> None:
+    """One end of a link that returns hears of it up to a second later, and the other sends by it.
+
+    Here BFD watches at this end only, so that it gets no answer.
+    """
+    bed, (first, second) = attached, attached.uplinks
+    heard = {True: sorted(map(str, bed.stations)), False: []}
+    bed.ovs.vsctl("set", "interface", first.name, "bfd:enable=true")
+    try:
+        wait_until(lambda: silent(service, bed, first) == ["BFD"], "it is not live here")
+        wait_until(lambda: on_others(bed, service, first), "all leave it")
+        bed.revalidated()
+        assert _broadcast_by(bed, first) == heard[True]
+        with bed.cable_pulled(second):
+            bed.revalidated()
+            assert _broadcast_by(bed, first) == heard[False], "nobody here could answer"
+    finally:
+        bed.ovs.vsctl("clear", "interface", first.name, "bfd")
+
+
+def _broadcast_by(bed: Bed, uplink: Uplink) -> list[str]:
+    """Where a broadcast comes out that the network sends by this uplink."""
+    source = "02:ee:00:00:00:01"
+    shot = bed.shot(uplink.upstream_end, frames.broadcast, source, 0, 0, "a broadcast")
+    return bed.fire([shot])[shot.frame_id].points
 
 
 # ---- what is done to links -------------------------------------------------------------
