@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.dataplane.flooding import opens
+from controller.dataplane.flooding import held, is_held, opens
 from controller.dataplane.readback import no_flood
 from controller.dataplane.specs import EMPTY, Changes, Pipeline
 
@@ -31,13 +31,19 @@ def closing(desired: Pipeline, installed: Pipeline) -> Pipeline:
     The switch applies a change to its flow cache entry by entry. A way that opens before
     the old one closes would deliver a broadcast twice; the other order loses a few. For a VM port
     that is new to the service, NORMAL may have been such a way.
+
+    Flows with a timeout keep the new ways closed, so that they open even if no second step follows: a
+    service that ended between the two would leave a VM port without broadcasts.
     """
     before = dict(installed.groups)
     if (new := desired.groups.keys() - before.keys()) and no_flood(installed) is not None:
         before.update({group_id: replace(desired.groups[group_id], buckets=()) for group_id in new})
-    kept = {
-        group_id: before[group_id]
+    opened = [
+        group
         for group_id, group in desired.groups.items()
         if group_id in before and opens(before[group_id], group)
-    }
-    return Pipeline(desired.flows, {**desired.groups, **kept}) if kept else desired
+    ]
+    if not (closed := [flow for flow in map(held, opened) if flow]):
+        return desired
+    closed += [flow for flow in installed.flows.values() if is_held(flow)]
+    return Pipeline({**desired.flows, **{flow.key: flow for flow in closed}}, desired.groups)

@@ -1,6 +1,6 @@
 """Flooding: broadcast, multicast and unknown unicast reach each VM port of the VLAN once.
 
-Tables: DELIVERY; in DESTINATION, the flows for multicast. Groups: one for the local VM ports of each
+Tables: DELIVERY, FLOODED; in DESTINATION, the flows for multicast. Groups: one for the local VM ports of each
 class of VLANs, and for each VM port one for each uplink (its delivery groups).
 
 Invariant: the network sends such a frame down every uplink, and a VM port takes it from the first
@@ -24,6 +24,8 @@ from controller.dataplane.specs import (
     GroupSpec,
     Match,
     MatchValue,
+    Resubmit,
+    SetField,
     ToGroup,
     match,
 )
@@ -32,6 +34,7 @@ from controller.dataplane.tables import (
     ETH_IPV4,
     GROUP_IDS,
     GROUP_REPORTS,
+    HELD_TIMEOUT_S,
     IGMP,
     MULTICAST,
     UNICAST,
@@ -53,6 +56,24 @@ def opens(old: GroupSpec, new: GroupSpec) -> bool:
     return not _delivers(old) or not _yields_to(new) >= _yields_to(old)
 
 
+def held(group: GroupSpec) -> FlowSpec | None:
+    """The flow that keeps a delivery group from delivering for a moment, whatever its buckets say.
+
+    It ends by itself: nobody might be there to remove it. None on a static LAG, where the buckets do
+    not say by which uplink the frame comes, and each frame comes by one only.
+    """
+    ways = [bucket.watch_port for bucket in group.buckets if bucket.actions]
+    if len(ways) != 1 or ways[0] is None:
+        return None
+    ends = {Register.TARGET.field: group.group_id & 0xFFFF, Register.UPLINK.field: ways[0]}
+    return FlowSpec(Table.FLOODED, 10, match(**ends), hard_timeout_s=HELD_TIMEOUT_S)
+
+
+def is_held(flow: FlowSpec) -> bool:
+    """Whether a flow is one that keeps a delivery group from delivering."""
+    return flow.table == Table.FLOODED and bool(flow.hard_timeout_s)
+
+
 def _delivers(group: GroupSpec) -> bool:
     return any(bucket.actions for bucket in group.buckets)
 
@@ -62,6 +83,7 @@ def _yields_to(group: GroupSpec) -> set[int | None]:
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
+    yield FlowSpec(Table.FLOODED, 1, (), (Resubmit(Table.PORT_OUT),))
     for uplink in team.uplinks:
         yield from _from_uplink(uplink, team)
     yield from _from_vm_ports(team)
@@ -130,14 +152,18 @@ def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
     before = () if team.hears_everywhere else port.order
     ways: list[tuple[OfPort, tuple[Action, ...]]] = []
     if team.is_static_lag:
-        ways = [(u, out_by(port.ofport)) for u in team.uplinks if u in port.order]
+        ways = [(u, _flood_to(port)) for u in team.uplinks if u in port.order]
     elif uplink in port.order:
         if uplink in before:
             before = before[: before.index(uplink)]
-        ways = [*((u, ()) for u in before), (uplink, out_by(port.ofport))]
+        ways = [*((u, ()) for u in before), (uplink, _flood_to(port))]
     elif team.hears_everywhere and port.order:
         ways = [(uplink, (ToGroup(unicast_group_id(port.ofport)),))]
     return first_live(delivery_group_id(port.ofport, team.uplinks.index(uplink)), ways)
+
+
+def _flood_to(port: VmPort) -> tuple[Action, ...]:
+    return SetField(Register.TARGET.field, port.ofport), Resubmit(Table.FLOODED)
 
 
 @dataclass(frozen=True, slots=True)

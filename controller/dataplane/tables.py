@@ -35,6 +35,7 @@ class Table(IntEnum):
     OFF_HOME = 12
     PRESENT = 13
     ABSENT = 14
+    FLOODED = 15
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22
@@ -81,6 +82,10 @@ LOCK_TIMEOUT_S = 5
 ADDRESSES_PER_PORT_MAX = 1024
 # How many addresses the switch remembers as having left. Only local addresses can leave.
 DEPARTED_MAX = 16384
+
+# What keeps a way closed for broadcasts until the old one is closed, too. It ends by itself, so that a
+# VM port is not deaf for longer if the service ends in between. OpenFlow has no shorter timeout.
+HELD_TIMEOUT_S = 1
 
 COOKIE_PREFIX_MASK = 0xFFFFFF << 40
 COOKIE_KIND_MASK = COOKIE_PREFIX_MASK | 0xFF << 32

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from controller.bridge.installation import REVALIDATED_AFTER_S
+from controller.dataplane.tables import HELD_TIMEOUT_S
 from tests.unit.controller.engine.ramp import ramp
 from tests.unit.fake_switch import PLACED, done, moves, world
 from tests.unit.rows import VMS, host, with_interface
@@ -28,11 +29,16 @@ def test_the_published_ramp_gives_exactly_two_moves_at_the_expected_times() -> N
     assert loads == pytest.approx([6.5, 6.5])
 
 
-def test_each_move_is_one_bundle_of_a_few_groups_and_no_flow() -> None:
+def test_each_move_is_a_few_groups_and_for_a_moment_one_flow() -> None:
+    """The flow keeps the new way closed for broadcasts, and ends by itself if nobody removes it."""
     here = ramp().run_until(400)
-    for _, changes in here.applied()[PLACED:]:
-        assert 1 <= len(changes.modify_groups) <= 1 + 2
-        assert len(changes) == len(changes.modify_groups)
+    steps = [changes for _, changes in here.applied()[PLACED:]]
+    for first, second in zip(steps[::2], steps[1::2], strict=True):
+        assert 1 <= len(first.modify_groups) <= 1 + 2
+        (closed,) = first.add_flows
+        assert closed.hard_timeout_s == HELD_TIMEOUT_S and not closed.actions
+        assert len(first) == len(first.modify_groups) + 1
+        assert second.delete_flows == (closed,) and len(second) == 1
 
 
 def test_moves_are_a_window_apart_even_under_a_sudden_load() -> None:

@@ -1,0 +1,86 @@
+"""The service ends between the two steps of a move: the VM still hears broadcasts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from controller.dataplane.tables import HELD_TIMEOUT_S
+from tests.switch import frames
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.judging import judges_time, soon
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+from topologies.network.private_ovs import PrivateOvs
+
+# The second step of a move never follows.
+STOPS_HALFWAY = """
+import subprocess
+import sys
+import time
+from controller.bridge import installation
+from controller.cli import main
+installation.REVALIDATED_AFTER_S = 3600.0
+sys.argv = sys.argv[1:]
+sys.exit(main())
+"""
+BEDS = [BedSpec(team, 2, (None,) * 2) for team in (PLAIN, BALANCE_SLB)]
+# The switch looks once a second for flows that are to end.
+HEARD_AGAIN_WITHIN_S = HELD_TIMEOUT_S + 1.5
+
+
+@pytest.fixture(params=BEDS, ids=str)
+def halfway(
+    request: pytest.FixtureRequest, ovs: PrivateOvs, tor: Upstream
+) -> Iterator[tuple[Bed, Service]]:
+    """A bed whose service moves a VM halfway."""
+    service = Service(ovs, "ovs-lbt-halfway")
+    with Bed(ovs, tor, request.param) as bed:
+        service.start()
+        service.attach(bed, "--policy", "originating-port")
+        service.wait_ready(bed)
+        service.kill()
+        service.launcher = [sys.executable, "-c", STOPS_HALFWAY]
+        service.start()
+        wait_until(lambda: service.show_json(bed.bridge)["connected"], "connected again")
+        try:
+            yield bed, service
+        finally:
+            service.kill()
+            service.launcher = []
+            service.start()
+            service.do("detach", bed.bridge)
+            service.kill()
+
+
+@judges_time
+def test_a_vm_that_is_half_moved_hears_broadcasts(halfway: tuple[Bed, Service]) -> None:
+    """From the network, once, though nobody is there to complete the move."""
+    (bed, service), vm = halfway, halfway[0].vms[0]
+    here = service.bindings(bed)[vm.port]
+    (there,) = (uplink.name for uplink in bed.uplinks if uplink.name != here)
+    words = [str(service.executable), "-t", service.name, "move", vm.port, there]
+    with subprocess.Popen(words, env=service.ovs.env, stderr=subprocess.DEVNULL):
+        wait_until(lambda: bed.homes()[str(vm)] == [there], "the first step is made")
+        service.kill()
+    soon(
+        "half moved, hears broadcasts after, s", _heard_after_s(bed, str(vm)), HEARD_AGAIN_WITHIN_S
+    )
+    bed.revalidated()
+    assert _broadcast(bed) == sorted(map(str, bed.stations))
+
+
+def _heard_after_s(bed: Bed, vm: str) -> float:
+    since_s = time.monotonic()
+    wait_until(lambda: vm in _broadcast(bed), "it hears broadcasts again")
+    return time.monotonic() - since_s
+
+
+def _broadcast(bed: Bed) -> list[str]:
+    host = bed.hosts[0]
+    shot = bed.shot(host.point, frames.broadcast, host.mac, 0, 0, "a broadcast")
+    return bed.fire([shot])[shot.frame_id].points
