@@ -5,6 +5,8 @@
 #                     (ARGS=--quick shows in minutes that all of it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
+#   make bench-learning  how late an Open vSwitch upstream learns, and when each end of a LACP link is
+#                     live: nothing of ours takes part
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
@@ -58,7 +60,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-database bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
+.PHONY: help setup setup-kernel demo bench bench-database bench-learning bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -96,6 +98,10 @@ bench-times: setup
 
 bench-database: setup
 	$(BIN)/python -m tests.switch.chaos.database $(ARGS)
+
+bench-learning: setup
+	$(BIN)/python -m tests.switch.chaos.learning $(ARGS)
+	$(BIN)/python -m tests.switch.chaos.ends $(ARGS)
 
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
