@@ -12,7 +12,8 @@ from controller.api.events import (
     SetPortFlags,
 )
 from controller.dataplane import readback
-from controller.dataplane.specs import EMPTY
+from controller.dataplane.flooding import held, is_held
+from controller.dataplane.specs import EMPTY, GroupSpec
 from controller.dataplane.tables import delivery_group_id
 from tests.unit.fake_switch import World, world
 from tests.unit.rows import bond, bridge, interface, ours, port, two_uplinks
@@ -76,13 +77,15 @@ def test_a_vm_port_that_is_new_hears_broadcasts_of_us_when_normal_has_stopped() 
     applied = [command.changes for _, command in here.log if isinstance(command, Apply)]
     stopping, opening, beginning = applied
     delivering = {delivery_group_id(12, index) for index in range(2)}
-    begun = {group.group_id: group for group in stopping.add_groups}
-    assert delivering <= begun.keys()
-    assert not any(bucket.actions for number in delivering for bucket in begun[number].buckets)
-    opened = {group.group_id for group in opening.modify_groups if group.buckets}
-    assert opened and opened <= delivering
-    assert not opening.add_flows
+    delivers = [g for g in stopping.add_groups if g.group_id in delivering and _delivers(g)]
+    closed = {flow for flow in stopping.add_flows if is_held(flow)}
+    assert delivers and closed == {held(group) for group in delivers}, "not yet"
+    assert set(opening.delete_flows) == closed and len(opening) == len(closed)
     assert not beginning.add_groups + beginning.modify_groups
+
+
+def _delivers(group: GroupSpec) -> bool:
+    return any(bucket.actions for bucket in group.buckets)
 
 
 def test_the_number_of_a_port_that_went_says_nothing_of_the_next_with_it() -> None:
