@@ -351,6 +351,7 @@ def states(
 ) -> statetimeline.Panel:
     """A bar for each series, with a colour for each state over time."""
     panel = _timeline().mappings([_mapping(words)])
+    panel.transformations([_without_empty_answers()])
     return _panel(panel, title, text, [_range(ask)], WORDS, width, height)
 
 
@@ -364,6 +365,7 @@ def matrix(
     panel = _timeline().mappings([model.RegexMap(pattern), *_of_uplinks()])
     panel.transformations(
         [
+            _without_empty_answers(),
             _transform(
                 "groupingToMatrix",
                 columnField=row,
@@ -574,6 +576,15 @@ def _timeline() -> statetimeline.Panel:
         .legend(common.VizLegendOptions().show_legend(False))
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.SINGLE))
     )
+
+
+def _without_empty_answers() -> model.DataTransformerConfig:
+    """All fields of any name, and so nothing of an answer without series, which has no field.
+
+    Of such an answer, a timeline says that it lacks a time, as if the query were wrong. Of nothing,
+    it says that there is no data.
+    """
+    return _transform("filterFieldsByName", include={"pattern": ".*"})
 
 
 def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> None:

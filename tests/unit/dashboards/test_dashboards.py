@@ -39,7 +39,7 @@ CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 PANELS_OF_9 = {"row", "stat", "bargauge", "timeseries", "state-timeline", "table", "heatmap"}
 TRANSFORMATIONS_OF_9 = {
     *("merge", "groupBy", "organize"),
-    *("groupingToMatrix", "convertFieldType", "sortBy"),
+    *("filterFieldsByName", "groupingToMatrix", "convertFieldType", "sortBy"),
 }
 NEWEST_SCHEMA = 37
 # Grafana's own variables.

@@ -146,6 +146,18 @@ def test_timelines_have_the_colours_of_their_states(dashboard: Dashboard) -> Non
 
 
 @each_dashboard
+def test_timelines_without_data_say_so(dashboard: Dashboard) -> None:
+    """Of an answer without any field, Grafana says that it does not have a time field."""
+    for panel in of_type(dashboard, "state-timeline"):
+        first, *_ = panel["transformations"]
+        assert first["id"] == "filterFieldsByName", panel["title"]
+        # An answer of which no field is kept is left out, and all fields there are, are kept.
+        (pattern,) = first["options"]["include"].values()
+        for name in ("Time", "Value", "port", "uplink", "hv1 br0", "vnet0"):
+            assert re.fullmatch(pattern, name), panel["title"]
+
+
+@each_dashboard
 def test_words_of_states_have_a_colour_each(dashboard: Dashboard) -> None:
     for panel in of_type(dashboard, "table", "state-timeline", "stat"):
         for mappings in settings(panel, "mappings"):
