@@ -329,8 +329,9 @@ def _vm_ports() -> list[panels.Panel]:
             sent_and_received(
                 "VM ports on $uplink",
                 "Traffic of the VM ports bound to this uplink, stacked: sent above the line, received "
-                "below it, and the uplink's capacity both ways. A port that moves leaves one graph and "
-                "appears in another. Good: stacks of about the same share of their uplink's capacity.",
+                "(dotted) below it, and the uplink's capacity both ways. A port that moves leaves one "
+                "graph and appears in another, in its colour. Good: stacks of about the same share of "
+                "their uplink's capacity.",
                 Ask(on_uplink("transmit"), "{{port}} sent"),
                 Ask(on_uplink("receive"), "{{port}} received"),
                 in_bits(HERE("uplink_capacity_bytes_per_second", 'uplink="$uplink"')),

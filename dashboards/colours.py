@@ -1,4 +1,4 @@
-"""One colour for each reason of a move, and one for each uplink, in all panels.
+"""One colour for each reason of a move, for each uplink, and for each VM port, in all panels.
 
 Red, orange and green are kept for what is wrong and what is well.
 """
@@ -6,6 +6,7 @@ Red, orange and green are kept for what is wrong and what is well.
 from __future__ import annotations
 
 from itertools import cycle
+from string import ascii_lowercase
 
 from policies.model import Reason
 
@@ -71,3 +72,26 @@ def _named(index: int) -> str:
 # What matches a series of the uplink, whatever else its legend says, and what matches its name.
 UPLINK_SERIES = {rf"/^{_named(i)}(?: .*)?$/": colour for i, colour in enumerate(_UPLINKS)}
 UPLINK_NAMES = {rf"/^{_named(i)}$/": colour for i, colour in enumerate(_UPLINKS)}
+
+# By the last character of a port's name and whether a digit before it is odd, so that any twenty
+# ports with consecutive numbers differ, and so do the hexadecimal digits of tap3f0a51d2-9c.
+_PORTS = (
+    *("#5794F2", "#F2CC0C", "#B877D9", "#37C2B0", "#B0875A"),
+    *("#FF85C0", "#A8A838", "#9FB3C8", "#00B8D9", "#7E6BFF"),
+    *("#1F60C4", "#D8D86A", "#8F3BB8", "#2D7F9D", "#7C5836"),
+    *("#D683CE", "#6E6E1E", "#5F738A", "#A9C8FF", "#5B4FC0"),
+    *("#DEB6F2", "#8AB8FF", "#C4A484", "#A3528F", "#D9C48F", "#3F5B9C"),
+)
+
+
+def _ending(index: int) -> str:
+    """The pattern of the names of VM ports with this colour; no name has two."""
+    if index >= 20:
+        letters = ascii_lowercase[index - 20 :: 6]
+        return rf"\S*[{letters}{letters.upper()}]"
+    before = r"\S*[13579]" if index >= 10 else r"(?:\S*(?:[^\d\s]|[02468]))?"
+    return rf"{before}{index % 10}"
+
+
+# What matches a series of the port, whatever else its legend says.
+PORT_SERIES = {rf"/^{_ending(i)}(?: .*)?$/": colour for i, colour in enumerate(_PORTS)}

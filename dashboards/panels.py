@@ -50,6 +50,7 @@ from dashboards.colours import (
     BAD,
     GOOD,
     NEUTRAL,
+    PORT_SERIES,
     REASONS,
     TEXT,
     UNKNOWN,
@@ -301,14 +302,18 @@ def sent_and_received(
 ) -> timeseries.Panel:
     """Sent traffic stacked above the axis, received traffic below it, between both capacities.
 
-    With the capacities in it, panels of equal uplinks have the same scale.
+    Each line has the colour of the VM port that its legend begins with. With the capacities in it,
+    panels of equal uplinks have the same scale.
     """
     limits = [Ask(capacity, "capacity"), Ask(capacity, "capacity, received")]
     panel = _graph(title, text, [sent, received, *limits], BITS, 12, height=10)
     panel.fill_opacity(50)
     panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL).group("A"))
+    # By its order, Grafana would give what a port receives another colour than what it sends.
+    for pattern, colour in PORT_SERIES.items():
+        panel.override_by_regexp(pattern, [_fixed(colour)])
     apart = model.DynamicConfigValue("custom.stacking", {"mode": "normal", "group": "B"})
-    panel.override_by_query("B", [BELOW, apart, WITHOUT_LEGEND])
+    panel.override_by_query("B", [BELOW, apart, DOTTED, WITHOUT_LEGEND])
     limit = [UNFILLED, UNSTACKED, _fixed(TEXT), DASHED]
     panel.override_by_query("C", limit)
     return panel.override_by_query("D", [*limit, BELOW, WITHOUT_LEGEND])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dashboards import panels
-from dashboards.colours import REASONS, UNKNOWN, UPLINK_NAMES, UPLINK_SERIES
+from dashboards.colours import PORT_SERIES, REASONS, UNKNOWN, UPLINK_NAMES, UPLINK_SERIES
 from policies.model import Reason
 from policies.presets import PRESETS
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, QUERIES, Dashboard, Query
@@ -33,6 +33,9 @@ ARROW_PX = 18
 FONT_PX = 14
 # Widths of Inter's characters, as shares of the font's size.
 NARROW, WIDE, CAPITAL, OTHER = 0.3, 0.85, 0.72, 0.58
+
+# The backgrounds of Grafana's panels, and how much a line has to differ from them.
+DARK, LIGHT, LEAST_CONTRAST = "#181b1f", "#ffffff", 1.5
 
 NEUTRAL = {"text", "blue"}
 MANY = [dashboard for dashboard in ALL if dashboard.name != "bridge"]
@@ -375,6 +378,67 @@ def test_uplinks_have_their_colour_in_all_panels_of_a_bridge() -> None:
     (mappings,) = settings(bound, "mappings")
     found = {m["options"]["pattern"]: m["options"]["result"]["color"] for m in mappings}
     assert found == UPLINK_NAMES | {"/^not known$/": UNKNOWN}
+
+
+PORTS = {
+    "libvirt": [f"vnet{number}" for number in range(7, 27)],
+    "OpenStack": [f"tap3f0a51d2-9{last}" for last in "0123456789abcdef"],
+    "Xen": ["vif1.0", "vif2.0", "vif11.0"],
+    "by hand": ["web-a", "web-b", "db", "mail"],
+    "numbers": ["0", "1", "11"],
+}
+
+
+def port_colours(legend: str) -> list[str]:
+    return [colour for pattern, colour in PORT_SERIES.items() if re.search(pattern[1:-1], legend)]
+
+
+@pytest.mark.parametrize("ports", PORTS.values(), ids=PORTS)
+def test_a_vm_port_has_one_colour_for_what_it_sends_and_receives(ports: list[str]) -> None:
+    sent = [port_colours(f"{name} sent") for name in ports]
+    assert all(len(colours) == 1 for colours in sent), sent
+    assert sent == [port_colours(f"{name} received") for name in ports]
+    assert not {"red", "green", "orange"} & set(PORT_SERIES.values())
+
+
+@pytest.mark.parametrize("kind", ["libvirt", "OpenStack"])
+def test_neighbouring_vm_ports_have_different_colours(kind: str) -> None:
+    assert len({port_colours(name)[0] for name in PORTS[kind]}) == len(PORTS[kind])
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of `#rrggbb`, as the W3C's rules for contrast define it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("colour", sorted({*PORT_SERIES.values(), *UPLINK_SERIES.values()}))
+def test_lines_are_seen_in_the_dark_and_in_the_light(colour: str) -> None:
+    for background in (DARK, LIGHT):
+        darker, lighter = sorted((luminance(colour), luminance(background)))
+        assert (lighter + 0.05) / (darker + 0.05) >= LEAST_CONTRAST, background
+
+
+def test_the_vm_ports_of_an_uplink_have_their_colours_in_both_directions() -> None:
+    (panel,) = (panel for panel in BY_NAME["bridge"].asking if "repeat" in panel)
+    legends = [t["legendFormat"] for t in panel["targets"] if "{{port}}" in t["legendFormat"]]
+    assert legends == ["{{port}} sent", "{{port}} received"]
+    given = {
+        override["matcher"]["options"]: override["properties"][0]["value"]["fixedColor"]
+        for override in panel["fieldConfig"]["overrides"]
+        if override["matcher"]["options"] in PORT_SERIES
+    }
+    assert given == PORT_SERIES
+    # What overrides later counts: a capacity is no port.
+    matched = [override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]]
+    assert max(map(matched.index, PORT_SERIES)) < min(map(matched.index, "BCD"))
+    (of_received,) = (
+        override["properties"]
+        for override in panel["fieldConfig"]["overrides"]
+        if override["matcher"]["options"] == "B"
+    )
+    assert {"fill": "dash", "dash": [4, 6]} in [p["value"] for p in of_received]
 
 
 @each_dashboard
