@@ -177,7 +177,6 @@ def _connection() -> list[panels.Panel]:
             "a restart of ovs-vswitchd or of the service. The bridge forwards meanwhile.",
             of_host(and_all(not_connected, known(f"min({connected})", "== 0"), **every), WHERE),
             words=panels.CONNECTED,
-            width=6,
         ),
         states(
             "Which service leads",
@@ -185,7 +184,6 @@ def _connection() -> list[panels.Panel]:
             "did. Good: one of each pair leads at any time.",
             of_host(and_all(not_leading, f"max({leader})", instance="any"), SERVICE),
             words=panels.DECIDES,
-            width=6,
         ),
         lines(
             "Configuration errors by bridge",
@@ -194,7 +192,7 @@ def _connection() -> list[panels.Panel]:
             [of_host(highest(errors, ON_BRIDGE, at_any_time("max", errors)), WHERE)],
             unit=panels.COUNT,
             none_is_good=True,
-            width=6,
+            height=10,
         ),
         events(
             "Faults by part",
@@ -206,7 +204,7 @@ def _connection() -> list[panels.Panel]:
                     "{{instance}} {{part}}",
                 )
             ],
-            width=6,
+            height=10,
         ),
     ]
 
@@ -235,7 +233,6 @@ def _speed() -> list[panels.Panel]:
             [of_host(slowest(0.99, polls), WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
-            width=8,
         ),
         lines(
             "Slowest decisions",
@@ -244,7 +241,6 @@ def _speed() -> list[panels.Panel]:
             [of_host(slowest(0.99, decisions), WHERE)],
             unit=panels.SECONDS,
             link=frame.FROM_SERIES,
-            width=8,
         ),
         lines(
             "Scrapes",
@@ -252,6 +248,7 @@ def _speed() -> list[panels.Panel]:
             "scrape in the time shown. Good: far below the scrape interval.",
             [of_host(highest(scraped, ON_SERVICE, at_any_time("max", scraped)), SERVICE)],
             unit=panels.SECONDS,
-            width=8,
+            width=24,
+            height=6,
         ),
     ]

@@ -185,8 +185,14 @@ def _what_was_done() -> list[panels.Panel]:
                 Column("Job", "job", hidden=True),
             ],
             sort=["Refused"],
-            width=9,
+            width=12,
             height=8,
+        ),
+        events(
+            "Failovers by bridge",
+            "VM ports moved because their uplink failed, on the ten bridges with most of them. Good: "
+            "none, or one burst when a link went down.",
+            [of_host(highest(f"{failovers} > 0", ON_BRIDGE, most), WHERE)],
         ),
         events(
             "Refused by reason",
@@ -195,14 +201,8 @@ def _what_was_done() -> list[panels.Panel]:
             "why.",
             [_by_reason("moves_refused_total")],
             by_reason=True,
-            width=7,
-        ),
-        events(
-            "Failovers by bridge",
-            "VM ports moved because their uplink failed, on the ten bridges with most of them. Good: "
-            "none, or one burst when a link went down.",
-            [of_host(highest(f"{failovers} > 0", ON_BRIDGE, most), WHERE)],
-            width=8,
+            width=24,
+            height=6,
         ),
     ]
 
@@ -231,7 +231,6 @@ def _what_called_for_it() -> list[panels.Panel]:
                 ),
             ],
             unit=panels.RATIO,
-            width=8,
         ),
         states(
             "Unrelieved uplinks",
@@ -241,7 +240,6 @@ def _what_called_for_it() -> list[panels.Panel]:
             "have to change.",
             of_host(and_all(ever, known_of_uplinks(f"max({unrelieved})"), **every), UPLINK),
             words=panels.RELIEVED,
-            width=8,
         ),
         events(
             "Link changes",
@@ -254,7 +252,7 @@ def _what_called_for_it() -> list[panels.Panel]:
                     UPLINK,
                 )
             ],
-            width=8,
+            width=24,
         ),
     ]
 
@@ -273,7 +271,6 @@ def _what_came_of_it() -> list[panels.Panel]:
             [of_host(highest_of("bridge_optimality_ratio"), WHERE)],
             unit=panels.COUNT,
             decimals=2,
-            width=8,
         ),
         lines(
             "Imbalance",
@@ -281,7 +278,6 @@ def _what_came_of_it() -> list[panels.Panel]:
             "where it was highest. Good: it falls after each move.",
             [of_host(highest_of("bridge_imbalance_ratio"), WHERE)],
             unit=panels.RATIO,
-            width=8,
         ),
         lines(
             "Age of the last decision",
@@ -300,7 +296,6 @@ def _what_came_of_it() -> list[panels.Panel]:
             ],
             unit=panels.SECONDS,
             least_maximum=panels.OLD_S,
-            width=8,
         ),
         lines(
             "Convergence time",
@@ -310,7 +305,6 @@ def _what_came_of_it() -> list[panels.Panel]:
             [of_host(slowest(0.9, BRIDGES("settling_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
             points=VisibilityMode.ALWAYS,
-            width=8,
         ),
         lines(
             "Inbound follows after",
@@ -320,7 +314,6 @@ def _what_came_of_it() -> list[panels.Panel]:
             [of_host(slowest(0.9, BRIDGES("inbound_follow_seconds_bucket")), WHERE)],
             unit=panels.SECONDS,
             points=VisibilityMode.ALWAYS,
-            width=8,
         ),
         lines(
             "Move budgets used up",
@@ -330,6 +323,5 @@ def _what_came_of_it() -> list[panels.Panel]:
             [of_host(highest_of("move_budget_exhausted"), WHERE)],
             unit=panels.COUNT,
             none_is_good=True,
-            width=8,
         ),
     ]

@@ -310,6 +310,7 @@ def _since_when() -> list[panels.Panel]:
             "whether the host is busy, or its team is badly balanced.",
             [of_host(traffic("transmit"), "{{host}} sent")],
             unit=panels.BITS,
+            height=10,
         ),
         lines(
             "Received by each host",
@@ -317,6 +318,7 @@ def _since_when() -> list[panels.Panel]:
             "the same colour as beside it.",
             [of_host(traffic("receive"), "{{host}} received")],
             unit=panels.BITS,
+            height=10,
         ),
     ]
 
@@ -338,14 +340,12 @@ def _what_was_done() -> list[panels.Panel]:
             "and fewer once the load is spread. A bridge that never stops moving has a load that "
             "changes faster than its window.",
             [of_host(each("moves_applied_total"), WHERE)],
-            width=8,
         ),
         events(
             "Failovers by bridge",
             "VM ports that changed uplink because their uplink failed, on the ten bridges with most of "
             "them. Good: none, or one burst when a link went down. Many bursts mean a flapping link.",
             [of_host(each("failovers_total"), WHERE)],
-            width=8,
         ),
         events(
             "Refused by bridge and reason",
@@ -357,6 +357,7 @@ def _what_was_done() -> list[panels.Panel]:
                     WHERE + " {{reason}}",
                 )
             ],
-            width=8,
+            width=24,
+            height=7,
         ),
     ]

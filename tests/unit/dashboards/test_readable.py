@@ -14,9 +14,10 @@ import pytest
 
 from dashboards import panels
 from dashboards.colours import PORT_SERIES, REASONS, UNKNOWN, UPLINK_NAMES, UPLINK_SERIES
+from dashboards.queries import MOST
 from policies.model import Reason
 from policies.presets import PRESETS
-from tests.unit.dashboards.dashboards import ALL, BY_NAME, QUERIES, Dashboard, Query
+from tests.unit.dashboards.dashboards import ALL, BY_NAME, IN_LEGEND, QUERIES, Dashboard, Query
 from tests.unit.dashboards.exported import EXPORTED
 
 # A screen of 1600 x 1000 shows so many rows of the grid, below Grafana's own bars.
@@ -31,6 +32,21 @@ CELL_PADDING_PX, LEAST_PX = 14, 150
 # The arrow of a column that is sorted by.
 ARROW_PX = 18
 FONT_PX = 14
+# A row of the grid, and what of a panel's height is not its graph: the title, and what is around.
+ROW_PX, AROUND_GRAPH_PX = 30, 52
+# A legend below a graph: its share of the height, what is around it, its font, its lines, and what is
+# beside a text, as measured in Grafana 11.6.
+LEGEND_SHARE, AROUND_LEGEND_PX = 0.35, 8
+LEGEND_FONT_PX, LEGEND_LINE_PX, BESIDE_LEGEND_PX = 12, 23.5, 36
+# Names as long as they often are.
+LONG = {
+    "bridge": "br-ex",
+    "host": "compute-07",
+    "instance": "compute-07:9476",
+    "part": "listener",
+    "reason": max(Reason, key=len),
+    "uplink": "enp1s0f0",
+}
 # Widths of Inter's characters, as shares of the font's size.
 NARROW, WIDE, CAPITAL, OTHER = 0.3, 0.85, 0.72, 0.58
 
@@ -679,14 +695,26 @@ def test_graphs_of_many_bridges_show_some(dashboard: Dashboard) -> None:
                 assert re.search(r" (> 0|== 0) or (min|max)\(.* unless on \(\) up\{", summed_up)
 
 
-def test_the_legend_of_ten_hosts_is_not_cut() -> None:
-    """Grafana gives it a third of the graph: three lines, and the worst of ten may be the last."""
-    (since,) = (p for p in BY_NAME["fleet"].json["panels"] if p.get("title") == "Since when")
-    (done,) = (p for p in BY_NAME["fleet"].json["panels"] if p.get("title") == "What was done")
-    rows = range(since["gridPos"]["y"], done["gridPos"]["y"])
-    shown = [p for p in of_type(BY_NAME["fleet"], "timeseries") if p["gridPos"]["y"] in rows]
-    assert shown
-    assert all(panel["gridPos"]["w"] >= 12 for panel in shown)
+@each_dashboard
+def test_legends_are_not_cut(dashboard: Dashboard) -> None:
+    """Grafana gives a legend a third of the graph, and the worst of ten may be in its last line."""
+    seen = 0
+    for panel in of_type(dashboard, "timeseries"):
+        entries = [
+            text_px(IN_LEGEND.sub(lambda label: LONG[label[1]], target["legendFormat"]))
+            for target in panel["targets"]
+            if not re.search("^(capacity|threshold)| threshold$", target["legendFormat"])
+            for _ in range(MOST if "topk(10, " in target["expr"] else len(Reason))
+            if re.search(r"\btopk\(10, |by \(reason\)", target["expr"])
+        ]
+        if entries:
+            seen += 1
+            entry_px = max(entries) * LEGEND_FONT_PX / FONT_PX + BESIDE_LEGEND_PX
+            in_line = panel_px(panel) // entry_px
+            graph_px = panel["gridPos"]["h"] * (ROW_PX + BETWEEN_PX) - BETWEEN_PX - AROUND_GRAPH_PX
+            lines = (LEGEND_SHARE * graph_px - AROUND_LEGEND_PX) // LEGEND_LINE_PX
+            assert in_line * lines >= len(entries), f"{panel['title']}: {entry_px:.0f} px each"
+    assert seen
 
 
 @each_query
