@@ -91,8 +91,9 @@ def _is_anything_wrong() -> list[panels.Panel]:
         number(
             "Bridges in observe mode",
             "Bridges where the service only reports what it would do. Good: 0, once you agree with "
-            "its decisions. To let it act: `ovs-lbt set bridge BRIDGE mode=enforce`.",
-            Ask(f"count({observed}) or 0 * count({BRIDGES('bridge_info')})"),
+            "its decisions. To let it act: `ovs-lbt set bridge BRIDGE mode=enforce`. While a service "
+            "is down, 0 is not known.",
+            Ask(known(f"(count({observed}) or 0 * count({BRIDGES('bridge_info')}))")),
             steps=panels.DONE,
             width=5,
         ),

@@ -131,10 +131,16 @@ def of_uplinks(count: int, facts: Facts) -> str:
     return found_or_unknown(count, facts)
 
 
-def if_any(count: int, facts: Facts, colour: str = "blue", none: str = "red") -> str:
+def if_any(count: int, facts: Facts) -> str:
     if not any(facts.services.values()):
         return UNKNOWN
-    return f"{count} ({colour if count else none})"
+    return f"{count} ({'blue' if count else 'red'})"
+
+
+def observing(facts: Facts) -> str:
+    """A bridge whose service is down may observe, too."""
+    count = [mode for *_, mode in facts.policies.values()].count("observe")
+    return f"{count} (blue)" if count or all(facts.services.values()) else UNKNOWN
 
 
 def in_range(count: int, moment: Moment, colour: str, none: str) -> str:
@@ -197,9 +203,7 @@ TRUTHS: dict[tuple[str, str], Truth] = {
     ("decisions", "Failovers"): lambda m: in_range(
         m.facts.moved_for(Reason.FAILOVER, m.range_s), m, "orange", "green"
     ),
-    ("decisions", "Bridges in observe mode"): lambda m: if_any(
-        [mode for *_, mode in m.facts.policies.values()].count("observe"), m.facts, none="blue"
-    ),
+    ("decisions", "Bridges in observe mode"): lambda m: observing(m.facts),
     ("decisions", "Oldest last decision"): age,
     ("controller", "Services up"): lambda m: (
         f"{up} (blue)" if (up := sum(m.facts.services.values())) else "0 (red)"
