@@ -35,10 +35,13 @@ CHUNK_BYTES = 65536
 SCREEN, SHOWN_WITHIN_MS, RENDERED_WITHIN_S = "1600,8000", 30_000, 180
 # Where a panel begins in the page: in Grafana 9 and 10, and in 11.
 PANEL = re.compile(r'data-(?:panelid|viz-panel-key)="(?:panel-)?(\d+)[^"]*"')
-# What marks an error: in Grafana 9, in 10, and in 11.
-FAILED = re.compile(r'panel-info-corner--error|="Panel status"|Panel (?:header|status) error')
-# Tiles and bars have words of their own for it.
-NO_DATA = re.compile(rf">\s*(?:No data|{NOT_KNOWN})\s*<")
+# What marks an error: in Grafana 9, in 10, and in 11; and what timelines say of data they cannot show.
+FAILED = re.compile(
+    r'panel-info-corner--error|="Panel status"|Panel (?:header|status) error'
+    r"|>\s*(?:Data does not have a time field|No graphable fields)\s*<"
+)
+# Timelines have words of their own for it, and so have tiles and bars.
+NO_DATA = re.compile(rf">\s*(?:No data(?: in response)?|{NOT_KNOWN})\s*<")
 
 
 class Grafana:
