@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from policies.damping import Damping
 
+UNITS = ["vnet0", "vnet1"]
 MOVES = st.lists(
-    st.tuples(
-        st.sampled_from(["vnet0", "vnet1"]), st.integers(1, 4000), st.booleans(), st.booleans()
-    ),
+    st.tuples(st.sampled_from(UNITS), st.integers(1, 4000), st.booleans(), st.booleans()),
     min_size=1,
     max_size=9,
 )
@@ -30,7 +29,21 @@ def test_who_is_in_cooldown_stays_the_same_until_then(
     step_s = 0.1 if change_s - now_s < 200 else 7.3
     at_s = now_s
     while (at_s := at_s + step_s) < min(change_s, now_s + 4000):
+        assert {unit for unit in UNITS if at_s < damping.until_s(unit, at_s)} == cooling
         assert damping.in_cooldown(at_s) == cooling
+
+
+@given(moves=MOVES)
+def test_what_is_remembered_of_cooldowns_is_what_follows_from_the_moves(
+    moves: list[tuple[str, int, bool, bool]],
+) -> None:
+    damping, now_s = Damping(), 0.0
+    for unit, tenths, by_load, provisional in moves:
+        for _ in range(3):
+            now_s += tenths / 30
+            cooling = {name for name in UNITS if now_s < damping.until_s(name, now_s)}
+            assert damping.in_cooldown(now_s) == cooling
+        damping.note(unit, now_s, by_load, provisional)
 
 
 def test_one_that_may_be_corrected_is_in_cooldown_when_that_is_over() -> None:
