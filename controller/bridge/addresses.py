@@ -95,7 +95,8 @@ class Addresses:
         self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
     ) -> list[VmPortConfig]:
         """The ports whose learned flows have to be installed."""
-        learning = {*_learning(desired)} - {*_learning(installed)}
+        same = desired.flows is installed.flows
+        learning = set() if same else {*_learning(desired)} - {*_learning(installed)}
         return [
             port
             for port in vm_ports
@@ -135,11 +136,8 @@ def learns(installed: Pipeline) -> bool:
 
 def _learning(present: Pipeline) -> Iterator[int]:
     """The ofports of the VM ports that a pipeline learns from."""
-    ports = (
-        dict(match).get(Register.VM_PORT.field)
-        for table, _, match in present.flows
-        if table == Table.LEARN
-    )
+    vm_port = Register.VM_PORT.field
+    ports = (dict(match).get(vm_port) for table, _, match in present.flows if table == Table.LEARN)
     return (port for port in ports if isinstance(port, int))
 
 

@@ -135,10 +135,18 @@ class Installation:
         """The pipeline that a team needs.
 
         If it equals the installed one, that object is returned: readings share it between bridges,
-        and comparing it with itself is fast.
+        and comparing it with itself is fast. The same goes for flows alone, which most moves leave
+        as they are.
         """
-        built = self._built[1] if self._built and self._built[0] == team else pipeline.build(team)
-        return self.installed if self.installed is not None and self.installed == built else built
+        installed = self.installed
+        if self._built and self._built[0] == team:
+            built = self._built[1]
+        else:
+            built = pipeline.build(team)
+        if installed is None or installed is built or installed.flows != built.flows:
+            return built
+        same = installed.groups == built.groups
+        return installed if same else Pipeline(installed.flows, built.groups)
 
     def desire(self, team: Team) -> Pipeline:
         """The pipeline that a team needs; remembered for the next call."""

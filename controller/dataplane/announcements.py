@@ -8,7 +8,8 @@ about the sender's own address, and for nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 
 from controller.dataplane.specs import (
     Action,
@@ -33,7 +34,16 @@ from controller.dataplane.tables import (
 from controller.dataplane.team import Team
 
 
-def flows(_team: Team) -> Iterator[FlowSpec]:
+def flows(_team: Team) -> Iterable[FlowSpec]:
+    return _flows()
+
+
+@functools.cache
+def _flows() -> tuple[FlowSpec, ...]:
+    return tuple(_made())
+
+
+def _made() -> Iterator[FlowSpec]:
     """The same flows for every team."""
     announces = SetField(Register.ANNOUNCES.field, 1)
     yield FlowSpec(

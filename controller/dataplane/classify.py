@@ -9,6 +9,7 @@ frame has the tag of its VLAN.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from controller.config.vlans import TRUNK, PortVlans, VlanSet, blocks
@@ -28,7 +29,7 @@ from controller.dataplane.tables import (
     Table,
     openflow_port,
 )
-from controller.dataplane.team import Team
+from controller.dataplane.team import KEPT, Team
 from policies.model import OfPort
 
 
@@ -36,18 +37,31 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     for uplink in team.uplinks:
         came_in = SetField(Register.UPLINK.field, uplink)
         vlans = team.uplink_vlans.get(uplink, TRUNK)
-        yield from _classify(uplink, vlans, came_in, Table.FROM_UPLINK)
+        yield from _classified(uplink, vlans, came_in, Table.FROM_UPLINK)
     for port in team.vm_ports:
         came_in = SetField(Register.VM_PORT.field, port.ofport)
-        yield from _classify(port.ofport, port.vlans, came_in, Table.LEARN)
-        # Tag 0 means "no VLAN". Without it, the tag behind it would become the frame's VLAN.
-        for tag in ETH_TAGS:
-            inner = match(in_port=openflow_port(port.ofport), vlan_vid=VLAN_PRESENT, eth_type=tag)
-            yield FlowSpec(Table.CLASSIFY, 115, inner)
+        yield from _classified(port.ofport, port.vlans, came_in, Table.LEARN)
+        yield from _drop_inner_tags(port.ofport)
     if not team.over_normal:
         # NORMAL would join the uplinks into a loop, so what comes by an unknown port is dropped.
         yield FlowSpec(Table.CLASSIFY, 1, ())
     yield from _drop_what_no_bridge_forwards()
+
+
+# Both are kept from one pipeline to the next, because most changes concern few ports.
+@functools.lru_cache(maxsize=KEPT)
+def _classified(
+    ofport: OfPort, vlans: PortVlans, came_in: SetField, goto: Table
+) -> tuple[FlowSpec, ...]:
+    return tuple(_classify(ofport, vlans, came_in, goto))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _drop_inner_tags(ofport: OfPort) -> tuple[FlowSpec, ...]:
+    """Tag 0 means "no VLAN". Without it, the tag behind it would become the frame's VLAN."""
+    port = openflow_port(ofport)
+    inner = (match(in_port=port, vlan_vid=VLAN_PRESENT, eth_type=tag) for tag in ETH_TAGS)
+    return tuple(FlowSpec(Table.CLASSIFY, 115, tagged) for tagged in inner)
 
 
 def _classify(

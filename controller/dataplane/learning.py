@@ -10,6 +10,7 @@ taught it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from controller.dataplane.matching import SAME_VLAN, register_values
@@ -33,14 +34,18 @@ from controller.dataplane.tables import (
     Table,
     learned_cookie,
 )
-from controller.dataplane.team import Team, VmPort
+from controller.dataplane.team import KEPT, Team, VmPort
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
     for port in team.vm_ports:
-        yield from _learn_from(port)
-        yield from _guard_addresses(port)
-        yield from _lock(port)
+        yield from _of(port)
+
+
+# Kept from one pipeline to the next, because most changes concern few VM ports.
+@functools.lru_cache(maxsize=KEPT)
+def _of(port: VmPort) -> tuple[FlowSpec, ...]:
+    return (*_learn_from(port), *_guard_addresses(port), *_lock(port))
 
 
 def _learn_from(port: VmPort) -> Iterator[FlowSpec]:

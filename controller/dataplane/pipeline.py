@@ -5,6 +5,8 @@ Each feature is a module. Its docstring says which tables it fills and what alwa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from controller.dataplane import (
     announcements,
     binding_groups,
@@ -19,11 +21,11 @@ from controller.dataplane import (
     reflection,
     unicast,
 )
-from controller.dataplane.specs import Pipeline
+from controller.dataplane.specs import FlowSpec, Pipeline
 from controller.dataplane.team import Team
 
 # No two features have a flow with the same table, priority and match, or a group with the same id.
-FLOWS = (
+FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     classify.flows,
     learning.flows,
     announcements.flows,

@@ -9,7 +9,8 @@ last `LOCK_TIMEOUT_S` seconds has not moved away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 
 from controller.dataplane.matching import SAME_VLAN
 from controller.dataplane.specs import FlowSpec, Learn, LearnLoad, LearnMatch, Resubmit, match
@@ -26,7 +27,16 @@ from controller.dataplane.tables import (
 from controller.dataplane.team import Team
 
 
-def flows(_team: Team) -> Iterator[FlowSpec]:
+def flows(_team: Team) -> Iterable[FlowSpec]:
+    return _flows()
+
+
+@functools.cache
+def _flows() -> tuple[FlowSpec, ...]:
+    return tuple(_made())
+
+
+def _made() -> Iterator[FlowSpec]:
     """The same flows for every team."""
     local = {Register.LOCAL.field: 1}
     yield FlowSpec(

@@ -9,6 +9,9 @@ from controller.config.vlans import TRUNK, PortVlans
 from policies.classifiers import Classifier
 from policies.model import OfPort
 
+# For so many ports, the flows that depend on nothing else are kept from one pipeline to the next.
+KEPT = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class VmPort:
