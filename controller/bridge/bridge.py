@@ -335,7 +335,7 @@ class Bridge(ReconciledBridge):
         self.loads.steady_s = self.scheduler.filling.late_steady_s(now_s)
         self.loads.addresses_steady = self.scheduler.filling.addresses_steady
         commands = self._decide(now_s)
-        if self.installation.settled:
+        if self.installation.settled and not self.scheduler.convergence.at_rest:
             took_s = self.scheduler.converged(self.team_view, now_s)
             if took_s is not None:
                 commands.append(Observe(self.config.name, "settling", took_s))
@@ -353,7 +353,7 @@ class Bridge(ReconciledBridge):
         """Whether a decision waits for the loads of addresses behind a port that is counted at once."""
         if self.scheduler.late_known or len(self.address_units.by_name) > MOST_UNITS:
             return False
-        return any(p.per_address and not self.loads.is_late(p.ofport) for p in self.config.vm_ports)
+        return any(not self.loads.is_late(port.ofport) for port in self.config.per_address)
 
     def _decide(self, now_s: float) -> Commands:
         """Ask each policy, and do what it says."""
@@ -458,7 +458,8 @@ class Bridge(ReconciledBridge):
             self._turn(Turn.GATHERED)
             commands += self._introduce_to_normal()
             commands += self.reconcile(now_s)
-        commands += self.decision_log.outcome(self.team_view, now_s)
+        if now_s >= self.decision_log.deadline_s():
+            commands += self.decision_log.outcome(self.team_view, now_s)
         if self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s:
             commands += self.reconcile(now_s)
         if now_s >= self.shaping.deadline_s():

@@ -27,7 +27,6 @@ from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
 from controller.teaming import bindings, splits
 from controller.teaming.bindings import Bindings
-from controller.teaming.shaping import is_asked_for
 from policies.model import Move
 from policies.presets import PRESETS
 
@@ -150,6 +149,7 @@ class ReconciledBridge(BridgeState):
         """Forget units that are gone."""
         names = {unit.name for unit in self.units()}
         self.scheduler.keep(names)
+        self.reused.keep(names)
         self.inbound_check.keep({int(port.ofport) for port in self.config.vm_ports})
         self.bindings.keep(names)
         self.applied.keep(unit.name for unit in self._applied_units)
@@ -312,7 +312,7 @@ class ReconciledBridge(BridgeState):
         if self.phase is Phase.INSPECTING:
             return []
         serves = self._serves and not self.observing
-        if not serves or not any(map(is_asked_for, self.config.vm_ports)):
+        if not serves or not self.config.queued:
             return [*self.shaping.ask(self.config, {}, now_s)]
         if not (self.connected and self.addresses.known):
             return []

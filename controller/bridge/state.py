@@ -33,12 +33,13 @@ from controller.decisions.planning import Basis, Proposal
 from controller.decisions.scheduler import Scheduler
 from controller.load.loads import Loads
 from controller.load.polling import Polling
+from controller.load.reused import Reused
 from controller.load.team_view import TeamView
-from controller.teaming import splits
+from controller.teaming import buckets, splits
 from controller.teaming.address_units import AddressUnit, AddressUnits
 from controller.teaming.bindings import Bindings, Bound
 from controller.teaming.links import Links
-from controller.teaming.shaping import ShapedTeam, Shaping, is_asked_for
+from controller.teaming.shaping import ShapedTeam, Shaping
 from policies.model import Unit, Uplink
 
 Commands = list[Command]
@@ -59,6 +60,8 @@ class BridgeState:
     links: Links = field(default_factory=Links)
     # The measured loads of ports, units and buckets.
     loads: Loads = field(default_factory=Loads)
+    # The units that were made last.
+    reused: Reused = field(default_factory=Reused, compare=False, repr=False)
     # The addresses behind VM ports: all of them, and those that are units of their own.
     addresses: Addresses = field(default_factory=Addresses)
     address_units: AddressUnits = field(default_factory=AddressUnits)
@@ -214,10 +217,9 @@ class BridgeState:
     @property
     def _wants_addresses(self) -> bool:
         """Whether units or queues need the learned addresses to be read."""
-        ports = self.config.vm_ports
-        if self._follows_addresses and any(port.per_address for port in ports):
+        if self._follows_addresses and self.config.per_address:
             return True
-        asking = [port for port in ports if is_asked_for(port)]
+        asking = self.config.queued
         if not asking or not self._announces or not self.settled:
             return False
         known = self.addresses.by_port
@@ -267,6 +269,7 @@ class BridgeState:
             merge_due=self.scheduler.merge_due,
             late_known=self.scheduler.late_known,
             split=self.split,
+            reused=self.reused,
         )
 
     def uplinks(self) -> tuple[Uplink, ...]:
@@ -294,7 +297,7 @@ class BridgeState:
     @property
     def hashed(self) -> bool:
         """Whether a policy in use moves buckets because of load."""
-        return self.team_view.hashed
+        return buckets.are_judged(self.config, self.split)
 
     @property
     def rules(self) -> kept_rules.States:

@@ -102,6 +102,12 @@ class VmPortConfig:
             return False
         return not (self.rules.unsplittable or PRESETS[self.policy].classifier.hashed)
 
+    @property
+    def is_queued(self) -> bool:
+        """Whether it has shares, a limit or a reservation."""
+        asked = self.shares is not None or self.limit_bps is not None
+        return asked or bool(self.rules.reserve_bps)
+
 
 @dataclass(frozen=True, slots=True)
 class BridgeConfig:
@@ -146,6 +152,24 @@ class BridgeConfig:
     errors: tuple[BadValue, ...] = ()
     # The values in force by record and key. A value stays while its record has an invalid one.
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
+    # What follows from the VM ports, which every poll asks for several times: the policies in use,
+    # those of them that move units because of load, and the ports with a unit for each address.
+    policies: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    rebalancing: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    per_address: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
+    # The ports with shares, a limit or a reservation.
+    queued: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        policies = tuple(sorted({port.policy for port in self.vm_ports}))
+        found = {
+            "policies": policies,
+            "rebalancing": tuple(policy for policy in policies if PRESETS[policy].rebalances),
+            "per_address": tuple(port for port in self.vm_ports if port.per_address),
+            "queued": tuple(port for port in self.vm_ports if port.is_queued),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def on_a_lag(self) -> bool:

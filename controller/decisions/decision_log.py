@@ -106,6 +106,8 @@ class DecisionLog:
         uplinks = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
         found = {u.name for u in uplinks.values() if u.usable and self._is_above(u, team_view)}
         now_unrelieved = frozenset(found - relieved)
+        if now_unrelieved == self.unrelieved:
+            return []
         before = _utilizations(uplinks.values())
         records = []
         for uplink in sorted(now_unrelieved - self.unrelieved):

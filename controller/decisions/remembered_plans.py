@@ -6,6 +6,7 @@ not change. Planners are pure functions, so the answer is the same.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,16 +21,17 @@ MOST = 8
 class RememberedPlans:
     """The plans of one bridge that were made or asked for last."""
 
-    _made: dict[tuple[Planner, Snapshot], Plan] = field(default_factory=dict)
+    # The one that was asked for longest ago comes first. To compare teams is faster than to hash
+    # them: other teams mostly differ in the load of an uplink, and equal ones share their units.
+    _made: deque[tuple[Planner, Snapshot, Plan]] = field(default_factory=lambda: deque(maxlen=MOST))
 
     def of(self, planner: Planner, snapshot: Snapshot) -> Plan:
         """Return what the planner plans for the team."""
-        made, asked = self._made, (planner, snapshot)
-        plan = made.pop(asked, None)
-        if plan is None:
-            plan = planner(snapshot)
-        # The one that was asked for longest ago comes first.
-        made[asked] = plan
-        if len(made) > MOST:
-            del made[next(iter(made))]
-        return plan
+        for made in self._made:
+            if made[0] is planner and made[1] == snapshot:
+                self._made.remove(made)
+                break
+        else:
+            made = planner, snapshot, planner(snapshot)
+        self._made.append(made)
+        return made[2]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.decisions.convergence import ConvergenceTimer
 from controller.decisions.evidence import Evidence, how
 from controller.decisions.remembered_plans import RememberedPlans
-from controller.load.filling import Filling
+from controller.load.filling import FULL_RATIO, Filling
 from controller.load.load_phases import LoadPhases
 from controller.load.peaks import PEAK_S, Peaks
 from controller.load.polling import UNITS_INTERVAL_S
@@ -78,6 +78,10 @@ class Scheduler:
     # Whether moves would help now, but would make things worse in a remembered phase.
     is_torn: bool = False
     _late: frozenset[str] = frozenset()
+    # The team that the last decision judged, if it moved nothing, and whether all policies judged it
+    # by present loads and peaks.
+    _judged: TeamView | None = field(default=None, compare=False, repr=False)
+    _rests: bool = False
     in_cooldown: frozenset[str] = frozenset()
     merge_due: frozenset[str] = frozenset()
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
@@ -131,7 +135,6 @@ class Scheduler:
 
     def begin(self, now_s: float) -> None:
         """Begin a decision, when all replies of a poll have come. `wanted` must follow."""
-        self.last_s = now_s
         self.in_cooldown = frozenset().union(*(d.in_cooldown(now_s) for d in self.dampings))
         self.merge_due = self.splits.due(now_s)
 
@@ -141,22 +144,36 @@ class Scheduler:
         A policy with a window is asked at most once in each window. `between`: only ports were
         read, between two polls. Policies with buckets in use are then not asked.
         """
+        self.last_s = now_s
+        rested, self._rests = self._rests, False
+        if same := self._judged is not None and self._judged.shows_same(team_view):
+            # What follows from the loads is computed already.
+            team_view = self._judged
+        self._judged = None
         in_use = team_view.in_use if between else ()
         policies = [policy for policy in team_view.rebalancing if policy not in in_use]
         known = self.late_known
         offered = {
             p: self._at_this_moment(p, team_view, now_s) for p in policies if PRESETS[p].at_once
         }
+        judges = not between and None not in offered.values()
+        if judges and same and rested and self._may_rest(team_view, now_s):
+            # Nothing is different that the last decision depended on, and it moved nothing.
+            self._remember_again(now_s)
+            self._judged, self._rests = team_view, True
+            return
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
         if known and self.late_known and any(PRESETS[p].at_once for p in team_view.rebalancing):
             carried = team_view.carried()
             self.peaks.take(carried, now_s)
             self.load_phases.take(carried, _least_capacity_bps(team_view), now_s)
+        yields = False
         for policy in policies:
             if (snapshot := offered.get(policy)) is not None and (
                 wanted := self._urgent(policy, team_view, snapshot, now_s)
             ):
+                yields = True
                 yield wanted
                 continue
             if self.pauses(policy, team_view, now_s) or team_view.is_calm(policy):
@@ -164,12 +181,16 @@ class Scheduler:
             if PRESETS[policy].at_once:
                 wanted = self._wanted_at_once(policy, team_view, now_s)
             elif snapshot := team_view.snapshot(policy, window_s := team_view.window_s(policy)):
-                moves = PRESETS[policy].rebalance(snapshot).moves
-                wanted = Wanted(moves, Evidence.of(snapshot, how(window_s)))
+                plan = PRESETS[policy].rebalance(snapshot)
+                wanted = Wanted(plan.moves, Evidence.of(snapshot, how(window_s)))
             else:
                 wanted = None
             if wanted is not None:
+                yields = True
                 yield wanted
+        if not yields:
+            self._judged = team_view
+            self._rests = judges and known and self._may_rest(team_view, now_s)
 
     def _at_this_moment(self, policy: str, team_view: TeamView, now_s: float) -> Snapshot | None:
         """Return the team with its present loads, and note how they change.
@@ -347,6 +368,7 @@ class Scheduler:
 
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""
+        self._judged = None
         self.peaks.forget()
         self.load_phases.forget()
         self.filling.forget()
@@ -357,6 +379,19 @@ class Scheduler:
         return any(self._found_gain.values()) or self._found_urgent > 0
 
     # ---- the same decision again ---------------------------------------------------------
+
+    def _may_rest(self, team_view: TeamView, now_s: float) -> bool:
+        """Whether this decision moves nothing, and goes on to while the same loads are read.
+
+        Late counters and full uplinks also depend on how long they have been so.
+        """
+        if self.filling.full_s is not None or self.awaits_confirmation:
+            return False
+        if not self.late_known or self._late or team_view.late_ports:
+            return False
+        if any(self.pauses(policy, team_view, now_s) for policy in team_view.rebalancing):
+            return False
+        return now_s < self._memory_changes_s
 
     def next_change_s(self, team_view: TeamView) -> float:
         """When the next decision may differ from the last one, if what is read stays the same.
@@ -372,17 +407,46 @@ class Scheduler:
         if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
             return last_s
         return min(
-            self.filling.next_change_s(last_s),
-            self.peaks.next_fall_s(),
-            self.load_phases.next_change_s,
+            self.filling.next_change_s(last_s, self._may_fill()),
+            self._memory_changes_s,
             self.splits.next_change_s(last_s),
             *(damping.next_change_s(last_s) for damping in self.dampings),
         )
 
+    @property
+    def _memory_changes_s(self) -> float:
+        """When other peaks and phases are remembered than now, if no load changes."""
+        return min(self.peaks.next_fall_s(), self.load_phases.next_change_s)
+
+    def _may_fill(self) -> bool:
+        """Whether an uplink is full, or may be, with what it carries beside its units at most."""
+        if self._judged is None or self.filling.full_s is not None or self._late:
+            return True
+        most = self.filling.last_beside
+        return any(
+            snapshot is None or gain.worst_ratio(snapshot.uplinks) >= FULL_RATIO
+            for snapshot in self._offered(self._judged, lambda uplink: most.get(uplink, IDLE))
+        )
+
+    def _offered(
+        self, team_view: TeamView, beside: Callable[[str], Load]
+    ) -> Iterator[Snapshot | None]:
+        for policy in team_view.rebalancing:
+            if PRESETS[policy].at_once:
+                yield team_view.offered(policy, beside)
+
     def hold(self, now_s: float) -> None:
         """Make the last decision again, until now. It must not differ meanwhile (`next_change_s`)."""
         self.last_s = now_s
+        before = self.filling.least_beside
         self.filling.hold(now_s)
+        if self._judged is not None and self.filling.least_beside != before:
+            for snapshot in self._offered(self._judged, self.filling.beside):
+                if snapshot is not None:
+                    self.filling.see_again(snapshot)
+        self._remember_again(now_s)
+
+    def _remember_again(self, now_s: float) -> None:
         self.peaks.hold(now_s)
         self.load_phases.hold(now_s)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.load.polling import DIGITS
 from policies import failover
-from policies.model import Load, Snapshot
+from policies.model import IDLE, Load, Snapshot, Uplink
 
 # An uplink is full at this share of its capacity: it is about to lose frames.
 FULL_RATIO = 0.95
@@ -70,12 +70,12 @@ class Filling:
         `late_rise`: by how much those of uplinks rose beyond that, because of late counters.
         """
         serving = failover.in_service(snapshot.uplinks)
-        worst_ratio = max((u.utilization_ratio for u in serving), default=0.0)
+        worst_ratio = _worst_ratio(serving)
         if worst_ratio < FULL_RATIO:
             self.full_s = None
         elif self.full_s is None:
             self.full_s = now_s
-        least_bps = min((u.capacity_bps for u in serving), default=0.0)
+        least_bps = _least_bps(serving)
         late = max(late_rise.tx_bps, late_rise.rx_bps) > STEADY_RATIO * least_bps
         self.steady = max(rise.tx_bps, rise.rx_bps) <= STEADY_RATIO * least_bps and not late
         if late:
@@ -140,25 +140,41 @@ class Filling:
     def take_beside(self, beside: Mapping[str, Load], now_s: float) -> None:
         """Take what uplinks carry besides the loads of their units. No move may be under way."""
         self._beside.append((now_s, beside))
+        self._forget_beside(now_s)
+
+    def _forget_beside(self, now_s: float) -> None:
         while self._beside[0][0] < now_s - BESIDE_S:
             self._beside.popleft()
 
+    @property
+    def last_beside(self) -> Mapping[str, Load]:
+        """What was taken last. `beside` rises up to that while it stays the same."""
+        return self._beside[-1][1] if self._beside else {}
+
+    @property
+    def least_beside(self) -> Mapping[str, Load]:
+        """What every uplink carries besides its units, by name."""
+        return {uplink: self.beside(uplink) for uplink in self.last_beside}
+
     def beside(self, uplink: str) -> Load:
-        found = [of.get(uplink, Load()) for _, of in self._beside]
+        found = [of.get(uplink, IDLE) for _, of in self._beside]
         if not found:
-            return Load()
+            return IDLE
+        if len(found) == 1:
+            return found[0]
         return Load(min(load.tx_bps for load in found), min(load.rx_bps for load in found))
 
-    def next_change_s(self, now_s: float) -> float:
+    def next_change_s(self, now_s: float, fills: bool = True) -> float:
         """When anything here next changes, if no load does; infinity: time changes nothing.
 
-        `now_s`: when loads were last taken. That time is the answer while it is not known.
+        `now_s`: when loads were last taken. That time is the answer while it is not known. `fills`:
+        an uplink may be full when what it carries beside its units is no longer the least of before.
         """
         if not self.steady or self.reads_fast(now_s):
             return now_s
         waits = self.full_s is not None and not self.lasts(now_s)
         lasts_s = self.full_s + LASTING_S if waits and self.full_s is not None else math.inf
-        return min(lasts_s, self._beside_changes_s())
+        return min(lasts_s, self._beside_changes_s()) if fills else lasts_s
 
     def _beside_changes_s(self) -> float:
         """When the least of what uplinks carry beside their units may rise, if nothing changes."""
@@ -182,12 +198,28 @@ class Filling:
         """Take the same as the last time again, until now."""
         if self._beside:
             self._beside[-1] = now_s, self._beside[-1][1]
+            self._forget_beside(now_s)
+
+    def see_again(self, snapshot: Snapshot) -> None:
+        """The same loads as the last time, except for what `hold` has forgotten beside units.
+
+        No uplink is full, and loads are steady.
+        """
+        self._worst_ratio = _worst_ratio(failover.in_service(snapshot.uplinks))
 
     def forget(self) -> None:
         self.full_s = self._fast_s = None
         self._addresses_s = NEVER
         self.steady = True
         self._beside.clear()
+
+
+def _worst_ratio(serving: Iterable[Uplink]) -> float:
+    return max((uplink.utilization_ratio for uplink in serving), default=0.0)
+
+
+def _least_bps(serving: Iterable[Uplink]) -> float:
+    return min((uplink.capacity_bps for uplink in serving), default=0.0)
 
 
 def _forgotten_s(at_s: float) -> float:

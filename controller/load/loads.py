@@ -41,19 +41,26 @@ class Loads:
     steady_s: float = math.inf
     # Whether none has since addresses behind VM ports were read the last time but two.
     addresses_steady: bool = True
+    # The ports that are counted late (`controller.load.beats`), and those of which it is not known.
+    late: set[int] = field(default_factory=set)
+    _unsure: set[int] = field(default_factory=set)
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
-        self.counters[port.ofport] = port
-        (self._outwards.add if outwards else self._outwards.discard)(port.ofport)
-        sample = Sample(
-            port.clock_s,
-            tx_bytes=port.tx_bytes if outwards else port.rx_bytes,
-            rx_bytes=port.rx_bytes if outwards else port.tx_bytes,
-        )
-        _rates_of(self._ports, port.ofport, keep_s).add(sample)
+        ofport = port.ofport
+        self.counters[ofport] = port
+        rates = _rates_of(self._ports, ofport, keep_s)
+        if outwards:
+            self._outwards.add(ofport)
+            rates.add(Sample(port.clock_s, port.tx_bytes, port.rx_bytes))
+        else:
+            self._outwards.discard(ofport)
+            rates.add(Sample(port.clock_s, port.rx_bytes, port.tx_bytes))
+        late = rates.beats.late
+        (self._unsure.add if late is None else self._unsure.discard)(ofport)
+        (self.late.add if late else self.late.discard)(ofport)
 
     def take_units(
         self, read: UnitCountersRead, address_units: Mapping[int, tuple[str, int]], keep_s: float
@@ -101,7 +108,10 @@ class Loads:
         now = rates.total
         port = self._ports[ofport].total if ofport in self._ports else None
         if port is not None and now is not None:
-            self._uplink_share.setdefault(ofport, UplinkShare()).take(port, now)
+            share = self._uplink_share.get(ofport)
+            if share is None:
+                share = self._uplink_share[ofport] = UplinkShare()
+            share.take(port, now)
         return max(0.0, more_bytes(before, now)) if before and now else 0.0
 
     def port(self, ofport: int, window_s: float | None, lag_s: float = 0.0) -> Load:
@@ -113,12 +123,12 @@ class Loads:
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return by how much the loads of these ports rose in all. Loads that fell do not count."""
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
-        return sum((rates.rise(recent_s) for rates in known), Load())
+        rises = (rise for rates in known if (rise := rates.rise(recent_s)) is not IDLE)
+        return sum(rises, Load())
 
     def is_late(self, ofport: int) -> bool:
-        """Whether a port is counted late (`controller.load.beats`)."""
-        found = self._ports.get(ofport)
-        return found is not None and found.beats.late is True
+        """Whether a port is counted late."""
+        return ofport in self.late
 
     def just_updated(self, ofport: int) -> bool:
         """Whether a port is counted late, and its last reading had new bytes."""
@@ -133,7 +143,7 @@ class Loads:
         That is the update before the last one: the last update has counted everything since then.
         """
         ages = [0.0]
-        for ofport in ofports:
+        for ofport in self.late.intersection(ofports):
             found = self._ports.get(ofport)
             if found is None or found.total is None or not found.beats.late:
                 continue
@@ -158,8 +168,8 @@ class Loads:
 
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether one of these ports carries traffic, and it is not known whether it is late."""
-        known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
-        return any(rates.beats.late is None and rates.has_counted for rates in known)
+        unsure = self._unsure
+        return any(self._ports[ofport].has_counted for ofport in ofports if ofport in unsure)
 
     def unit(
         self, ofport: int, window_s: float | None, lag_s: float = 0.0, ago_s: float = 0.0
@@ -225,7 +235,8 @@ class Loads:
         """Forget a port, because another port may get its ofport."""
         for kept in (self.counters, self._ports, self._units, self._uplink_share, self._own):
             kept.pop(ofport, None)
-        self._outwards.discard(ofport)
+        for ports in (self._outwards, self.late, self._unsure):
+            ports.discard(ofport)
 
     def forget_address_units(self, names: Iterable[str]) -> None:
         for name in names:
@@ -241,6 +252,8 @@ class Loads:
         self._address_units.clear()
         self._own.clear()
         self._outwards.clear()
+        self.late.clear()
+        self._unsure.clear()
         self.lateness = Lateness()
 
 

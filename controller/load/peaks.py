@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from policies.model import Load, Unit
+from policies.model import IDLE, Load, Unit
 
 # A load that repeats within this time has a constant peak.
 PEAK_S = 10.0
@@ -18,36 +18,48 @@ class Peaks:
     """The greatest rate of each unit in each direction within `PEAK_S`, by name."""
 
     # Units that are not here are unknown, or have carried nothing.
-    _of: dict[str, tuple[_Greatest, _Greatest]] = field(default_factory=dict)
+    _of: dict[str, _Peak] = field(default_factory=dict)
+    # When a peak falls next; infinity: none will.
+    _falls_s: float = math.inf
+    # Until when the same loads were taken again.
+    _held_s: float | None = None
 
     def take(self, carried: Iterable[tuple[Unit, Load]], now_s: float) -> None:
         """Take what units carry now. Units that are not named are forgotten."""
+        self._take_held()
         before, self._of = self._of, {}
         for unit, load in carried:
             known = before.get(unit.name)
             if known is None:
                 if not (load.tx_bps or load.rx_bps):
                     continue
-                known = _Greatest(), _Greatest()
-            tx_bps, rx_bps = known[0].add(load.tx_bps, now_s), known[1].add(load.rx_bps, now_s)
-            if tx_bps or rx_bps:
+                known = _Peak()
+            if known.add(load, now_s):
                 self._of[unit.name] = known
+        lowering = [peak.first_s for peak in self._of.values() if peak.lowers]
+        self._falls_s = min(lowering, default=math.inf) + PEAK_S
 
     def of(self, unit: str) -> Load | None:
         """Return the peak of a unit; None if the unit is unknown, or has carried nothing."""
         known = self._of.get(unit)
-        return Load(known[0].value, known[1].value) if known else None
+        return known.load if known else None
 
     def next_fall_s(self) -> float:
-        """When the peak of a unit falls next, if no load changes; infinity: none will fall."""
-        firsts = (of.rates[0][0] for known in self._of.values() for of in known if of.lowers)
-        return min(firsts, default=math.inf) + PEAK_S
+        """When the peak of a unit falls next, if no load changes; infinity: none will fall.
+
+        It may be earlier if units were dropped meanwhile.
+        """
+        return self._falls_s
 
     def hold(self, now_s: float) -> None:
         """Take the same loads as the last time again, until now. No peak may fall meanwhile."""
-        for known in self._of.values():
-            for greatest in known:
-                greatest.hold(now_s)
+        self._held_s = now_s
+
+    def _take_held(self) -> None:
+        if self._held_s is not None:
+            for known in self._of.values():
+                known.hold(self._held_s)
+            self._held_s = None
 
     def drop(self, units: Iterable[str]) -> None:
         """Forget these units, because their earlier rates do not count."""
@@ -56,6 +68,37 @@ class Peaks:
 
     def forget(self) -> None:
         self._of.clear()
+        self._falls_s, self._held_s = math.inf, None
+
+
+@dataclass(slots=True)
+class _Peak:
+    """The peak of one unit."""
+
+    load: Load = IDLE
+    _tx: _Greatest = field(default_factory=lambda: _Greatest())
+    _rx: _Greatest = field(default_factory=lambda: _Greatest())
+
+    def add(self, load: Load, now_s: float) -> bool:
+        """Take the present load, and return whether the unit has carried anything."""
+        tx_bps, rx_bps = self._tx.add(load.tx_bps, now_s), self._rx.add(load.rx_bps, now_s)
+        if tx_bps != self.load.tx_bps or rx_bps != self.load.rx_bps:
+            self.load = Load(tx_bps, rx_bps)
+        return bool(tx_bps or rx_bps)
+
+    def hold(self, now_s: float) -> None:
+        self._tx.hold(now_s)
+        self._rx.hold(now_s)
+
+    @property
+    def lowers(self) -> bool:
+        """Whether the peak is above the present load, and so lowers in time."""
+        return self._tx.lowers or self._rx.lowers
+
+    @property
+    def first_s(self) -> float:
+        """When the first of its loads was taken that lowers."""
+        return min(of.rates[0][0] for of in (self._tx, self._rx) if of.lowers)
 
 
 @dataclass(slots=True)
@@ -82,7 +125,3 @@ class _Greatest:
     def lowers(self) -> bool:
         """Whether the maximum is above the present rate, and so lowers in time."""
         return len(self.rates) > 1
-
-    @property
-    def value(self) -> float:
-        return self.rates[0][1]

@@ -48,19 +48,22 @@ class Rates:
     def add(self, sample: Sample) -> None:
         """Take a sample. A sample at the same time as the last one is ignored."""
         last, self._last = self._last, sample
-        if last is None or sample.clock_s < last.clock_s:
+        clock_s = sample.clock_s
+        if last is None or clock_s < last.clock_s:
             return self._restart(sample)
-        if sample.clock_s == last.clock_s:
+        if clock_s == last.clock_s:
             return None
         tx_bytes = _increase(last.tx_bytes, sample.tx_bytes)
         rx_bytes = _increase(last.rx_bytes, sample.rx_bytes)
         if tx_bytes is None or rx_bytes is None:
             return self._restart(sample)
         totals = self._totals
-        _, tx_before, rx_before = totals[-1]
-        totals.append(Total(sample.clock_s, tx_before + tx_bytes, rx_before + rx_bytes))
-        self.beats.see(totals[-2], totals[-1], self.keep_s)
-        while len(totals) > 2 and totals[1].clock_s <= sample.clock_s - self.keep_s:
+        before = totals[-1]
+        now = Total(clock_s, before[1] + tx_bytes, before[2] + rx_bytes)
+        totals.append(now)
+        self.beats.see(before, now, self.keep_s)
+        oldest_s = clock_s - self.keep_s
+        while len(totals) > 2 and totals[1][0] <= oldest_s:
             del totals[0]
         return None
 
@@ -164,10 +167,11 @@ class Rates:
             return IDLE
         then = self._highest(before, recent_s)
         frame_bps = 8 * FRAME_BYTES / (last.clock_s - before.clock_s)
-        return Load(
-            max(0.0, now.tx_bps - then.tx_bps - frame_bps),
-            max(0.0, now.rx_bps - then.rx_bps - frame_bps),
-        )
+        tx_bps = now.tx_bps - then.tx_bps - frame_bps
+        rx_bps = now.rx_bps - then.rx_bps - frame_bps
+        if tx_bps <= 0.0 and rx_bps <= 0.0:
+            return IDLE
+        return Load(max(0.0, tx_bps), max(0.0, rx_bps))
 
     def _highest(self, last: Total, recent_s: float) -> Load:
         """Return the highest load from one reading to the next, in the `recent_s` before `last`."""
@@ -175,7 +179,11 @@ class Rates:
         while True:
             begin = self._totals[max(0, _at(self._totals, end.clock_s - APART_S))]
             load = _between(begin, end)
-            highest = Load(max(highest.tx_bps, load.tx_bps), max(highest.rx_bps, load.rx_bps))
+            if highest is IDLE:
+                highest = load
+            elif load is not IDLE:
+                tx_bps = max(highest.tx_bps, load.tx_bps)
+                highest = Load(tx_bps, max(highest.rx_bps, load.rx_bps))
             if begin is end or begin.clock_s <= last.clock_s - recent_s:
                 return highest
             end = begin
@@ -214,9 +222,9 @@ class Rates:
 def _at(totals: list[Total], clock_s: float) -> int:
     """Return the index of the last total at that time or before it; -1: there is none."""
     # Nearly always it is one of the last.
-    for index in range(len(totals) - 1, max(len(totals) - 4, -1), -1):
-        if totals[index].clock_s <= clock_s:
-            return index
+    for back in range(1, min(len(totals), 3) + 1):
+        if totals[-back][0] <= clock_s:
+            return len(totals) - back
     return bisect_right(totals, (clock_s, math.inf)) - 1
 
 
@@ -225,11 +233,13 @@ def _is_near(one_bps: float, other_bps: float) -> bool:
 
 
 def _between(first: Total, last: Total) -> Load:
-    tx_bytes, rx_bytes = last.tx_bytes - first.tx_bytes, last.rx_bytes - first.rx_bytes
+    first_s, first_tx_bytes, first_rx_bytes = first
+    last_s, last_tx_bytes, last_rx_bytes = last
+    tx_bytes, rx_bytes = last_tx_bytes - first_tx_bytes, last_rx_bytes - first_rx_bytes
     if not tx_bytes and not rx_bytes:
         return IDLE
-    elapsed_s = last.clock_s - first.clock_s
-    return Load(tx_bps=8 * tx_bytes / elapsed_s, rx_bps=8 * rx_bytes / elapsed_s)
+    elapsed_s = last_s - first_s
+    return Load(8 * tx_bytes / elapsed_s, 8 * rx_bytes / elapsed_s)
 
 
 def _increase(last: float | None, now: float | None) -> float | None:

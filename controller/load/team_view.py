@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.load.loads import Loads
 from controller.load.peaks import Peaks
+from controller.load.reused import Reused
 from controller.teaming import address_units, buckets, splits
 from controller.teaming.address_units import AddressUnits
 from controller.teaming.bindings import Bound
@@ -59,9 +60,15 @@ class TeamView:
     late_known: bool = True
     # The VM ports that are split.
     split: frozenset[str] = frozenset()
+    reused: Reused = field(default_factory=Reused)
     # Caches of uplinks and units by window, because a decision asks for them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
+    _beside: dict[str, Load] = field(default_factory=dict, init=False)
+    _present: dict[str, Snapshot] = field(default_factory=dict, init=False)
+    _offered: dict[str, tuple[Mapping[str, Load], Snapshot]] = field(
+        default_factory=dict, init=False
+    )
 
     def times(self, window_s: float | None) -> tuple[float | None, float]:
         """Return the length of the window over which loads are known, and the age of its end.
@@ -78,14 +85,14 @@ class TeamView:
         return (window_s, 0.0) if self.on_normal else self.loads.lateness.times(window_s)
 
     @property
-    def rebalancing(self) -> list[str]:
+    def rebalancing(self) -> tuple[str, ...]:
         """The policies in use that move units because of load."""
-        return [policy for policy in self.policies if PRESETS[policy].rebalances]
+        return self.config.rebalancing
 
     @property
-    def policies(self) -> list[str]:
+    def policies(self) -> tuple[str, ...]:
         """The policies in use."""
-        return sorted({port.policy for port in self.config.vm_ports})
+        return self.config.policies
 
     @property
     def longest_window_s(self) -> float:
@@ -118,8 +125,7 @@ class TeamView:
         """Whether late counters of ports with address units have just grown, and a policy waits."""
         if not any(PRESETS[policy].at_once for policy in self.policies):
             return False
-        per_address = (port.ofport for port in self.config.vm_ports if port.per_address)
-        return any(map(self.loads.just_updated, per_address))
+        return any(self.loads.just_updated(port.ofport) for port in self.config.per_address)
 
     @property
     def in_use(self) -> list[str]:
@@ -129,7 +135,7 @@ class TeamView:
     @property
     def hashed(self) -> bool:
         """Whether a policy in use moves buckets because of load."""
-        return not set(self.rebalancing).isdisjoint(self.in_use)
+        return buckets.are_judged(self.config, self.split)
 
     @property
     def keep_s(self) -> float:
@@ -182,7 +188,7 @@ class TeamView:
     def _reserved_bps(self) -> Counter[str]:
         """Return the reservations of the VM ports bound to each uplink, by its name."""
         found: Counter[str] = Counter()
-        for port in self.config.vm_ports:
+        for port in self.config.queued:
             if port.rules.reserve_bps and port.name in self.bound:
                 found[self.bound[port.name].uplink] += round(port.rules.reserve_bps)
         return found
@@ -194,19 +200,10 @@ class TeamView:
         return (*ports, *self._behind(ports), *in_buckets)
 
     def _vm_port(self, port: VmPortConfig, uplink: str | None, load: Load) -> Unit:
-        return Unit(
-            name=port.name,
-            number=port.ofport,
-            policy=port.policy,
-            uplink=uplink,
-            load=load,
-            rules=port.rules,
-            excluded=port.excluded,
-            allowed=port.allowed,
-            spread=buckets.hashed_by(port, self.split) is not None,
-            divisible=port.name not in self.split and splits.may_split(port, self.config),
-            merge_due=port.name in self.merge_due,
-        )
+        name = port.name
+        is_split, due = name in self.split, name in self.merge_due
+        parts = load, uplink, port, is_split, due, self.config.on_a_lag
+        return self.reused.of("VM port")(name, _vm_port, parts)
 
     def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
         known = self.address_units
@@ -295,6 +292,21 @@ class TeamView:
         """
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
+    def shows_same(self, other: TeamView) -> bool:
+        """Whether another view shows the same present loads of the same team."""
+        return (
+            # Means over a window change although present loads do not.
+            all(PRESETS[policy].at_once for policy in self.rebalancing)
+            and self.config is other.config
+            and self.on_normal is other.on_normal
+            and self.late_known is other.late_known
+            and self.in_cooldown == other.in_cooldown
+            and self.merge_due == other.merge_due
+            and self.split == other.split
+            and self.uplinks() == other.uplinks()
+            and self.loaded() == other.loaded()
+        )
+
     def asked(self, policy: str, window_s: float) -> Snapshot | None:
         """Return what to ask a policy about: loads over a window, or peaks if it acts at once."""
         if not PRESETS[policy].at_once:
@@ -331,9 +343,11 @@ class TeamView:
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
+        if peaks is NO_PEAKS and policy in self._present:
+            return self._present[policy]
         # For each uplink: what its units send and receive at present, and at their peaks.
         sums: dict[str | None, list[float]] = {}
-        units = []
+        units, judged = [], self.reused.of("present" if peaks is NO_PEAKS else "peaks")
         for unit in self.loaded():
             most, excluded = peaks.of(unit.name), unit.excluded or unit.name in self.in_cooldown
             if most is None and unit.load is IDLE and excluded is unit.excluded:
@@ -349,13 +363,16 @@ class TeamView:
             at[3] += most.rx_bps
             if most != unit.load or excluded or unit.spread:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                unit = unit.as_judged(most, spread_bps, excluded)
+                unit = judged(unit.name, _judged, (most, spread_bps, excluded, unit))
             units.append(unit)
         uplinks = tuple(
             replace(u, load=_with_peaks(u.load, *sums.get(u.name, NOTHING)))
             for u in self.carrying()
         )
-        return self._snapshot(policy, uplinks, tuple(units))
+        found = self._snapshot(policy, uplinks, tuple(units))
+        if peaks is NO_PEAKS:
+            self._present[policy] = found
+        return found
 
     def offered(
         self, policy: str, beside: Callable[[str], Load], peaks: Peaks = NO_PEAKS
@@ -369,8 +386,14 @@ class TeamView:
         """
         if not self.loads.covers((u.ofport for u in self.config.uplinks), KNOWN_S, 0.0):
             return None
-        loads = {uplink.name: beside(uplink.name) for uplink in self.config.uplinks}
-        units = []
+        others = {uplink.name: beside(uplink.name) for uplink in self.config.uplinks}
+        known = self._offered.get(policy) if peaks is NO_PEAKS else None
+        if known is not None and known[0] == others:
+            return known[1]
+        sums: dict[str | None, list[float]] = {
+            name: [load.tx_bps, load.rx_bps] for name, load in others.items()
+        }
+        units, judged = [], self.reused.of("offered")
         for unit in self.loaded():
             load = unit.own_load
             if (
@@ -380,24 +403,35 @@ class TeamView:
             ):
                 load = most
             excluded = unit.excluded or unit.name in self.in_cooldown
-            if unit.uplink in loads and load is not IDLE:
-                loads[unit.uplink] += load
+            if load is not IDLE and unit.uplink in sums:
+                sent_and_received = sums[unit.uplink]
+                sent_and_received[0] += load.tx_bps
+                sent_and_received[1] += load.rx_bps
             if load is not unit.load or excluded:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                unit = unit.as_judged(load, spread_bps, excluded)
+                unit = judged(unit.name, _judged, (load, spread_bps, excluded, unit))
             units.append(unit)
-        uplinks = tuple(replace(u, load=loads[u.name]) for u in self.uplinks())
-        return self._snapshot(policy, uplinks, tuple(units))
+        uplinks = tuple(replace(u, load=Load(*sums[u.name])) for u in self.uplinks())
+        found = self._snapshot(policy, uplinks, tuple(units))
+        if peaks is NO_PEAKS:
+            self._offered[policy] = others, found
+        return found
 
     def beside(self) -> dict[str, Load]:
         """Return what each uplink carries at present besides the loads of its units, by name."""
-        sums = {uplink.name: uplink.load for uplink in self.carrying()}
-        for unit in self.loaded():
-            if unit.uplink in sums and unit.load is not IDLE:
-                sums[unit.uplink] -= unit.own_load
-        return {
-            name: Load(max(0.0, left.tx_bps), max(0.0, left.rx_bps)) for name, left in sums.items()
+        if self._beside:
+            return self._beside
+        left: dict[str | None, list[float]] = {
+            uplink.name: [uplink.load.tx_bps, uplink.load.rx_bps] for uplink in self.carrying()
         }
+        for unit in self.loaded():
+            if unit.load is not IDLE and unit.uplink in left:
+                load, tx_and_rx = unit.own_load, left[unit.uplink]
+                tx_and_rx[0] -= load.tx_bps
+                tx_and_rx[1] -= load.rx_bps
+        for name, (tx_bps, rx_bps) in left.items():
+            self._beside[str(name)] = Load(max(0.0, tx_bps), max(0.0, rx_bps))
+        return self._beside
 
     def _snapshot(
         self, policy: str, uplinks: tuple[Uplink, ...], units: tuple[Unit, ...]
@@ -419,10 +453,13 @@ class TeamView:
         live = [not unit.is_bucket and PRESETS[unit.policy].at_once for unit in units]
         if self.config.mode == "observe" or not any(live):
             return units
-        sums: dict[str | None, Load] = {}
+        bps: dict[str | None, list[float]] = {}
         for unit in units:
             if unit.load is not IDLE:
-                sums[unit.uplink] = sums.get(unit.uplink, IDLE) + unit.own_load
+                load, tx_and_rx = unit.own_load, bps.setdefault(unit.uplink, [0.0, 0.0])
+                tx_and_rx[0] += load.tx_bps
+                tx_and_rx[1] += load.rx_bps
+        sums = {uplink: Load(*tx_and_rx) for uplink, tx_and_rx in bps.items()}
         late = self._late_units(units)
         if late:
             units = self._late_as_carried(units, late, sums)
@@ -430,8 +467,11 @@ class TeamView:
         parts = {name: part for name, part in parts.items() if min(part) < 1.0}
         if not parts:
             return units
+        scaled = self.reused.of("scaled")
         return [
-            _scaled(unit, *parts[unit.uplink]) if scales and unit.uplink in parts else unit
+            scaled(unit.name, _scaled, (unit, *parts[unit.uplink]))
+            if scales and unit.uplink in parts
+            else unit
             for unit, scales in zip(units, live, strict=True)
         ]
 
@@ -442,8 +482,9 @@ class TeamView:
         These are the ports with late counters, and the ports with address units, because those are
         counted by flows.
         """
-        late = (p.ofport for p in self.config.vm_ports if self.loads.is_late(p.ofport))
-        return {*map(int, late), *self.divided_ports}
+        late = self.loads.late
+        ports = self.config.vm_ports if late else ()
+        return {*(int(p.ofport) for p in ports if p.ofport in late), *self.divided_ports}
 
     @property
     def divided_ports(self) -> frozenset[int]:
@@ -451,8 +492,7 @@ class TeamView:
         if not self.address_units.by_name:
             return frozenset()
         behind = {unit.port for unit in self.address_units.by_name.values()}
-        ports = self.config.vm_ports
-        return frozenset(int(p.ofport) for p in ports if p.per_address and p.name in behind)
+        return frozenset(int(p.ofport) for p in self.config.per_address if p.name in behind)
 
     def late_units(self) -> frozenset[str]:
         """Return the units that are counted late, by name."""
@@ -550,6 +590,29 @@ class TeamView:
     def known_capacity_bps(self, uplink: UplinkConfig) -> float | None:
         """Return the capacity of an uplink; None if it is neither configured nor reported."""
         return uplink.capacity_bps or self.links.speed_bps(uplink) or uplink.link_speed_bps
+
+
+def _vm_port(
+    load: Load, uplink: str | None, port: VmPortConfig, is_split: bool, due: bool, on_a_lag: bool
+) -> Unit:
+    """Make the unit of a VM port."""
+    return Unit(
+        name=port.name,
+        number=port.ofport,
+        policy=port.policy,
+        uplink=uplink,
+        load=load,
+        rules=port.rules,
+        excluded=port.excluded,
+        allowed=port.allowed,
+        spread=buckets.hashed_by(port, {port.name} if is_split else ()) is not None,
+        divisible=not is_split and splits.may_split(port, on_a_lag),
+        merge_due=due,
+    )
+
+
+def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:
+    return unit.as_judged(load, spread_bps, excluded)
 
 
 def _with_peaks(

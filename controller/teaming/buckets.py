@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
@@ -30,7 +30,7 @@ def number_of(policy: str) -> int:
     return HASHED.index(policy)
 
 
-def hashed_by(port: VmPortConfig, split: Container[str]) -> str | None:
+def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
     """The policy whose buckets a VM port sends by; None if it sends by its home, as with rules.
 
     `split`, here and below: the names of the VM ports that are split.
@@ -40,11 +40,18 @@ def hashed_by(port: VmPortConfig, split: Container[str]) -> str | None:
     return port.policy if port.policy in HASHED else None
 
 
-def in_use(config: BridgeConfig, split: Container[str]) -> list[str]:
+def in_use(config: BridgeConfig, split: Collection[str]) -> list[str]:
     """The policies whose buckets a bridge uses, sorted."""
     # Every poll asks for this several times, and most VM ports are not split.
+    if not split and ALWAYS_HASHED.isdisjoint(config.policies):
+        return []
     ports = [p for p in config.vm_ports if p.name in split or p.policy in ALWAYS_HASHED]
     return sorted({policy for port in ports if (policy := hashed_by(port, split))})
+
+
+def are_judged(config: BridgeConfig, split: Collection[str]) -> bool:
+    """Whether a policy in use moves buckets because of load."""
+    return not set(config.rebalancing).isdisjoint(in_use(config, split))
 
 
 @functools.cache
@@ -74,7 +81,7 @@ def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
 
 def units(
     config: BridgeConfig,
-    split: Container[str],
+    split: Collection[str],
     uplinks: Sequence[Uplink],
     found: Mapping[str, str],
 ) -> Iterable[Unit]:
@@ -85,7 +92,7 @@ def units(
 
 def loaded(
     config: BridgeConfig,
-    split: Container[str],
+    split: Collection[str],
     uplinks: Sequence[Uplink],
     at: Callable[[str], str | None],
     load_of: Callable[[str], Load],
@@ -96,7 +103,7 @@ def loaded(
 
 
 def _there(
-    config: BridgeConfig, split: Container[str], uplinks: Sequence[Uplink]
+    config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink]
 ) -> Iterator[tuple[str, str, int]]:
     """The policy, name and number of each bucket."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
@@ -122,7 +129,7 @@ def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str
 
 def hashes(
     config: BridgeConfig,
-    split: Container[str],
+    split: Collection[str],
     units: Iterable[Unit],
     order: Callable[[Unit], Sequence[Uplink]],
     homes: Mapping[str, str],
@@ -161,14 +168,14 @@ def home_in(group: GroupSpec | None, names: Mapping[int, str]) -> str | None:
     return order[-1] if order[-1] in order[:-1] else order[0]
 
 
-def off_home_macs(config: BridgeConfig, split: Container[str]) -> dict[OfPort, str]:
+def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, str]:
     """Our source MAC, by uplink, for frames that leave by another uplink than their sender's home.
 
     It is locally administered, one for each bridge and uplink, and the same on every start. It is
     never the uplink's own MAC, which LOCAL often has: the upstream switch would learn the host's
     management address there.
     """
-    if not in_use(config, split) and not any(port.per_address for port in config.vm_ports):
+    if not in_use(config, split) and not config.per_address:
         return {}
     macs = {}
     for uplink in config.uplinks:

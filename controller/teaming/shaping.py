@@ -22,12 +22,6 @@ DEFAULT_SHARES = 50
 AUDIT_INTERVAL_S = 10.0
 
 
-def is_asked_for(port: VmPortConfig) -> bool:
-    """Whether a VM port has shares, a limit or a reservation."""
-    asked = port.shares is not None or port.limit_bps is not None
-    return asked or bool(port.rules.reserve_bps)
-
-
 @dataclass(frozen=True, slots=True)
 class ShapedTeam:
     """The figures that the shapers of uplinks are made from.
@@ -43,7 +37,7 @@ class ShapedTeam:
 
     def shapers(self) -> dict[str, Shaper]:
         """The shaper of each uplink; empty if no VM port asks for one."""
-        if not any(map(is_asked_for, self.config.vm_ports)):
+        if not self.config.queued:
             return {}
         sources, queues = self._sources(), self._queues()
         return {
@@ -60,7 +54,7 @@ class ShapedTeam:
 
     def not_done(self) -> Iterator[str]:
         """The settings that cannot be carried out, each as found -> expected."""
-        if not any(map(is_asked_for, self.config.vm_ports)):
+        if not self.config.queued:
             return
         for uplink in self.config.uplinks:
             name, reserved_bps = uplink.name, self._reserved_bps(uplink)
@@ -78,7 +72,7 @@ class ShapedTeam:
         for port in self.config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
             if (
-                is_asked_for(port)
+                port.is_queued
                 and rewritten
                 and not (self.config.on_a_lag or port.rules.unsplittable)
             ):
@@ -114,7 +108,7 @@ class ShapedTeam:
         If two such VM ports have the same address, the first by name gets it.
         """
         found: dict[str, int] = {}
-        ports = sorted(self.config.vm_ports, key=lambda p: (not is_asked_for(p), p.name))
+        ports = sorted(self.config.vm_ports, key=lambda p: (not p.is_queued, p.name))
         for port in ports:
             for mac in sorted({*port.attached_macs, *self.macs.get(port.name, ())}):
                 if len(found) < htb.MAX_ADDRESSES:

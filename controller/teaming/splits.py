@@ -14,7 +14,6 @@ from controller.dataplane.specs import Pipeline, SetField
 from controller.dataplane.tables import Register, binding_group_id
 from controller.teaming.bindings import Bound
 from controller.teaming.buckets import number_of
-from controller.teaming.shaping import is_asked_for
 from policies.model import Move, Reason
 from policies.presets import PRESETS
 
@@ -90,7 +89,9 @@ class Splits:
         ports = {port.name: port for port in config.vm_ports}
         for name in self._before_s.keys() - ports.keys():
             del self._before_s[name]
-        ended = [n for n in self.since_s if n not in ports or not may_split(ports[n], config)]
+        ended = [
+            n for n in self.since_s if n not in ports or not may_split(ports[n], config.on_a_lag)
+        ]
         for name in ended:
             self.merge(name)
         return sorted(name for name in ended if name in ports)
@@ -131,7 +132,7 @@ class Splits:
         return tuple(at for at in self._before_s.get(name, ()) if now_s - at < REMEMBERED_S)
 
 
-def may_split(port: VmPortConfig, config: BridgeConfig) -> bool:
+def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
     """Whether a VM port may be split, so that its frames leave by any uplink.
 
     Off a LAG, a VM port with queues may not: queues know it by its address, and frames that leave
@@ -144,7 +145,7 @@ def may_split(port: VmPortConfig, config: BridgeConfig) -> bool:
         or port.per_address
     ):
         return False
-    return port.allowed is None and (config.on_a_lag or not is_asked_for(port))
+    return port.allowed is None and (on_a_lag or not port.is_queued)
 
 
 def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
@@ -152,7 +153,7 @@ def allowed(config: BridgeConfig, names: Collection[str]) -> frozenset[str]:
     if not names:
         return frozenset()
     ports = (port for port in config.vm_ports if port.name in names)
-    return frozenset(port.name for port in ports if may_split(port, config))
+    return frozenset(port.name for port in ports if may_split(port, config.on_a_lag))
 
 
 def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
@@ -160,7 +161,7 @@ def installed(pipeline: Pipeline, config: BridgeConfig) -> list[str]:
     return [
         port.name
         for port in config.vm_ports
-        if may_split(port, config) and _number(pipeline, port) == number_of(port.policy)
+        if may_split(port, config.on_a_lag) and _number(pipeline, port) == number_of(port.policy)
     ]
 
 

@@ -1,0 +1,44 @@
+"""Values that are made again and again from parts that mostly stay the same.
+
+Ten times a second, a decision makes units with their loads. If nothing has changed about a unit, it
+gets the object that it made before: that is faster, and so is comparing the object with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Reused:
+    """What was made last, by use and by the name of the unit."""
+
+    _made: dict[str, dict[str, tuple[tuple[Any, ...], Any]]] = field(default_factory=dict)
+
+    def of(self, use: str) -> Callable[[str, Callable[..., T], tuple[Any, ...]], T]:
+        """Return a function that takes a name, and makes a value of parts or returns the last one.
+
+        `make(*parts)` must depend on its parts only. The parts that change most often come first.
+        """
+        made = self._made.setdefault(use, {})
+
+        def value(name: str, make: Callable[..., T], parts: tuple[Any, ...]) -> T:
+            last = made.get(name)
+            if last is not None and last[0] == parts:
+                found: T = last[1]
+                return found
+            new = make(*parts)
+            made[name] = parts, new
+            return new
+
+        return value
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all units but these."""
+        for use, made in self._made.items():
+            if len(made) > len(names) or not made.keys() <= set(names):
+                self._made[use] = {name: made[name] for name in made if name in names}
