@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from controller.replay.flows import Mix
 from controller.replay.host import Options
 from controller.replay.trace import HostTrace
+from tests.unit.controller.replay.plain import without_shortcuts
 from tests.unit.controller.replay.witness import Witness
 
 CAPACITY_BPS = 100e6
@@ -20,7 +22,8 @@ CAPACITY_BPS = 100e6
 def decided(made: HostTrace, skips: bool, **how: Any) -> tuple[list[tuple[float, Any]], set[str]]:
     """The decisions of `adaptive`, and the reasons of its moves."""
     host = Witness(made, "adaptive", Options(**how, skips=skips))
-    host.replay()
+    with nullcontext() if skips else without_shortcuts():
+        host.replay()
     moves = (move for _, what in host.decided if isinstance(what, tuple) for move in what)
     reasons = {move.reason for move in moves}
     return host.decided, reasons

@@ -1,0 +1,185 @@
+"""A decision that is not made again decides what it would have decided."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from controller.api.events import (
+    DatabaseRead,
+    Event,
+    PortChanged,
+    PortState,
+    Setting,
+)
+from controller.config.rows import PREFIX
+from controller.decisions.scheduler import Scheduler
+from controller.replay.flows import Mix
+from controller.replay.host import Host, Options
+from controller.replay.trace import HostTrace
+from tests.unit.controller.replay.plain import without_shortcuts
+from tests.unit.controller.replay.test_skipping import CAPACITY_BPS, hot_trace
+from tests.unit.controller.replay.witness import Witness
+
+Happening = Callable[[Host], Event]
+
+
+def link(up: bool, uplink: int = 1) -> Happening:
+    """The link of an uplink fails, or returns."""
+    return lambda host: PortChanged(
+        host.trace.name, PortState(uplink, host.switch.uplinks[uplink], up, CAPACITY_BPS)
+    )
+
+
+def bridge_key(key: str, value: str) -> Happening:
+    def changed(host: Host) -> Event:
+        host.row = replace(host.row, external_ids={**host.row.external_ids, PREFIX + key: value})
+        return DatabaseRead((host.row,))
+
+    return changed
+
+
+def port_key(port: str, key: str, value: str | None) -> Happening:
+    def changed(host: Host) -> Event:
+        setting = Setting("Interface", port, PREFIX + key, value)
+        ports = tuple(
+            replace(row, interfaces=tuple(_with(i, setting) for i in row.interfaces))
+            for row in host.row.ports
+        )
+        host.row = replace(host.row, ports=ports)
+        return DatabaseRead((host.row,))
+
+    return changed
+
+
+def _with(interface: Any, setting: Setting) -> Any:
+    if interface.name != setting.record:
+        return interface
+    ids = {k: v for k, v in interface.external_ids.items() if k != setting.key}
+    if setting.value is not None:
+        ids[setting.key] = setting.value
+    return replace(interface, external_ids=ids)
+
+
+HAPPENINGS: dict[str, Happening] = {
+    "link fails": link(False),
+    "link returns": link(True),
+    "other link fails": link(False, 2),
+    "other link returns": link(True, 2),
+    "pinned": port_key("vm0", "pin", "uplink2"),
+    "unpinned": port_key("vm0", "pin", None),
+    "excluded": port_key("vm1", "exclude", "true"),
+    "threshold": bridge_key("threshold", "60%"),
+    "drained": port_key("uplink2", "role", "drained"),
+    "in use again": port_key("uplink2", "role", "active"),
+    "observed": bridge_key("mode", "observe"),
+    "enforced": bridge_key("mode", "enforce"),
+    "other policy": bridge_key("policy", "load-based"),
+    "the same policy": bridge_key("policy", "adaptive"),
+}
+
+
+def mild_trace(seed: int, samples: int, sample_s: float, ports: int) -> HostTrace:
+    """VM ports of which none fills an uplink: moves are made when the peaks of loads fall, too."""
+    chance = random.Random(seed)
+
+    def load() -> tuple[float, float]:
+        tx_bps = min(45e6, 4e6 * chance.paretovariate(0.9)) if chance.random() < 0.6 else 0.0
+        return tx_bps, 1e6 * chance.paretovariate(1.5)
+
+    times_s = (number * sample_s for number in range(samples))
+    made = {at_s: {f"vm{n}": load() for n in range(ports)} for at_s in times_s}
+    return HostTrace("host", CAPACITY_BPS, made)
+
+
+class Eventful(Witness):
+    """A host to which something happens at some times, in seconds since the replay began."""
+
+    def __init__(
+        self, trace: HostTrace, options: Options, happens: list[tuple[float, str]]
+    ) -> None:
+        super().__init__(trace, "adaptive", options)
+        self._happens = sorted(happens)
+
+    def _run_until(self, end_s: float) -> None:
+        while self._happens and self._happens[0][0] < end_s:
+            at_s, name = self._happens.pop(0)
+            super()._run_until(max(at_s, self.now_s))
+            # A replay knows of no such events: it must not skip polls because of what it saw before.
+            self._changed_s = self.now_s
+            self._say(HAPPENINGS[name](self))
+        super()._run_until(end_s)
+
+
+def decided(
+    made: HostTrace, happens: list[tuple[float, str]], shortcuts: bool, **how: Any
+) -> list[tuple[float, Any]]:
+    with nullcontext() if shortcuts else without_shortcuts():
+        host = Eventful(made, Options(**how), happens)
+        host.replay()
+    return host.decided
+
+
+@pytest.mark.slow
+# An example is long; a smaller one tells no more.
+@settings(max_examples=12, phases=[Phase.generate])
+@given(
+    seed=st.integers(0, 9999),
+    samples=st.integers(2, 4),
+    sample_s=st.sampled_from([7.3, 14.7, 30]),
+    trace=st.sampled_from([hot_trace, mild_trace, mild_trace]),
+    ports=st.integers(2, 7),
+    uplinks=st.integers(2, 3),
+    flows=st.sampled_from([4, 32, 256]),
+    poll_ms=st.sampled_from([100, 100, 250, 700]),
+    happens=st.lists(
+        st.tuples(
+            st.integers(600, 1300).map(lambda tenths: tenths / 10),
+            st.sampled_from(sorted(HAPPENINGS)),
+        ),
+        max_size=6,
+    ),
+)
+def test_what_is_remembered_of_the_last_decision_changes_none(
+    seed: int,
+    samples: int,
+    sample_s: float,
+    trace: Callable[[int, int, float, int], HostTrace],
+    ports: int,
+    uplinks: int,
+    flows: int,
+    poll_ms: int,
+    happens: list[tuple[float, str]],
+) -> None:
+    made = trace(seed, samples, sample_s, ports)
+    how = {"poll-interval-ms": str(poll_ms)}
+    options = {"uplinks": uplinks, "mix": Mix(flows), "settings": how, "skips": False}
+    assert decided(made, happens, True, **options) == decided(made, happens, False, **options)
+
+
+def test_a_reading_of_the_same_loads_judges_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[float] = []
+    judge = Scheduler._wanted_at_once
+
+    def noted(self: Scheduler, policy: str, team_view: Any, now_s: float) -> Any:
+        judged.append(now_s)
+        return judge(self, policy, team_view, now_s)
+
+    monkeypatch.setattr(Scheduler, "_wanted_at_once", noted)
+    loads = {f"vm{n}": (1e6 * n, 2e6) for n in range(4)}
+    host = Witness(
+        HostTrace("host", CAPACITY_BPS, {0.0: loads, 30.0: loads}), "adaptive", Options(skips=False)
+    )
+    host.replay()
+    assert host.polls > 900
+    # Nothing is carried until the trace begins; then loads rise once.
+    assert len([at_s for at_s in judged if at_s >= 60.0]) < 5

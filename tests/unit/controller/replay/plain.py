@@ -1,0 +1,39 @@
+"""A replayed host whose engine takes no shortcut: each decision is made from the beginning.
+
+The decisions must be those of an engine that remembers what the last decision came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from controller.decisions.remembered_plans import Planner, RememberedPlans
+from controller.decisions.scheduler import Scheduler
+from controller.load.reused import Reused
+from controller.load.team_view import TeamView
+from policies.damping import Damping
+from policies.model import Plan, Snapshot
+
+
+def _plan(_plans: RememberedPlans, planner: Planner, snapshot: Snapshot) -> Plan:
+    return planner(snapshot)
+
+
+def _in_cooldown(damping: Damping, now_s: float) -> frozenset[str]:
+    return frozenset(u for u in damping._moves if now_s < damping.until_s(u, now_s))
+
+
+@contextmanager
+def without_shortcuts() -> Iterator[None]:
+    """While this is open, no engine reuses units, teams, plans or decisions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
+        patch.setattr(Scheduler, "_may_rest", lambda _self, _view, _now_s: False)
+        patch.setattr(Scheduler, "_may_fill", lambda _self: True)
+        patch.setattr(RememberedPlans, "of", _plan)
+        patch.setattr(Reused, "of", lambda _self, _use: lambda _name, make, parts: make(*parts))
+        patch.setattr(Damping, "in_cooldown", _in_cooldown)
+        yield
