@@ -25,11 +25,13 @@ from controller.dataplane.specs import (
 )
 from controller.dataplane.tables import MULTICAST, Register, Table, presence_group_id
 from controller.dataplane.team import Team, VmPort
-from policies.model import OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 
 
 def by_presence(port: VmPort) -> tuple[Action, ...]:
-    """Actions that continue in table PRESENT or ABSENT."""
+    """Actions that continue in table PRESENT or ABSENT. LOCAL is always there."""
+    if port.ofport == OFPORT_LOCAL:
+        return (Resubmit(Table.PRESENT),)
     return (ToGroup(presence_group_id(port.ofport)),)
 
 
@@ -56,6 +58,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 
 def groups(team: Team) -> Iterator[GroupSpec]:
     for port in team.vm_ports:
+        if port.ofport == OFPORT_LOCAL:
+            # It leaves only with the bridge. `ovs-ctl restart` cannot restore a bucket that watches it.
+            continue
         # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
         absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in team.uplinks)
         ways: list[tuple[OfPort, tuple[Action, ...]]] = [(port.ofport, (Resubmit(Table.PRESENT),))]

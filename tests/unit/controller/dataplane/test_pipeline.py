@@ -14,7 +14,7 @@ from controller.dataplane.specs import Learn, MatchValue, ToGroup
 from controller.dataplane.tables import BROADCAST, OFPP_NORMAL, Register, openflow_port
 from controller.dataplane.team import Team, VmPort
 from policies.classifiers import Classifier
-from policies.model import OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.dataplane.teams import TAGS, teams
 from tests.unit.controller.dataplane.walking import Copy, from_port, vlan_meant
 
@@ -132,6 +132,8 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     expected = len(team.vm_ports) * (2 + len(team.uplinks)) + len(heard)
     expected += sum(len(made.buckets) for made in team.hashes) + len(team.addresses)
     expected += sum(not set(team.uplinks) <= set(port.order) for port in team.vm_ports)
+    # LOCAL has no group for its presence.
+    expected -= OFPORT_LOCAL in {port.ofport for port in team.vm_ports}
     expected += team.dp_hash
     if team.floods_to_normal and team.normal_takes_any:
         expected += len(team.uplinks)

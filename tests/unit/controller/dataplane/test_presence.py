@@ -8,7 +8,7 @@ from controller.dataplane.pipeline import build
 from controller.dataplane.specs import FlowSpec, Pipeline, SetField, match
 from controller.dataplane.tables import BROADCAST, Register, Table
 from controller.dataplane.team import Team, VmPort
-from policies.model import OfPort
+from policies.model import OFPORT_LOCAL, OfPort
 from tests.unit.controller.dataplane.teams import UPLINKS
 from tests.unit.forwarding import frame, through_table
 
@@ -47,6 +47,13 @@ def test_a_neighbour_sends_to_the_port_or_else_to_the_network(there: bool) -> No
     )
     copies = through_table(installed(), Table.DESTINATION, sent, alive)
     assert [copy.port for copy in copies] == [GONE if there else UPLINKS[0]]
+
+
+def test_no_bucket_watches_local() -> None:
+    """ovs-ofctl, with which Open vSwitch's scripts restore groups, cannot read such a bucket."""
+    built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(OFPORT_LOCAL, UPLINKS))))
+    watched = {bucket.watch_port for group in built.groups.values() for bucket in group.buckets}
+    assert GONE in watched and OFPORT_LOCAL not in watched
 
 
 def test_without_a_live_uplink_it_goes_nowhere() -> None:
