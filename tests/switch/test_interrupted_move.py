@@ -15,7 +15,6 @@ from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
-from topologies.network.private_ovs import PrivateOvs
 
 # The second step of a move never follows.
 STOPS_HALFWAY = """
@@ -35,26 +34,23 @@ HEARD_AGAIN_WITHIN_S = HELD_TIMEOUT_S + 1.5
 
 @pytest.fixture(params=BEDS, ids=str)
 def halfway(
-    request: pytest.FixtureRequest, ovs: PrivateOvs, tor: Upstream
+    request: pytest.FixtureRequest, own: Service, tor: Upstream
 ) -> Iterator[tuple[Bed, Service]]:
-    """A bed whose service moves a VM halfway."""
-    service = Service(ovs, "ovs-lbt-halfway")
-    with Bed(ovs, tor, request.param) as bed:
-        service.start()
-        service.attach(bed, "--policy", "originating-port")
-        service.wait_ready(bed)
-        service.kill()
-        service.launcher = [sys.executable, "-c", STOPS_HALFWAY]
-        service.start()
-        wait_until(lambda: service.show_json(bed.bridge)["connected"], "connected again")
+    """A bed whose service moves a VM halfway. The Open vSwitch is its own: of two services, one would lead."""
+    own.start()
+    with Bed(own.ovs, tor, request.param) as bed:
+        own.attach(bed, "--policy", "originating-port")
+        own.kill()
+        own.launcher = [sys.executable, "-c", STOPS_HALFWAY]
+        own.start()
+        wait_until(lambda: own.show_json(bed.bridge)["connected"], "connected again")
         try:
-            yield bed, service
+            yield bed, own
         finally:
-            service.kill()
-            service.launcher = []
-            service.start()
-            service.do("detach", bed.bridge)
-            service.kill()
+            own.kill()
+            own.launcher = []
+            own.start()
+            own.do("detach", bed.bridge)
 
 
 @judges_time
