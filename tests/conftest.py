@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.switch import judging
+from tests.switch import datapath, judging
 from topologies.reports.origin import origin
 
 # How long an example takes is the machine's business, and it may be a busy one.
@@ -64,3 +64,8 @@ def pytest_terminal_summary(
         terminalreporter.section(f"figures, also in {file}")
         for figure in judging.figures:
             terminalreporter.write_line(str(figure))
+    elif judging.figures and datapath.NAME == "kernel":
+        # Nobody has promised any for an emulated machine.
+        terminalreporter.section("figures, for comparison")
+        for figure in judging.figures:
+            terminalreporter.write_line(f"  {figure}")

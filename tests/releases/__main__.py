@@ -21,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,8 @@ def main(words: list[str]) -> int:
     ovs.add_argument("--steps", nargs="+", metavar="STEP", help=_names(TESTS))
     ovs.add_argument("--out", type=Path, default=Path("out/ovs"), metavar="DIR")
     on_kernel = commands.add_parser("kernel")
-    on_kernel.add_argument("--steps", nargs="+", metavar="STEP", help=_names(KERNEL + SHORT))
+    on_kernel.add_argument("--steps", nargs="+", metavar="STEP", help=_names(KERNEL))
+    on_kernel.add_argument("--short", action="store_true", help="the part of `make test`")
     on_kernel.add_argument("--out", type=Path, default=Path("out/kernel"), metavar="DIR")
     publish = commands.add_parser("publish")
     publish.add_argument("results", type=Path, nargs="*", metavar="result.json")
@@ -64,7 +67,7 @@ def main(words: list[str]) -> int:
     try:
         if options.command == "publish":
             return table.publish(options.results, CHECKOUT)
-        steps = _steps(options.command, options.steps)
+        steps = _steps(options)
     except ValueError as wrong:
         print(wrong, file=sys.stderr)
         return 2
@@ -90,10 +93,10 @@ def main(words: list[str]) -> int:
     return 1 if bad else 0
 
 
-def _steps(command: str, names: list[str] | None) -> tuple[Step, ...]:
-    if command == "kernel":
-        return chosen(KERNEL if names is None else KERNEL + SHORT, names)
-    return chosen(TESTS if command == "ovs" else FRESH, names)
+def _steps(options: argparse.Namespace) -> tuple[Step, ...]:
+    if options.command == "kernel":
+        return chosen(SHORT if options.short else KERNEL, options.steps)
+    return chosen(TESTS if options.command == "ovs" else FRESH, options.steps)
 
 
 def _in_roots(options: argparse.Namespace, steps: tuple[Step, ...]) -> list[dict[str, Any]]:
@@ -167,6 +170,7 @@ def _on_prefix(prefix: Path, steps: tuple[Step, ...], out: Path) -> dict[str, An
 
 def _on_kernel(steps: tuple[Step, ...], out: Path) -> dict[str, Any]:
     on = kernel.find()
+    kernel.compile_here()
     say = partial(_say, f"Linux {on.version} {on.runs}")
     commit, _ = _checkout()
     directory = out.resolve()
@@ -177,12 +181,24 @@ def _on_kernel(steps: tuple[Step, ...], out: Path) -> dict[str, Any]:
         "built": False,
         "kernel": {"version": on.version, "runs": on.runs, "cores": len(os.sched_getaffinity(0))},
     }
-    for step in steps:
-        load = {"load_average": [round(load, 2) for load in os.getloadavg()]}
-        done = running.run(step, on.running(step.command), directory / f"{step.name}.log", say)
-        found = {**result.with_step(found, {**done, **load}), **facts}
-        result.write(directory / result.FILE, found)
+    before_s = time.monotonic()
+    with ThreadPoolExecutor(on.guests) as threads:
+        begun = [threads.submit(_step_on_kernel, on, step, directory, say) for step in steps]
+        for one in as_completed(begun):
+            found = {**result.with_step(found, one.result()), **facts}
+            result.write(directory / result.FILE, found)
+    minutes = (time.monotonic() - before_s) / 60
+    print(f"{len(steps)} steps in {minutes:.1f} minutes, {on.guests} beside each other")
     return found
+
+
+def _step_on_kernel(
+    on: kernel.Kernel, step: Step, directory: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    load = {"load_average": [round(load, 2) for load in os.getloadavg()]}
+    log = directory / f"{step.name}.log"
+    done = running.run(step, on.running(step.command, step.name), log, say)
+    return {**done, **load, **kernel.measured(log.read_text(errors="replace"))}
 
 
 def _version_here(environment: dict[str, str]) -> str:

@@ -17,10 +17,18 @@ from tests.releases import guest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MODULE = Path("/sys/module/openvswitch")
-# Where set-up has unpacked a kernel, and where the guest's files are made.
+CPUINFO = Path("/proc/cpuinfo")
+# Where set-up has unpacked a kernel, and where the guests' files are made.
 UNPACKED = CHECKOUT / "out/linux"
-MADE = CHECKOUT / "out/kernel"
-BOOTS_WITHIN_S = 60.0
+MADE = CHECKOUT / "out/kernel/guests"
+# Pytest compiles tests in its own way.
+COLLECT = ["pytest", "-q", "-p", "no:cacheprovider", "--collect-only", "tests/switch"]
+# Once for all processes of a run; tests stretch limits by it.
+MEASURE = (
+    "export OVS_LBT_SLOWNESS_RATIO=$(.venv/bin/python -m tests.switch.waiting)"
+    " && echo slowness ratio: $OVS_LBT_SLOWNESS_RATIO"
+)
+BOOTS_WITHIN_S = 60
 # In the guest, a directory in memory for temporary files: every user may use it.
 TEMPORARY = "/run/ovs-lbt"
 # Not all machines that have /dev/kvm can run a guest.
@@ -34,8 +42,15 @@ class Kernel:
     version: str
     runs: str
 
-    def running(self, command: str) -> list[str]:
+    @property
+    def guests(self) -> int:
+        """How many steps are run beside each other: a guest without KVM uses one core."""
+        return len(os.sched_getaffinity(0)) if self.runs == EMULATED else 1
+
+    def running(self, command: str, name: str) -> list[str]:
         """What runs a bash command of this checkout on this kernel and its datapath.
+
+        `name`: of what is made for a guest.
 
         Raises:
             RuntimeError: a guest could not be prepared; the message says why.
@@ -43,24 +58,32 @@ class Kernel:
         here = shlex.quote(str(CHECKOUT))
         variables = f"export OVS_LBT_DATAPATH=kernel PYTHONPATH={here}"
         if self.runs == NATIVE:
-            return ["bash", "-c", f"{variables}; {command}"]
-        variables += f" PYTHONDONTWRITEBYTECODE=1 TMPDIR={TEMPORARY}"
-        begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here}"
-        return self._booting(f"{variables}; {begin} && {{ {command}; }}")
+            return ["bash", "-c", f"{variables}; {MEASURE} && {{ {command}; }}"]
+        variables += f" TMPDIR={TEMPORARY}"
+        begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here} && {MEASURE}"
+        return self._booting(f"{variables}; {begin} && {{ {command}; }}", name)
 
     def boots(self) -> bool:
         """Whether a guest ends as it should."""
-        try:
-            done = subprocess.run(
-                self._booting("true"), capture_output=True, timeout=BOOTS_WITHIN_S
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        return done.returncode == 0
+        words = ["timeout", "--kill-after=5", str(BOOTS_WITHIN_S), *self._booting("true", "boots")]
+        return subprocess.run(words, capture_output=True).returncode == 0
 
-    def _booting(self, command: str) -> list[str]:
-        cores = len(os.sched_getaffinity(0))
-        return guest.command(UNPACKED, self.version, command, MADE, cores, self.runs == KVM)
+    def _booting(self, command: str, name: str) -> list[str]:
+        cores = len(os.sched_getaffinity(0)) if self.runs == KVM else None
+        return guest.command(UNPACKED, self.version, command, MADE / name, cores)
+
+
+def compile_here() -> None:
+    """Compile the checkout's modules and tests: each process of a guest would do it anew, slowly.
+
+    Raises:
+        RuntimeError: a test cannot be imported; the message says why.
+    """
+    for words in (["compileall", "-q", "controller", "policies", "topologies"], COLLECT):
+        asked = [".venv/bin/python", "-m", *words]
+        done = subprocess.run(asked, cwd=CHECKOUT, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(asked)}: {done.stdout}{done.stderr}")
 
 
 def find() -> Kernel:
@@ -80,9 +103,22 @@ def find() -> Kernel:
         )
     version = images[-1].name.removeprefix("vmlinuz-")
     fast = Kernel(version, KVM)
-    if os.access("/dev/kvm", os.W_OK) and fast.boots():
+    # Where the processor cannot, some machines have /dev/kvm nevertheless, and its guests hang.
+    able = re.search(r"^flags\b.* (vmx|svm)\b", CPUINFO.read_text(), re.MULTILINE)
+    if able and os.access("/dev/kvm", os.W_OK) and fast.boots():
         return fast
     return Kernel(version, EMULATED)
+
+
+def measured(log: str) -> dict[str, float]:
+    """What a step's log says of the machine: its slowness ratio, and a guest's processor time."""
+    found = {}
+    if slowness := re.search(r"^slowness ratio: ([\d.]+)$", log, re.MULTILINE):
+        found["slowness_ratio"] = float(slowness[1])
+    if times := re.findall(r"^(\d+)m([\d.]+)s (\d+)m([\d.]+)s$", log, re.MULTILINE):
+        minutes, seconds, of_system_minutes, of_system_s = map(float, times[-1])
+        found["processor_s"] = round(60 * (minutes + of_system_minutes) + seconds + of_system_s, 1)
+    return found
 
 
 def short_version(kernel: str) -> str:

@@ -76,7 +76,10 @@ def ran(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _row(found: dict[str, Any]) -> str:
+    wanted = {step.name for step in _wanted(found)}
     steps = ran(found)
+    if "kernel" in found:
+        steps = {name: one for name, one in steps.items() if name in wanted}
     what = [step.what for step in _wanted(found) if step.name in steps]
     possible = _wanted(found) if "kernel" in found else FRESH
     missing = [step.what for step in possible if step.name not in steps]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,12 +21,21 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "bin/busybox").write_bytes(b"busybox")
     (tmp_path / "some.ko").write_bytes(b"module")
     monkeypatch.setattr(guest, "_with_those_before", lambda *_: [tmp_path / "some.ko"])
-    return guest.command(tmp_path, VERSION, "exit 7", tmp_path, cores=2, kvm=False)
+    return guest.command(tmp_path, VERSION, "exit 7", tmp_path, cores=None)
 
 
 def test_a_guest_reads_this_machine_s_files_and_writes_none(command: list[str]) -> None:
     (shared,) = (word for word in command if word.startswith("local,"))
     assert {"path=/", "readonly=on"} <= {*shared.split(",")}
+
+
+def test_the_clock_of_an_emulated_guest_goes_by_what_it_executes(
+    command: list[str], tmp_path: Path
+) -> None:
+    clock = command[command.index("-icount") + 1].split(",")
+    assert {"shift=0", "sleep=on"} <= {*clock} and command[command.index("-smp") + 1] == "1"
+    with_kvm = guest.command(tmp_path, VERSION, "exit 7", tmp_path, cores=2)
+    assert "-icount" not in with_kvm and with_kvm[with_kvm.index("-smp") + 1] == "2"
 
 
 def test_what_a_guest_begins_with(command: list[str], tmp_path: Path) -> None:
@@ -63,9 +74,52 @@ def test_only_another_kernel_needs_a_guest(
     runs: str, needs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guest, "command", lambda *words: ["in a guest", str(words[2])])
-    command = kernel.Kernel(VERSION, runs).running("true")
+    on = kernel.Kernel(VERSION, runs)
+    command = on.running("true", "a step")
     assert (command[0] == "in a guest") is needs
     assert "OVS_LBT_DATAPATH=kernel" in command[-1]
+    assert on.guests == (len(os.sched_getaffinity(0)) if runs == kernel.EMULATED else 1)
+
+
+def test_a_guest_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the shell around it: it would go on beside the tests."""
+    pid = tmp_path / "pid"
+    hangs = ["bash", "-c", guest.STATUS, "guest", "bash", "-c", f"echo $$ >{pid}; exec sleep 60"]
+    monkeypatch.setattr(kernel, "BOOTS_WITHIN_S", 1)
+    monkeypatch.setattr(kernel.Kernel, "_booting", lambda *_: hangs)
+    assert not kernel.Kernel(VERSION, kernel.KVM).boots()
+    command = Path(f"/proc/{pid.read_text().strip()}/cmdline")
+    # One that has ended and nobody has waited for has none.
+    assert not command.exists() or not command.read_bytes()
+
+
+def test_kvm_is_tried_only_where_the_processor_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boot").mkdir()
+    (tmp_path / f"boot/vmlinuz-{VERSION}").touch()
+    flags = tmp_path / "cpuinfo"
+    monkeypatch.setattr(kernel, "MODULE", tmp_path / "none")
+    monkeypatch.setattr(kernel, "UNPACKED", tmp_path)
+    monkeypatch.setattr(kernel, "CPUINFO", flags)
+    monkeypatch.setattr(shutil, "which", lambda name: name == guest.QEMU)
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(kernel.Kernel, "boots", lambda _: True)
+    found = []
+    for text in ("flags\t\t: fpu vme sse\n", "flags\t\t: fpu vmx sse\n"):
+        flags.write_text(text)
+        found.append(kernel.find().runs)
+    assert found == [kernel.EMULATED, kernel.KVM]
+
+
+def test_the_machine_is_measured_before_the_command() -> None:
+    words = kernel.Kernel(VERSION, kernel.NATIVE).running("echo $OVS_LBT_SLOWNESS_RATIO", "a step")
+    done = subprocess.run(words, cwd=kernel.CHECKOUT, capture_output=True, text=True)
+    told, seen = done.stdout.splitlines()
+    assert told == f"slowness ratio: {seen}" and float(seen) >= 1
+    log = f"{told}\n1 passed in 3.00s\n0m0.010s 0m0.020s\n1m30.500s 0m3.250s\n"
+    assert kernel.measured(log) == {"slowness_ratio": float(seen), "processor_s": 93.8}
+    assert kernel.measured("1 passed in 3.00s\n") == {}
 
 
 def _unpacked(archive: bytes) -> dict[str, bytes]:

@@ -128,7 +128,7 @@ def test_scripts_are_sound() -> None:
 
 
 def test_a_kernel_of_this_machine_needs_no_guest() -> None:
-    command = kernel.Kernel("6.1.0", kernel.NATIVE).running("true")
+    command = kernel.Kernel("6.1.0", kernel.NATIVE).running("true", "a step")
     assert command[:2] == ["bash", "-c"] and "vng" not in command[2]
     assert "OVS_LBT_DATAPATH=kernel" in command[2]
 
@@ -150,7 +150,7 @@ def test_a_row_of_a_kernel_says_how_it_ran() -> None:
     assert table.name_of(found) == "kernel-6.1"
     row = table.table([found]).splitlines()[-1]
     assert "| kernel: Linux 6.1.0-56-amd64, in QEMU without KVM |" in row
-    assert "| attach; delivery | 4 of 6; failed: delivery | failover; lacp; adoption;" in row
+    assert "| delivery; attach | 4 of 6; failed: delivery | failover; lacp; adoption;" in row
 
 
 def test_a_root_has_mounts_and_processes_of_its_own(tmp_path: Path) -> None:
