@@ -13,6 +13,7 @@ from controller.api.events import (
     Apply,
     InstalledRead,
     LearnedRead,
+    PortStatsRead,
     ReadInstalled,
     ReadLearned,
     ReadStats,
@@ -99,6 +100,11 @@ class Direct:
             ports += message.body
             if not message.flags & ofproto.OFPMPF_REPLY_MORE:
                 return ports
+
+    def port_stats(self) -> PortStatsRead:
+        """The counters of all ports."""
+        asked = commands.read_stats(DATAPATH, ReadStats("", units=False))
+        return self._ask(asked, PortStatsRead)
 
     def counters(self) -> UnitCountersRead:
         """What VM ports and buckets have counted."""
