@@ -16,6 +16,7 @@ from tests.releases.kernel import short_version
 from tests.releases.steps import FRESH, KERNEL, TESTS, Step
 
 RESULTS = Path("docs/results/releases")
+KERNEL_LOGS = Path("docs/results/kernel")
 README = Path("README.md")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
 HEAD = (
@@ -38,6 +39,11 @@ def publish(paths: Sequence[Path], checkout: Path) -> int:
             return 1
         (checkout / RESULTS).mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, checkout / RESULTS / f"{name_of(found)}.json")
+        if "kernel" in found:
+            (checkout / KERNEL_LOGS).mkdir(parents=True, exist_ok=True)
+            for step in found["steps"]:
+                log = f"{step['name']}.log"
+                shutil.copyfile(path.parent / log, checkout / KERNEL_LOGS / log)
     readme = checkout / README
     readme.write_text(with_table(readme.read_text(), read(checkout)))
     return 0
