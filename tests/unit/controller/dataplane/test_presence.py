@@ -51,7 +51,7 @@ def test_a_neighbour_sends_to_the_port_or_else_to_the_network(there: bool) -> No
 
 def test_no_bucket_watches_local() -> None:
     """ovs-ofctl, with which Open vSwitch's scripts restore groups, cannot read such a bucket."""
-    built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(OFPORT_LOCAL, UPLINKS))))
+    built = build(Team(UPLINKS, (VmPort(GONE, UPLINKS), VmPort(OfPort(OFPORT_LOCAL), UPLINKS))))
     watched = {bucket.watch_port for group in built.groups.values() for bucket in group.buckets}
     assert GONE in watched and OFPORT_LOCAL not in watched
 
