@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import BundleDone, InstalledRead, Reply
@@ -167,17 +167,18 @@ class Installation:
         """Whether a bundle may be sent now."""
         return self.settled and now_s >= self._pause_until_s
 
-    def step(self, desired: Pipeline, seeds: Seeds) -> Step:
+    def step(self, desired: Pipeline, seeds: Seeds, live: Collection[int]) -> Step:
         """The next step to the desired pipeline.
 
         `seeds` gives flows that go with the step and are part of neither pipeline: learned flows
-        that the switch would otherwise have to learn again.
+        that the switch would otherwise have to learn again. `live`: the numbers of ports that carry
+        traffic.
 
         If the change opens new paths for broadcasts, a first step only closes the old ones. The
         second step follows when the switch has carried that into its flow cache.
         """
         assert self.installed is not None
-        installs = diff.closing(desired, self.installed)
+        installs = diff.closing(desired, self.installed, live)
         if installs == self.installed:
             installs = desired
         changes = diff.changes(installs, self.installed)

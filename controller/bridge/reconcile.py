@@ -274,7 +274,7 @@ class ReconciledBridge(BridgeState):
             return [], False
         team, installed = self._team(self.applied_bindings), self.installation.installed
         pipeline = specs.EMPTY if team is None else self.installation.desire(team)
-        step = self.installation.step(pipeline, self._seeds)
+        step = self.installation.step(pipeline, self._seeds, self._live_ports)
         bundle = self.installation.next_bundle(step)
         if bundle is None:
             rest = [*self._follow_flags(now_s), *self._follow_hash(now_s)]

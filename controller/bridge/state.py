@@ -102,6 +102,11 @@ class BridgeState:
         return self.links.connected
 
     @property
+    def _live_ports(self) -> frozenset[int]:
+        """The numbers of the ports that carry traffic."""
+        return frozenset(number for number, port in self.links.ports.items() if port.up)
+
+    @property
     def read(self) -> InstalledRead | None:
         """The last reading of the switch's flows and groups; None: there was none."""
         return self.installation.read
@@ -379,7 +384,7 @@ class BridgeState:
             ahead = ahead.foreseen(self._applied_units, uplinks, now_s)
         else:
             ahead = self.bindings.foreseen(self.units(), uplinks, now_s)
-        step = self.installation.step(self._desired(ahead), self._seeds)
+        step = self.installation.step(self._desired(ahead), self._seeds, self._live_ports)
         if not step.changes:
             return []
         bundle_id = self.installation.next_bundle_id

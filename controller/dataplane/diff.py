@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from controller.dataplane.flooding import held, is_held, opens
@@ -30,8 +31,10 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
     )
 
 
-def closing(desired: Pipeline, installed: Pipeline) -> Pipeline:
+def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pipeline:
     """The first step towards `desired`: all changes except those that let more broadcasts in.
+
+    `live`: the numbers of ports that carry traffic.
 
     The switch applies a change to its flow cache entry by entry. A way that opens before
     the old one closes would deliver a broadcast twice; the other order loses a few. For a VM port
@@ -46,7 +49,7 @@ def closing(desired: Pipeline, installed: Pipeline) -> Pipeline:
     opened = [
         group
         for group_id, group in desired.groups.items()
-        if group_id in before and opens(before[group_id], group)
+        if group_id in before and opens(before[group_id], group, live)
     ]
     if not (closed := [flow for flow in map(held, opened) if flow]):
         return desired

@@ -9,7 +9,7 @@ live uplink of its order only. On a LAG the network sends it down one member, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from controller.config.vlans import VlanSet, classes
@@ -48,12 +48,17 @@ from controller.dataplane.team import Team, VmPort
 from policies.model import MAX_UPLINKS, OfPort
 
 
-def opens(old: GroupSpec, new: GroupSpec) -> bool:
-    """Whether a delivery group will deliver what it did not: fewer uplinks come before its own."""
+def opens(old: GroupSpec, new: GroupSpec, live: Collection[int]) -> bool:
+    """Whether a delivery group will deliver what it did not: fewer `live` uplinks come before its own.
+
+    After a failure the switch delivers by the next uplink at once. What the service then changes opens
+    nothing, and must close nothing either.
+    """
     slot = (new.group_id - GROUP_IDS.start) >> 16
     if not 1 <= slot <= MAX_UPLINKS or not _delivers(new):
         return False
-    return not _delivers(old) or not _yields_to(new) >= _yields_to(old)
+    before_no_more = _yields_to(old) - _yields_to(new)
+    return not _delivers(old) or any(uplink in live for uplink in before_no_more)
 
 
 def held(group: GroupSpec) -> FlowSpec | None:

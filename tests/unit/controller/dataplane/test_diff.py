@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.dataplane.diff import changes
+from controller.dataplane.diff import changes, closing
+from controller.dataplane.flooding import is_held
+from controller.dataplane.pipeline import build
 from controller.dataplane.specs import (
     EMPTY,
     Bucket,
@@ -16,6 +18,8 @@ from controller.dataplane.specs import (
     Pipeline,
     ToGroup,
 )
+from controller.dataplane.team import Team, VmPort
+from policies.model import OfPort
 
 
 def pipeline(*specs: FlowSpec | GroupSpec) -> Pipeline:
@@ -102,3 +106,27 @@ def test_applying_the_changes_makes_the_switch_as_desired(
     specs = [*desired.flows, *desired.groups, *installed.flows, *installed.groups]
     assert len(made) <= len(specs) + made.forget
     assert made.forget == (desired == EMPTY and bool(installed.flows))
+
+
+MOVED, FROM, TO = OfPort(10), OfPort(1), OfPort(2)
+
+
+def after_a_move(live: set[int]) -> tuple[Pipeline, Pipeline]:
+    """The first step of a move, and what is desired."""
+    uplinks = (FROM, TO)
+    before = build(Team(uplinks, (VmPort(MOVED, uplinks),)))
+    desired = build(Team(uplinks, (VmPort(MOVED, uplinks[::-1]),)))
+    return closing(desired, before, live), desired
+
+
+def test_the_first_step_of_a_move_keeps_the_new_way_closed() -> None:
+    first, desired = after_a_move({FROM, TO})
+    held = [flow for flow in first.flows.values() if is_held(flow)]
+    assert len(held) == 1 and first.groups == desired.groups
+    assert closing(desired, first, {FROM, TO}) == desired
+
+
+def test_after_a_failure_the_way_that_the_switch_has_opened_stays_open() -> None:
+    """With a second step, broadcasts would be lost once more, 30 ms after the switch failed over."""
+    first, desired = after_a_move({TO})
+    assert first == desired
