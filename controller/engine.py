@@ -11,6 +11,7 @@ While another service leads, this one stands by: see `Engine._stand_by`. `ovsdb.
 from __future__ import annotations
 
 from controller.api.events import (
+    AddressesRead,
     Answer,
     BundleDone,
     Challenged,
@@ -120,7 +121,7 @@ class Engine:
         match event:
             case DatabaseRead() | Leading() | Request() | Written():
                 return set(self.fleet.bridges)
-            case Challenged() | Faulted():
+            case Challenged() | Faulted() | AddressesRead():
                 return set()
             case Tick():
                 return self._due(now_s)
@@ -129,9 +130,9 @@ class Engine:
 
     def _handle(self, event: Event, now_s: float) -> Commands:
         match event:
-            case DatabaseRead(bridges=rows, leader=leader, ovs_version=version):
+            case DatabaseRead(bridges=rows, leader=leader, ovs_version=version, ovn=ovn):
                 self._leader = leader
-                self.fleet.ovs_version = version
+                self.fleet.ovs_version, self.fleet.ovn = version, ovn
                 return self.fleet.follow(rows, self.operator.in_hand, now_s)
             case Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
@@ -139,6 +140,8 @@ class Engine:
                 return self._answer()
             case Faulted():
                 return self.fleet.faulted(event)
+            case AddressesRead(devices=addresses):
+                return self.fleet.take_addresses(addresses)
             case Tick():
                 due = self._in_order(self._due(now_s))
                 return [command for bridge in due for command in bridge.tick(now_s)]

@@ -50,7 +50,7 @@ from controller.api.events import (
 )
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
-from controller.host import client, control, faults, vswitchd
+from controller.host import addresses, client, control, faults, vswitchd
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
@@ -169,6 +169,8 @@ class Service:
         )
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
         self._database.contend()
+        if self._beside_the_switch:
+            addresses.start(self._events.put)
         if options.listen is not None:
             self._dialers.listen(options.listen, options.tls)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.api.history import Entry
-from controller.config.rows import BridgeRow
+from controller.config.rows import BridgeRow, Ovn
 from controller.dataplane.htb import UNTOUCHED, Found, Shaper
 from controller.dataplane.specs import Changes, FlowSpec, GroupSpec
 
@@ -18,12 +19,24 @@ class DatabaseRead:
     """The present content of the database; sent after every change.
 
     `leader`: the name of the leading service, if it has ever written it. `ovs_version`: Open
-    vSwitch's version, if ovs-ctl has written it.
+    vSwitch's version, if ovs-ctl has written it. `ovn`: from where OVN sends its tunnels, if this
+    host has OVN.
     """
 
     bridges: tuple[BridgeRow, ...]
     leader: str | None = None
     ovs_version: str | None = None
+    ovn: Ovn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressesRead:
+    """The IP addresses of this host's devices; sent after every change.
+
+    Addresses that reach no other network (of the link only, or of the host) are left out.
+    """
+
+    devices: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +295,7 @@ class Written:
 
 Event = (
     DatabaseRead
+    | AddressesRead
     | Leading
     | Challenged
     | SwitchConnected

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controller.config.endpoints import Endpoint
 from policies.model import Load
 
 
@@ -49,7 +50,8 @@ class PortStatus:
     `units`: the number of addresses behind it on each uplink, if they are units of their own.
     `split`: what it sends is spread over its policy's buckets, because it is too much for one
     uplink. `tx_packets`, `tx_dropped_packets` and so on: counters of its port, None if the switch
-    does not count them. Dropped packets are not included in the others.
+    does not count them. Dropped packets are not included in the others. `endpoint`: the tunnels of
+    Open vSwitch that are sent by it.
     """
 
     name: str
@@ -74,6 +76,7 @@ class PortStatus:
     rx_packets: int | None = None
     tx_dropped_packets: int | None = None
     rx_dropped_packets: int | None = None
+    endpoint: Endpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.api.events import Connect, Disconnect, Faulted, Report
@@ -12,8 +12,10 @@ from controller.bridge import status
 from controller.bridge.bridge import Bridge
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
+from controller.config import endpoints
+from controller.config.endpoints import Endpoint
 from controller.config.reader import read_bridge, vm_identity
-from controller.config.rows import BridgeRow
+from controller.config.rows import BridgeRow, Ovn
 from controller.config.values import BridgeConfig
 
 # How long `show` reports a fault.
@@ -46,6 +48,19 @@ class Fleet:
     _followed: dict[str, BridgeRow] = field(default_factory=dict)
     # The last fault of each part of this service.
     faults: dict[str, Faulted] = field(default_factory=dict)
+    ovn: Ovn | None = None
+    # By device: its IP addresses, and the tunnels that it sends.
+    addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+
+    def take_addresses(self, addresses: Mapping[str, tuple[str, ...]]) -> Commands:
+        """An address of this host has come or gone. It may be one that tunnels are sent from."""
+        self.addresses = addresses
+        self._find_endpoints()
+        return []
+
+    def _find_endpoints(self) -> None:
+        self.endpoints = endpoints.find(self.rows.values(), self.ovn, self.addresses)
 
     def faulted(self, fault: Faulted) -> Commands:
         """A part of this service failed. Requests that wait can name it instead of the switch."""
@@ -77,6 +92,7 @@ class Fleet:
         not attached, and the request configures them.
         """
         self.rows = {row.name: row for row in rows}
+        self._find_endpoints()
         if not self.leads:
             return []
         commands = self.let_go(in_hand)
@@ -144,10 +160,13 @@ class Fleet:
     def status(self, *names: str) -> tuple[BridgeStatus, ...]:
         """The status of each attached bridge, or of those with these names."""
         wanted = [b for b in self.serving if not names or b.config.name in names]
-        return tuple(status.status(bridge, self.epoch_s) for bridge in wanted)
+        return tuple(self._status(bridge) for bridge in wanted)
 
     def status_after(self, name: str) -> BridgeStatus | None:
         """The status of the next attached bridge by name; None after the last."""
         behind = (n for n, b in self.bridges.items() if n > name and b.phase.is_attached)
         following = min(behind, default=None)
-        return None if following is None else status.status(self.bridges[following], self.epoch_s)
+        return None if following is None else self._status(self.bridges[following])
+
+    def _status(self, bridge: Bridge) -> BridgeStatus:
+        return status.status(bridge, self.epoch_s, self.endpoints)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from controller.api.events import UNSUPPORTED, PortCounters
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
+from controller.config.endpoints import Endpoint
 from controller.config.values import UplinkConfig, VmPortConfig
 from controller.load.team_view import TeamView
 from controller.teaming.bindings import Bound
@@ -18,10 +19,16 @@ from policies.rules import Rule
 
 # Over how long the loads of the optimality ratio are averaged.
 LATELY_S = 2.0
+NO_ENDPOINTS: Mapping[str, Endpoint] = {}
 
 
-def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
-    """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds."""
+def status(
+    bridge: Bridge, epoch_s: float, endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS
+) -> BridgeStatus:
+    """The status now. `epoch_s`: the wall-clock time at which engine time was zero, in seconds.
+
+    `endpoints`: the tunnel endpoints of this host, by device.
+    """
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
@@ -41,7 +48,10 @@ def status(bridge: Bridge, epoch_s: float) -> BridgeStatus:
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(
-            _port(bridge, port, bound.get(port.name), team_view, rules, epoch_s)
+            replace(
+                _port(bridge, port, bound.get(port.name), team_view, rules, epoch_s),
+                endpoint=endpoints.get(port.name),
+            )
             for port in config.asked.vm_ports
         ),
         config_errors=tuple(str(error) for error in config.errors),

@@ -9,6 +9,30 @@ PREFIX = "ovs-lbt-"
 
 
 @dataclass(frozen=True, slots=True)
+class Tunnel:
+    """From where a tunnel interface sends.
+
+    `local_ip`: its option, None if it is not set. `device`: the device that routes to its remote
+    end, as ovs-vswitchd reports it; None if it does not.
+    """
+
+    local_ip: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ovn:
+    """From where OVN sends its tunnels, as its keys of the table Open_vSwitch say.
+
+    `bridge`: its integration bridge.
+    """
+
+    addresses: tuple[str, ...]
+    kinds: tuple[str, ...] = ("geneve",)
+    bridge: str = "br-int"
+
+
+@dataclass(frozen=True, slots=True)
 class InterfaceRow:
     """An Interface record. `ofport` is None until the switch has assigned one."""
 
@@ -27,6 +51,8 @@ class InterfaceRow:
     driver: str | None = None
     # Whether it stands for a function of a card that a VM has, such as a VF.
     represents: bool = False
+    # None if it is no tunnel.
+    tunnel: Tunnel | None = None
 
 
 @dataclass(frozen=True, slots=True)

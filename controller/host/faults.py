@@ -30,7 +30,8 @@ LOG = logging.getLogger(__name__)
 # The parts of the service that can fail, as metrics name them.
 PARTS = (
     *("engine", "commands", "database", "openflow", "lines", "listener", "echoes"),
-    *("port-flags", "select-group", "forwarding", "shaping", "history", "metrics", "other"),
+    *("port-flags", "select-group", "forwarding", "shaping", "history", "metrics", "addresses"),
+    "other",
 )
 # Pauses before a thread starts again; the last one repeats. A thread that has run for longer than
 # the last pause begins again with the first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from controller.api.events import Faulted
@@ -118,6 +119,7 @@ def _port(port: PortStatus) -> dict[str, Any]:
         **_parts(port),
         **({} if port.units is None else {"units": port.units}),
         **({"split": True} if port.split else {}),
+        **({"endpoint": asdict(port.endpoint)} if port.endpoint else {}),
     }
 
 

@@ -18,7 +18,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 
 from controller.api.events import Challenged, DatabaseRead, Event, Leading, Setting, Write, Written
 from controller.config.membership import VIRTUAL_DRIVERS
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
 from controller.host import devices, faults
 from controller.host.client import STARTED
 from controller.host.devices import Role
@@ -99,6 +99,11 @@ COLUMNS = {
 # Tables whose rows any bridge may refer to. They seldom change.
 SHARED = ("Controller", "QoS", "Mirror")
 
+
+# The types of tunnel interfaces.
+TUNNELS = frozenset(
+    ("geneve", "vxlan", "gre", "ip6gre", "stt", "lisp", "erspan", "ip6erspan", "gtpu", "srv6")
+)
 
 # Older kernels give representors of ConnectX cards a driver of their own.
 REPRESENTOR_DRIVERS = ("mlx5e_rep",)
@@ -280,7 +285,7 @@ class Database:
         """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
         bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched, self._offload())
-        read = DatabaseRead(bridges, self._leader(), self._version())
+        read = DatabaseRead(bridges, self._leader(), self._version(), self._ovn())
         if read != self._last:
             self._last = read
             self._submit(read)
@@ -294,6 +299,11 @@ class Database:
         """Open vSwitch's version, as ovs-ctl wrote it."""
         rows = self._idl.tables["Open_vSwitch"].rows.values()
         return next((version for row in rows for version in row.ovs_version), None)
+
+    def _ovn(self) -> Ovn | None:
+        """From where OVN sends its tunnels."""
+        rows = self._idl.tables["Open_vSwitch"].rows.values()
+        return next((_ovn(row.external_ids) for row in rows), None)
 
     def _offload(self) -> _Offload:
         """What Open vSwitch is asked to offload."""
@@ -491,7 +501,29 @@ def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
         kind=row.type,
         driver=row.status.get("driver_name"),
         represents=_represents(row, device_role),
+        tunnel=_tunnel(row),
     )
+
+
+def _tunnel(row: Any) -> Tunnel | None:
+    if row.type not in TUNNELS:
+        return None
+    return Tunnel(row.options.get("local_ip"), row.status.get("tunnel_egress_iface"))
+
+
+def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:
+    """From where ovn-controller sends tunnels, if it is configured on this host.
+
+    `ovn-encap-ip-HOST` and so on are for several ovn-controllers on one Open vSwitch.
+    """
+    addresses, kinds = (_listed(external_ids, f"ovn-encap-{what}") for what in ("ip", "type"))
+    bridge = external_ids.get("ovn-bridge", "br-int")
+    return Ovn(addresses, kinds, bridge) if addresses and kinds else None
+
+
+def _listed(external_ids: Mapping[str, str], key: str) -> tuple[str, ...]:
+    values = (v for k, v in external_ids.items() if k == key or k.startswith(f"{key}-"))
+    return tuple(sorted({one.strip() for value in values for one in value.split(",")} - {""}))
 
 
 def _represents(row: Any, device_role: DeviceRole) -> bool:

@@ -144,7 +144,20 @@ def _shared(bridge: JsonObject) -> list[str]:
     ]
     buckets = [f"{policy}: {_counts(of, 'buckets')}" for policy, of in bridge["buckets"].items()]
     buckets += _hashed_by(bridge)
-    return [*spread, *buckets, *(f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p)))]
+    parts = [f"{p['name']}: {t}" for p in bridge["ports"] if (t := part(p))]
+    return [*spread, *buckets, *parts, *endpoints(bridge)]
+
+
+def endpoints(bridge: JsonObject) -> list[str]:
+    """A line for each port by which Open vSwitch sends tunnels."""
+    drawn = []
+    for port in bridge["ports"]:
+        if (found := port.get("endpoint")) is not None:
+            of = f"{', '.join(found['kinds'])} of {', '.join(found['bridges'])}"
+            sent_from = ", ".join(found["addresses"])
+            whose = f"{of}, from {sent_from}" if sent_from else of
+            drawn.append(f"{port['name']}: tunnel endpoint, {whose}")
+    return drawn
 
 
 def _hashed_by(bridge: JsonObject) -> list[str]:

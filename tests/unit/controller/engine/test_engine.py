@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -351,9 +352,9 @@ def test_who_asks_about_one_bridge_does_not_wait_for_the_status_of_the_others(
     looked_at: list[str] = []
     as_it_is = status.status
 
-    def look(bridge: Bridge, epoch_s: float) -> BridgeStatus:
+    def look(bridge: Bridge, *told: Any) -> BridgeStatus:
         looked_at.append(bridge.config.name)
-        return as_it_is(bridge, epoch_s)
+        return as_it_is(bridge, *told)
 
     monkeypatch.setattr(status, "status", look)
     here = World(host(), replace(host(), name="br1")).start()

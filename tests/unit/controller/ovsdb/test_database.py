@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.config.rows import Ovn, Tunnel
 from controller.host.devices import Role
 from controller.ovsdb import database
 
@@ -177,3 +178,49 @@ def test_representors_are_recognized(
     row.type, row.options = kind, options
     row.status = {"driver_name": driver} if driver else {}
     assert database._interface(row, lambda _: role).represents is represents
+
+
+# ---- tunnels -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "status", "found"),
+    [
+        ("geneve", {"local_ip": "192.0.2.1", "key": "flow"}, {}, Tunnel("192.0.2.1")),
+        ("vxlan", {"remote_ip": "flow"}, {}, Tunnel()),
+        ("gre", {}, {"tunnel_egress_iface": "br-ex"}, Tunnel(None, "br-ex")),
+        ("patch", {"peer": "patch1"}, {}, None),
+        ("", {"local_ip": "192.0.2.1"}, {"tunnel_egress_iface": "br-ex"}, None),
+    ],
+)
+def test_from_where_a_tunnel_sends(
+    kind: str, options: dict[str, str], status: dict[str, str], found: Tunnel | None
+) -> None:
+    row = _replica("br0").ports[0].interfaces[0]
+    row.type, row.options, row.status = kind, options, status
+    assert database._interface(row).tunnel == found
+
+
+@pytest.mark.parametrize(
+    ("external_ids", "found"),
+    [
+        ({}, None),
+        ({"ovn-encap-type": "geneve"}, None),
+        ({"ovn-encap-ip": "192.0.2.1"}, None),
+        (
+            {"ovn-encap-type": "geneve", "ovn-encap-ip": "192.0.2.2,192.0.2.1"},
+            Ovn(("192.0.2.1", "192.0.2.2"), ("geneve",), "br-int"),
+        ),
+        (
+            {
+                "ovn-encap-type-here": "geneve,vxlan",
+                "ovn-encap-ip-here": "192.0.2.1",
+                "ovn-encap-ip-default": "192.0.2.1",
+                "ovn-bridge": "br-ovn",
+            },
+            Ovn(("192.0.2.1",), ("geneve", "vxlan"), "br-ovn"),
+        ),
+    ],
+)
+def test_from_where_ovn_sends(external_ids: dict[str, str], found: Ovn | None) -> None:
+    assert database._ovn(external_ids) == found

@@ -1,0 +1,123 @@
+"""The addresses of this host's network devices, as the kernel reports them and their changes.
+
+They are read by rtnetlink(7) when the service starts, and again whenever the kernel says that one
+has come or gone. Nobody polls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+from controller.api.events import AddressesRead
+from controller.host import faults
+
+# From linux/rtnetlink.h, linux/if_addr.h and linux/netlink.h.
+LINK_GROUP, IPV4_GROUP, IPV6_GROUP = 0x1, 0x10, 0x100
+NLMSG_ERROR, NLMSG_DONE = 2, 3
+RTM_NEWADDR, RTM_GETADDR = 20, 22
+REQUEST_DUMP = 0x301
+IFA_ADDRESS, IFA_LOCAL = 1, 2
+# Addresses of this scope or a narrower one reach no other network.
+SCOPE_LINK = 253
+# Of a message: length, type, flags, sequence number, port. Of an address: family, prefix length,
+# flags, scope, device. Of an attribute: length, type.
+MESSAGE = struct.Struct("=IHHII")
+ADDRESS = struct.Struct("=BBBBI")
+ATTRIBUTE = struct.Struct("=HH")
+BUFFER_BYTES = 1 << 16
+# VMs that start change many devices at once. Their changes are read together.
+SETTLE_S = 0.2
+
+
+def start(submit: Callable[[AddressesRead], None]) -> None:
+    """Report the addresses now and after each change, on a thread of its own."""
+    faults.lasting("addresses", "addresses", lambda: _follow(submit))
+
+
+def _follow(submit: Callable[[AddressesRead], None]) -> None:
+    last: AddressesRead | None = None
+    with _netlink(LINK_GROUP | IPV4_GROUP | IPV6_GROUP) as changes:
+        while True:
+            if (read := read_addresses()) != last:
+                last = read
+                submit(read)
+            _receive(changes)
+            time.sleep(SETTLE_S)
+            while _receive(changes, socket.MSG_DONTWAIT):
+                pass
+
+
+def read_addresses() -> AddressesRead:
+    """The present addresses of all devices, in the order of the kernel.
+
+    Raises:
+        OSError: the kernel does not tell.
+    """
+    found: dict[str, list[str]] = {}
+    with _netlink() as asked:
+        asked.send(MESSAGE.pack(MESSAGE.size + 4, RTM_GETADDR, REQUEST_DUMP, 1, 0) + bytes(4))
+        done = False
+        while not done:
+            for kind, body in messages(asked.recv(BUFFER_BYTES)):
+                if kind == NLMSG_ERROR:
+                    raise OSError(-struct.unpack_from("=i", body)[0], "addresses of devices")
+                done |= kind == NLMSG_DONE
+                if kind == RTM_NEWADDR and (pair := address(body)) is not None:
+                    # A device may go while it is being read.
+                    with contextlib.suppress(OSError):
+                        found.setdefault(socket.if_indextoname(pair[0]), []).append(pair[1])
+    return AddressesRead({device: tuple(of) for device, of in found.items()})
+
+
+def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The messages in a datagram: the type of each, and what follows its header."""
+    while len(data) >= MESSAGE.size:
+        length, kind, *_ = MESSAGE.unpack_from(data)
+        if not MESSAGE.size <= length <= len(data):
+            return
+        yield kind, data[MESSAGE.size : length]
+        data = data[_aligned(length) :]
+
+
+def address(body: bytes) -> tuple[int, str] | None:
+    """The device of an address, by number, and the address; None if it is of this link only."""
+    family, _, _, scope, device = ADDRESS.unpack_from(body)
+    if scope >= SCOPE_LINK or family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    values, rest = {}, body[ADDRESS.size :]
+    while len(rest) >= ATTRIBUTE.size:
+        length, kind = ATTRIBUTE.unpack_from(rest)
+        if not ATTRIBUTE.size <= length <= len(rest):
+            break
+        values[kind] = rest[ATTRIBUTE.size : length]
+        rest = rest[_aligned(length) :]
+    # On a point-to-point link, IFA_ADDRESS is the peer's.
+    value = values.get(IFA_LOCAL, values.get(IFA_ADDRESS))
+    return None if value is None else (device, socket.inet_ntop(family, value))
+
+
+def _netlink(groups: int = 0) -> socket.socket:
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    opened.bind((0, groups))
+    return opened
+
+
+def _receive(changes: socket.socket, flags: int = 0) -> bool:
+    """Whether something has changed. If the kernel has more to say than fits, something has."""
+    try:
+        return bool(changes.recv(BUFFER_BYTES, flags))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno != errno.ENOBUFS:
+            raise
+        return True
+
+
+def _aligned(length: int) -> int:
+    return length + 3 & ~3

@@ -1,0 +1,83 @@
+"""Which ports Open vSwitch sends tunnels by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.config.endpoints import Endpoint, find
+from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
+from tests.unit.rows import port
+
+ADDRESSES = {
+    "br-ex": ("192.0.2.1", "2001:db8::1"),
+    "tep1": ("192.0.2.2",),
+    "eth9": ("198.51.100.9",),
+}
+
+
+def tunnel(name: str, kind: str = "geneve", **columns: str) -> PortRow:
+    made = port(name, 7)
+    of = replace(made.interfaces[0], kind=kind, tunnel=Tunnel(**columns))
+    return replace(made, interfaces=(of,))
+
+
+def integration(*ports: PortRow) -> BridgeRow:
+    return BridgeRow("br-int", ports)
+
+
+@pytest.mark.parametrize(
+    ("tunnels", "found"),
+    [
+        pytest.param(
+            [tunnel("g1", local_ip="192.0.2.2", device="br-ex")],
+            {"tep1": Endpoint(("192.0.2.2",), ("geneve",), ("br-int",))},
+            id="by its own address, wherever the route leads",
+        ),
+        pytest.param(
+            [tunnel("g1", device="br-ex")],
+            {"br-ex": Endpoint(("192.0.2.1", "2001:db8::1"), ("geneve",), ("br-int",))},
+            id="without one, by its route",
+        ),
+        pytest.param(
+            [tunnel("g1", local_ip="flow", device="br-ex")],
+            {"br-ex": Endpoint(("192.0.2.1", "2001:db8::1"), ("geneve",), ("br-int",))},
+            id="flows set the address",
+        ),
+        pytest.param(
+            [tunnel("g1", local_ip="2001:DB8:0::1"), tunnel("v1", "vxlan", local_ip="192.0.2.1")],
+            {"br-ex": Endpoint(("192.0.2.1", "2001:db8::1"), ("geneve", "vxlan"), ("br-int",))},
+            id="several by one port, however an address is written",
+        ),
+        pytest.param(
+            [tunnel("g1", local_ip="203.0.113.1", device="br-other")],
+            {"br-other": Endpoint(("203.0.113.1",), ("geneve",), ("br-int",))},
+            id="the addresses of another host are not known",
+        ),
+        pytest.param(
+            [tunnel("g1", device="ppp0")],
+            {"ppp0": Endpoint((), ("geneve",), ("br-int",))},
+            id="a device without addresses",
+        ),
+        pytest.param([tunnel("g1")], {}, id="nothing says from where"),
+        pytest.param([port("vnet0", 3)], {}, id="no tunnel"),
+    ],
+)
+def test_a_tunnel_leaves_by_a_port(tunnels: list[PortRow], found: dict[str, Endpoint]) -> None:
+    assert find([integration(*tunnels)], None, ADDRESSES) == found
+
+
+def test_endpoints_of_ovn_are_known_before_it_has_tunnels() -> None:
+    ovn = Ovn(("192.0.2.1", "192.0.2.2", "203.0.113.77"))
+    assert find([], ovn, ADDRESSES) == {
+        "br-ex": Endpoint(("192.0.2.1",), ("geneve",), ("br-int",)),
+        "tep1": Endpoint(("192.0.2.2",), ("geneve",), ("br-int",)),
+    }
+
+
+def test_tunnels_of_several_bridges_are_those_of_one_port() -> None:
+    rows = [BridgeRow(f"br{n}", (tunnel(f"g{n}", local_ip="192.0.2.2"),)) for n in (2, 1)]
+    found = find(rows, None, ADDRESSES)
+    assert found["tep1"].bridges == ("br1", "br2")
+    assert str(found["tep1"]) == "geneve of br1, br2, from 192.0.2.2"

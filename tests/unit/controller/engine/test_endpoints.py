@@ -1,0 +1,73 @@
+"""Ports of a bridge that tunnels of Open vSwitch are sent by: what operators are told of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from controller.api.events import AddressesRead, DatabaseRead
+from controller.config.rows import BridgeRow, Ovn, Tunnel
+from tests.unit.fake_switch import World, done, world
+from tests.unit.rows import bridge, host, port
+
+# VM port vnet0 stands for an internal port of the host.
+OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
+ENDPOINT = {"addresses": ["192.0.2.1"], "kinds": ["geneve"], "bridges": ["br-int"]}
+
+
+def integration(**tunnel: str) -> BridgeRow:
+    """A bridge that is not attached, with a tunnel."""
+    made = port("g1", 1)
+    (one,) = made.interfaces
+    made = replace(made, interfaces=(replace(one, kind="geneve", tunnel=Tunnel(**tunnel)),))
+    return replace(bridge(made, ids={}), name="br-int")
+
+
+def overlay(**tunnel: str) -> World:
+    """A host with an attached bridge br0, whose integration bridge has this tunnel."""
+    here = world(host()).start()
+    return here.write(integration(**tunnel))
+
+
+def shown(here: World, name: str = "vnet0") -> dict[str, Any] | None:
+    (one,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    endpoint: dict[str, Any] | None = next(p for p in one["ports"] if p["name"] == name).get(
+        "endpoint"
+    )
+    return endpoint
+
+
+def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
+    here = overlay(local_ip="192.0.2.1").say(OF_THE_HOST)
+    assert shown(here) == ENDPOINT
+    assert shown(here, "vnet1") is None
+    text = done(here.ask("show", "br0"))
+    assert "  vnet0: tunnel endpoint, geneve of br-int, from 192.0.2.1\n" in text + "\n"
+
+
+def test_an_endpoint_follows_its_address() -> None:
+    here = overlay(local_ip="192.0.2.1")
+    assert shown(here) is None
+    assert shown(here.say(OF_THE_HOST)) == ENDPOINT
+    here.say(AddressesRead({"vnet1": ("192.0.2.1",)}))
+    assert shown(here) is None
+    assert shown(here, "vnet1") == ENDPOINT
+
+
+def test_an_endpoint_ends_with_its_last_tunnel() -> None:
+    here = overlay(local_ip="192.0.2.1").say(OF_THE_HOST)
+    here.write(replace(here.rows["br-int"], ports=()))
+    assert shown(here) is None
+
+
+def test_a_tunnel_without_an_address_is_found_by_its_route() -> None:
+    here = overlay(device="vnet0")
+    assert shown(here) == {**ENDPOINT, "addresses": []}
+    assert shown(here.say(OF_THE_HOST)) == ENDPOINT
+
+
+def test_endpoints_of_ovn_need_no_tunnel() -> None:
+    here = world(host()).start().say(OF_THE_HOST)
+    here.say(DatabaseRead(tuple(here.rows.values()), ovn=Ovn(("192.0.2.1", "192.0.2.7"))))
+    assert shown(here) == ENDPOINT
