@@ -119,9 +119,9 @@ class Engine:
     def _concerned(self, event: Event, now_s: float) -> set[str]:
         """The bridges that an event may change, besides those that a request is changing."""
         match event:
-            case DatabaseRead() | Leading() | Request() | Written():
+            case DatabaseRead() | AddressesRead() | Leading() | Request() | Written():
                 return set(self.fleet.bridges)
-            case Challenged() | Faulted() | AddressesRead():
+            case Challenged() | Faulted():
                 return set()
             case Tick():
                 return self._due(now_s)
@@ -141,7 +141,7 @@ class Engine:
             case Faulted():
                 return self.fleet.faulted(event)
             case AddressesRead(devices=addresses):
-                return self.fleet.take_addresses(addresses)
+                return self.fleet.take_addresses(addresses, self.operator.in_hand, now_s)
             case Tick():
                 due = self._in_order(self._due(now_s))
                 return [command for bridge in due for command in bridge.tick(now_s)]

@@ -53,14 +53,12 @@ class Fleet:
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
 
-    def take_addresses(self, addresses: Mapping[str, tuple[str, ...]]) -> Commands:
+    def take_addresses(
+        self, addresses: Mapping[str, tuple[str, ...]], in_hand: set[str], now_s: float
+    ) -> Commands:
         """An address of this host has come or gone. It may be one that tunnels are sent from."""
         self.addresses = addresses
-        self._find_endpoints()
-        return []
-
-    def _find_endpoints(self) -> None:
-        self.endpoints = endpoints.find(self.rows.values(), self.ovn, self.addresses)
+        return self.follow(self.rows.values(), in_hand, now_s)
 
     def faulted(self, fault: Faulted) -> Commands:
         """A part of this service failed. Requests that wait can name it instead of the switch."""
@@ -91,8 +89,9 @@ class Fleet:
         A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
         not attached, and the request configures them.
         """
-        self.rows = {row.name: row for row in rows}
-        self._find_endpoints()
+        rows = tuple(rows)
+        self.endpoints = endpoints.find(rows, self.ovn, self.addresses)
+        self.rows = {row.name: endpoints.marked(row, self.endpoints.keys()) for row in rows}
         if not self.leads:
             return []
         commands = self.let_go(in_hand)

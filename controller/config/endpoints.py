@@ -7,10 +7,10 @@ address of its own, which is often that of a bridge's port LOCAL or of another i
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from controller.config.rows import BridgeRow, Ovn
+from controller.config.rows import BridgeRow, Ovn, PortRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,25 @@ def find(
 _Tunnel = tuple[str | None, str | None, str, str]
 
 
+def marked(row: BridgeRow, devices: Collection[str]) -> BridgeRow:
+    """The same bridge, which says of each interface whether it is one of these devices."""
+    if all(i.sends_tunnels == (i.name in devices) for p in row.ports for i in p.interfaces):
+        return row
+
+    def on(port: PortRow) -> PortRow:
+        made = (replace(i, sends_tunnels=i.name in devices) for i in port.interfaces)
+        return replace(port, interfaces=tuple(made))
+
+    return replace(row, ports=tuple(map(on, row.ports)))
+
+
 def _tunnels(rows: Iterable[BridgeRow]) -> Iterator[_Tunnel]:
     for row in rows:
         for port in row.ports:
             for interface in port.interfaces:
                 tunnel = interface.tunnel
                 if tunnel is not None:
-                    own = _address(tunnel.local_ip) if tunnel.local_ip else None
+                    own = local_address(tunnel.local_ip) if tunnel.local_ip else None
                     yield own, tunnel.device, interface.kind, row.name
 
 
@@ -69,7 +81,7 @@ def _of_ovn(ovn: Ovn | None) -> Iterator[_Tunnel]:
     if ovn is not None:
         for text in ovn.addresses:
             for kind in ovn.kinds:
-                yield _address(text), None, kind, ovn.bridge
+                yield local_address(text), None, kind, ovn.bridge
 
 
 def _endpoint(tunnels: Iterable[tuple[str, str, str]]) -> Endpoint:
@@ -78,7 +90,7 @@ def _endpoint(tunnels: Iterable[tuple[str, str, str]]) -> Endpoint:
     return Endpoint(*(tuple(sorted(one - {""})) for one in (addresses, kinds, bridges)))
 
 
-def _address(text: str) -> str | None:
+def local_address(text: str) -> str | None:
     """An address as the kernel writes it; None for anything else, such as `flow`."""
     try:
         return str(ipaddress.ip_address(text))

@@ -17,7 +17,8 @@ from controller.config.settings import Settings
 from controller.config.values import BadValue, BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import PortVlans, carriers, port_vlans
 from controller.text.wording import one_of
-from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Uplink
+from policies.classifiers import Classifier
+from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
@@ -104,7 +105,7 @@ class _Reader:
             offload=offload.with_policies(
                 self.offload, (policy, *(port.policy for port in vm_ports))
             ),
-            not_done=normal.not_done(self.row),
+            not_done=(*normal.not_done(self.row), *_unspread(vm_ports)),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
         )
@@ -237,6 +238,21 @@ class _Reader:
             vm_id=vm_id,
             shares=rules["shares"],
             limit_bps=limit_bps,
+            keeps_address=self._keeps_address(interface, policy, teaming),
+        )
+
+    def _keeps_address(self, interface: InterfaceRow, policy: str, teaming: str) -> bool:
+        """Whether frames must not get a source address of ours, as they would under the policy.
+
+        Where Open vSwitch's userspace datapath receives a tunnel, it sends its own frames of the
+        tunnel to the source address of those that it received. Off the home that is one of ours.
+        The hosts of a cloud mostly have the same datapath, so ours tells which one peers have.
+        """
+        return (
+            interface.sends_tunnels
+            and self.row.in_userspace
+            and teaming == Teaming.SWITCH_INDEPENDENT
+            and PRESETS[policy].spreads_by is Classifier.TRANSPORT
         )
 
     def _without_queues(self, interface: InterfaceRow, rules: Mapping[str, Any]) -> dict[str, None]:
@@ -301,6 +317,17 @@ class _Reader:
             prefix = f"{PREFIX}vm-{identity}-"
             found |= self.settings.given(record, self.row.external_ids, rules, prefix)
         return found
+
+
+def _unspread(ports: Iterable[VmPortConfig]) -> Iterator[str]:
+    """The ports that their policy would spread over uplinks if they sent no tunnels."""
+    for port in ports:
+        if port.keeps_address:
+            yield (
+                f"{port.policy} does not spread {port.name}, a tunnel endpoint on the userspace datapath:"
+                " peers there answer to the source address of a frame -> several tunnel endpoints, or"
+                " teaming static or lacp"
+            )
 
 
 def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:

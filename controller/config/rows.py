@@ -53,6 +53,8 @@ class InterfaceRow:
     represents: bool = False
     # None if it is no tunnel.
     tunnel: Tunnel | None = None
+    # Whether tunnels of this Open vSwitch are sent by it (`endpoints.marked`).
+    sends_tunnels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,14 @@ class VmPortConfig:
     # The weight of what it sends on a full uplink, besides its reservation; None if not set.
     shares: int | None = None
     limit_bps: float | None = None
+    # Whether it is not spread over uplinks although its policy says so, because it sends tunnels to
+    # hosts that would take our source addresses for its own.
+    keeps_address: bool = False
+
+    @property
+    def unsplittable(self) -> bool:
+        """Whether all that it sends must leave by one uplink."""
+        return self.rules.unsplittable or self.keeps_address
 
     @property
     def per_address(self) -> bool:

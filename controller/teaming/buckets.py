@@ -35,7 +35,7 @@ def hashed_by(port: VmPortConfig, split: Collection[str]) -> str | None:
 
     `split`, here and below: the names of the VM ports that are split.
     """
-    if not (port.name in split or port.policy in ALWAYS_HASHED) or port.rules.unsplittable:
+    if not (port.name in split or port.policy in ALWAYS_HASHED) or port.unsplittable:
         return None
     return port.policy if port.policy in HASHED else None
 

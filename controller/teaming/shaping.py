@@ -71,11 +71,7 @@ class ShapedTeam:
 
         for port in self.config.vm_ports:
             rewritten = PRESETS[port.policy].classifier is Classifier.TRANSPORT
-            if (
-                port.is_queued
-                and rewritten
-                and not (self.config.on_a_lag or port.rules.unsplittable)
-            ):
+            if port.is_queued and rewritten and not (self.config.on_a_lag or port.unsplittable):
                 found = f"{port.policy}, which sends from another address off the port's home"
                 yield f"shares of {port.name}: {found} -> a pin, or another policy"
 
@@ -128,7 +124,7 @@ def _uses_several(port: VmPortConfig) -> bool:
     """Whether a VM port may send by more than one uplink at a time."""
     preset = PRESETS[port.policy]
     spread = preset.classifier.hashed or preset.splits_by is not None
-    return port.per_address or (spread and not port.rules.unsplittable)
+    return port.per_address or (spread and not port.unsplittable)
 
 
 @dataclass(slots=True)

@@ -141,7 +141,7 @@ def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
     if (
         PRESETS[port.policy].splits_by is None
         or port.excluded
-        or port.rules.unsplittable
+        or port.unsplittable
         or port.per_address
     ):
         return False

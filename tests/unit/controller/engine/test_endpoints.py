@@ -6,8 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from controller.api.events import AddressesRead, DatabaseRead
 from controller.config.rows import BridgeRow, Ovn, Tunnel
+from controller.teaming.buckets import hashed_by
+from controller.teaming.splits import may_split
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import bridge, host, port
 
@@ -71,3 +75,57 @@ def test_endpoints_of_ovn_need_no_tunnel() -> None:
     here = world(host()).start().say(OF_THE_HOST)
     here.say(DatabaseRead(tuple(here.rows.values()), ovn=Ovn(("192.0.2.1", "192.0.2.7"))))
     assert shown(here) == ENDPOINT
+
+
+# ---- what a policy may do with them --------------------------------------------------------
+
+
+def spread(here: World, name: str = "vnet0") -> bool:
+    """Whether the switch spreads what a port sends over buckets."""
+    bridge = here.engine.fleet.bridges["br0"]
+    (port,) = (p for p in bridge.config.vm_ports if p.name == name)
+    return hashed_by(port, bridge.split) is not None
+
+
+def not_done(here: World) -> list[str]:
+    (one,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    texts: list[str] = one["not_done"]
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("policy", "teaming", "in_userspace", "whole"),
+    [
+        ("dynamic", "switch-independent", True, True),
+        ("address-hash", "switch-independent", True, True),
+        ("dynamic", "static", True, False),
+        ("dynamic", "switch-independent", False, False),
+        ("source-mac", "switch-independent", True, False),
+    ],
+)
+def test_an_endpoint_is_not_spread_where_peers_learn_its_address(
+    policy: str, teaming: str, in_userspace: bool, whole: bool
+) -> None:
+    row = replace(host(policy, teaming=teaming), in_userspace=in_userspace)
+    here = world(row).start().write(integration(local_ip="192.0.2.1"))
+    assert spread(here) and spread(here, "vnet1") and not_done(here) == []
+    here.say(OF_THE_HOST)
+    assert spread(here) is not whole
+    assert spread(here, "vnet1")
+    assert [text.split(",")[0] for text in not_done(here)] == whole * [
+        f"{policy} does not spread vnet0"
+    ]
+    assert here.engine.fleet.bridges["br0"].bound["vnet0"].uplink in ("eth1", "eth2")
+    here.say(AddressesRead({}))
+    assert spread(here) and not_done(here) == []
+
+
+@pytest.mark.parametrize("in_userspace", [True, False])
+def test_adaptive_splits_no_endpoint_where_peers_learn_its_address(in_userspace: bool) -> None:
+    row = replace(host("adaptive"), in_userspace=in_userspace)
+    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    config = here.engine.fleet.bridges["br0"].config
+    may = {port.name: may_split(port, config.on_a_lag) for port in config.vm_ports}
+    assert may["vnet0"] is not in_userspace
+    assert may["vnet1"]
+    assert ["vnet0" in text for text in not_done(here)] == in_userspace * [True]
