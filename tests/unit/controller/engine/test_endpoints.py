@@ -13,7 +13,7 @@ from controller.config.rows import BridgeRow, Ovn, Tunnel
 from controller.teaming.buckets import hashed_by
 from controller.teaming.splits import may_split
 from tests.unit.fake_switch import World, done, world
-from tests.unit.rows import bridge, host, port
+from tests.unit.rows import bridge, host, port, without_us
 
 # VM port vnet0 stands for an internal port of the host.
 OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
@@ -129,3 +129,13 @@ def test_adaptive_splits_no_endpoint_where_peers_learn_its_address(in_userspace:
     assert may["vnet0"] is not in_userspace
     assert may["vnet1"]
     assert ["vnet0" in text for text in not_done(here)] == in_userspace * [True]
+
+
+def test_attach_says_which_policy_suits() -> None:
+    here = world(without_us(host())).start().write(integration(local_ip="192.0.2.1"))
+    here.say(OF_THE_HOST)
+    first, *notes = done(here.ask("attach", "br0")).splitlines()
+    assert first == "br0: load-based over eth1, eth2, 4 VM ports"
+    (note,) = notes
+    assert note.startswith("note: tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): ")
+    assert "ovs-lbt set interface vnet0 policy=adaptive" in note

@@ -1,0 +1,98 @@
+"""What attach says about the ports by which a host sends its tunnels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.config.endpoints import Endpoint
+from controller.config.reader import read_bridge
+from controller.config.rows import BridgeRow
+from controller.operations.overlay import advice
+from tests.unit.rows import host, with_interface
+
+TEP = Endpoint(("192.0.2.1",), ("geneve",), ("br-int",))
+SEVERAL = "several tunnel endpoints, so that policies can place each"
+SUBJECT = "tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): "
+
+
+def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
+    marked = replace(row, in_userspace=in_userspace)
+    ports = tuple(
+        replace(
+            p, interfaces=tuple(replace(i, sends_tunnels=i.name in names) for i in p.interfaces)
+        )
+        for p in marked.ports
+    )
+    config = read_bridge(replace(marked, ports=ports))
+    return list(advice(config, dict.fromkeys((*names, "eth9"), TEP)))
+
+
+@pytest.mark.parametrize(
+    ("row", "in_userspace", "said"),
+    [
+        pytest.param(
+            host(),
+            False,
+            "to load-based, all tunnels are one VM port on one uplink"
+            f" -> ovs-lbt set interface vnet0 policy=adaptive, or {SEVERAL}",
+            id="a whole endpoint",
+        ),
+        pytest.param(
+            host(),
+            True,
+            f"to load-based, all tunnels are one VM port on one uplink -> {SEVERAL}",
+            id="a whole endpoint that could not be split",
+        ),
+        pytest.param(
+            host(teaming="static"),
+            True,
+            "to load-based, all tunnels are one VM port on one uplink"
+            f" -> ovs-lbt set interface vnet0 policy=adaptive, or {SEVERAL}",
+            id="on a LAG no address of ours is sent",
+        ),
+        pytest.param(
+            host("adaptive"),
+            False,
+            "adaptive spreads its connections, which differ in their source ports",
+            id="splits it",
+        ),
+        pytest.param(
+            host("adaptive"),
+            True,
+            f"to adaptive, all tunnels are one VM port on one uplink -> {SEVERAL}",
+            id="must not split it",
+        ),
+        pytest.param(
+            host("adaptive", teaming="static"),
+            True,
+            "the userspace datapath does not show multipath the source ports of tunnels"
+            " -> ovs-lbt set bridge br0 connection-hash=dp_hash",
+            id="cannot split it",
+        ),
+        pytest.param(
+            host("adaptive", teaming="static", connection_hash="dp_hash"),
+            True,
+            "adaptive spreads its connections, which differ in their source ports",
+            id="splits it by dp_hash",
+        ),
+        pytest.param(
+            with_interface(host("adaptive"), "vnet0", pin="eth1"),
+            False,
+            f"to adaptive, all tunnels are one VM port on one uplink -> {SEVERAL}",
+            id="pinned",
+        ),
+    ],
+)
+def test_the_only_endpoint(row: BridgeRow, in_userspace: bool, said: str) -> None:
+    assert of(row, "vnet0", in_userspace=in_userspace) == [SUBJECT + said]
+
+
+def test_several_endpoints() -> None:
+    (said,) = of(host(), "vnet2", "vnet0")
+    assert said.startswith("tunnel endpoints vnet0, vnet2: each has an uplink of its own")
+
+
+def test_a_bridge_without_endpoints() -> None:
+    assert of(host()) == []
