@@ -77,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show(options.bridge)
     if options.command == "top":
         return _top(options)
+    if options.command == "plan" and options.endpoints:
+        return _plan_endpoints(options)
     return _ask(options.command, _words(options))
 
 
@@ -192,7 +194,13 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("uplink", metavar="UPLINK")
     plan = commands.add_parser("plan", help="show what the policies would move now")
-    plan.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    what = plan.add_mutually_exclusive_group()
+    what.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    what.add_argument(
+        "--endpoints",
+        action="store_true",
+        help="measure the VMs of this host for 10 s (two updates of statistics), and show which tunnel endpoint each should use",
+    )
     plan.add_argument("--json", action="store_true", help="print JSON")
     apply = commands.add_parser("apply", help="make the moves of the last plan")
     apply.add_argument("bridge", metavar="BRIDGE", nargs="?")
@@ -503,6 +511,23 @@ def _rescue(options: argparse.Namespace) -> int:
         for line in rescue(_remote(os.environ.get("OVS_LBT_OVSDB")), options.bridge):
             print(line, flush=True)
     except (Refused, DatabaseAway, ValueError) as error:
+        return _failed(_blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
+    return 0
+
+
+def _plan_endpoints(options: argparse.Namespace) -> int:
+    import ovs.vlog
+
+    from controller.endpoint_plan import plan
+    from controller.operations.endpoint_view import NoChoice
+    from controller.ovsdb.database import DatabaseAway
+
+    ovs.vlog.Vlog.set_level("any", "any", "off")
+    if (obstacle := client.obstacle()) is not None:
+        return _failed(obstacle)
+    try:
+        print(plan(_remote(os.environ.get("OVS_LBT_OVSDB")), options.json))
+    except (NoChoice, DatabaseAway, ValueError) as error:
         return _failed(_blamed(str(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
     return 0
 

@@ -20,7 +20,10 @@ def advice(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Iterator[
     ports = [port for port in config.vm_ports if port.name in endpoints]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
-        yield (f"tunnel endpoints {names}: each has an uplink of its own")
+        yield (
+            f"tunnel endpoints {names}: each has an uplink of its own; ovs-lbt plan --endpoints says"
+            " which VM should use which"
+        )
     elif ports:
         (port,) = ports
         yield f"tunnel endpoint {port.name} ({endpoints[port.name]}): {_alone(port, config)}"

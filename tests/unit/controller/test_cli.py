@@ -82,6 +82,7 @@ def test_a_command_goes_to_the_service_word_by_word(
         "pin vnet0",
         "unpin",
         "plan br0 br1",
+        "plan br0 --endpoints",
         "apply --json",
         "explain",
         "run --nonsense",

@@ -91,7 +91,7 @@ def test_the_only_endpoint(row: BridgeRow, in_userspace: bool, said: str) -> Non
 
 def test_several_endpoints() -> None:
     (said,) = of(host(), "vnet2", "vnet0")
-    assert said.startswith("tunnel endpoints vnet0, vnet2: each has an uplink of its own")
+    assert said.startswith("tunnel endpoints vnet0, vnet2: each has an uplink of its own; ")
 
 
 def test_a_bridge_without_endpoints() -> None:

@@ -1,0 +1,89 @@
+"""`ovs-lbt plan --endpoints`: measures the VMs of an overlay host, and says which endpoint suits each.
+
+The service follows only attached bridges, and an integration bridge is never one. So the command
+reads Open vSwitch's database itself, twice, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import time
+from typing import Any
+
+from controller.api.events import DatabaseRead, Event
+from controller.config import endpoints
+from controller.host import addresses
+from controller.operations import endpoint_view
+from controller.operations.endpoint_view import Counters, NoChoice
+from controller.ovsdb.database import Database
+
+COMMAND_TIMEOUT_S = 10
+# How often ovs-vswitchd writes statistics to the database, unless asked otherwise. Readings that are
+# a multiple of it apart see as many updates, whenever they begin.
+UPDATE_INTERVAL_S = 5.0
+UPDATES = 2
+MS_PER_S = 1000
+
+
+def plan(remote: str, as_json: bool) -> str:
+    """The answer for the Open vSwitch of this host. Takes as long as it measures.
+
+    Raises:
+        NoChoice: there is nothing to choose, or the database cannot be read.
+        DatabaseAway: the database does not answer.
+    """
+    if not remote.startswith("unix:"):
+        raise NoChoice(f"database {remote} -> unix:PATH, on the host of the tunnel endpoints")
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    Database(remote, events.put)
+    read = events.get()
+    assert isinstance(read, DatabaseRead)
+    found = endpoints.find(read.bridges, read.ovn, addresses.read_addresses().devices)
+    host = endpoint_view.survey(read.bridges, read.ovn, found)
+    measured_s = UPDATES * _update_interval_s(remote)
+    before = _counters(remote)
+    time.sleep(measured_s)
+    answer = endpoint_view.answer(host, before, _counters(remote), measured_s)
+    return endpoint_view.as_json(answer) if as_json else endpoint_view.as_text(answer)
+
+
+def _update_interval_s(remote: str) -> float:
+    key = "other_config:stats-update-interval"
+    asked = _run("ovs-vsctl", f"--db={remote}", "--if-exists", "get", "Open_vSwitch", ".", key)
+    digits = asked.strip().strip('"')
+    is_number = digits.isascii() and digits.isdigit()
+    return max(UPDATE_INTERVAL_S, int(digits) / MS_PER_S if is_number else 0.0)
+
+
+def _counters(remote: str) -> Counters:
+    listed = json.loads(
+        _run(
+            "ovs-vsctl",
+            f"--db={remote}",
+            "--format=json",
+            "--columns=name,statistics",
+            "list",
+            "Interface",
+        )
+    )
+    return {name: _bytes(dict(statistics)) for name, (_, statistics) in listed["data"]}
+
+
+def _bytes(statistics: dict[str, Any]) -> tuple[int, int]:
+    return int(statistics.get("rx_bytes", 0)), int(statistics.get("tx_bytes", 0))
+
+
+def _run(*command: str) -> str:
+    """Run a tool of Open vSwitch and return its output.
+
+    Raises:
+        NoChoice: the tool failed.
+    """
+    timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
+    done = subprocess.run(timed, capture_output=True, text=True)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise NoChoice(f"{' '.join(command)}: {why} -> a running ovsdb-server")
+    return done.stdout

@@ -1,0 +1,297 @@
+"""The answer to `plan --endpoints`: which VM should use which tunnel endpoint.
+
+Everything here is measured at the integration bridge, by Open vSwitch's own statistics of
+interfaces: those of VMs tell what a VM sends and receives, those of tunnels what an endpoint does.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.config.endpoints import Endpoint, local_address
+from controller.config.reader import read_bridge, vm_identity
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn
+from policies import endpoints as policy
+from policies.endpoints import Vm
+from policies.model import Load
+
+ENCAP_IP = "encap-ip"
+BITS_PER_BYTE = 8
+OVERLAY_HOSTS = "docs/operations.md, Overlay hosts"
+NOT_OVN = (
+    "These tunnels are not OVN's: the flows of {} choose a tunnel for each VM. Whoever writes them"
+    " must send the frames of these VMs by the tunnels with the local_ip under TO."
+)
+OWNER = "ovs-lbt has changed nothing: {} owns these settings."
+
+
+class NoChoice(Exception):
+    """There is nothing to choose. The text: what was found -> what is expected."""
+
+
+# Bytes received and sent by each interface, as Open vSwitch counts them: a VM's port receives what
+# the VM sends.
+Counters = Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An endpoint among which VMs can be placed: its address, and the port that has it."""
+
+    address: str
+    port: str
+    capacity_bps: float | None
+    tunnels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A VM's port on an integration bridge."""
+
+    port: str
+    vm: str
+    # Where the VM's tunnels end now; None if nothing says so.
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The endpoints and VMs of this host."""
+
+    bridges: tuple[str, ...]
+    places: tuple[Place, ...]
+    guests: tuple[Guest, ...]
+    is_ovn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Loads, and the endpoint of each VM by port, now and as planned."""
+
+    host: Host
+    measured_s: float
+    loads: Mapping[str, Load]
+    planned: Mapping[str, str]
+    # What each endpoint's tunnels carry now, where tunnels say which endpoint is theirs.
+    carried: Mapping[str, Load] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> tuple[Guest, ...]:
+        """The VMs that should use another endpoint than now."""
+        return tuple(g for g in self.host.guests if self.planned[g.port] != g.address)
+
+
+def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, Endpoint]) -> Host:
+    """The endpoints and VMs among the records of a host.
+
+    Raises:
+        NoChoice: there are fewer than two endpoints, or no VMs.
+    """
+    found = dict(sorted(endpoints.items()))
+    bridges = tuple(sorted({name for endpoint in found.values() for name in endpoint.bridges}))
+    wanted = None if ovn is None else {local_address(text) for text in ovn.addresses}
+    interfaces = [
+        interface
+        for row in rows
+        if row.name in bridges
+        for port in row.ports
+        for interface in port.interfaces
+    ]
+    places = []
+    for device, endpoint in found.items():
+        usable = [a for a in endpoint.addresses if wanted is None or a in wanted]
+        # Several addresses of one port leave by one uplink: they are one endpoint.
+        if usable:
+            tunnels = tuple(i.name for i in interfaces if _is_from(i, usable, device))
+            places.append(Place(usable[0], device, _capacity_bps(device, rows, found), tunnels))
+    if len(places) < 2:
+        listed = ", ".join(f"{place.address} on {place.port}" for place in places) or "none"
+        raise NoChoice(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
+    addresses = {place.address for place in places}
+    guests = []
+    for interface in interfaces:
+        vm = vm_identity(interface.external_ids)
+        if vm is not None and interface.tunnel is None:
+            asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
+            now = asked if asked in addresses else None
+            guests.append(Guest(interface.name, vm, now))
+    if not guests:
+        expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
+        raise NoChoice(f"VMs on {', '.join(bridges)}: none -> {expected}")
+    guests.sort(key=lambda guest: guest.port)
+    return Host(bridges, tuple(places), tuple(guests), ovn is not None)
+
+
+def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
+    """The plan, from the counters of all interfaces at the begin and the end of `measured_s`."""
+
+    def load(names: Iterable[str], from_network: bool = False) -> Load:
+        """What VMs send and receive by these ports. A tunnel's port sends what VMs send."""
+        received, sent = (
+            sum(
+                max(0, after[name][at] - before[name][at])
+                for name in names
+                if name in before and name in after
+            )
+            * BITS_PER_BYTE
+            / measured_s
+            for at in (0, 1)
+        )
+        return Load(sent, received) if from_network else Load(received, sent)
+
+    loads = {guest.port: load([guest.port]) for guest in host.guests}
+    total = sum(loads.values(), Load())
+    even_bps = max(total.tx_bps, total.rx_bps, 1.0) / len(host.places)
+    known = all(place.capacity_bps is not None for place in host.places)
+    capacities = {
+        p.address: (p.capacity_bps or even_bps) if known else even_bps for p in host.places
+    }
+    vms = [Vm(g.port, loads[g.port], g.address) for g in host.guests]
+    carried = {p.address: load(p.tunnels, True) for p in host.places if p.tunnels}
+    return Answer(host, measured_s, loads, policy.assign(vms, capacities), carried)
+
+
+def commands(found: Answer) -> list[str]:
+    """What an operator of OVN runs to make the changes."""
+    if not found.host.is_ovn:
+        return []
+    return [
+        "ovs-vsctl set interface"
+        f" {shlex.quote(guest.port)} external_ids:{ENCAP_IP}={shlex.quote(_value(found.planned[guest.port]))}"
+        for guest in found.changes
+    ]
+
+
+def as_json(found: Answer) -> str:
+    """The plan as documented in docs/operations.md; rates in bit/s."""
+    planned = _planned(found)
+    shown: dict[str, Any] = {
+        "bridges": list(found.host.bridges),
+        "measured_s": found.measured_s,
+        "endpoints": [
+            {
+                "address": place.address,
+                "port": place.port,
+                "capacity_bps": place.capacity_bps,
+                **_rates(found.carried.get(place.address), ""),
+                **_rates(planned[place.address], "planned_"),
+            }
+            for place in found.host.places
+        ],
+        "vms": [
+            {
+                "port": guest.port,
+                "vm": guest.vm,
+                "endpoint": guest.address,
+                "planned_endpoint": found.planned[guest.port],
+                **_rates(found.loads[guest.port], ""),
+            }
+            for guest in found.host.guests
+        ],
+        "commands": commands(found),
+    }
+    return json.dumps(shown, indent=2)
+
+
+def as_text(found: Answer) -> str:
+    """Tables of endpoints and of the VMs that should change, and the commands for that."""
+    host, count = found.host, len(found.changes)
+    names = ", ".join(host.bridges)
+    what = f"{count} of {len(host.guests)} VMs should use another tunnel endpoint"
+    if not count:
+        what = f"all {len(host.guests)} VMs may stay at their tunnel endpoints"
+    lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
+    planned = _planned(found)
+    head = ("ENDPOINT", "PORT", "MbTX/s", "MbRX/s", "planned TX", "planned RX")
+    rows = [
+        (
+            place.address,
+            place.port,
+            *_mbps(found.carried.get(place.address)),
+            *_mbps(planned[place.address]),
+        )
+        for place in host.places
+    ]
+    lines += _table([head, *rows], left=2)
+    if count:
+        changes = [
+            (
+                guest.port,
+                "-" if guest.vm == guest.port else guest.vm,
+                guest.address or "-",
+                found.planned[guest.port],
+                *_mbps(found.loads[guest.port]),
+            )
+            for guest in found.changes
+        ]
+        head = ("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s")
+        lines += ["", *_table([head, *changes], left=4), ""]
+        lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
+        owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
+        lines += ["", f"  {OWNER.format(owner)}"]
+    return "\n".join(lines)
+
+
+def _planned(found: Answer) -> dict[str, Load]:
+    """What the VMs of each endpoint send and receive, as planned."""
+    loads = {place.address: Load() for place in found.host.places}
+    for port, address in found.planned.items():
+        loads[address] += found.loads[port]
+    return loads
+
+
+def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> bool:
+    """Whether a tunnel is sent from an endpoint."""
+    tunnel = interface.tunnel
+    if tunnel is None:
+        return False
+    own = local_address(tunnel.local_ip or "")
+    return own in addresses if own is not None else tunnel.device == device
+
+
+def _capacity_bps(
+    device: str, rows: Sequence[BridgeRow], endpoints: Mapping[str, Endpoint]
+) -> float | None:
+    """What an endpoint of an attached bridge can carry: one uplink, or its part if they share."""
+    for row in rows:
+        names = {interface.name for port in row.ports for interface in port.interfaces}
+        if device in names and row.attached:
+            uplinks = read_bridge(row).uplinks
+            speeds = [uplink.capacity_bps or uplink.link_speed_bps for uplink in uplinks]
+            known_bps = [speed for speed in speeds if speed]
+            if not known_bps or len(known_bps) < len(speeds):
+                return None
+            sharing = max(len(known_bps), sum(name in names for name in endpoints))
+            return sum(known_bps) / sharing
+    return None
+
+
+def _rates(load: Load | None, prefix: str) -> dict[str, float]:
+    if load is None:
+        return {}
+    return {f"{prefix}tx_bps": load.tx_bps, f"{prefix}rx_bps": load.rx_bps}
+
+
+def _mbps(load: Load | None) -> tuple[str, str]:
+    return ("-", "-") if load is None else (f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}")
+
+
+def _value(address: str) -> str:
+    """An address as ovs-vsctl takes it: colons need quotes."""
+    return f'"{address}"' if ":" in address else address
+
+
+def _table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Rows in columns, of which the first `left` are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "".join(
+            f"  {cell:<{width}}" if at < left else f"  {cell:>{width}}"
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

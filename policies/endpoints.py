@@ -1,0 +1,56 @@
+"""Which VM should use which tunnel endpoint, by load.
+
+A host with several endpoints sends the tunnels of each VM from one of them, and receives them there.
+To place VMs on endpoints is to place units on uplinks, so the planner of `adaptive` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from policies.model import Load, OfPort, Role, Snapshot, Unit, Uplink
+from policies.planners import minmax
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A VM's port, its load, and the endpoint that it uses; None: which one is not known."""
+
+    name: str
+    load: Load
+    endpoint: str | None = None
+
+
+def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, str]:
+    """The endpoint of every VM; as few VMs as possible leave theirs.
+
+    `capacities_bps`: what each endpoint can carry in each direction. A VM whose endpoint is not
+    known, or is none of these, gets one. The others move only if that is worth it.
+    """
+    placed: dict[str, str] = {}
+    used = dict.fromkeys(capacities_bps, Load())
+    for vm in vms:
+        if vm.endpoint in used:
+            placed[vm.name] = vm.endpoint
+            used[vm.endpoint] += vm.load
+    unplaced = [vm for vm in vms if vm.name not in placed]
+    for vm in sorted(unplaced, key=lambda vm: (-max(vm.load.tx_bps, vm.load.rx_bps), vm.name)):
+        # The largest first, each to where it fills least.
+        best = min(
+            capacities_bps,
+            key=lambda name: ((used[name] + vm.load).utilization_ratio(capacities_bps[name]), name),
+        )
+        placed[vm.name] = best
+        used[best] += vm.load
+    uplinks = [
+        Uplink(name, OfPort(number), capacity_bps, Role.ACTIVE, load=used[name])
+        for number, (name, capacity_bps) in enumerate(sorted(capacities_bps.items()), 1)
+    ]
+    units = [
+        Unit(vm.name, number, uplink=placed[vm.name], load=vm.load)
+        for number, vm in enumerate(vms, 1)
+    ]
+    for move in minmax.plan(Snapshot(tuple(uplinks), tuple(units))).moves:
+        placed[move.unit] = move.target
+    return placed

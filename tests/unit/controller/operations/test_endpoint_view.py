@@ -1,0 +1,161 @@
+"""`plan --endpoints`: what it measures, what it says, and the commands that it prints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from controller.config import endpoints
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
+from controller.operations import endpoint_view
+from controller.operations.endpoint_view import Answer, Host, NoChoice
+from tests.unit.rows import bridge, host, interface, ours, port
+
+ADDRESSES = {"vnet0": ("192.0.2.1",), "vnet1": ("192.0.2.2", "fd00::2")}
+OVN = Ovn(("192.0.2.1", "192.0.2.2"))
+
+
+def below() -> BridgeRow:
+    """An attached bridge with two uplinks of 100 Mbit/s, and two endpoints."""
+    return host(vms=("vnet0", "vnet1"))
+
+
+def vif(name: str, encap_ip: str = "") -> PortRow:
+    ids = {"iface-id": f"vm-{name}", **({"encap-ip": encap_ip} if encap_ip else {})}
+    return port(name, 9, ids)
+
+
+def tunnel(name: str, local_ip: str | None) -> PortRow:
+    made = InterfaceRow(name, 8, kind="geneve", tunnel=Tunnel(local_ip))
+    return PortRow(name, (made,))
+
+
+def integration(*ports: PortRow) -> BridgeRow:
+    tunnels = tunnel("g1", "192.0.2.1"), tunnel("g2", "192.0.2.2")
+    return BridgeRow("br-int", (*tunnels, *ports))
+
+
+def survey(*ports: PortRow, ovn: Ovn | None = OVN, attached: BridgeRow | None = None) -> Host:
+    rows = [attached or below(), integration(*ports)]
+    return endpoint_view.survey(rows, ovn, endpoints.find(rows, ovn, ADDRESSES))
+
+
+# Of each interface in Mbit/s over 10 s: received and sent, as the switch sees it.
+RATES = {"a1": (40, 2), "a2": (30, 2), "b1": (1, 1), "g1": (5, 70), "g2": (1, 1)}
+
+
+def answered(found: Host) -> Answer:
+    megabits = 10 * 1_000_000 // 8
+    before = dict.fromkeys(RATES, (7, 9))
+    after = {name: (7 + rx * megabits, 9 + tx * megabits) for name, (rx, tx) in RATES.items()}
+    return endpoint_view.answer(found, before, after, 10.0)
+
+
+def full() -> Host:
+    return survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.1"), vif("b1", "192.0.2.2"))
+
+
+def test_the_plan_as_text() -> None:
+    assert (
+        endpoint_view.as_text(answered(full()))
+        == """\
+br-int: 1 of 3 VMs should use another tunnel endpoint; measured for 10 s
+
+  ENDPOINT   PORT   MbTX/s  MbRX/s  planned TX  planned RX
+  192.0.2.1  vnet0   70.00    5.00       40.00        2.00
+  192.0.2.2  vnet1    1.00    1.00       31.00        3.00
+
+  PORT  USED-BY  FROM       TO         MbTX/s  MbRX/s
+  a2    vm-a2    192.0.2.1  192.0.2.2   30.00    2.00
+
+  ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2
+
+  ovs-lbt has changed nothing: OVN's operator owns these settings."""
+    )
+
+
+def test_the_plan_as_json() -> None:
+    shown = json.loads(endpoint_view.as_json(answered(full())))
+    assert shown["bridges"] == ["br-int"]
+    assert shown["endpoints"][1] == {
+        "address": "192.0.2.2",
+        "port": "vnet1",
+        "capacity_bps": None,
+        "tx_bps": 1e6,
+        "rx_bps": 1e6,
+        "planned_tx_bps": 31e6,
+        "planned_rx_bps": 3e6,
+    }
+    assert shown["vms"][1] == {
+        "port": "a2",
+        "vm": "vm-a2",
+        "endpoint": "192.0.2.1",
+        "planned_endpoint": "192.0.2.2",
+        "tx_bps": 30e6,
+        "rx_bps": 2e6,
+    }
+    assert shown["commands"] == ["ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"]
+
+
+def test_there_may_be_nothing_to_do() -> None:
+    found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
+    text = endpoint_view.as_text(answered(found))
+    assert text.startswith("br-int: all 2 VMs may stay at their tunnel endpoints; ")
+    assert "ovs-vsctl" not in text
+
+
+def test_a_vm_without_an_endpoint_gets_one() -> None:
+    found = answered(survey(vif("a1", "192.0.2.1"), vif("a2")))
+    assert endpoint_view.commands(found) == [
+        "ovs-vsctl set interface a2 external_ids:encap-ip=192.0.2.2"
+    ]
+
+
+def test_tunnels_of_others_are_theirs_to_change() -> None:
+    found = answered(survey(vif("a1"), vif("a2"), ovn=None))
+    assert endpoint_view.commands(found) == []
+    assert "the flows of br-int choose a tunnel for each VM" in endpoint_view.as_text(found)
+
+
+def test_addresses_of_ipv6_and_odd_names_are_quoted() -> None:
+    ovn = Ovn(("192.0.2.1", "fd00::2"))
+    found = survey(vif("a1", "192.0.2.1"), vif("a2 $(x)"), ovn=ovn)
+    after = {"a1": (10**9, 0), "a2 $(x)": (10**9, 0)}
+    told = endpoint_view.answer(found, dict.fromkeys(after, (0, 0)), after, 10.0)
+    assert endpoint_view.commands(told) == [
+        "ovs-vsctl set interface 'a2 $(x)' external_ids:encap-ip='\"fd00::2\"'"
+    ]
+
+
+def test_an_interface_that_comes_or_goes_meanwhile_has_no_load() -> None:
+    found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
+    told = endpoint_view.answer(found, {"a1": (0, 0)}, {"a2": (10**9, 0)}, 10.0)
+    assert {load.tx_bps for load in told.loads.values()} == {0.0}
+
+
+def test_counters_that_start_anew_are_no_load() -> None:
+    found = survey(vif("a1", "192.0.2.1"), vif("a2", "192.0.2.2"))
+    told = endpoint_view.answer(found, {"a1": (10**9, 5)}, {"a1": (0, 0)}, 10.0)
+    assert told.loads["a1"].tx_bps == 0.0
+
+
+def test_an_endpoint_can_carry_its_part_of_the_uplinks() -> None:
+    members = tuple(replace(interface(f"eth{n}", n), link_speed_bps=1e8) for n in (1, 2))
+    ports = [PortRow("bond0", members), port("vnet0", 10), port("vnet1", 11)]
+    row = bridge(*ports, ids=ours(policy="load-based"))
+    found = survey(vif("a1"), attached=row)
+    assert [place.capacity_bps for place in found.places] == [1e8, 1e8]
+
+
+def test_an_address_that_is_not_ovns_is_no_choice() -> None:
+    with pytest.raises(NoChoice) as refused:
+        survey(vif("a1"), ovn=Ovn(("192.0.2.1",)))
+    # The tunnel from the other address is not OVN's.
+    assert str(refused.value).startswith("tunnel endpoints: 192.0.2.1 on vnet0 -> two or more (")
+
+
+def test_a_host_without_vms() -> None:
+    with pytest.raises(NoChoice, match="VMs on br-int: none -> interfaces with iface-id"):
+        survey()
