@@ -63,6 +63,7 @@ def build() -> model.Dashboard:
             Section("What was done", _what_was_done()),
             Section("Rules", _rules(), is_collapsed=True),
             Section("Addresses", _addresses(), is_collapsed=True),
+            Section("Tunnel endpoints", _endpoints(), is_collapsed=True),
         ],
     )
 
@@ -436,6 +437,55 @@ def _addresses() -> list[panels.Panel]:
                 Ask(HERE("uplink_units"), "by {{uplink}}"),
             ],
             unit=panels.COUNT,
+            width=24,
+        ),
+    ]
+
+
+def _endpoints() -> list[panels.Panel]:
+    def load(direction: str) -> str:
+        return in_bits(HERE(f"endpoint_{direction}_bytes_per_second"))
+
+    info = HERE("endpoint_info")
+    bound = (
+        f"{HERE('port_bound_timestamp_seconds')} * {ON_PORT} group_left (address, kind, of) {info}"
+    )
+    return [
+        rows(
+            "Tunnel endpoints",
+            "The ports by which Open vSwitch sends the tunnels of an overlay (OVN, OpenStack, Kubernetes), "
+            "with all VMs behind them. Good: several with about the same load, or split. `ovs-lbt plan "
+            "--endpoints` says which VM should use which.",
+            [
+                Column("Port", "port"),
+                Column("Address", "address"),
+                Column("Tunnels", "kind", width=100),
+                Column("Of", "of"),
+                Column("Uplink", "uplink", is_uplink=True, width=95),
+                Column("Reason", "reason", words=panels.WHY, width=130),
+                Column(
+                    "Sent", expr=_each("max", load("transmit"), "port"), unit=panels.BITS, width=85
+                ),
+                Column(
+                    "Received",
+                    expr=_each("max", load("receive"), "port"),
+                    unit=panels.BITS,
+                    width=85,
+                ),
+            ],
+            labelled=[f"max by (port, address, kind, of, uplink, reason) ({bound})"],
+            sort=["Sent"],
+            height=7,
+        ),
+        lines(
+            "Load of tunnel endpoints",
+            "What each endpoint sends and receives over uplinks, with the tunnels' headers, as flows of "
+            "the switch count it. Good: endpoints close together.",
+            [
+                Ask(load("transmit"), "{{port}} sent"),
+                Ask(load("receive"), "{{port}} received"),
+            ],
+            unit=panels.BITS,
             width=24,
         ),
     ]

@@ -204,9 +204,29 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
     units = _gauge(
         "port_units", "Addresses behind the VM port, if each address is a unit of its own.", labels
     )
+    endpoint = _gauge(
+        "endpoint_info",
+        "The tunnels of Open vSwitch that the port sends.",
+        [*labels, "address", "kind", "of"],
+    )
+    sent_in_tunnels = _gauge(
+        "endpoint_transmit_bytes_per_second",
+        "What a tunnel endpoint sends by uplinks, as the switch's flows count it.",
+        labels,
+    )
+    received_in_tunnels = _gauge(
+        "endpoint_receive_bytes_per_second",
+        "What uplinks bring to a tunnel endpoint, as the switch's flows count it.",
+        labels,
+    )
     for bridge in bridges:
         for port in bridge.ports:
             key = [bridge.name, port.name]
+            if (found := port.endpoint) is not None:
+                of = (found.addresses, found.kinds, found.bridges)
+                _add(endpoint, [*key, *map(",".join, of)], 1)
+                _add(sent_in_tunnels, key, _bytes_per_second(port.load.tx_bps))
+                _add(received_in_tunnels, key, _bytes_per_second(port.load.rx_bps))
             _add(shares, key, port.shares)
             _add(reserved, key, _bytes_per_second(port.reserve_bps))
             _add(limit, key, _bytes_per_second(port.limit_bps))
@@ -223,6 +243,7 @@ def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
             _add(units, key, None if port.units is None else sum(port.units.values()))
     yield from (sent, received, drops, binding, bound, units, info, broken)
     yield from (shares, reserved, limit, shaped)
+    yield from (endpoint, sent_in_tunnels, received_in_tunnels)
 
 
 def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
+    AddressesRead,
     AddSelectGroup,
     Apply,
     BundleDone,
@@ -341,6 +342,8 @@ class World:
         self.holds_shaped = False
         # As ovs-ctl writes it down, if that has started the switch.
         self.ovs_version: str | None = None
+        # The addresses of the host's devices.
+        self.addresses = AddressesRead({})
         self.held_shaped: list[Shaped] = []
         self.dialled: set[str] = set()
         self.outstanding: set[str] = set()
@@ -350,7 +353,8 @@ class World:
     # ---- what a test does --------------------------------------------------------------
 
     def start(self) -> World:
-        """The service starts: it reads the database."""
+        """The service starts: it reads the database and the host's addresses."""
+        self.say(self.addresses)
         return self.say(DatabaseRead(tuple(self.rows.values()), ovs_version=self.ovs_version))
 
     def restart_service(self) -> World:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import Metric
 
-from controller.api.events import Observe, ReadStats
-from controller.config.rows import BridgeRow
+from controller.api.events import AddressesRead, Observe, ReadStats
+from controller.config.rows import BridgeRow, Tunnel
 from controller.host import faults
 from controller.metrics.exporter import Exporter
 from policies.model import Reason
@@ -38,6 +38,7 @@ JOB, PAIR = "ovs-lbt", "ovs-lbt-hv2"
 HV1, HV2, HV2_STANDBY = "hv1:9476", "hv2:9476", "hv2:9477"
 VERSION = "0.1.0"
 DECISION_S, POLL_S, SCRAPED_IN_S = 0.0004, 0.002, 0.01
+ENDPOINT = "192.0.2.1"
 PRODUCTION = ("eth1", "eth2", "eth3", "eth4")
 # No two VMs send the same, so that no two uplinks carry the same.
 QUIET_MBPS, MORE_MBPS = 400.0, 7.0
@@ -298,6 +299,13 @@ def aggregated() -> BridgeRow:
     return with_lacp(row, "eth1", "eth2", falls_back=False)
 
 
+def integration() -> BridgeRow:
+    """A bridge that is not attached, with a tunnel."""
+    tunnel = replace(interface("genev0", 1), kind="geneve", tunnel=Tunnel(ENDPOINT))
+    row = bridge(replace(port("genev0", 1), interfaces=(tunnel,)), ids={})
+    return replace(row, name="br-int")
+
+
 def host_of(*rows: BridgeRow) -> World:
     """A host whose switches have the ports of these bridges, each VM with a little traffic."""
     made = World(*rows, start_s=BEGIN_S)
@@ -331,6 +339,10 @@ class Plot:
         self.standby = Target(PAIR, HV2_STANDBY, None)
         assert self.hv1.here is not None and self.hv2.here is not None
         self.one, self.two = self.hv1.here, self.hv2.here
+        # vnet3 is a port of the host itself, which sends the tunnels of an integration bridge.
+        self.one.addresses = AddressesRead({"vnet3": (ENDPOINT,)})
+        self.one.rows["br-int"] = integration()
+        self.one.start()
         self.targets = (self.hv1, self.hv2, self.standby)
 
     def play(self) -> Recording:

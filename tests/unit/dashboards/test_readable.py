@@ -631,7 +631,11 @@ def test_the_first_screen_says_it_all(name: str, wanted: set[str]) -> None:
 
 def test_what_is_seldom_needed_is_collapsed() -> None:
     rows = BY_NAME["bridge"].json["panels"]
-    assert {row["title"] for row in rows if row.get("collapsed")} == {"Rules", "Addresses"}
+    assert {row["title"] for row in rows if row.get("collapsed")} == {
+        "Rules",
+        "Addresses",
+        "Tunnel endpoints",
+    }
 
 
 @each_dashboard

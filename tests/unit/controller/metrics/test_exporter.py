@@ -7,6 +7,7 @@ from dataclasses import replace
 from prometheus_client.core import Metric
 
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.config.endpoints import Endpoint
 from controller.host.faults import PARTS
 from controller.metrics.exporter import Exporter
 from policies.model import Load
@@ -45,6 +46,9 @@ GAUGES = {
     "port_limit_bytes_per_second",
     "port_bound_timestamp_seconds",
     "port_units",
+    "endpoint_info",
+    "endpoint_transmit_bytes_per_second",
+    "endpoint_receive_bytes_per_second",
     "uplink_units",
     "bridge_info",
     "bridge_optimality_ratio",
@@ -86,6 +90,7 @@ VNET0 = PortStatus(
     limit_bps=16e6,
     shaped_drops=13,
     units={"eth1": 3, "eth2": 0},
+    endpoint=Endpoint(("192.0.2.1", "fd00::1"), ("geneve",), ("br-int", "br-tun")),
 )
 BR0 = BridgeStatus(
     name="br0",
@@ -238,6 +243,15 @@ def test_a_rule_is_broken_or_kept_and_one_that_a_port_has_not_is_absent() -> Non
     assert value("rule_broken", port="vnet0", rule="allow") == 0
     without = replace(BR0, ports=(replace(VNET0, rules={}),))
     assert not any(name == "rule_broken" for name, _ in samples(without))
+
+
+def test_a_tunnel_endpoint_has_what_its_flows_count() -> None:
+    of = {"address": "192.0.2.1,fd00::1", "kind": "geneve", "of": "br-int,br-tun"}
+    assert value("endpoint_info", port="vnet0", **of) == 1
+    assert value("endpoint_transmit_bytes_per_second", port="vnet0") == 1e6 / 8
+    assert value("endpoint_receive_bytes_per_second", port="vnet0") == 2e6 / 8
+    without = replace(BR0, ports=(replace(VNET0, endpoint=None),))
+    assert not any(name.startswith("endpoint") for name, _ in samples(without))
 
 
 def test_faults_are_counted_by_part_from_the_start() -> None:
