@@ -239,6 +239,7 @@ class _Reader:
             shares=rules["shares"],
             limit_bps=limit_bps,
             keeps_address=self._keeps_address(interface, policy, teaming),
+            counted_by_flows=interface.sends_tunnels and self.row.in_userspace,
         )
 
     def _keeps_address(self, interface: InterfaceRow, policy: str, teaming: str) -> bool:

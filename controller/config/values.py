@@ -93,6 +93,9 @@ class VmPortConfig:
     # Whether it is not spread over uplinks although its policy says so, because it sends tunnels to
     # hosts that would take our source addresses for its own.
     keeps_address: bool = False
+    # Whether only flows count what it carries: the counters of a port leave out the tunnels that the
+    # userspace datapath makes and ends at it.
+    counted_by_flows: bool = False
 
     @property
     def unsplittable(self) -> bool:

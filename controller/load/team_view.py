@@ -24,6 +24,9 @@ UNKNOWN_CAPACITY_BPS = 1e9
 # up, and one too big for any uplink would be moved. For the same reason, while an uplink empties,
 # the load of a VM port is the greater of the means then and now.
 UPLINK_LAG_S = 1.0
+# Over how long to average what only flows count, and late: they are updated twice a second, so single
+# readings would show several times the load, or none.
+BY_FLOWS_S = 2.0
 # For how long loads must be known before a policy that acts at once is asked.
 KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
@@ -261,7 +264,7 @@ class TeamView:
             sums[unit.behind] = sums.get(unit.behind, IDLE) + unit.load
         parts = {}
         for port in self.config.vm_ports:
-            if port.name not in sums:
+            if port.name not in sums or port.counted_by_flows:
                 continue
             seems, carried = sums[port.name], self.loads.port(port.ofport, None)
             tx = _at_most(carried.tx_bps, seems.tx_bps)
@@ -563,6 +566,8 @@ class TeamView:
         A late counter may show more than all uplinks carry. If all traffic of the VM port crosses
         uplinks, it is then limited to that.
         """
+        if port.counted_by_flows and not self.on_normal:
+            return self._live_of(port)
         load = self.loads.port(port.ofport, None)
         if not self.loads.is_late(port.ofport) or not self.loads.crosses_whole(port.ofport):
             return load
@@ -574,8 +579,14 @@ class TeamView:
         if self.on_normal:
             return self.loads.port(port.ofport, window_s)
         if window_s is None and PRESETS[port.policy].at_once:
-            return self.loads.live_unit(port.ofport)
+            return self._live_of(port)
         return self.loads.unit(port.ofport, window_s, UPLINK_LAG_S, ago_s)
+
+    def _live_of(self, port: VmPortConfig) -> Load:
+        """Return the present load of a VM port over uplinks."""
+        if port.counted_by_flows:
+            return self.loads.unit(port.ofport, BY_FLOWS_S, UPLINK_LAG_S)
+        return self.loads.live_unit(port.ofport)
 
     def capacity_bps(self, uplink: UplinkConfig) -> float:
         """Return the capacity of an uplink; if it is unknown, the lowest of the other uplinks.

@@ -10,8 +10,11 @@ import pytest
 
 from controller.api.events import AddressesRead, DatabaseRead
 from controller.config.rows import BridgeRow, Ovn, Tunnel
+from controller.load.loads import Loads
 from controller.teaming.buckets import hashed_by
 from controller.teaming.splits import may_split
+from policies.model import Load
+from policies.presets import PRESETS
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import bridge, host, port, without_us
 
@@ -139,3 +142,29 @@ def test_attach_says_which_policy_suits() -> None:
     (note,) = notes
     assert note.startswith("note: tunnel endpoint vnet0 (geneve of br-int, from 192.0.2.1): ")
     assert "ovs-lbt set interface vnet0 policy=adaptive" in note
+
+
+@pytest.mark.parametrize("policy", ["load-based", "adaptive"])
+@pytest.mark.parametrize("in_userspace", [True, False])
+def test_the_load_of_an_endpoint_is_what_flows_count_where_its_port_counts_no_tunnels(
+    monkeypatch: pytest.MonkeyPatch, policy: str, in_userspace: bool
+) -> None:
+    row = replace(host(policy, poll_interval_ms="500"), in_userspace=in_userspace)
+    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    here.switches["br0"].offered_bps[10] = lambda _now_s: 40e6
+    here.run_for(8.0)
+    # The counters of the userspace datapath's ports leave tunnels out.
+    port_load = Loads.port
+    monkeypatch.setattr(
+        Loads,
+        "port",
+        lambda self, ofport, *over: Load() if ofport == 10 else port_load(self, ofport, *over),
+    )
+    monkeypatch.setattr(Loads, "live_unit", lambda *_: Load())
+    bridge = here.engine.fleet.bridges["br0"]
+    (port,) = (p for p in bridge.config.vm_ports if p.name == "vnet0")
+    expected_bps = pytest.approx(40e6 if in_userspace else 0.0, rel=0.1)
+    assert bridge.team_view.port_load(port).tx_bps == expected_bps
+    if PRESETS[policy].at_once:
+        (unit,) = (unit for unit in bridge.team_view.loaded(None) if unit.name == "vnet0")
+        assert unit.load.tx_bps == expected_bps
