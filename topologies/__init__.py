@@ -19,4 +19,5 @@ LAYOUT_NAMES = (
     "two_switches",
     "mixed_speed",
     "shift",
+    "overlay",
 )

@@ -127,6 +127,31 @@ def test_mixed_speed_moves_by_load(tmp_path: Path) -> None:
     assert slow[-1] < slow[0], "half of the VMs stayed on the slow uplink"
 
 
+def test_overlay_balances_two_endpoints(tmp_path: Path) -> None:
+    words = (
+        "--policy",
+        "load-based",
+        "--against",
+        "none",
+        "--scenario",
+        "both ways, two endpoints",
+    )
+    report = report_of(tmp_path, "overlay", *words)
+    first, vxlan = report["scenarios"]
+    assert first["uplinks"] == {f"server{s}-uplink{u}": 50e6 for s in (1, 2) for u in (1, 2)}
+    for one in (first["contenders"]["load-based"], vxlan["contenders"]["load-based"]):
+        assert one["sent_bps"] > 0 and one["received_bps"] > 0
+        both_bps = one["sent_bps"] + one["received_bps"]
+        assert one["throughput_bps"] == pytest.approx(both_bps / 2, rel=1e-3)
+        # A tunnel that ended before it reached an uplink would leave both at 0, and 1 is one idle.
+        assert one["spread_cv"] < 0.9 and one["return_cv"] < 0.9
+    lines = (tmp_path / "out" / "overlay" / "samples.jsonl").read_text().splitlines()
+    for run in map(json.loads, lines):
+        sent = run["samples"][-1]["sent_bytes"]
+        first_host = sum(count for up, count in sent.items() if up.startswith("server1"))
+        assert first_host > run["outcome"]["received_bytes"] / 4, "it left by no uplink"
+
+
 def test_streams_interrupted_between_two_servers_leave_nothing(tmp_path: Path) -> None:
     words = ("set_vs_lbfo", "--policy", "load-based", "--against", "none")
     wanted = ("iperf3 --server", "iperf3 --client", "ovs-vswitchd ")

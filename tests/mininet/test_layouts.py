@@ -20,7 +20,14 @@ from topologies.network.private_ovs import PrivateOvs
 
 TOPOLOGIES = Path(__file__).resolve().parents[2] / "topologies"
 MARK = "LAYOUT_TEST_MARK"
-FEW_VMS = {"vmware_lbt": 2, "live_migration": 2, "two_switches": 2, "mixed_speed": 2, "shift": 2}
+FEW_VMS = {
+    "vmware_lbt": 2,
+    "live_migration": 2,
+    "two_switches": 2,
+    "mixed_speed": 2,
+    "shift": 2,
+    "overlay": 2,
+}
 
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]
 

@@ -7,6 +7,7 @@ the limit of a layout both come from this graph, so they agree.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -71,6 +72,14 @@ class Layout:
             return [self.address(owner)]
         vnics = [vnic for vnic in self.vnics_of(owner) if self.attributes(vnic)["loaded"]]
         return [self.address(vnic) for vnic in vnics]
+
+    def shares_network(self, owner: str, address: str) -> bool:
+        """Whether a VM or a host's stack has a vNIC in the network of an address."""
+        networks = (
+            ipaddress.ip_interface(self.attributes(vnic)["address"]).network
+            for vnic in self.vnics_of(owner)
+        )
+        return any(ipaddress.ip_address(address) in network for network in networks)
 
     def neighbour(self, node: str, role: Role) -> str:
         """The one neighbour of a node that has this role.

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import ParamSpec
 
 import networkx as nx
@@ -27,6 +28,8 @@ import networkx as nx
 from topologies.graph.layout import Layout, Role
 
 STANDARD_MTU = 1500
+# What a tunnel takes of the MTU: an outer IPv6 header, UDP, Geneve with some options, and Ethernet.
+ENCAPSULATION_BYTES = 100
 
 # The hashes of an upstream switch's LAG (by source MAC, or by flow), and Open vSwitch's bond modes
 # for them.
@@ -35,6 +38,7 @@ LAG_HASHES = {"mac": "balance-slb", "flow": "balance-tcp"}
 # The ranges of the layouts' parameters. 0 means "none" where it is allowed.
 RANGES = {
     "clients": (1, 99),
+    "endpoints": (1, 4),
     "fast_uplinks": (1, 8),
     "management_vlan": (0, 4094),
     "migration_vlan": (0, 4094),
@@ -54,7 +58,9 @@ RANGES = {
     "vms": (1, 200),
     "vnics_per_vm": (1, 9),
 }
-CHOICES = {"lag_hash": LAG_HASHES}
+# The tunnels of overlays, by the type of their interfaces in Open vSwitch.
+ENCAPSULATIONS = ("geneve", "vxlan")
+CHOICES: dict[str, Collection[str]] = {"lag_hash": LAG_HASHES, "encapsulation": ENCAPSULATIONS}
 
 P = ParamSpec("P")
 
@@ -158,6 +164,72 @@ def join_switches(
     named = dict(zip((switch, other), interfaces, strict=True))
     ofports = {} if ofport is None else {switch: ofport}
     graph.add_edge(switch, other, interfaces=named, ofports=ofports, mtu=mtu, **capacity)
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnel:
+    """A tunnel to the other host, and the endpoint on this one that it starts from.
+
+    Attributes:
+        host: the number of this host.
+        number: the number of the endpoint, of its subnet, and of the virtual network in the tunnel.
+        endpoint: the endpoint's interface, an internal port of the server's bridge.
+        tunnel: the tunnel's interface on the virtual switch.
+        ofport: the endpoint's port number at the server's bridge.
+    """
+
+    host: int
+    number: int
+    endpoint: str
+    tunnel: str
+    ofport: int
+
+    def address(self, host: int) -> str:
+        """A host's endpoint in this subnet."""
+        return f"192.168.{self.number}.{host}"
+
+    def mac(self, host: int) -> str:
+        """The MAC address of a host's endpoint in this subnet."""
+        return f"02:6f:76:00:{host:02x}:{self.number:02x}"
+
+    @property
+    def subnet(self) -> str:
+        return f"192.168.{self.number}.0/24"
+
+    @property
+    def far_host(self) -> int:
+        """The number of the host at the other end."""
+        return 3 - self.host
+
+
+def tunnels(host: int, count: int, *, first_ofport: int) -> tuple[Tunnel, ...]:
+    """The tunnels of one of two hosts, each from an endpoint of its own."""
+    return tuple(
+        Tunnel(
+            host=host,
+            number=number,
+            endpoint=f"s{host}-ep{number}",
+            tunnel=f"s{host}-tun{number}",
+            ofport=first_ofport + number - 1,
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def join_by_tunnels(
+    graph: nx.Graph,
+    server: str,
+    switch: str,
+    tunnels: Sequence[Tunnel],
+    *,
+    encapsulation: str,
+    mtu: int = STANDARD_MTU,
+) -> None:
+    """Let a virtual switch send through tunnels, whose frames enter a server's bridge at endpoints.
+
+    There is no link between the two bridges.
+    """
+    graph.add_edge(server, switch, tunnels=tuple(tunnels), encapsulation=encapsulation, mtu=mtu)
 
 
 def add_vnic(

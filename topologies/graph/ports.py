@@ -88,6 +88,8 @@ def ports_of(layout: Layout, prefix: str, switch: str, lags: bool) -> dict[str, 
         elif attributes["role"] == Role.CLIENT:
             interface = upstream_interface(layout, prefix, node)
             port = Port(attributes["mtu"], vlan=attributes.get("vlan"))
+        elif "tunnels" in edge:
+            continue
         else:
             interface = joining_interface(layout, prefix, switch, node)
             port = Port(edge["mtu"], rate_bps=edge.get("capacity"))

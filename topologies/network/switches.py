@@ -169,6 +169,11 @@ class ServerBridge(LayoutSwitch):
         """The uplinks' interfaces, in failover order."""
         return [uplink for interfaces in self.teams.values() for uplink in interfaces]
 
+    @staticmethod
+    def bridges_of(name: str, uplinks: int) -> list[str]:
+        """The names of the OVS bridges of a server with this name and number of uplinks."""
+        return [name]
+
 
 class BondedServer(ServerBridge):
     """The team as an OVS active-backup bond, which works by itself and cannot loop."""
@@ -225,7 +230,11 @@ class SplitServer(ServerBridge):
 
     @property
     def bridges(self) -> list[str]:
-        return [f"{self.name}{index}" for index in range(1, len(self.uplinks) + 1)]
+        return self.bridges_of(self.name, len(self.uplinks))
+
+    @staticmethod
+    def bridges_of(name: str, uplinks: int) -> list[str]:
+        return [f"{name}{index}" for index in range(1, uplinks + 1)]
 
     def placement(self) -> dict[str, str]:
         """The uplink of each VM port."""

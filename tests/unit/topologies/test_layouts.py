@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies import converged, live_migration, quad_gbe_team, set_vs_lbfo
+from topologies import converged, live_migration, overlay, quad_gbe_team, set_vs_lbfo
 from topologies.graph import parts
 from topologies.graph.layout import SWITCHES, Layout, Role
 from topologies.graph.ports import LONGEST_INTERFACE_NAME, ports_of
 from topologies.layouts import LAYOUTS
 from topologies.network import switches
+from topologies.network.integration_bridge import Overlay, overlay_of
 from topologies.network.mininet_topo import LayoutTopo
 
 MN = Path("/usr/bin/mn")
@@ -57,6 +58,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         fast_uplinks * uplink_mbps + slow_uplinks * slow_mbps
     ),
     "shift": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "overlay": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
 }
 
 
@@ -71,6 +73,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         ("two_switches", 2 * 100),
         ("mixed_speed", 100 + 10),
         ("shift", 2 * 100),
+        ("overlay", 2 * 50),
     ],
 )
 def test_limit_with_default_parameters(name: str, mbps: int) -> None:
@@ -189,7 +192,9 @@ def test_mtu_and_vlans_reach_every_port(name: str) -> None:
     for role in SWITCHES:
         for switch in layout.nodes(role):
             for interface, port in ports_of(layout, "", switch, lags=False).items():
-                assert port.mtu == 9000, interface
+                in_tunnel = parts.ENCAPSULATION_BYTES if (name, port.team) == ("overlay", "") else 0
+                to_uplink = interface.startswith("sw-")
+                assert port.mtu == 9000 - (0 if to_uplink else in_tunnel), interface
                 of_vms = bool(chosen) and interface.startswith(("vm", "sw-client"))
                 assert (port.vlan == 7) == of_vms, interface
 
@@ -235,6 +240,74 @@ def test_virtual_switch_is_on_no_one_or_both_sides(
     (sender,), (receiver,) = layout.senders, layout.receivers
     assert layout.switch_of(layout.vnics_of(sender)[0]) == senders_switch
     assert layout.switch_of(layout.vnics_of(receiver)[0]) == receivers_switch
+
+
+def test_overlay_has_a_virtual_network_for_each_endpoint() -> None:
+    layout = overlay.layout(vms=4, endpoints=2)
+    for number, server in enumerate(("server1", "server2"), start=1):
+        (switch,) = (one for one in layout.nodes(Role.VIRTUAL_SWITCH) if one.endswith(str(number)))
+        ports = ports_of(layout, "", switch, lags=False)
+        assert [port.vlan for port in ports.values()] == [1, 2, 1, 2]
+        assert not any(one.startswith("vm") for one in ports_of(layout, "", server, lags=False))
+    for sender, receiver in zip(layout.senders, layout.receivers, strict=True):
+        (address,) = layout.addresses_of(receiver)
+        assert layout.shares_network(sender, address)
+        others = [one for one in layout.senders if not layout.shares_network(one, address)]
+        assert len(others) == 2, "a virtual network of two hosts would be a loop of two tunnels"
+
+
+def _overlay(team: str, **parameters: Any) -> list[Overlay]:
+    """The tunnels of both hosts, with a team's bridges."""
+    layout = overlay.layout(**parameters)
+    found = [
+        overlay_of(layout, "o-", switch, switches.TEAMS[team])
+        for switch in layout.nodes(Role.VIRTUAL_SWITCH)
+    ]
+    return [one for one in found if one]
+
+
+def test_tunnels_of_both_hosts_end_at_each_other() -> None:
+    first, second = _overlay("plain", endpoints=2)
+    for one, other in ((first, second), (second, first)):
+        for here, there in zip(one.tunnels, other.tunnels, strict=True):
+            assert here.address(here.far_host) == there.address(there.host)
+            assert here.mac(here.far_host) == there.mac(there.host)
+            assert here.subnet == there.subnet, "neighbours of each other"
+    names = [one.endpoint(tunnel) for one in (first, second) for tunnel in one.tunnels]
+    assert names == ["o-s1-ep1", "o-s1-ep2", "o-s2-ep1", "o-s2-ep2"]
+    addresses = {t.address(t.host) for one in (first, second) for t in one.tunnels}
+    assert len(addresses) == 4
+
+
+def test_endpoints_take_turns_on_the_bridges_of_a_split_server() -> None:
+    (first, _) = _overlay("split", endpoints=3)
+    assert [first.bridge_of(one) for one in first.tunnels] == [
+        "o-server11",
+        "o-server12",
+        "o-server11",
+    ]
+    (first, _) = _overlay("lacp")
+    assert {first.bridge_of(one) for one in first.tunnels} == {"o-server1"}
+
+
+def test_tunnels_are_of_the_chosen_type_and_routed_by_host() -> None:
+    for encapsulation in parts.ENCAPSULATIONS:
+        for number, one in enumerate(_overlay("bond", encapsulation=encapsulation), start=1):
+            words = one.transaction("bridge")
+            assert words.count(f"type={encapsulation}") == words.count("type=internal") == 2
+            assert words.count(f"options:egress_pkt_mark={number}") == 2
+            routes = [words for words in one.settings() if "ovs/route/add" in words]
+            assert [words[-1] for words in routes] == [f"pkt_mark={number}"] * 2
+    with pytest.raises(ValueError, match=r"encapsulation: gre -> geneve \| vxlan"):
+        overlay.layout(encapsulation="gre")
+    with pytest.raises(ValueError, match="datapath: kernel -> userspace"):
+        _topo("overlay", datapath="kernel")
+
+
+def test_layouts_without_tunnels_have_ordinary_virtual_switches() -> None:
+    layout = quad_gbe_team.layout(virtual_switches=2)
+    assert overlay_of(layout, "", "vswitch1", switches.BondedServer) is None
+    assert overlay_of(layout, "", "server1", switches.BondedServer) is None
 
 
 def test_separate_nics_have_a_vnic_each() -> None:
@@ -321,4 +394,5 @@ def test_only_published_figures_are_listed_as_published() -> None:
         "two_switches",
         "mixed_speed",
         "shift",
+        "overlay",
     }

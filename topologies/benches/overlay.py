@@ -1,0 +1,198 @@
+"""The bench of `overlay`: VMs of two hosts talk through tunnels, whose endpoints are what a team balances."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+from collections.abc import Mapping, Sequence
+
+from topologies import overlay
+from topologies.compare.contenders import MANUAL
+from topologies.compare.expectation import Expectation, against_peers, at_least
+from topologies.compare.figures import Figures, intervals
+from topologies.compare.pace import Pace
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.samples import mean_utilization
+from topologies.compare.scenario import Scenario
+from topologies.graph.layout import Layout
+from topologies.loads.load import Load, Outcome, Stage
+from topologies.loads.stream_load import StreamLoad
+from topologies.loads.streams import Flow
+
+BOTH_WAYS, ONE_WAY = "both ways, two endpoints", "one way, one endpoint"
+ONE_ENDPOINT = "both ways, one endpoint"
+VXLAN, HEADROOM = "both ways, two endpoints, VXLAN", "headroom, both ways"
+# Teams that upstream switches need not know of, and those that need a LAG.
+SWITCH_INDEPENDENT = (MANUAL, "load-based", "adaptive", "active-backup", "balance-slb")
+LAG = ("adaptive/lacp", "dynamic/lacp", "balance-tcp")
+# What each VM offers, as a share of the team: every other pair of VMs is large. Together they offer
+# more than the team carries.
+LARGE_RATIO, SMALL_RATIO = 0.22, 0.05
+# Windows until a policy has moved what it moves one by one.
+SETTLING_WINDOWS = 5
+UNSHAPED_MBPS = 10_000
+BASELINE = "balance-slb"
+LEAST_RATIO = 1.8
+MOST_CV = 0.1
+LEAST_HEADROOM_RATIO = 1.5
+
+
+class BothWays(StreamLoad):
+    """Flows of both directions. The throughput is that of one direction: the mean of both."""
+
+    def finish(self) -> Outcome:
+        outcome = super().finish()
+        rates_bps = [sum(flow) for flow in outcome.details["stream_rates_bps"]]
+        half = len(rates_bps) // 2
+        return dataclasses.replace(
+            outcome,
+            throughput_bps=outcome.throughput_bps / 2,
+            figures={
+                **outcome.figures,
+                "sent_bps": sum(rates_bps[:half]),
+                "received_bps": sum(rates_bps[half:]),
+            },
+        )
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """Both directions with two endpoints, one direction with one, and the bed without limits."""
+    both = functools.partial(_load, pace=options.pace, both_ways=True)
+    return [
+        Scenario(
+            name=BOTH_WAYS,
+            what="Eight VMs of each host send to and receive from the other host's at once, through "
+            "Geneve from two endpoints a host. Together they offer more than the team carries.",
+            layout=overlay.layout(),
+            load=both,
+            contenders=(*SWITCH_INDEPENDENT, *LAG),
+        ),
+        Scenario(
+            name=ONE_WAY,
+            what="Eight VMs send, through Geneve from the one endpoint of their host.",
+            layout=overlay.layout(endpoints=1),
+            load=functools.partial(_load, pace=options.pace, both_ways=False),
+            contenders=(*SWITCH_INDEPENDENT, *LAG),
+        ),
+        Scenario(
+            name=ONE_ENDPOINT,
+            what="The same in both directions. This is what most hosts have, without a LAG: one address, "
+            "which a bond keeps on one uplink.",
+            layout=overlay.layout(endpoints=1),
+            load=both,
+            contenders=("active-backup", BASELINE),
+        ),
+        Scenario(
+            name=VXLAN,
+            what="The same as the first, through VXLAN.",
+            layout=overlay.layout(encapsulation="vxlan"),
+            load=both,
+            contenders=("adaptive", BASELINE),
+        ),
+        Scenario(
+            name=HEADROOM,
+            what="The first without the uplinks' limits, and with as much load as TCP can send: what "
+            "the machine could carry.",
+            layout=overlay.layout(uplink_mbps=UNSHAPED_MBPS),
+            load=functools.partial(_load, pace=options.pace, both_ways=True, limited=False),
+            contenders=("adaptive", "active-backup"),
+        ),
+    ]
+
+
+def _load(stage: Stage, pace: Pace, *, both_ways: bool, limited: bool = True) -> Load:
+    """TCP streams between the VMs of the same number; the senders' come first."""
+    layout = stage.layout
+    settle_s = float(SETTLING_WINDOWS * pace.window_s) if limited else pace.bulk_s[0]
+    measured_s = pace.streams_s[1]
+    pairs = list(zip(layout.senders, layout.receivers, strict=True))
+    back = [(receiver, sender) for sender, receiver in pairs] if both_ways else []
+    flows = [
+        Flow(
+            sender=sender,
+            receiver=receiver,
+            address=layout.addresses_of(receiver)[0],
+            duration_s=settle_s + measured_s + 1,
+            rate_bps=_rate_bps(layout, number % len(pairs)) if limited else None,
+        )
+        for number, (sender, receiver) in enumerate([*pairs, *back])
+    ]
+    kind = BothWays if both_ways else StreamLoad
+    return kind(stage, flows, (settle_s, settle_s + measured_s))
+
+
+def _rate_bps(layout: Layout, number: int) -> int:
+    """What a VM offers. Two VMs in a row have different endpoints, and are of one size."""
+    return int((SMALL_RATIO if number // 2 % 2 else LARGE_RATIO) * layout.limit_bps)
+
+
+def return_cv(result: Result, name: str) -> float:
+    """The coefficient of variation of what comes in by the first host's uplinks; the median of runs."""
+    layout = result.scenario.layout
+    found = []
+    for one in result.observed[name]:
+        used = mean_utilization(intervals(layout, one), *one.steady_s)
+        ratios = [used[uplink] for uplink in layout.uplinks_of("server2")]
+        mean = statistics.fmean(ratios)
+        found.append(statistics.pstdev(ratios) / mean if mean else 0.0)
+    return statistics.median(found)
+
+
+def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
+    """How even the second host's uplinks are, and what the bed could carry of what is needed."""
+    found: dict[str, dict[str, Figures]] = {}
+    for result in results:
+        name, medians = result.scenario.name, result.medians()
+        if name == HEADROOM:
+            needed_bps = overlay.layout().limit_bps
+            found[name] = {
+                one: {"headroom_ratio": figures["throughput_bps"] / needed_bps}
+                for one, figures in medians.items()
+            }
+        elif name in (BOTH_WAYS, VXLAN):
+            found[name] = {one: {"return_cv": return_cv(result, one)} for one in medians}
+    return found
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Several endpoints use both uplinks in both directions, and one that is split where it sends."""
+    medians = {one.scenario.name: one.medians() for one in results}
+    # What a bond makes of one endpoint, which is what most hosts have.
+    one_endpoint = medians.get(ONE_ENDPOINT, {}).get(BASELINE)
+    found: list[Expectation] = []
+    for scenario, contenders in medians.items():
+        if scenario == HEADROOM:
+            found += [
+                at_least(f"{scenario}, {one}: times the rate needed", ratio, LEAST_HEADROOM_RATIO)
+                for one, ratio in ((one, of["headroom_ratio"]) for one, of in contenders.items())
+            ]
+            continue
+        bond = contenders.get(BASELINE) if scenario == ONE_WAY else one_endpoint
+        for name in ("adaptive", "load-based" if scenario == BOTH_WAYS else ""):
+            if name in contenders and bond:
+                ratio = contenders[name]["throughput_bps"] / max(1.0, bond["throughput_bps"])
+                condition = f"{scenario}: {name} over {BASELINE} with one endpoint"
+                found.append(at_least(condition, ratio, LEAST_RATIO))
+        found += _even(scenario, contenders)
+        found += against_peers(scenario, contenders)
+    return found
+
+
+def _even(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
+    """Expect `adaptive` to use both uplinks alike."""
+    return [
+        Expectation(
+            f"{scenario}: {name} uses both uplinks alike, {figure} at most {MOST_CV}",
+            f"{one[figure]:.3f}",
+            one[figure] <= MOST_CV,
+        )
+        for name, one in contenders.items()
+        if name.startswith("adaptive")
+        for figure in ("spread_cv", "return_cv")
+        if figure in one
+    ]
+
+
+PLAN = Plan(scenarios, expectations, derived)
