@@ -1,0 +1,168 @@
+"""Tunnels between two hosts over our teams: what moves, failures and a dead service cost inside them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mininet.net import Mininet
+
+from tests.switch.judging import at_most, judges_time
+from tests.switch.waiting import wait_until
+from topologies import overlay
+from topologies.compare.run import PREFIX
+from topologies.network.mininet_topo import LayoutTopo
+from topologies.network.private_network import private_network, process_network
+from topologies.network.private_ovs import PrivateOvs
+from topologies.network.service import Service
+from topologies.network.switches import TEAMS
+
+pytestmark = [pytest.mark.mininet, pytest.mark.slow]
+
+SERVERS = (f"{PREFIX}server1", f"{PREFIX}server2")
+UPLINKS = {server: [f"{PREFIX}s{n}-up{u}" for u in (1, 2)] for n, server in enumerate(SERVERS, 1)}
+PINGS, INTERVAL_S = 300, 0.01
+# What a bond of Open vSwitch loses when an uplink fails, and what only an outage would cost.
+AS_A_BOND, OUTAGE = 5, 150
+COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?")
+
+
+class _Topo(LayoutTopo):
+    """Two hosts with two endpoints each, on plain uplinks."""
+
+    def build(self, encapsulation: str) -> None:
+        graph = overlay.layout(vms=2, uplink_mbps=10_000, encapsulation=encapsulation)
+        self.build_from(graph, PREFIX, TEAMS["plain"], "userspace")
+
+
+@dataclass(frozen=True, slots=True)
+class Pings:
+    """What became of pings between two VMs."""
+
+    sent: int
+    answered: int
+    duplicates: int
+
+
+class Bed:
+    """Two hosts that the service teams."""
+
+    def __init__(self, ovs: PrivateOvs, network: Any, service: Service) -> None:
+        self.ovs, self.network, self.service = ovs, network, service
+
+    @contextmanager
+    def pinging(self, vm: str, address: str) -> Iterator[SimpleNamespace]:
+        """A VM pings another in the tunnel meanwhile; behind the block, what became of it."""
+        words = ["ping", "-i", str(INTERVAL_S), "-c", str(PINGS), "-W", "2", address]
+        seen = SimpleNamespace(pings=None)
+        process = self.network[vm].popen(words, stdout=subprocess.PIPE, text=True)
+        try:
+            time.sleep(50 * INTERVAL_S)  # some pings pass before whatever happens
+            yield seen
+            said = process.communicate(timeout=120)[0]
+        finally:
+            process.kill()
+            process.wait()
+        found = COUNTS.search(said)
+        assert found, said[-500:]
+        seen.pings = Pings(int(found[1]), int(found[2]), int(found[3] or 0))
+
+    def reaches(self, vm: str, address: str) -> bool:
+        return "1 received" in self.network[vm].cmd(f"ping -c 1 -W 1 {address}")
+
+    def bindings(self, server: str) -> dict[str, str]:
+        """The uplink of each endpoint of a server."""
+        return {
+            metric.labels["port"]: metric.labels["uplink"]
+            for metric in self.service.metrics()
+            if metric.name == "ovslbt_port_binding"
+            and metric.labels["bridge"] == server
+            and metric.value == 1
+        }
+
+    def cable(self, uplink: str, state: str) -> None:
+        """Pull the cable of an uplink at its upstream end, or plug it in again."""
+        far = uplink.replace(PREFIX, f"{PREFIX}sw-")
+        subprocess.run(["ip", "link", "set", far, state], check=True)
+
+
+@pytest.fixture(scope="module", params=["geneve", "vxlan"])
+def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    log: Path = tmp_path_factory.mktemp("overlay") / "service.log"
+    with ExitStack() as resources:
+        resources.enter_context(private_network())
+        ovs = resources.enter_context(PrivateOvs())
+        resources.enter_context(ovs.environment())
+        Mininet.inited = True
+        network = Mininet(_Topo(request.param), controller=None, build=False)
+        resources.callback(network.stop)
+        network.build()
+        network.start()
+        service = resources.enter_context(Service(ovs, log))
+        for server in SERVERS:
+            service.attach(server, UPLINKS[server], "load-based")
+        found = Bed(ovs, network, service)
+        wait_until(lambda: found.reaches("vm1", "10.1.2.1"), "vm1 reaches its peer")
+        wait_until(lambda: found.reaches("vm2", "10.2.2.2"), "vm2 reaches its peer")
+        yield found
+
+
+def test_endpoints_are_units_on_both_uplinks(bed: Bed) -> None:
+    for number, server in enumerate(SERVERS, start=1):
+        bound = bed.bindings(server)
+        used = {bound[f"{PREFIX}s{number}-ep{endpoint}"] for endpoint in (1, 2)}
+        assert used == set(UPLINKS[server])
+
+
+@judges_time
+def test_a_failed_uplink_costs_no_more_than_under_a_bond(bed: Bed) -> None:
+    home = bed.bindings(SERVERS[0])[f"{PREFIX}s1-ep1"]
+    for state in ("down", "up"):
+        with bed.pinging("vm1", "10.1.2.1") as seen:
+            bed.cable(home, state)
+        assert seen.pings.duplicates == 0
+        lost = seen.pings.sent - seen.pings.answered
+        at_most(f"{state}: lost in the tunnel", lost, AS_A_BOND, OUTAGE)
+    wait_until(lambda: bed.bindings(SERVERS[0])[f"{PREFIX}s1-ep1"] == home, f"back on {home}")
+
+
+@judges_time
+def test_a_moved_endpoint_loses_nothing_and_is_heard_once(bed: Bed) -> None:
+    endpoint = f"{PREFIX}s1-ep1"
+    home = bed.bindings(SERVERS[0])[endpoint]
+    (other,) = set(UPLINKS[SERVERS[0]]) - {home}
+    for uplink in (other, home):
+        with bed.pinging("vm1", "10.1.2.1") as seen:
+            bed.ovs.run("ovs-appctl", "-t", "ovs-lbt", "lbt/move", endpoint, uplink)
+        assert seen.pings.duplicates == 0
+        at_most("lost in the tunnel", seen.pings.sent - seen.pings.answered, 1, OUTAGE)
+        assert bed.bindings(SERVERS[0])[endpoint] == uplink
+
+
+@judges_time
+def test_tunnels_and_failover_work_while_the_service_is_dead(bed: Bed) -> None:
+    home = bed.bindings(SERVERS[0])[f"{PREFIX}s1-ep1"]
+    with ExitStack() as sockets:
+        with process_network(bed.network["vm3"].pid):
+            server = sockets.enter_context(socket.create_server(("10.1.2.1", 7000)))
+        with process_network(bed.network["vm1"].pid):
+            client = sockets.enter_context(socket.create_connection(("10.1.2.1", 7000), 60))
+        far = sockets.enter_context(server.accept()[0])
+        far.settimeout(60)
+        with bed.service.dead(SERVERS), bed.pinging("vm1", "10.1.2.1") as seen:
+            bed.cable(home, "down")
+            client.sendall(b"after the failure")
+            assert far.recv(100) == b"after the failure", "the connection in the tunnel broke"
+        bed.cable(home, "up")
+    assert seen.pings.duplicates == 0
+    at_most("lost in the tunnel", seen.pings.sent - seen.pings.answered, AS_A_BOND, OUTAGE)
+    wait_until(lambda: bed.reaches("vm1", "10.1.2.1"), "vm1 reaches its peer again")
