@@ -170,6 +170,8 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
                 for one, ratio in ((one, of["headroom_ratio"]) for one, of in contenders.items())
             ]
             continue
+        if scenario == ONE_ENDPOINT:  # the bond to compare with; nobody splits what one receives
+            continue
         bond = contenders.get(BASELINE) if scenario == ONE_WAY else one_endpoint
         for name in ("adaptive", "load-based" if scenario == BOTH_WAYS else ""):
             if name in contenders and bond:
