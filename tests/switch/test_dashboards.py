@@ -28,8 +28,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from policies.model import Reason
-from tests.switch import frames
-from tests.switch.bed import Bed, BedSpec, Uplink
+from tests.switch import datapath, frames
+from tests.switch.bed import Bed, BedSpec, Uplink, run
 from tests.switch.grafana import Grafana
 from tests.switch.prometheus import (
     JOB,
@@ -56,6 +56,8 @@ from tests.unit.dashboards.dashboards import (
 )
 
 CAPACITY_MBPS = 4
+# Of a tunnel: its endpoint here, and the one that it leads to.
+ENDPOINT, REMOTE = "198.18.0.1", "198.18.0.9"
 THRESHOLD_PERCENT = 60
 # A VM's frames are a quarter of an uplink in each direction: three VMs are above the threshold.
 FRAMES_PER_S = 100
@@ -142,6 +144,20 @@ def prometheus(
         yield started
 
 
+def inner_bridge(bed: Bed) -> str:
+    return f"{bed.prefix}in"
+
+
+def carry_tunnels(bed: Bed, port: str) -> None:
+    """A tunnel of another bridge is sent from this VM port's address."""
+    inner, tunnel = inner_bridge(bed), f"{bed.prefix}gn"
+    run("ip", "addr", "add", f"{ENDPOINT}/32", "dev", port)
+    made = ["add-br", inner, "--", "set", "bridge", inner, datapath.SETTING]
+    options = [f"options:local_ip={ENDPOINT}", f"options:remote_ip={REMOTE}"]
+    sending = ["--", "set", "interface", tunnel, "type=geneve", *options]
+    bed.ovs.vsctl(*made, "--", "add-port", inner, tunnel, *sending)
+
+
 @pytest.fixture(scope="module")
 def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterator[Story]:
     service, (up0, up1), moves = session_service, bed.uplinks, list[Mark]()
@@ -152,6 +168,7 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
         bed.set("interface", uplink.name, capacity_mbps=CAPACITY_MBPS)
     shared = {"shares": 60, "reserve_mbps": 1, "limit_mbps": CAPACITY_MBPS}
     bed.set("interface", bed.vms[0].port, **shared)
+    carry_tunnels(bed, bed.vms[3].port)
     service.attach(bed, "--policy", "load-based")
     bed.set("interface", bed.bridge, unit="source-mac")
     service.place(bed, 0, 0, 0, 1)
@@ -197,6 +214,7 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
         prometheus.wait_for_scrapes(RATE_INTERVAL_SCRAPES)
         yield Story(prometheus, bed, service, since_s, moves)
     service.do("detach", bed.bridge)
+    bed.ovs.vsctl("del-br", inner_bridge(bed))
 
 
 def talking(bed: Bed) -> Stream:

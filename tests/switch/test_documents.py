@@ -176,7 +176,8 @@ def test_the_database_takes_every_other_command(ovs: PrivateOvs) -> None:
     """Those of blocks that are not followed, by themselves and without effect."""
     unfollowed = [block for block in documents.blocks() if block.label is None]
     found = [c for block in unfollowed for c in block.commands if c.startswith("ovs-vsctl ")]
-    ready = "add-br br0 -- add-bond br0 bond0 eth0 eth1"
+    bridges = "add-br br-int -- add-br br-ex -- add-br br0"
+    ready = f"{bridges} -- add-bond br0 bond0 eth0 eth1 -- add-port br0 vnet3"
     for command in found:
         rest = command.removeprefix("ovs-vsctl ").removeprefix("-- ")
         script = f"ovs-vsctl --no-wait --dry-run -- {ready} -- {rest}"
