@@ -75,7 +75,6 @@ SHORT = (
     _on_the_kernel("short-failover", f"{_SWITCH}_failover.py"),
     _on_the_kernel(
         "short-delivery",
-        f"'{_SWITCH}_attach.py::test_move_pin_and_unpin[balance-slb-2-untagged]'",
         f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once[plain-3-untagged]'",
         f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once_without_the_service[plain-3-untagged]'",
     ),
