@@ -165,6 +165,7 @@ class Service:
         self._dialers = Dialers(
             Reach(options.ovsdb, Path(ovs.dirs.RUNDIR), options.tls),
             record=lambda bridge: self._database.row(bridge),
+            is_current=lambda: self._database.is_current,
             tried=lambda: self._events.put(Tick()),
         )
         self._database = Database(options.ovsdb, self._submit_database, options.tls)

@@ -105,7 +105,7 @@ class _Reader:
             offload=offload.with_policies(
                 self.offload, (policy, *(port.policy for port in vm_ports))
             ),
-            not_done=(*normal.not_done(self.row), *_unspread(vm_ports)),
+            not_done=(*normal.not_done(self.row), *_unspread(vm_ports), *_waits(self.row)),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
         )
@@ -329,6 +329,14 @@ def _unspread(ports: Iterable[VmPortConfig]) -> Iterator[str]:
                 " peers there answer to the source address of a frame -> several tunnel endpoints, or"
                 " teaming static or lacp"
             )
+
+
+def _waits(row: BridgeRow) -> Iterator[str]:
+    if row.restores_flows:
+        yield (
+            "Open_vSwitch other_config:flow-restore-wait: when ovs-vswitchd has started, it forwards"
+            " nothing until this key is removed, and ovs-lbt connects only then"
+        )
 
 
 def teaming_violations(teaming: str, bond: PortRow | None) -> Iterator[tuple[str, str]]:

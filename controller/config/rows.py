@@ -101,6 +101,8 @@ class BridgeRow:
     # `hw-offload` and `tc-policy` of this Open vSwitch.
     hw_offload: bool = False
     tc_policy: str = "none"
+    # Whether this Open vSwitch waits for its scripts to restore flows (`flow-restore-wait`).
+    restores_flows: bool = False
 
     @property
     def attached(self) -> bool:

@@ -144,18 +144,21 @@ class Dialer:
 class Dialers:
     """Dials all bridges that the service manages, and accepts those that dial the service.
 
-    `record` returns a bridge's row in the database, None if it has none. `tried` is called after
-    the first attempt to reach a bridge.
+    `record` returns a bridge's row in the database, None if it has none. `is_current` tells
+    whether these rows are what is in the database now. `tried` is called after the first attempt to
+    reach a bridge.
     """
 
     def __init__(
         self,
         reach: Reach,
         record: Callable[[str], BridgeRow | None],
+        is_current: Callable[[], bool],
         tried: Callable[[], None],
     ) -> None:
         self._reach = reach
         self._record = record
+        self._is_current = is_current
         self._tried = tried
         self._lock = threading.Lock()
         self._dialers: dict[str, Dialer] = {}
@@ -175,10 +178,19 @@ class Dialers:
     def dial(self, bridge: str) -> BridgeSocket:
         """Make another connection to a bridge.
 
+        A bridge is left alone while Open vSwitch's scripts restore its flows, as Open vSwitch itself
+        connects to no controller then: the scripts fail if somebody else adds groups. Until the
+        database is read again, nobody knows whether they do.
+
         Raises:
             Unreachable: the bridge cannot be reached now.
         """
+        if not self._is_current():
+            raise Unreachable(f"{bridge}: ovsdb-server is unreachable -> a running ovsdb-server")
         record = self._record(bridge)
+        if record is not None and record.restores_flows:
+            found = f"{bridge}: Open vSwitch waits until its scripts have restored flows"
+            raise Unreachable(f"{found} -> no Open_vSwitch other_config:flow-restore-wait")
         return self._reach.dial(bridge, record.controllers if record else ())
 
     def open(self, bridge: str) -> None:

@@ -33,7 +33,9 @@ APPLIED_TIMEOUT_S = 3
 # How long to look for the reason why a TLS connection to the database fails.
 REFUSAL_TIMEOUT_S = 5.0
 # While the database is unreachable: pauses between attempts to connect, and to write what is kept.
+# Bridges are not dialled meanwhile, and an attempt on this host costs next to nothing.
 RECONNECT_MS = (200, 1000)
+RECONNECT_LOCAL_MS = (50, 200)
 RETRY_WRITES_S = 0.5
 # The most digits of a rate: as many as a 64-bit counter has.
 MAX_DIGITS = 19
@@ -117,14 +119,15 @@ def no_role(_device: str) -> Role | None:
     return None
 
 
-class _Offload(NamedTuple):
-    """`hw-offload` and `tc-policy`."""
+class _OtherConfig(NamedTuple):
+    """`hw-offload`, `tc-policy` and `flow-restore-wait`, which concern all bridges."""
 
-    wanted: bool
-    tc_policy: str
+    hw_offload: bool = False
+    tc_policy: str = "none"
+    restores_flows: bool = False
 
 
-NO_OFFLOAD = _Offload(False, "none")
+DEFAULTS = _OtherConfig()
 
 
 class DatabaseAway(Exception):
@@ -136,7 +139,7 @@ class _Bridges:
 
     def __init__(self, device_role: DeviceRole = no_role) -> None:
         self._device_role = device_role
-        self._offload = NO_OFFLOAD
+        self._other_config = DEFAULTS
         self._made: dict[Any, BridgeRow] = {}
         # By bridge: the ids of the rows of its ports and interfaces.
         self._parts: dict[Any, set[Any]] = {}
@@ -145,16 +148,16 @@ class _Bridges:
         self,
         rows: Mapping[Any, Any],
         touched: set[tuple[str, Any]],
-        offload: _Offload = NO_OFFLOAD,
+        other_config: _OtherConfig = DEFAULTS,
     ) -> tuple[BridgeRow, ...]:
         """All bridges, sorted by name. `rows`: the rows of the table Bridge, by id."""
-        if offload != self._offload:
-            self._offload, self._made = offload, {}
+        if other_config != self._other_config:
+            self._other_config, self._made = other_config, {}
         for gone in self._made.keys() - rows.keys():
             del self._made[gone], self._parts[gone]
         stale = rows.keys() - self._made.keys() | self._touched(touched)
         for uuid in stale & rows.keys():
-            self._made[uuid] = _bridge(rows[uuid], self._offload, self._device_role)
+            self._made[uuid] = _bridge(rows[uuid], self._other_config, self._device_role)
             self._parts[uuid] = {part.uuid for port in rows[uuid].ports for part in _parts(port)}
         return tuple(sorted(self._made.values(), key=lambda bridge: bridge.name))
 
@@ -228,7 +231,8 @@ class Database:
         for table, columns in COLUMNS.items():
             helper.register_columns(table, columns)
         self._idl = Replica(remote, helper, SCHEMA)
-        self._idl._session.reconnect.set_backoff(*RECONNECT_MS)
+        local = remote.startswith("unix:")
+        self._idl._session.reconnect.set_backoff(*(RECONNECT_LOCAL_MS if local else RECONNECT_MS))
         self._link = connection.Connection(self._idl, timeout=TRANSACTION_TIMEOUT_S)
         try:
             self._api = _Api(self._link)
@@ -284,7 +288,7 @@ class Database:
     def _changed(self) -> None:
         """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
-        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched, self._offload())
+        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched, self._other_config())
         read = DatabaseRead(bridges, self._leader(), self._version(), self._ovn())
         if read != self._last:
             self._last = read
@@ -305,15 +309,19 @@ class Database:
         rows = self._idl.tables["Open_vSwitch"].rows.values()
         return next((_ovn(row.external_ids) for row in rows), None)
 
-    def _offload(self) -> _Offload:
-        """What Open vSwitch is asked to offload."""
+    def _other_config(self) -> _OtherConfig:
         rows = self._idl.tables["Open_vSwitch"].rows.values()
-        return next((_offload(row.other_config) for row in rows), NO_OFFLOAD)
+        return next((_other_config(row.other_config) for row in rows), DEFAULTS)
 
     def row(self, bridge: str) -> BridgeRow | None:
         """A bridge's record as last read. May be called on any thread."""
         rows = self._last.bridges if self._last is not None else ()
         return next((row for row in rows if row.name == bridge), None)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what was read last is in the database now. May be called on any thread."""
+        return self._idl.is_current and not self._away
 
     @property
     def _away(self) -> bool:
@@ -438,14 +446,21 @@ def _parts(port: Any) -> Iterable[Any]:
     return (port, *port.interfaces)
 
 
-def _offload(other_config: Mapping[str, str]) -> _Offload:
+def _other_config(record: Mapping[str, str]) -> _OtherConfig:
     """As ovs-vswitchd reads it: in lower or upper case, and anything else is false."""
-    wanted = other_config.get("hw-offload", "").lower() == "true"
-    return _Offload(wanted, other_config.get("tc-policy", NO_OFFLOAD.tc_policy))
+
+    def is_true(key: str) -> bool:
+        return record.get(key, "").lower() == "true"
+
+    return _OtherConfig(
+        hw_offload=is_true("hw-offload"),
+        tc_policy=record.get("tc-policy", DEFAULTS.tc_policy),
+        restores_flows=is_true("flow-restore-wait"),
+    )
 
 
 def _bridge(
-    row: Any, offload: _Offload = NO_OFFLOAD, device_role: DeviceRole = no_role
+    row: Any, other_config: _OtherConfig = DEFAULTS, device_role: DeviceRole = no_role
 ) -> BridgeRow:
     ports = (_port(port, device_role) for port in row.ports)
     return BridgeRow(
@@ -461,8 +476,9 @@ def _bridge(
         controllers=tuple(sorted(controller.target for controller in row.controller)),
         datapath_id=_first(row.datapath_id),
         in_userspace=row.datapath_type == "netdev",
-        hw_offload=offload.wanted,
-        tc_policy=offload.tc_policy,
+        hw_offload=other_config.hw_offload,
+        tc_policy=other_config.tc_policy,
+        restores_flows=other_config.restores_flows,
     )
 
 

@@ -34,6 +34,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
     # Attributes of the library's class.
     lock_name: str | None
     is_lock_contended: bool
+    state: int
 
     def __init__(self, remote: str, helper: Any, database: str) -> None:
         super().__init__(remote, helper)
@@ -42,6 +43,8 @@ class Replica(idl.Idl):  # type: ignore[misc]
         self.challenged: Callable[[], None] = lambda: None
         self.leads: bool | None = None
         self.contends = False
+        # Whether the server has sent all rows on the present connection, and `changed` was called.
+        self.is_current = False
         # Rows that have changed since the last reading, each with the name of its table.
         self.touched: set[tuple[str, Any]] = set()
         self._database = database
@@ -108,6 +111,7 @@ class Replica(idl.Idl):  # type: ignore[misc]
         if self.change_seqno != self._seen:
             self._seen = self.change_seqno
             self.changed()
+        self.is_current = self.state == self.IDL_S_MONITORING and self._session.is_connected()
         return result
 
     def _follow_server(self) -> Any:

@@ -33,13 +33,13 @@ def restart(bed: Bed) -> None:
     start_switch(bed)
 
 
-def upgrade(bed: Bed) -> None:
+def upgrade(bed: Bed, meanwhile: Callable[[], None] = lambda: None) -> None:
     """As `ovs-ctl restart` does, in the same order: the database first, and flows are saved and restored."""
     saved = save_flows(bed)
     bed.ovs.stop("ovsdb-server")
     bed.ovs.start_database()
     bed.ovs.stop("ovs-vswitchd")
-    restore_flows(bed, saved)
+    restore_flows(bed, saved, meanwhile)
 
 
 def replace_module(bed: Bed) -> None:
@@ -80,6 +80,29 @@ def test_hardly_more_is_lost_than_with_a_bond(
         what = f"frames lost of one flow, {way.__name__}, {who}"
         print(f"{what}: {runs}")
         at_most(what, statistics.median(runs), by_bond * LOST_MORE_MAX_RATIO, outage, runs)
+
+
+def test_the_service_leaves_a_bridge_alone_until_its_flows_are_restored(
+    own: Service, tor: Upstream
+) -> None:
+    """Otherwise Open vSwitch's scripts would add groups that exist, and give up."""
+    own.start()
+    with Bed(own.ovs, tor, BOND) as bed:
+        own.attach(bed, "--policy", "originating-port")
+        before = own.bindings(bed), flows_of(bed), groups_of(bed)
+
+        def is_left_alone() -> None:
+            wait_until(lambda: "flow-restore-wait" in own.do("show", bed.bridge), "show says so")
+            refused = f"{bed.bridge}: Open vSwitch waits until its scripts have restored flows"
+            wait_until(lambda: refused in own.log.read_text(), "the service has tried to connect")
+            assert groups_of(bed) == {}
+
+        upgrade(bed, is_left_alone)
+        bed.local_is_new()
+        own.wait_ready(bed)
+        assert "flow-restore-wait" not in own.do("show", bed.bridge)
+        assert (own.bindings(bed), flows_of(bed), groups_of(bed)) == before
+        own.do("detach", bed.bridge)
 
 
 def test_a_group_that_selects_by_dp_hash_has_its_method_again(own: Service, tor: Upstream) -> None:
@@ -156,10 +179,12 @@ def save_flows(bed: Bed) -> str:
     return bed.ovs.run("sh", OVS_SAVE, "save-flows", bed.bridge)
 
 
-def restore_flows(bed: Bed, script: str) -> None:
+def restore_flows(bed: Bed, script: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """`meanwhile` is called when the switch is there and waits for its flows."""
     waiting = "other_config:flow-restore-wait=true"
     bed.ovs.vsctl("--no-wait", "set", "open_vswitch", ".", waiting)
     start_switch(bed)
+    meanwhile()
     # Not only its status: the script ends with another command.
     said = bed.ovs.run("sh", "-c", f"{{\n{script}\n}} 2>&1")
     assert said == "", said

@@ -166,7 +166,7 @@ def test_on_loopback_they_are_for_everybody(host: str) -> None:
 def test_a_caller_is_a_bridge_by_its_certificate(
     pki: Path, name: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
+    dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: True, lambda: None)
     with contextlib.closing(socket.create_server((HOST, 0))) as free:
         port = free.getsockname()[1]
     dialers.listen((HOST, port), files(pki, "service", "ca"))
@@ -257,7 +257,7 @@ def test_nothing_is_said_without_tls_beyond_this_host() -> None:
 
     with pytest.raises(ValueError, match=expected(PLAIN_METRICS)):
         scrapes.serve(application, "0.0.0.0", 9476, None)
-    dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: None)
+    dialers = Dialers(Reach("unix:db.sock", Path()), lambda _: None, lambda: True, lambda: None)
     with pytest.raises(ValueError, match=expected(PLAIN_LISTENER)):
         dialers.listen(("0.0.0.0", 6653), None)
     with pytest.raises(Unreachable, match=expected(PLAIN_BRIDGE)):

@@ -123,32 +123,34 @@ def test_bridges_and_ports_come_and_go() -> None:
     assert left.name == "br1"
 
 
-# ---- offload -------------------------------------------------------------------------------
+# ---- other_config -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("other_config", "found"),
     [
-        ({}, (False, "none")),
-        ({"hw-offload": "true"}, (True, "none")),
-        ({"hw-offload": "TRUE", "tc-policy": "skip_sw"}, (True, "skip_sw")),
-        ({"hw-offload": "yes"}, (False, "none")),
+        ({}, (False, "none", False)),
+        ({"hw-offload": "true"}, (True, "none", False)),
+        ({"hw-offload": "TRUE", "tc-policy": "skip_sw"}, (True, "skip_sw", False)),
+        ({"hw-offload": "yes"}, (False, "none", False)),
+        ({"flow-restore-wait": "true"}, (False, "none", True)),
+        ({"flow-restore-wait": "false"}, (False, "none", False)),
     ],
 )
-def test_what_is_offloaded_is_read_as_open_vswitch_reads_it(
-    other_config: dict[str, str], found: tuple[bool, str]
+def test_other_config_is_read_as_open_vswitch_reads_it(
+    other_config: dict[str, str], found: tuple[bool, str, bool]
 ) -> None:
-    offload = database._offload(other_config)
-    assert offload == found
-    row = database._bridge(_replica("br0"), offload)
-    assert (row.hw_offload, row.tc_policy) == found
+    made = database._other_config(other_config)
+    assert made == found
+    row = database._bridge(_replica("br0"), made)
+    assert (row.hw_offload, row.tc_policy, row.restores_flows) == found
 
 
 def test_a_change_of_offload_concerns_every_bridge() -> None:
     rows = {name: _replica(name) for name in ("br1", "br0")}
     bridges = database._Bridges()
     bridges.read(rows, set())
-    read = bridges.read(rows, {("Open_vSwitch", "the one")}, database._Offload(True, "none"))
+    read = bridges.read(rows, {("Open_vSwitch", "the one")}, database._OtherConfig(hw_offload=True))
     assert [bridge.hw_offload for bridge in read] == [True, True]
 
 

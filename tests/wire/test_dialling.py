@@ -1,0 +1,29 @@
+"""When bridges are dialled, and when they are left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.config.rows import BridgeRow
+from controller.host.sockets import Reach, Unreachable
+from controller.openflow.connections import Dialers
+
+
+@pytest.mark.parametrize(
+    ("is_current", "restores_flows", "why"),
+    [
+        (True, True, "br0: Open vSwitch waits until its scripts have restored flows -> "),
+        (False, False, "br0: ovsdb-server is unreachable -> a running ovsdb-server"),
+        (True, False, r"/br0.mgmt: No such file or directory -> "),
+    ],
+)
+def test_a_bridge_is_left_alone_while_its_flows_may_be_restored(
+    tmp_path: Path, is_current: bool, restores_flows: bool, why: str
+) -> None:
+    row = BridgeRow("br0", restores_flows=restores_flows)
+    reach = Reach("unix:db.sock", tmp_path)
+    dialers = Dialers(reach, lambda _: row, lambda: is_current, lambda: None)
+    with pytest.raises(Unreachable, match=why):
+        dialers.dial("br0")
