@@ -172,12 +172,15 @@ class Engine:
         return [report, *self.operator.abandon(), *self.fleet.stand_by()]
 
     def _answer(self) -> Commands:
-        """Answer a standby that asks whether this service is alive, and write our name for it."""
+        """Answer a standby that asks whether this service is alive, and write our name for it.
+
+        The name is written until the database has it: whoever was stopped, and does not know yet that
+        it has lost the lead, writes in vain.
+        """
         if not self.leads:
             return []
         if self._leader == self._name:
             return [Answer()]
-        self._leader = self._name
         name = Setting("Open_vSwitch", ".", PREFIX + "leader", self._name)
         return [Answer(), Write((name,))]
 

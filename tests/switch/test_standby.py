@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -29,6 +30,8 @@ FLOW_PPS = 500
 TAKEOVER_MAX_S = 2.0
 # The audit of who leads, and whatever one who wakes has to do, are over by then.
 WAKES_S = 3.0
+# Each of the two has led before, and its name was in the database.
+TURNS = 4
 MOVES = "ovslbt_moves_applied_total"
 
 
@@ -120,6 +123,23 @@ def test_a_leader_that_is_stopped_is_followed_and_writes_nothing_when_it_wakes(
     leader.move(vm, next(u for u in bed.uplinks if u is not other))
     soon("taken over", took_s, TAKEOVER_MAX_S)
     soon("taken over again", again_s, TAKEOVER_MAX_S)
+
+
+def test_who_stands_by_names_who_leads_however_soon_they_take_turns(
+    bed: Bed, led: tuple[Service, Service]
+) -> None:
+    """Whoever wakes is asked whether it is alive before it hears that it has lost the lead."""
+    leader, standby = led
+    for _ in range(TURNS):
+        os.kill(leader.pid, signal.SIGSTOP)
+        try:
+            wait_until(functools.partial(leads, standby), "the standby has taken over")
+        finally:
+            os.kill(leader.pid, signal.SIGCONT)
+        wait_until(functools.partial(stands_by, leader), "who woke stands by")
+        leader, standby = standby, leader
+    wait_until(lambda: stands_by(standby).startswith(f"{leader.name}@"), "it names who leads")
+    leader.wait_ready(bed)
 
 
 def test_one_leads_after_the_switch_was_restarted(bed: Bed, led: tuple[Service, Service]) -> None:

@@ -466,7 +466,8 @@ class World:
             assert self.other
             pair = self.service, self.other
             for one, two in (pair, pair[::-1]):
-                if leads(one) and not leads(two) and one.name in stands_by(two):
+                named = stands_by(two).startswith(f"{one.name}@")
+                if leads(one) and not leads(two) and named:
                     self.service, self.other = one, two
                     return True
             return False

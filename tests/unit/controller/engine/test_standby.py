@@ -98,15 +98,26 @@ def test_who_leads_from_the_start_says_nothing_of_it() -> None:
     assert engine.handle(Leading(True), 0.0) == (Connect("br0"),)
 
 
-def test_who_leads_answers_and_writes_its_name_once() -> None:
+def test_who_leads_answers_and_writes_its_name_until_it_is_there() -> None:
     engine = Engine(leads=False, name=WHO)
     engine.handle(DatabaseRead((), "ovs-lbt@here"), 0.0)
     engine.handle(Leading(True), 0.0)
     name = Write((Setting("Open_vSwitch", ".", "ovs-lbt-leader", WHO),))
     assert engine.handle(Challenged(), 1.0) == (Answer(), name)
-    assert engine.handle(Challenged(), 1.2) == (Answer(),)
+    assert engine.handle(Challenged(), 1.2) == (Answer(), name)
     engine.handle(DatabaseRead((), WHO), 1.3)
     assert engine.handle(Challenged(), 1.5) == (Answer(),)
+
+
+def test_who_was_stopped_and_has_lost_the_lead_refers_to_who_leads() -> None:
+    engine = Engine(leads=False, name=WHO)
+    engine.handle(DatabaseRead((), "ovs-lbt@here"), 0.0)
+    engine.handle(Leading(True), 0.0)
+    # It is asked before it hears that it has lost the lead, and its name never gets there.
+    engine.handle(Challenged(), 1.0)
+    engine.handle(Leading(False), 1.1)
+    (reply,) = engine.handle(Request(1, ("show", "--json")), 1.2)
+    assert isinstance(reply, Reply) and json.loads(reply.text)["leader"] == "ovs-lbt@here"
 
 
 def test_who_loses_the_lead_lets_go_of_everything() -> None:
