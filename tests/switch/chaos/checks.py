@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import re
 import time
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.switch import frames
-from tests.switch.bed import Shot, Station
+from tests.switch.bed import Bed, Shot, Station
 from tests.switch.chaos import audit, losses
 from tests.switch.chaos.losses import Flow, Lost
 from tests.switch.chaos.model import VLANS, Event, Service
@@ -32,6 +33,8 @@ LOOPS_FROM = 4
 LOAD_FLOWS, LOAD_EVERY, LOAD_FRAME_BYTES = 16, 2, 800
 # A switch that has not delivered a frame by then has lost it.
 LATE_S = 0.5
+# What a move costs may be lost in the event behind it.
+MOVE_LASTS_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +360,7 @@ class Background:
 
     def __enter__(self) -> Background:
         self.bound_to = self._bindings()
+        self._since_s = time.time()
         since = self.traffic.go_on({number: sent.sending for number, sent in self._sent.items()})
         for number, sent in self._sent.items():
             sent.first = since[number]
@@ -485,17 +489,18 @@ class Background:
         }
 
     def _count(self, event: Event, rounds: Rounds, now: Mapping[str, str]) -> list[Lost]:
-        """What each flow has lost. `now`: the uplinks of VM ports."""
+        """What each flow has lost. `now`: the uplinks of VM ports at the end."""
         before, after = self.before, self.world.state
         numbers: dict[tuple[str, int], set[int]] = {}
         for point, counts in self.traffic.heard().items():
             for number in counts:
                 key = point, number >> STREAM_SHIFT
                 numbers.setdefault(key, set()).add(number & SEQUENCE_MASK)
+        ports = moved_since(self.world.bed, self._since_s - MOVE_LASTS_S)
         moved = {
             name
             for name, vm in self.world.here.items()
-            if self.bound_to.get(vm.port) != now.get(vm.port)
+            if self.bound_to.get(vm.port) != now.get(vm.port) or vm.port in ports
         }
         counted = []
         for index, sent in self._sent.items():
@@ -522,6 +527,19 @@ class Background:
                     )
                 )
         return counted
+
+
+def moved_since(bed: Bed, at_s: float) -> set[str]:
+    """The VM ports that policies have moved since then, even if they are back where they were."""
+    ports: set[str] = set()
+    for history in sorted(bed.ovs.rundir.glob("*-history.jsonl")):
+        for line in reversed(history.read_text().splitlines()):
+            entry = json.loads(line)
+            if entry["at"] < at_s:
+                break
+            if entry["event"] == "moved":
+                ports |= {str(move["port"]) for move in entry["moves"]}
+    return ports
 
 
 @dataclass(slots=True)

@@ -345,7 +345,7 @@ def table() -> str:
     lines += ["", HEAD[1]]
     lines += [f"| `{kind}`, to others 0 | {b.own_ms:g} | {b.why} |" for kind, b in own]
     lines.append(
-        f"| any, a broadcast to a VM that gets another uplink | {MOVED_BROADCAST_MS}"
+        f"| any, a broadcast to a VM that gets another uplink meanwhile, or within the 0.5 s before | {MOVED_BROADCAST_MS}"
         " | the network floods it by both links; [a move](#times-and-losses) |"
     )
     lines.append(f"| {none} | 0 | {NOTHING.why} |")
