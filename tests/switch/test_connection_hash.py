@@ -51,8 +51,9 @@ def used(bed: Bed, service: Service) -> str:
 
 
 def groups_of(bed: Bed) -> list[str]:
+    """The groups, sorted: the switch lists a group elsewhere once it was added again."""
     shown = bed.ovs.run("ovs-ofctl", "-O", "OpenFlow15", "dump-groups", bed.bridge)
-    return [line for line in shown.splitlines() if "group_id" in line]
+    return sorted(line for line in shown.splitlines() if "group_id" in line)
 
 
 def selecting(bed: Bed) -> list[str]:
