@@ -172,7 +172,8 @@ KEYS = (
         "multipath",
         "How the switch hashes connections, under a policy that spreads them. With `multipath`, each"
         " connection takes an entry of the switch's flow cache. With `dp_hash`, 256 entries serve all"
-        " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true.",
+        " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true. `attach` writes"
+        " `auto`.",
     ),
     Key(
         BRIDGE,

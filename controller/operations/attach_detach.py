@@ -31,6 +31,9 @@ from controller.text.wording import OUR_LOG, shortened
 ATTACH_TIMEOUT_S = 10.0
 # A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
+# What attach writes unless the key is set. A bridge without the key keeps `multipath`, as releases
+# before 0.2 left it: a change of the hash moves most connections to another uplink once.
+HASH, HASH_AT_ATTACH = "connection-hash", "auto"
 
 
 class Refused(Exception):
@@ -127,6 +130,8 @@ class AttachDetach:
         self._refuse_in_hand(name)
         if impossible := releases.refusal(self.fleet.ovs_version):
             raise Refused(impossible)
+        if PREFIX + HASH not in row.external_ids:
+            values = {**values, HASH: HASH_AT_ATTACH}
         config = attachable(row, values)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         undo = [

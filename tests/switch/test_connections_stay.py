@@ -60,7 +60,8 @@ def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
     session_service.start()
     for uplink, capacity_mbps in zip(bed.uplinks, CAPACITIES_MBPS, strict=False):
         bed.set("interface", uplink.name, capacity_mbps=capacity_mbps)
-    bed.set("bridge", bed.bridge, failback_delay_s=FAILBACK_DELAY_S)
+    # The ways of connections are asked of ofproto/trace, which cannot tell them with dp_hash.
+    bed.set("bridge", bed.bridge, failback_delay_s=FAILBACK_DELAY_S, connection_hash="multipath")
     session_service.attach(bed, "--policy", "originating-port")
     yield bed
     session_service.start()

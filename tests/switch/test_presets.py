@@ -68,7 +68,8 @@ _new_macs = itertools.count(0x1000)
 def team(bed: Bed, session_service: Service) -> Iterator[Bed]:
     """The bed, attached in its teaming mode."""
     session_service.start()
-    bed.set("bridge", bed.bridge, failback_delay_s=0)
+    # With dp_hash, ofproto/trace cannot say by which uplink a connection leaves.
+    bed.set("bridge", bed.bridge, failback_delay_s=0, connection_hash="multipath")
     session_service.attach(bed, "--policy", "originating-port")
     yield bed
     session_service.start()

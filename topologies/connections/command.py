@@ -29,9 +29,9 @@ CONTENDERS = (
     "load-based",
     "dynamic",
     "dynamic/lacp",
-    "dynamic/lacp+dp_hash",
+    "dynamic/lacp+multipath",
     "adaptive",
-    "adaptive+dp_hash",
+    "adaptive+multipath",
 )
 
 
@@ -173,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
         default=list(CONTENDERS),
         metavar="NAME",
         help="bonds of Open vSwitch, and our policies; adaptive has a split VM port, and POLICY/lacp"
-        " or POLICY/switch-independent selects a teaming, and +dp_hash at its end the hash of connections"
+        " or POLICY/switch-independent selects a teaming, and +multipath at its end the hash of connections, which attach chooses otherwise"
         f" (default: {' '.join(CONTENDERS)})",
     )
     parser.add_argument(

@@ -21,7 +21,7 @@ class Unread(Ours):
     """One of our policies, whose metrics nobody reads while it is measured, as with peers.
 
     Recovered links are used again at once, as by a bond without `bond_updelay`. `connection_hash`:
-    the key of that name, if it is not the default.
+    the key of that name, if it is not what attach writes.
     """
 
     def __init__(self, policy: str, teaming: str, connection_hash: str = "") -> None:

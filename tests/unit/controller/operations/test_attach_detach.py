@@ -56,7 +56,7 @@ def test_attach_reads_first_writes_then_and_is_done_when_everything_is_installed
     here = world(without_us(host())).start()
     text = done(here.ask("attach", "br0"))
     assert text == "br0: load-based over eth1, eth2, 4 VM ports"
-    assert here.rows["br0"].external_ids == ours(policy="load-based")
+    assert here.rows["br0"].external_ids == ours(policy="load-based", **{"connection-hash": "auto"})
     kinds = [type(c) for _, c in here.log if isinstance(c, Connect | ReadInstalled | Apply)]
     assert kinds == [Connect, ReadInstalled, Apply, Apply], "the second when flags are set"
     assert here.rows["br0"].fail_mode is None, "a bond needs no other fail mode"
@@ -597,12 +597,20 @@ def test_a_bridge_attached_again_in_the_database_while_it_is_cleaned_up_is_ours_
     assert here.switches["br0"].installed == here.engine.fleet.bridges["br0"].desired()
 
 
+def test_attach_keeps_the_connection_hash_that_is_set() -> None:
+    before = replace(host(), external_ids=ours(**{"connection-hash": "multipath"}))
+    here = world(before).start()
+    done(here.ask("attach", "br0"))
+    assert here.rows["br0"].external_ids["ovs-lbt-connection-hash"] == "multipath"
+
+
 def test_keys_that_were_there_before_an_attach_that_failed_are_there_afterwards() -> None:
     before = replace(host(), external_ids=ours(threshold="60"))
     here = world(before).start()
     hold_from_the_bundle_on(here.switches["br0"])
     here.ask("attach", "br0", "threshold=80")
-    assert here.rows["br0"].external_ids == ours(policy="load-based", threshold="80")
+    written = {"connection-hash": "auto", "threshold": "80"}
+    assert here.rows["br0"].external_ids == ours(policy="load-based", **written)
     here.run_for(ATTACH_TIMEOUT_S)
     assert here.rows["br0"].external_ids == ours(threshold="60")
 
