@@ -14,7 +14,9 @@ from tests.mininet.bench import Bench, interrupt
 pytestmark = [pytest.mark.mininet, pytest.mark.slow]
 
 SIZE, RATE = 1000, 400
-CONTENDERS = ("balance-slb", "dynamic")
+CONTENDERS = ("balance-slb", "dynamic+multipath", "dynamic")
+# dp_hash takes a flow for each of 256 values, for a probe too, and the bench has flows of its own.
+DP_HASH_FLOWS_MAX = 400
 
 
 def test_connections_cost_flows_where_they_are_hashed(tmp_path: Path) -> None:
@@ -25,17 +27,19 @@ def test_connections_cost_flows_where_they_are_hashed(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out" / "connections" / "report.json").read_text())
     assert [row["contender"] for row in report["rows"]] == list(CONTENDERS)
     assert all(row["origin"]["command"].startswith("ovs-lbt bench conn") for row in report["rows"])
-    (bond,), (ours,) = (row["sizes"] for row in report["rows"])
-    # A flow of a bond is for all connections of a VM; our hash has one for each.
+    (bond,), (ours,), (by_datapath,) = (row["sizes"] for row in report["rows"])
+    # A flow of a bond is for all connections of a VM; multipath has one for each.
     assert bond["flows"] < SIZE / 2
     assert SIZE * 0.95 < ours["flows"] < SIZE * 1.5
-    for one in (bond, ours):
+    assert by_datapath["flows"] <= DP_HASH_FLOWS_MAX
+    for one in (bond, ours, by_datapath):
         assert one["connections"] == SIZE
         assert one["sent"] > 0 and 0 <= one["lost_ratio"] < 1
         assert one["cpu_s"]["ovs-vswitchd"] > 0 and one["switch_rss_bytes"] > 1e6
     assert [cut["service"] for cut in bond["failovers"]] == ["none"]
-    assert [cut["service"] for cut in ours["failovers"]] == ["alive", "dead"]
-    for cut in (*bond["failovers"], *ours["failovers"]):
+    for one in (ours, by_datapath):
+        assert [cut["service"] for cut in one["failovers"]] == ["alive", "dead"]
+    for cut in (*bond["failovers"], *ours["failovers"], *by_datapath["failovers"]):
         assert cut["uplink"] in ("lbt-up1", "lbt-up2")
         assert cut["probe_lost"] >= 0 and 0 <= cut["frames_lost"] <= cut["frames_sent"]
     for row in report["rows"]:
@@ -44,6 +48,7 @@ def test_connections_cost_flows_where_they_are_hashed(tmp_path: Path) -> None:
         assert 0 <= rate["lost_ratio"] < 1
     upcalls = [row["rates"][0]["upcalls"] for row in report["rows"]]
     assert upcalls[1] >= RATE / 2 * 0.95 > upcalls[0], "each new connection is one of ours only"
+    assert upcalls[1] > upcalls[2], "with dp_hash, a connection shares a flow with others"
     assert "| 1,000 | `dynamic` |" in (tmp_path / "out/connections/report.md").read_text()
 
 

@@ -538,7 +538,8 @@ def moved_since(bed: Bed, at_s: float) -> set[str]:
             if entry["at"] < at_s:
                 break
             if entry["event"] == "moved":
-                ports |= {str(move["port"]) for move in entry["moves"]}
+                # Moves of buckets have no port.
+                ports |= {str(move["port"]) for move in entry["moves"] if "port" in move}
     return ports
 
 
