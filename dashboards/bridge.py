@@ -202,7 +202,7 @@ def _at_once() -> list[panels.Panel]:
             ],
             sort=["Severity", "Alert"],
             width=10,
-            height=7,
+            height=5,
         ),
         rows(
             "Last ten moves",
@@ -227,7 +227,7 @@ def _at_once() -> list[panels.Panel]:
             unit=panels.BITS,
             of_uplinks=True,
             width=7,
-            height=12,
+            height=10,
         ),
         lines(
             "Uplinks: received",
@@ -240,7 +240,7 @@ def _at_once() -> list[panels.Panel]:
             unit=panels.BITS,
             of_uplinks=True,
             width=7,
-            height=12,
+            height=10,
         ),
     ]
 

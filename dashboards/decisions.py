@@ -186,14 +186,16 @@ def _what_was_done() -> list[panels.Panel]:
                 Column("Job", "job", hidden=True),
             ],
             sort=["Refused"],
-            width=12,
-            height=8,
+            width=9,
+            height=7,
         ),
         events(
             "Failovers by bridge",
             "VM ports moved because their uplink failed, on the ten bridges with most of them. Good: "
             "none, or one burst when a link went down.",
             [of_host(highest(f"{failovers} > 0", ON_BRIDGE, most), WHERE)],
+            width=15,
+            height=7,
         ),
         events(
             "Refused by reason",

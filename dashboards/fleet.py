@@ -217,7 +217,7 @@ def _bridges() -> panels.Panel:
         labelled=[f"max by (job, instance, bridge, policy, mode) ({info})"],
         sort=["Switch", "Errors", "Uplinks down", "Unrelieved", "Busiest uplink"],
         ascending=["Switch"],
-        height=10,
+        height=9,
     )
 
 

@@ -27,6 +27,7 @@ TITLES = {
     CONTROLLER: "ovs-lbt: the service",
 }
 EVERYTHING = ".+"
+GRID_COLUMNS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def dashboard(
         for panel in section.panels:
             made.with_panel(panel)
     built = made.build()
+    _place(built.panels or ())
     for number, numbered in enumerate(_all(built.panels or ()), start=1):
         numbered.id_val = number
     # A mark would hide the bar of what it marks. Before Grafana 10, it does.
@@ -80,6 +82,24 @@ def dashboard(
     for mark in built.annotations.list_val or ():
         mark.filter_val = model.AnnotationPanelFilter(exclude=True, ids=bars)
     return built
+
+
+def _place(panels: Iterable[model.Panel | model.RowPanel]) -> None:
+    """Each panel as high up as there is room for it below the ones before it, and then to the left.
+
+    So a high panel may have several on top of each other beside it. What is in a collapsed row is
+    placed as if the row were open.
+    """
+    ends = [0] * GRID_COLUMNS
+    for panel in _all(panels):
+        grid = panel.grid_pos or model.GridPos()
+        if isinstance(panel, model.RowPanel):
+            grid.w, grid.h = GRID_COLUMNS, 1
+        tops = [max(ends[x : x + grid.w]) for x in range(GRID_COLUMNS - grid.w + 1)]
+        grid.y = min(tops)
+        grid.x = tops.index(grid.y)
+        ends[grid.x : grid.x + grid.w] = [grid.y + grid.h] * grid.w
+        panel.grid_pos = grid
 
 
 def _has_bars(panel: model.Panel | model.RowPanel) -> bool:

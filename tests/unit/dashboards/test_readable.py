@@ -20,8 +20,8 @@ from policies.presets import PRESETS
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, IN_LEGEND, QUERIES, Dashboard, Query
 from tests.unit.dashboards.exported import EXPORTED
 
-# A screen of 1600 x 1000 shows so many rows of the grid, below Grafana's own bars.
-FIRST_SCREEN_ROWS = 22
+# What Grafana 11.6 has above the panels, on a screen 1600 x 1000: switches of marks take a line more.
+SCREEN_PX, ABOVE_PX, WITH_MARKS_PX = 1000, 184, 224
 # A column of the grid on a screen 1280 wide, beside Grafana's menu, in pixels.
 COLUMN_PX = 50
 BETWEEN_PX, PADDING_PX = 8, 16
@@ -34,6 +34,8 @@ ARROW_PX = 18
 FONT_PX = 14
 # A row of the grid, and what of a panel's height is not its graph: the title, and what is around.
 ROW_PX, AROUND_GRAPH_PX = 30, 52
+# A row of a table, and what of the panel's height is not for rows, as measured in Grafana 11.6.
+TABLE_ROW_PX, AROUND_ROWS_PX = 36, 86
 # A legend below a graph: its share of the height, what is around it, its font, its lines, and what is
 # beside a text, as measured in Grafana 11.6.
 LEGEND_SHARE, AROUND_LEGEND_PX = 0.35, 8
@@ -112,6 +114,11 @@ def text_px(text: str) -> float:
 
 def panel_px(panel: dict[str, Any]) -> int:
     return int(panel["gridPos"]["w"] * COLUMN_PX - BETWEEN_PX - PADDING_PX)
+
+
+def height_px(grid_rows: int) -> int:
+    """The height of a panel of so many rows of the grid."""
+    return grid_rows * (ROW_PX + BETWEEN_PX) - BETWEEN_PX
 
 
 # Nothing is green that is not known to be well.
@@ -622,11 +629,20 @@ def test_alerts_begin_with_how_bad_they_are(dashboard: Dashboard) -> None:
 )
 def test_the_first_screen_says_it_all(name: str, wanted: set[str]) -> None:
     grids = {panel["title"]: panel["gridPos"] for panel in BY_NAME[name].asking}
-    assert wanted <= {t for t, grid in grids.items() if grid["y"] + grid["h"] <= FIRST_SCREEN_ROWS}
+    above_px = WITH_MARKS_PX if BY_NAME[name].annotations else ABOVE_PX
+    ends_px = {t: above_px + height_px(grid["y"] + grid["h"]) for t, grid in grids.items()}
+    assert {title for title in wanted if ends_px[title] > SCREEN_PX} == set()
     tiles = of_type(BY_NAME[name], "stat")
     assert len(tiles) <= 6
     assert {tile["gridPos"]["y"] for tile in tiles} == {0}
     assert {tile["gridPos"]["h"] for tile in tiles} == {3}
+
+
+@pytest.mark.parametrize(("title", "needed"), {"Last ten moves": 10}.items())
+def test_tables_are_as_high_as_what_is_often_in_them(title: str, needed: int) -> None:
+    (panel,) = (p for p in BY_NAME["bridge"].asking if p["title"] == title)
+    rows_px = height_px(panel["gridPos"]["h"]) - AROUND_ROWS_PX
+    assert rows_px // TABLE_ROW_PX >= needed
 
 
 def test_what_is_seldom_needed_is_collapsed() -> None:
@@ -715,7 +731,7 @@ def test_legends_are_not_cut(dashboard: Dashboard) -> None:
             seen += 1
             entry_px = max(entries) * LEGEND_FONT_PX / FONT_PX + BESIDE_LEGEND_PX
             in_line = panel_px(panel) // entry_px
-            graph_px = panel["gridPos"]["h"] * (ROW_PX + BETWEEN_PX) - BETWEEN_PX - AROUND_GRAPH_PX
+            graph_px = height_px(panel["gridPos"]["h"]) - AROUND_GRAPH_PX
             lines = (LEGEND_SHARE * graph_px - AROUND_LEGEND_PX) // LEGEND_LINE_PX
             assert in_line * lines >= len(entries), f"{panel['title']}: {entry_px:.0f} px each"
     assert seen

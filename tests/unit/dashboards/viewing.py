@@ -14,8 +14,9 @@ from tests.unit.dashboards.recorded import Found, Prometheus
 from tests.unit.dashboards.shown import Answers, Cell, State
 from tests.unit.dashboards.story import SCRAPE_S
 
-# A screen of 1600 by 1000: of its rows of the grid, those that are below Grafana's own bars.
-SCREEN_PX, COLUMNS, ROWS_ON_SCREEN = 1560, 24, 22
+# A screen of 1600 by 1000: of its rows of the grid, those that are whole below Grafana's own bars,
+# also on dashboards with switches for marks.
+SCREEN_PX, COLUMNS, ROWS_ON_SCREEN = 1560, 24, 20
 # `$1` is what label_replace() has found.
 NAMED = re.compile(r"\$\{([a-z_]\w*)(?::\w+)?\}|\$([a-z_]\w*)")
 # Where Grafana rounds an interval to, by the first of these that is above it, in seconds.
