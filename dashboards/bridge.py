@@ -291,6 +291,7 @@ def _uplinks() -> list[panels.Panel]:
                 Ask(f"{rate(HERE('port_shaped_drops_total'))} > 0", "sent by {{port}}"),
             ],
             unit=panels.FRAMES,
+            none_is_good=True,
             points=VisibilityMode.AUTO,
             width=24,
             height=6,
@@ -429,15 +430,20 @@ def _addresses() -> list[panels.Panel]:
     return [
         lines(
             "Addresses behind VM ports",
-            "With `unit=source-mac`, each address behind a VM port has its own uplink. Good: every "
-            "uplink has some. At most 256 addresses of a port are distinguished; all others use the "
-            "port's home uplink.",
-            [
-                Ask(HERE("port_units"), "behind {{port}}"),
-                Ask(HERE("uplink_units"), "by {{uplink}}"),
-            ],
+            "With `unit=source-mac`, each address behind a VM port has its own uplink. Good: as many as "
+            "there are. At most 256 addresses of a port are distinguished; all others use the port's "
+            "home uplink.",
+            [Ask(HERE("port_units"), "{{port}}")],
             unit=panels.COUNT,
-            width=24,
+            of_ports=True,
+        ),
+        lines(
+            "Addresses by uplink",
+            "How many of these addresses use each uplink. Good: every uplink has some. `ovs-lbt show` "
+            "has those of each VM port.",
+            [Ask(HERE("uplink_units"), "{{uplink}}")],
+            unit=panels.COUNT,
+            of_uplinks=True,
         ),
     ]
 
@@ -459,8 +465,8 @@ def _endpoints() -> list[panels.Panel]:
             [
                 Column("Port", "port"),
                 Column("Address", "address"),
-                Column("Tunnels", "kind", width=100),
-                Column("Of", "of"),
+                Column("Tunnels", "kind", width=120),
+                Column("Of", "of", width=130),
                 Column("Uplink", "uplink", is_uplink=True, width=95),
                 Column("Reason", "reason", words=panels.WHY, width=130),
                 Column(
@@ -475,18 +481,23 @@ def _endpoints() -> list[panels.Panel]:
             ],
             labelled=[f"max by (port, address, kind, of, uplink, reason) ({bound})"],
             sort=["Sent"],
-            height=7,
+            height=11,
         ),
         lines(
-            "Load of tunnel endpoints",
-            "What each endpoint sends and receives over uplinks, with the tunnels' headers, as flows of "
-            "the switch count it. Good: endpoints close together.",
-            [
-                Ask(load("transmit"), "{{port}} sent"),
-                Ask(load("receive"), "{{port}} received"),
-            ],
+            "Tunnel endpoints: sent",
+            "What each endpoint sends over uplinks, with the tunnels' headers, as flows of the switch "
+            "count it. Good: endpoints close together.",
+            [Ask(load("transmit"), "{{port}} sent")],
             unit=panels.BITS,
-            width=24,
+            of_ports=True,
+        ),
+        lines(
+            "Tunnel endpoints: received",
+            "What each endpoint receives over uplinks, with the tunnels' headers, as flows of the switch "
+            "count it. Good: endpoints close together.",
+            [Ask(load("receive"), "{{port}} received")],
+            unit=panels.BITS,
+            of_ports=True,
         ),
     ]
 

@@ -239,6 +239,7 @@ def lines(
     maximum: float | None = None,
     least_maximum: float | None = None,
     of_uplinks: bool = False,
+    of_ports: bool = False,
     none_is_good: bool = False,
     points: VisibilityMode = VisibilityMode.NEVER,
     link: str = "",
@@ -247,8 +248,9 @@ def lines(
 ) -> timeseries.Panel:
     """A line for each series, dotted for what is received.
 
-    Series called a threshold or a capacity are drawn as limits. `of_uplinks`: each line has the
-    colour of the uplink that its legend begins with. `none_is_good`: each line counts what is wrong.
+    Series called a threshold or a capacity are drawn as limits. `of_uplinks`, `of_ports`: each
+    line has the colour of the uplink, or of the VM port, that its legend begins with.
+    `none_is_good`: each line counts what is wrong.
     `least_maximum`: the axis ends there if all values are lower.
     """
     panel = _graph(title, text, asks, unit, width, height).fill_opacity(0).min(0)
@@ -262,9 +264,9 @@ def lines(
         panel.data_links([build.DashboardLink(FOLLOW).url(link)])
     if none_is_good:
         panel.axis_soft_max(LEAST_COUNT).color_scheme(_of_what_happened())
-    if of_uplinks:
-        for pattern, colour in UPLINK_SERIES.items():
-            panel.override_by_regexp(pattern, [_fixed(colour)])
+    named = {**(UPLINK_SERIES if of_uplinks else {}), **(PORT_SERIES if of_ports else {})}
+    for pattern, colour in named.items():
+        panel.override_by_regexp(pattern, [_fixed(colour)])
     panel.override_by_regexp("/ received$/", [DOTTED])
     panel.override_by_regexp("/^capacity/", [UNFILLED, _fixed(TEXT), DASHED])
     panel.override_by_regexp("/(^| )threshold/", [UNFILLED, _fixed(BAD), DOTTED])
