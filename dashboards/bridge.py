@@ -303,6 +303,11 @@ def _each(function: str, expr: str, of: str = "uplink") -> str:
     return f"{function} by ({of}) ({expr})"
 
 
+def _without(info: str) -> str:
+    """VM ports as if they were on an uplink called `none`: the label of those without one."""
+    return f'label_replace({of_connected(HERE, info)}, "uplink", "{panels.NONE}", "", "")'
+
+
 def _vm_ports() -> list[panels.Panel]:
     def of_port(direction: str) -> str:
         return in_bits(rate(HERE(f"port_{direction}_bytes_total")))
@@ -315,12 +320,13 @@ def _vm_ports() -> list[panels.Panel]:
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     # A UUID is no name, and leaves no room for the port's.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'
-    binding = HERE("port_binding")
+    binding, info = HERE("port_binding"), HERE("port_info")
     # Without a value, the last one would be drawn on, up to the end of the graph.
     shown = f"max {BY_PORT} ({at_any_time('max', binding)})"
     unknown = f'label_replace({shown}, "uplink", "{panels.NOT_KNOWN}", "", "")'
-    used = f"max by (port, uplink) ({binding} or {ON_PORT} {unknown})"
-    bound = f"{HERE('port_binding')} * {ON_PORT} group_left (vm) {HERE('port_info')}"
+    used = f"max by (port, uplink) ({binding} or {ON_PORT} {_without(info)} or {ON_PORT} {unknown})"
+    bound = f"({binding} or {ON_PORT} {_without(info)})"
+    bound = f"{bound} * {ON_PORT} group_left (vm) {info}"
     drops = f"{in_range(HERE('port_drops_total'))} and {ON_PORT} {HERE('port_info')}"
     since = f"max by (port, reason) ({HERE('port_bound_timestamp_seconds')})"
     reserved = _each("max", HERE("port_reserved_bytes_per_second"), "port")
@@ -343,8 +349,9 @@ def _vm_ports() -> list[panels.Panel]:
         matrix(
             "Uplink of each VM port",
             "The uplink that each VM port uses over time, in its colour. Good: long bars. If the colour of a port "
-            "changes all the time, set a longer window (`window-s`) or pin the port. Grey: the service "
-            "was down, or the port was not there.",
+            "changes all the time, set a longer window (`window-s`) or pin the port. Red: no uplink that "
+            "its rules allow was up, so it had no network. Grey: the service was down, or the port was "
+            "not there.",
             used,
             row="port",
             value="uplink",
@@ -363,8 +370,8 @@ def _vm_ports() -> list[panels.Panel]:
         rows(
             "VM ports now",
             "Every VM port: its VM, its uplink, since when and why, and what it carries. If the reason "
-            "is the name of a policy, that policy placed the port and nothing has moved it. `ovs-lbt "
-            "explain PORT` says more.",
+            "is the name of a policy, that policy placed the port and nothing has moved it. none: no uplink "
+            "that its rules allow is up, so it has no network. `ovs-lbt explain PORT` says more.",
             [
                 Column("VM port", "port"),
                 Column("VM", "vm"),
@@ -453,9 +460,8 @@ def _endpoints() -> list[panels.Panel]:
         return in_bits(HERE(f"endpoint_{direction}_bytes_per_second"))
 
     info = HERE("endpoint_info")
-    bound = (
-        f"{HERE('port_bound_timestamp_seconds')} * {ON_PORT} group_left (address, kind, of) {info}"
-    )
+    bound = f"({HERE('port_bound_timestamp_seconds')} or {ON_PORT} {_without(HERE('port_info'))})"
+    bound = f"{bound} * {ON_PORT} group_left (address, kind, of) {info}"
     return [
         rows(
             "Tunnel endpoints",

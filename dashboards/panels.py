@@ -103,6 +103,8 @@ WHY: Words = {str(reason): (str(reason), colour) for reason, colour in REASONS.i
 
 FOLLOW = "Show it"
 NOT_KNOWN = "not known"
+# In place of an uplink, where a VM port has none.
+NONE = "none"
 DASHED = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [10, 10]})
 DOTTED = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [4, 6]})
 UNFILLED = model.DynamicConfigValue("custom.fillOpacity", 0)
@@ -627,8 +629,8 @@ def _mapping(words: Words) -> model.ValueMap:
 
 
 def _of_uplinks() -> Iterator[model.RegexMap]:
-    """Mappings that colour the names of uplinks and leave them as they are."""
-    for index, (pattern, colour) in enumerate(UPLINK_NAMES.items()):
+    """Mappings that colour the names of uplinks, or that there is none, and leave them as they are."""
+    for index, (pattern, colour) in enumerate({f"/^{NONE}$/": BAD, **UPLINK_NAMES}.items()):
         result = model.ValueMappingResult(color=colour, index=index)
         yield model.RegexMap(model.DashboardRegexMapOptions(pattern, result))
 

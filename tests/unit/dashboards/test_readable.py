@@ -403,11 +403,11 @@ def test_uplinks_have_their_colour_in_all_panels_of_a_bridge() -> None:
                     m["options"]["pattern"]: m["options"]["result"]["color"]
                     for m in properties["mappings"]
                 }
-                assert told == UPLINK_NAMES, panel["title"]
+                assert told == UPLINK_NAMES | {"/^none$/": "red"}, panel["title"]
     (bound,) = (p for p in dashboard.asking if p["title"] == "Uplink of each VM port")
     (mappings,) = settings(bound, "mappings")
     found = {m["options"]["pattern"]: m["options"]["result"]["color"] for m in mappings}
-    assert found == UPLINK_NAMES | {"/^not known$/": UNKNOWN}
+    assert found == UPLINK_NAMES | {"/^none$/": "red", "/^not known$/": UNKNOWN}
 
 
 PORTS = {
