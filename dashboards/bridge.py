@@ -38,7 +38,7 @@ from dashboards.queries import (
     of_connected,
     of_links_up,
     quantile,
-    rate,
+    rate_of_connected,
 )
 from dashboards.queries import ONE_BRIDGE as HERE
 
@@ -223,7 +223,13 @@ def _at_once() -> list[panels.Panel]:
             "Uplinks: sent",
             "What each uplink sends, with its capacity (dashed) and threshold (red). Good: below the "
             "threshold. An uplink at its capacity loses frames.",
-            [Ask(in_bits(rate(HERE("uplink_transmit_bytes_total"))), "{{uplink}} sent"), *limits],
+            [
+                Ask(
+                    in_bits(rate_of_connected(HERE, "uplink_transmit_bytes_total")),
+                    "{{uplink}} sent",
+                ),
+                *limits,
+            ],
             unit=panels.BITS,
             of_uplinks=True,
             width=7,
@@ -234,7 +240,10 @@ def _at_once() -> list[panels.Panel]:
             "What each uplink receives, with its capacity (dashed) and threshold (red). Good: below "
             "the threshold. When a VM port moves, its inbound traffic follows.",
             [
-                Ask(in_bits(rate(HERE("uplink_receive_bytes_total"))), "{{uplink}} received"),
+                Ask(
+                    in_bits(rate_of_connected(HERE, "uplink_receive_bytes_total")),
+                    "{{uplink}} received",
+                ),
                 *limits,
             ],
             unit=panels.BITS,
@@ -254,11 +263,11 @@ def _uplinks() -> list[panels.Panel]:
             "the shares by which the last moves were chosen.",
             [
                 Ask(
-                    HERE("uplink_utilization_ratio", 'direction="transmit"'),
+                    of_connected(HERE, HERE("uplink_utilization_ratio", 'direction="transmit"')),
                     "{{uplink}} {{direction}}",
                 ),
                 Ask(
-                    HERE("uplink_utilization_ratio", 'direction="receive"'),
+                    of_connected(HERE, HERE("uplink_utilization_ratio", 'direction="receive"')),
                     "{{uplink}} {{direction}}",
                 ),
                 Ask(
@@ -286,9 +295,11 @@ def _uplinks() -> list[panels.Panel]:
             "uplink: the uplink is full. At a VM port: the VM does not receive fast enough. Sent by a "
             "VM port: it sends more than its limit, or than its share of a full uplink.",
             [
-                Ask(f"{rate(HERE('uplink_drops_total'))} > 0", "uplink {{uplink}}"),
-                Ask(f"{rate(HERE('port_drops_total'))} > 0", "port {{port}}"),
-                Ask(f"{rate(HERE('port_shaped_drops_total'))} > 0", "sent by {{port}}"),
+                Ask(f"{rate_of_connected(HERE, 'uplink_drops_total')} > 0", "uplink {{uplink}}"),
+                Ask(f"{rate_of_connected(HERE, 'port_drops_total')} > 0", "port {{port}}"),
+                Ask(
+                    f"{rate_of_connected(HERE, 'port_shaped_drops_total')} > 0", "sent by {{port}}"
+                ),
             ],
             unit=panels.FRAMES,
             none_is_good=True,
@@ -310,13 +321,14 @@ def _without(info: str) -> str:
 
 def _vm_ports() -> list[panels.Panel]:
     def of_port(direction: str) -> str:
-        return in_bits(rate(HERE(f"port_{direction}_bytes_total")))
+        return in_bits(rate_of_connected(HERE, f"port_{direction}_bytes_total"))
 
     def on_uplink(direction: str) -> str:
         bound = HERE("port_binding", 'uplink="$uplink"')
         return f"{of_port(direction)} * {ON_PORT} group_left (uplink) {bound}"
 
-    talk = f"({rate(HERE('port_transmit_bytes_total'))} + {rate(HERE('port_receive_bytes_total'))})"
+    both = (rate_of_connected(HERE, f"port_{way}_bytes_total") for way in ("transmit", "receive"))
+    talk = f"({' + '.join(both)})"
     named = f"{in_bits(talk)} * {ON_PORT} group_left (vm) {HERE('port_info')}"
     # A UUID is no name, and leaves no room for the port's.
     named = f'label_replace({named}, "vm", "", "vm", "[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-.*")'

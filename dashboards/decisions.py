@@ -213,6 +213,7 @@ def _what_was_done() -> list[panels.Panel]:
 def _what_called_for_it() -> list[panels.Panel]:
     utilization = BRIDGES("uplink_utilization_ratio")
     busiest = f"max {BY_BRIDGE} ({at_any_time('max', utilization)})"
+    shown = of_connected(BRIDGES, utilization)
     # What uplinks were when the switch answered last, they may no longer be.
     unrelieved = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
     every = {"instance": "all", "bridge": "bridges'", "uplink": "uplinks"}
@@ -227,7 +228,7 @@ def _what_called_for_it() -> list[panels.Panel]:
             "uplink was busiest. A policy moves a port when the mean over its window is above the "
             "threshold, so a short peak causes no move.",
             [
-                of_host(highest(f"max {BY_BRIDGE} ({utilization})", ON_BRIDGE, busiest), WHERE),
+                of_host(highest(f"max {BY_BRIDGE} ({shown})", ON_BRIDGE, busiest), WHERE),
                 of_host(
                     highest(BRIDGES("bridge_threshold_ratio"), ON_BRIDGE, busiest),
                     WHERE + " threshold",
@@ -262,7 +263,8 @@ def _what_called_for_it() -> list[panels.Panel]:
 
 def _what_came_of_it() -> list[panels.Panel]:
     def highest_of(gauge: str) -> str:
-        return highest(BRIDGES(gauge), ON_BRIDGE, at_any_time("max", BRIDGES(gauge)))
+        shown = of_connected(BRIDGES, BRIDGES(gauge))
+        return highest(shown, ON_BRIDGE, at_any_time("max", BRIDGES(gauge)))
 
     decided = BRIDGES("last_decision_timestamp_seconds")
     return [

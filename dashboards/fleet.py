@@ -28,7 +28,7 @@ from dashboards.queries import (
     known_of_uplinks,
     of_connected,
     of_links_up,
-    rate,
+    rate_of_connected,
     short_service,
 )
 
@@ -267,10 +267,13 @@ def _services() -> panels.Panel:
 def _since_when() -> list[panels.Panel]:
     utilization = BRIDGES("uplink_utilization_ratio")
     busiest = f"max {BY_BRIDGE} ({at_any_time('max', utilization)})"
+    shown = of_connected(BRIDGES, utilization)
 
     def traffic(direction: str) -> str:
         sent = f"sum {BY_SERVICE} (rate({BRIDGES('uplink_transmit_bytes_total')}[{RANGE}] @ end()))"
-        shown = f"sum {BY_SERVICE} ({rate(BRIDGES(f'uplink_{direction}_bytes_total'))})"
+        shown = (
+            f"sum {BY_SERVICE} ({rate_of_connected(BRIDGES, f'uplink_{direction}_bytes_total')})"
+        )
         return in_bits(f"({highest(shown, ON_SERVICE, sent)})")
 
     return [
@@ -279,7 +282,7 @@ def _since_when() -> list[panels.Panel]:
             "The highest share of its capacity that an uplink of the bridge sends or receives, for the "
             "ten bridges where it was highest. Good: no line that stays above its bridge's threshold. "
             "Click a line to see the bridge.",
-            [of_host(highest(f"max {BY_BRIDGE} ({utilization})", ON_BRIDGE, busiest), WHERE)],
+            [of_host(highest(f"max {BY_BRIDGE} ({shown})", ON_BRIDGE, busiest), WHERE)],
             unit=panels.RATIO,
             link=frame.FROM_SERIES,
         ),
@@ -324,7 +327,8 @@ def _since_when() -> list[panels.Panel]:
 
 
 def _highest_of(gauge: str) -> str:
-    return highest(BRIDGES(gauge), ON_BRIDGE, at_any_time("max", BRIDGES(gauge)))
+    shown = of_connected(BRIDGES, BRIDGES(gauge))
+    return highest(shown, ON_BRIDGE, at_any_time("max", BRIDGES(gauge)))
 
 
 def _what_was_done() -> list[panels.Panel]:

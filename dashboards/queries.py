@@ -70,6 +70,16 @@ def rate(counter: str) -> str:
     return f"rate({counter}[{RATE}])"
 
 
+def rate_of_connected(scope: Scope, counter: str) -> str:
+    """The rate of a counter of the switch, where the switch has answered all the time.
+
+    While it does not answer, its counters stand still here, and afterwards they catch up at once:
+    neither is what went on.
+    """
+    answered = f"min_over_time({scope('bridge_connected')}[{RATE}]) == 1"
+    return f"({rate(scope(counter))} and {ON_BRIDGE} {answered})"
+
+
 def each_step(counter: str, service: str = BUILDS) -> str:
     """By how much a counter grew in each step of a graph, to the unit.
 

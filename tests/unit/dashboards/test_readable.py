@@ -280,7 +280,7 @@ def test_what_happens_now_and_then_is_drawn_as_points(dashboard: Dashboard) -> N
     for panel in of_type(dashboard, "timeseries"):
         custom = panel["fieldConfig"]["defaults"]["custom"]
         rare = any(
-            "histogram_quantile(0.9," in expr or expr.endswith("]) > 0") for expr in exprs(panel)
+            "histogram_quantile(0.9," in expr or expr.endswith(") > 0") for expr in exprs(panel)
         )
         assert custom["drawStyle"] == "bars" or not rare or custom["showPoints"] != "never", panel[
             "title"

@@ -469,6 +469,40 @@ def test_the_uplink_of_a_port_is_not_known_while_the_service_is_down(
         assert ({"not known"} == set(at_last)) != is_known
 
 
+# Of the second host, whose VMs send the same all the time: graphs of what its uplinks carry.
+OF_LOAD = [
+    ("fleet", "Sent by each host"),
+    ("fleet", "Busiest uplink of each bridge"),
+    ("fleet", "Imbalance"),
+    ("fleet", "Optimality"),
+    ("bridge", "Uplinks: sent"),
+    ("bridge", "Utilization"),
+    ("decisions", "Busiest uplink against threshold"),
+    ("decisions", "Imbalance"),
+    ("decisions", "Optimality"),
+]
+
+
+@pytest.mark.parametrize(("dashboard", "title"), OF_LOAD)
+def test_loads_are_not_known_while_a_switch_does_not_answer(
+    prometheus: Prometheus, dashboard: str, title: str
+) -> None:
+    """Its counters stand still, and catch up when it answers: by rates, nothing and then a peak."""
+    moment = moment_of("still a bad value")
+    seen = look(prometheus, moment, dashboard, **(OTHER if dashboard == "bridge" else {}))
+    panel = seen.panel(title)
+    found = [s for s in seen.ask(panel, panel["targets"][0]) if s.labels["instance"] == HV2]
+    assert found
+    # The story's service begins without loads, and its switch is gone for two and a half minutes.
+    begin_s = story.BEGIN_S + story.MINUTE_S
+    gone_s = moment_of("bad value").at_s, moment_of("no answer").at_s
+    for series in found:
+        told = [(at_s, value) for at_s, value in series.points if at_s > begin_s]
+        assert max(v for _, v in told) == pytest.approx(min(v for _, v in told), rel=0.02)
+        assert not [at_s for at_s, _ in told if gone_s[0] + SCRAPE_S < at_s < gone_s[1]]
+        assert told[-1][0] > gone_s[1] + story.MINUTE_S
+
+
 @pytest.mark.parametrize(
     ("dashboard", "title", "moment", "row", "states"),
     [
