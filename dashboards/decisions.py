@@ -132,7 +132,8 @@ def _what_was_done() -> list[panels.Panel]:
             "Latest bindings",
             "The twenty VM ports that were bound last: when, to which uplink, and why. If the reason "
             "is the name of a policy, that policy placed the port for the first time. restored: the "
-            "service found the binding when it started. Click a name to see the bridge.",
+            "service found the binding when it started. Those of a service that is down are not known: its "
+            "bridge has its last moves. Click a name to see the bridge.",
             [
                 Column(
                     "When",

@@ -469,6 +469,16 @@ def test_the_uplink_of_a_port_is_not_known_while_the_service_is_down(
         assert ({"not known"} == set(at_last)) != is_known
 
 
+def test_bindings_that_are_not_known_are_not_said_to_be_all(prometheus: Prometheus) -> None:
+    seen = look(prometheus, moment_of("service dead"), "decisions")
+    panel = seen.panel("Latest bindings")
+    assert {row["Host"].text for row in seen.table(panel)} == {short(HV2)}
+    assert "a service that is down are not known" in panel["description"]
+    # Where its description leads to.
+    bridge = look(prometheus, moment_of("service dead"), "bridge")
+    assert bridge.table(bridge.panel("Last ten moves"))
+
+
 # Of the second host, whose VMs send the same all the time: graphs of what its uplinks carry.
 OF_LOAD = [
     ("fleet", "Sent by each host"),
