@@ -469,7 +469,7 @@ def _addresses() -> list[panels.Panel]:
 
 def _endpoints() -> list[panels.Panel]:
     def load(direction: str) -> str:
-        return in_bits(HERE(f"endpoint_{direction}_bytes_per_second"))
+        return in_bits(of_connected(HERE, HERE(f"endpoint_{direction}_bytes_per_second")))
 
     info = HERE("endpoint_info")
     bound = f"({HERE('port_bound_timestamp_seconds')} or {ON_PORT} {_without(HERE('port_info'))})"

@@ -86,3 +86,12 @@ def test_what_uplink_a_port_had_is_told_over_time(prometheus: recorded.Prometheu
     # Without the switch, nobody knows.
     assert ("vnet1", "none") not in had
     assert ("vnet0", "not known") in had
+
+
+def test_what_an_endpoint_sends_is_not_known_without_its_switch(
+    prometheus: recorded.Prometheus,
+) -> None:
+    chosen = {"job": JOB, "instance": HV1, "bridge": "br0"}
+    seen = Look(prometheus, BY_NAME["bridge"], BEGIN_S + END_S, END_S - SCRAPE_S, chosen)
+    ((found,),) = seen.answers(seen.panel("Tunnel endpoints: sent")).values()
+    assert LOST_S - 2 * SCRAPE_S <= found.points[-1][0] - BEGIN_S <= LOST_S
