@@ -150,6 +150,8 @@ class ReconciledBridge(BridgeState):
         names = {unit.name for unit in self.units()}
         self.scheduler.keep(names)
         self.reused.keep(names)
+        if not self.hashed:
+            self.loads.forget_buckets()
         self.inbound_check.keep({int(port.ofport) for port in self.config.vm_ports})
         self.bindings.keep(names)
         self.applied.keep(unit.name for unit in self._applied_units)

@@ -238,6 +238,11 @@ class Loads:
         for ports in (self._outwards, self.late, self._unsure):
             ports.discard(ofport)
 
+    def forget_buckets(self) -> None:
+        """Forget what buckets have counted, because nothing judges them any more."""
+        self._buckets.clear()
+        self._latest.clear()
+
     def forget_address_units(self, names: Iterable[str]) -> None:
         for name in names:
             self._address_units.pop(name, None)
