@@ -6,6 +6,7 @@ of all units is also good between them. A move that helps at the peaks but not n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,9 @@ LEAST_GAIN_OF_NEARLY_FULL_RATIO = 0.05
 # While no uplink is nearly full, each address that moves must bring this share of capacity. Upstream
 # switches have to learn it again, and it cannot move again for some time.
 LEAST_GAIN_PER_ADDRESS_RATIO = 0.01
+# Planners plan nothing that lowers the worst utilization by a smaller share of capacity. A smaller
+# gain is noise.
+LEAST_GAIN_OF_CAPACITY_RATIO = 0.02
 # Above this utilization the next burst fills the uplink, and a VM port may have to be split.
 HIGH_RATIO = 0.9
 # The peaks of one and the same load differ by this share.
@@ -114,38 +118,50 @@ def keeps_worst(moves: Sequence[Move], snapshot: Snapshot) -> bool:
     return left_ratio <= worst_ratio(snapshot.uplinks) * (1.0 + WANDERS_RATIO)
 
 
-def is_possible(snapshot: Snapshot) -> bool:
+def is_possible(snapshot: Snapshot, off_ratio: float = 0.0) -> bool:
     """Whether any plan could be worth it. If not, there is no need to make one.
 
     The bound holds for whole units, so the answer is yes if VM ports are split, or may have to be.
+    `off_ratio`: the answer is also yes if it could be for loads that differ by that share of
+    capacity.
     """
     serving = failover.in_service(snapshot.uplinks)
-    high = any(u.load.tx_bps > HIGH_RATIO * u.capacity_bps for u in serving)
+    high = any(u.load.tx_bps > (HIGH_RATIO - off_ratio) * u.capacity_bps for u in serving)
     if any(u.spread or (high and u.divisible) for u in snapshot.units):
         return True
-    if _all_are_small(snapshot):
+    if _all_are_small(snapshot, off_ratio):
         return False
-    least_ratio = optimum.least_worst_ratio(snapshot.uplinks, snapshot.units)
-    return least_ratio <= _enough_ratio(snapshot)
+    found_ratio = worst_ratio(snapshot.uplinks) + off_ratio
+    # A gain is a difference of two sums, which may be off by rounding.
+    least_gain_ratio = 0.999 * LEAST_GAIN_OF_CAPACITY_RATIO
+    most_ratio = min(_enough_ratio(found_ratio), found_ratio - least_gain_ratio)
+    return optimum.least_worst_ratio(snapshot.uplinks, snapshot.units) - off_ratio <= most_ratio
 
 
-def _all_are_small(snapshot: Snapshot) -> bool:
+def _all_are_small(snapshot: Snapshot, off_ratio: float) -> bool:
     """Whether no address can bring the share that each must, as on a host that is nearly idle.
 
     The fullest uplink loses no more than what leaves it. So one of the units there must carry that
     share of its capacity.
     """
-    fullest = max(
-        failover.in_service(snapshot.uplinks), key=lambda u: u.utilization_ratio, default=None
-    )
-    if fullest is None or fullest.utilization_ratio >= NEARLY_FULL_RATIO:
+    serving = failover.in_service(snapshot.uplinks)
+    most_ratio = max((uplink.utilization_ratio for uplink in serving), default=math.inf)
+    if most_ratio + off_ratio >= NEARLY_FULL_RATIO:
         return False
     if any(unit.is_bucket for unit in snapshot.units):
         return False
-    there = (u.load for u in snapshot.units if u.uplink == fullest.name)
-    largest_ratio = max((u.utilization_ratio(fullest.capacity_bps) for u in there), default=0.0)
+    fullest = {
+        uplink.name: uplink.capacity_bps
+        for uplink in serving
+        if uplink.utilization_ratio >= most_ratio - 2.0 * off_ratio
+    }
+    there = (
+        unit.load.utilization_ratio(fullest[unit.uplink])
+        for unit in snapshot.units
+        if unit.uplink in fullest
+    )
     # A gain is a difference of two sums, which may be off by rounding.
-    return largest_ratio < LEAST_GAIN_PER_ADDRESS_RATIO * 0.999
+    return max(there, default=0.0) + off_ratio < LEAST_GAIN_PER_ADDRESS_RATIO * 0.999
 
 
 def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> bool:
@@ -160,15 +176,14 @@ def _gains(made: tuple[Move, ...], snapshot: Snapshot, each_ratio: float) -> boo
     found_ratio, left_ratio = (
         worst_ratio(uplinks) for uplinks in (snapshot.uplinks, after(snapshot.uplinks, made, loads))
     )
-    if left_ratio > _enough_ratio(snapshot):
+    if left_ratio > _enough_ratio(found_ratio):
         return False
     moved = sum(not (move.is_resplit or units[move.unit].is_bucket) for move in made)
     return found_ratio >= NEARLY_FULL_RATIO or found_ratio - left_ratio >= each_ratio * moved
 
 
-def _enough_ratio(snapshot: Snapshot) -> float:
+def _enough_ratio(found_ratio: float) -> float:
     """The highest worst utilization after moves at which they are worth it."""
-    found_ratio = worst_ratio(snapshot.uplinks)
     full = found_ratio >= NEARLY_FULL_RATIO
     return found_ratio * (
         1.0 - (LEAST_GAIN_OF_NEARLY_FULL_RATIO if full else LEAST_GAIN_OF_WORST_RATIO)

@@ -25,11 +25,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from policies import failover, rules
+from policies.gain import LEAST_GAIN_OF_CAPACITY_RATIO as LEAST_GAIN_OF_CAPACITY_RATIO
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink, can_promise
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
-# All moves together must lower the worst utilization by so much of capacity. A smaller gain is noise.
-LEAST_GAIN_OF_CAPACITY_RATIO = 0.02
 # As a share of the worst utilization: what a step must bring at least, and what may be lost when a
 # move is left out. It only has to be more than rounding.
 LEAST_STEP_RATIO = 0.001

@@ -97,3 +97,35 @@ def test_no_plan_is_worth_it_where_none_may_be(
     snapshot = Snapshot(uplinks=uplinks, units=units)
     if not gain.is_possible(snapshot):
         assert gain.worthwhile(splitting.plan(snapshot), snapshot).moves == ()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 2), st.floats(0.0, 60e6), st.floats(-1.0, 1.0)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_where_none_may_be_for_loads_that_are_off_none_may_be_for_others_near(
+    sent: list[tuple[int, float, float]],
+) -> None:
+    off_ratio = 0.004
+    most_off_bps = off_ratio * CAPACITY_BPS / len(sent)
+
+    def team(off: float) -> Snapshot:
+        units = tuple(
+            Unit(f"vm{n:02}", n, uplink=f"eth{at}", load=Load(max(0.0, bps + off * part)))
+            for n, (at, bps, part) in enumerate(sent)
+        )
+        loads = {
+            f"eth{at}": sum((u.load for u in units if u.uplink == f"eth{at}"), Load())
+            for at in (1, 2)
+        }
+        uplinks = tuple(
+            Uplink(name, OfPort(n), CAPACITY_BPS, load=load)
+            for n, (name, load) in enumerate(loads.items(), 1)
+        )
+        return Snapshot(uplinks=uplinks, units=units)
+
+    if not gain.is_possible(team(0.0), off_ratio):
+        assert not gain.is_possible(team(most_off_bps))
