@@ -34,6 +34,7 @@ from controller.api.events import (
     SelectGroupAdded,
     Setting,
     Shaped,
+    StatsRepeated,
     SwitchConnected,
     SwitchGone,
     Tick,
@@ -210,6 +211,8 @@ class Engine:
                 return bridge.remove_port(ofport, now_s)
             case PortStatsRead():
                 return bridge.take_port_stats(event, now_s)
+            case StatsRepeated():
+                return bridge.take_stats_again(now_s)
             case UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
             case InboundRead():

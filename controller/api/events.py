@@ -157,6 +157,13 @@ class PortStatsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class StatsRepeated:
+    """A replay's answer to a poll: all loads are those that the last poll has shown."""
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnitCountersRead:
     """What each VM port exchanged with uplinks, by ofport, as counted by its flows.
 
@@ -304,6 +311,7 @@ Event = (
     | PortChanged
     | PortRemoved
     | PortStatsRead
+    | StatsRepeated
     | UnitCountersRead
     | InboundRead
     | LearnedRead

@@ -330,6 +330,11 @@ class Bridge(ReconciledBridge):
             self.scheduler.filling.read_addresses(now_s)
         return self._polled_all(now_s)
 
+    def take_stats_again(self, now_s: float) -> Commands:
+        """A poll shows the loads that the last one has shown: decide about them again."""
+        self.loads.repeat()
+        return self._polled_all(now_s)
+
     def _polled_all(self, now_s: float) -> Commands:
         self.polling.forget()
         self.loads.steady_s = self.scheduler.filling.late_steady_s(now_s)

@@ -274,6 +274,7 @@ class BridgeState:
             merge_due=self.scheduler.merge_due,
             late_known=self.scheduler.late_known,
             split=self.split,
+            load_changes=self.loads.changes,
             reused=self.reused,
         )
 

@@ -81,7 +81,11 @@ class Scheduler:
     # The team that the last decision judged, if it moved nothing, and whether all policies judged it
     # by present loads and peaks.
     _judged: TeamView | None = field(default=None, compare=False, repr=False)
+    # The team of the last decision.
+    _seen: TeamView | None = field(default=None, compare=False, repr=False)
     _rests: bool = False
+    # Whether loads have passed since that were not judged, because nothing would have been moved.
+    _supposed: bool = False
     in_cooldown: frozenset[str] = frozenset()
     merge_due: frozenset[str] = frozenset()
     # A short cooldown is enough for buckets: upstream switches have no address to learn again, and
@@ -146,6 +150,10 @@ class Scheduler:
         """
         self.last_s = now_s
         rested, self._rests = self._rests, False
+        self._supposed = False
+        if self._seen is not None:
+            team_view.take_over(self._seen)
+        self._seen = team_view
         if same := self._judged is not None and self._judged.shows_same(team_view):
             # What follows from the loads is computed already.
             team_view = self._judged
@@ -368,7 +376,7 @@ class Scheduler:
 
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""
-        self._judged = None
+        self._judged = self._seen = None
         self.peaks.forget()
         self.load_phases.forget()
         self.filling.forget()
@@ -450,6 +458,38 @@ class Scheduler:
         self.peaks.hold(now_s)
         self.load_phases.hold(now_s)
 
+    def is_calm(
+        self, loads: Mapping[str, Load], before: Mapping[str, Load], off_ratio: float
+    ) -> bool:
+        """Whether no decision would move anything if units carried these loads from now on.
+
+        By name of the unit. They carry the loads `before` now, and have for so long that no others
+        are remembered. Readings of both may be off by this share of capacity.
+        """
+        if self._judged is None or not (self._rests or self._supposed):
+            return False
+        if self._judged.split or self._judged.address_units.by_name:
+            return False
+        peaks = {name: _greatest(load, before.get(name, IDLE)) for name, load in loads.items()}
+        for policy in self._judged.rebalancing:
+            now = self._judged.supposing(policy, loads)
+            if gain.worst_ratio(now.uplinks) + off_ratio >= FULL_RATIO:
+                return False
+            if gain.is_possible(now, off_ratio):
+                return False
+            if gain.is_possible(self._judged.supposing(policy, {**before, **peaks}), off_ratio):
+                return False
+        return True
+
+    def suppose(self, loads: Mapping[str, Load], now_s: float) -> None:
+        """Remember that units carried these loads from now on, and that nothing was moved (`is_calm`)."""
+        if self._judged is None:
+            return
+        self._rests, self._supposed = False, True
+        carried = [(unit, loads.get(unit.name, IDLE)) for unit in self._judged.loaded()]
+        self.peaks.take(carried, now_s)
+        self.load_phases.take(carried, _least_capacity_bps(self._judged), now_s)
+
     # ---- what buckets count ------------------------------------------------------------
 
     def count_anew(self, now_s: float) -> float:
@@ -491,6 +531,10 @@ class Scheduler:
     def dampings(self) -> tuple[Damping, Damping]:
         """The damping of VM ports and address units, and that of buckets."""
         return self.damping, self._bucket_damping
+
+
+def _greatest(one: Load, other: Load) -> Load:
+    return Load(max(one.tx_bps, other.tx_bps), max(one.rx_bps, other.rx_bps))
 
 
 def _least_capacity_bps(team_view: TeamView) -> float:

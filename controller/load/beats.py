@@ -87,6 +87,11 @@ class Beats:
         while len(updates) > 3 and updates[1].clock_s <= now.clock_s - keep_s:
             del updates[0]
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it is known not to be late, also if it has stood still lately."""
+        return self.late is False and not self.updates
+
     def is_update(self, clock_s: float) -> bool:
         """Whether the reading at this time was an update."""
         return bool(self.updates) and self.updates[-1].clock_s == clock_s

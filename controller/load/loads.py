@@ -46,10 +46,16 @@ class Loads:
     _unsure: set[int] = field(default_factory=set)
     # The ports that are uplinks.
     _outwards: set[int] = field(default_factory=set)
+    # How often counters were taken or forgotten. Until that changes, all loads are the same.
+    changes: int = 0
+    # Whether the last poll has shown the same loads as the one before it.
+    _repeated: bool = False
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
         ofport = port.ofport
+        self._repeated = False
+        self.changes += 1
         self.counters[ofport] = port
         rates = _rates_of(self._ports, ofport, keep_s)
         if outwards:
@@ -62,6 +68,10 @@ class Loads:
         (self._unsure.add if late is None else self._unsure.discard)(ofport)
         (self.late.add if late else self.late.discard)(ofport)
 
+    def repeat(self) -> None:
+        """A poll shows the loads that the last one has shown (`ports_repeat`)."""
+        self._repeated = True
+
     def take_units(
         self, read: UnitCountersRead, address_units: Mapping[int, tuple[str, int]], keep_s: float
     ) -> None:
@@ -69,6 +79,7 @@ class Loads:
 
         `address_units`: the names of address units, each with the ofport of its VM port, by slot.
         """
+        self.changes += 1
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
         totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
         self.lateness.take({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
@@ -122,6 +133,8 @@ class Loads:
 
     def rise(self, ofports: Iterable[int], recent_s: float = 0.0) -> Load:
         """Return by how much the loads of these ports rose in all. Loads that fell do not count."""
+        if self._repeated:
+            return IDLE
         known = (self._ports[ofport] for ofport in ofports if ofport in self._ports)
         rises = (rise for rates in known if (rise := rates.rise(recent_s)) is not IDLE)
         return sum(rises, Load())
@@ -155,6 +168,10 @@ class Loads:
     def ports_repeat(self) -> bool:
         """Whether the same loads of ports make the same rates again (`Rates.repeats`)."""
         return all(rates.repeats for rates in self._ports.values())
+
+    def are_live(self, ofports: Iterable[int]) -> bool:
+        """Whether these ports are known not to be counted late."""
+        return all(o in self._ports and self._ports[o].beats.is_live for o in ofports)
 
     def buckets_repeat(self) -> bool:
         """The same of the buckets that were read last."""
@@ -233,6 +250,7 @@ class Loads:
 
     def remove(self, ofport: int) -> None:
         """Forget a port, because another port may get its ofport."""
+        self.changes += 1
         for kept in (self.counters, self._ports, self._units, self._uplink_share, self._own):
             kept.pop(ofport, None)
         for ports in (self._outwards, self.late, self._unsure):
@@ -240,15 +258,18 @@ class Loads:
 
     def forget_buckets(self) -> None:
         """Forget what buckets have counted, because nothing judges them any more."""
+        self.changes += 1
         self._buckets.clear()
         self._latest.clear()
 
     def forget_address_units(self, names: Iterable[str]) -> None:
+        self.changes += 1
         for name in names:
             self._address_units.pop(name, None)
 
     def forget_rates(self) -> None:
         """Forget all rates, because the switch was disconnected or is another one."""
+        self.changes += 1
         self._ports.clear()
         self._units.clear()
         self._uplink_share.clear()

@@ -127,10 +127,11 @@ class Rates:
     def repeats(self) -> bool:
         """Whether the same load makes the same rate again, because it is known how the counter counts.
 
-        That is so if it is not late, and no update of it may still be spread over a standstill.
+        That is so if it is live, or if it carries nothing, so that no update of it may still be
+        spread over a standstill.
         """
         if self.beats.late is not None:
-            return not self.beats.late
+            return self.beats.is_live
         totals = self._totals
         if len(totals) > 1 and totals[-1][1:] != totals[-2][1:]:
             return False

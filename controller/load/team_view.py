@@ -63,6 +63,8 @@ class TeamView:
     late_known: bool = True
     # The VM ports that are split.
     split: frozenset[str] = frozenset()
+    # How often loads had changed before this moment.
+    load_changes: int = 0
     reused: Reused = field(default_factory=Reused)
     # Caches of uplinks and units by window, because a decision asks for them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
@@ -295,6 +297,23 @@ class TeamView:
         """
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
 
+    def take_over(self, other: TeamView) -> None:
+        """Take the present loads of units from an earlier view, if no counter was read since."""
+        made = other._made.get(None)
+        if (
+            made is not None
+            and self.load_changes == other.load_changes
+            and not self.loads.late
+            and not self.address_units.by_name
+            and self.config is other.config
+            and self.on_normal is other.on_normal
+            and self.merge_due == other.merge_due
+            and self.split == other.split
+            and all(unit.uplink == self._at(unit.name) for unit in made)
+            and self.uplinks() == other.uplinks()
+        ):
+            self._made[None] = made
+
     def shows_same(self, other: TeamView) -> bool:
         """Whether another view shows the same present loads of the same team."""
         return (
@@ -419,6 +438,19 @@ class TeamView:
         if peaks is NO_PEAKS:
             self._offered[policy] = others, found
         return found
+
+    def supposing(self, policy: str, loads: Mapping[str, Load]) -> Snapshot:
+        """Return the team if its units carried these loads, by name, and uplinks nothing else."""
+        units = tuple(
+            unit.as_judged(loads.get(unit.name, IDLE), 0.0, unit.excluded) for unit in self.loaded()
+        )
+        sums: dict[str | None, list[float]] = {u.name: [0.0, 0.0] for u in self.config.uplinks}
+        for unit in units:
+            if unit.uplink in sums:
+                sums[unit.uplink][0] += unit.load.tx_bps
+                sums[unit.uplink][1] += unit.load.rx_bps
+        uplinks = tuple(replace(u, load=Load(*sums[u.name])) for u in self.uplinks())
+        return self._snapshot(policy, uplinks, units)
 
     def beside(self) -> dict[str, Load]:
         """Return what each uplink carries at present besides the loads of its units, by name."""

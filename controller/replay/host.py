@@ -3,7 +3,9 @@
 Time jumps from one event to the next. While the engine will not decide anything, its polls are
 skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
 stand still. So every window contains exactly what it would contain without the jump, and no
-decision changes, not even a tie.
+decision changes, not even a tie. A policy that acts at once decides by the latest readings, so a
+poll that would show the same loads as the last one reads nothing; and where the loads of samples
+show that nothing would be moved, no poll is made at all.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from controller.api.events import (
     SelectGroupAdded,
     SetPortFlags,
     Setting,
+    StatsRepeated,
     SwitchConnected,
     Tick,
     Write,
@@ -55,7 +58,7 @@ REACTION_S = 0.25
 TAKEOVER_S = 60.0
 # So long after it took over, it has read everything so often that policies which act at once need no
 # earlier readings.
-KNOWN_S = 20.0
+KNOWN_S = 5.0
 # How much larger than offered loads may look to the engine: the switch rounds to whole bytes.
 ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
@@ -127,17 +130,25 @@ class Host:
         ahead_s = TAKEOVER_S - intervals[0][0]
         offered = [self._offered(loads) for _, _, loads in intervals]
         lasting_s = [*(end_s - start_s for start_s, end_s, _ in intervals), math.inf]
-        was_calm = True
+        before: Offered = {}
         for (start_s, end_s, _), now, following, seconds in zip(
             intervals, offered, [*offered[1:], {}], lasting_s[1:], strict=True
         ):
-            rested, was_calm = was_calm and self._quiet_until_s() > self.now_s, self._is_calm(now)
-            # The next sample lasts longer than the engine remembers loads of this one.
-            forgotten = seconds > skipping.remembered_s(self.bridge.team_view)
-            self._passes_by = rested and was_calm and forgotten and self._is_calm(following)
+            rested = self._quiet_until_s() > self.now_s
+            if rested and self._at_once:
+                lasting = end_s - start_s, seconds
+                self._passes_by = self._may_suppose(before, now, following, *lasting)
+                if self._passes_by:
+                    self._suppose(now)
+            else:
+                # The next sample lasts longer than the engine remembers loads of this one.
+                forgotten = seconds > skipping.remembered_s(self.bridge.team_view)
+                calm = map(self._is_calm, (before, now, following))
+                self._passes_by = rested and forgotten and all(calm)
+            before = now
             self._hold()
             self._sample_s, self._changed_s = start_s, self.now_s
-            self.switch.carry(now)
+            self.switch.carry(now, self.now_s)
             self._reckon()
             self._run_until(end_s + ahead_s)
             passed()
@@ -171,10 +182,9 @@ class Host:
             self._skip(end_s)
             pending_s = self._pending[0][0] if self._pending else math.inf
             due_s = max(self.now_s, self._resume_s, min(pending_s, self.engine.deadline_s()))
+            self.now_s = min(due_s, end_s)
             if due_s >= end_s:
-                self._count_until(end_s)
                 return
-            self._count_until(due_s)
             self._happen()
 
     def _quiet_until_s(self) -> float:
@@ -196,17 +206,20 @@ class Host:
             return
         polled_s = round(skipping.polled_s(bridge), DIGITS)
         interval_s = bridge.config.poll_interval_s
-        polls = math.floor((end_s - self.now_s) / interval_s + ON_TIME_RATIO)
-        if not self._passes_by:
-            # Make the last poll, because policies that remember peaks must see how long they last.
-            polls -= 1
+        polls = math.floor((end_s - polled_s) / interval_s + ON_TIME_RATIO)
         if quiet_until_s < end_s:
             wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
             polls = min(polls, wakes - 1)
         if self._at_once and not bridge.hashed:
             # The flows of VM ports are counted as the ports are, so any poll may read them.
-            self._pass(polls, polls - polls % self._whole_polls)
+            if polls > 0:
+                self._pass(polls)
+                self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
+                self.switch.stand_still_until(self.now_s)
             return
+        if not self._passes_by:
+            # Make the last poll, because means must end when loads change.
+            polls -= 1
         in_round = round(skipping.round_s(bridge.team_view) / interval_s)
         of_ports = (
             math.ceil((skipping.reading_s(bridge) - polled_s) / interval_s - ON_TIME_RATIO) - 1
@@ -220,19 +233,20 @@ class Host:
         while (aligned - unread) % self._whole_polls:
             aligned -= in_round
         if aligned > 0 and aligned >= of_ports and not (unread and by_means):
-            self._pass(aligned, aligned - unread)
+            standing = (aligned - unread) * round(1000 * interval_s)
+            self.switch.stand_still(standing * TICKS_PER_S // 1000)
+            self._pass(aligned)
         elif not by_means:
             # Otherwise skip only polls before the next reading is due.
-            self._pass(min(polls, of_ports), 0)
+            self._pass(min(polls, of_ports))
 
-    def _pass(self, polls: int, standing: int) -> None:
-        """Skip this many polls. The switch's clock stands still for the time of `standing` of them."""
+    def _pass(self, polls: int) -> None:
+        """Skip this many polls."""
         if polls <= 0:
             return
         bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
         polled_s = round(skipping.polled_s(bridge), DIGITS)
-        self.switch.stand_still(standing * round(1000 * interval_s) * TICKS_PER_S // 1000)
-        self._count_until(round(self.now_s + polls * interval_s, DIGITS))
+        self.now_s = max(self.now_s, round(polled_s + polls * interval_s, DIGITS))
         self._resume_s = round(polled_s + (polls + 1) * interval_s, DIGITS)
         if self._at_once:
             bridge.scheduler.hold(round(polled_s + polls * interval_s, DIGITS))
@@ -242,6 +256,48 @@ class Host:
         """The fewest polls that take a whole number of the switch's ticks."""
         interval_ms = round(1000 * self.bridge.config.poll_interval_s)
         return WHOLE_MS // math.gcd(WHOLE_MS, interval_ms)
+
+    def _may_suppose(
+        self, before: Offered, now: Offered, following: Offered, seconds: float, next_s: float
+    ) -> bool:
+        """Whether a policy that acts at once moves nothing while this sample lasts, nor after it.
+
+        That must show from the loads of the samples alone. So each must begin with a poll, and last
+        longer than the engine remembers the loads before.
+        """
+        bridge = self.bridge
+        if bridge.hashed or self._sample_s is None or not following:
+            return False
+        if min(self.now_s - self._changed_s, seconds, next_s) <= skipping.REMEMBERED_S:
+            return False
+        polled_s, interval_s = skipping.polled_s(bridge), bridge.config.poll_interval_s
+        for at_s in (self.now_s, self.now_s + seconds):
+            polls = (at_s - polled_s) / interval_s
+            if abs(polls - round(polls)) > ON_TIME_RATIO:
+                return False
+        if not bridge.loads.are_live(o for o, load in now.items() if any(load)):
+            return False
+        # That the loads of the sample before change to these was asked for before, if that passed by.
+        begins_calm = self._passes_by or self._stays_calm(before, now)
+        return begins_calm and self._stays_calm(now, following)
+
+    def _stays_calm(self, before: Offered, now: Offered) -> bool:
+        # The switch counts whole bytes per second of each port.
+        off_ratio = 16.0 * (len(self.switch.vm_ports) + 1) / self.trace.capacity_bps
+        return self.bridge.scheduler.is_calm(self._loads(now), self._loads(before), off_ratio)
+
+    def _suppose(self, now: Offered) -> None:
+        """Let the engine remember the loads of a sample of which it makes no poll."""
+        first_s = self.now_s + self.bridge.config.poll_interval_s
+        self.bridge.scheduler.suppose(self._loads(now), round(first_s, DIGITS))
+
+    def _loads(self, offered: Offered) -> dict[str, Load]:
+        """The loads of VM ports as counters show them."""
+        names = self.switch.vm_ports
+        return {
+            names[o]: Load(8.0 * round(tx_bps / 8), 8.0 * round(rx_bps / 8))
+            for o, (tx_bps, rx_bps) in offered.items()
+        }
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, however the VM ports share these loads."""
@@ -260,10 +316,6 @@ class Host:
                 for ofport, name in self.switch.uplinks.items()
             },
         )
-
-    def _count_until(self, to_s: float) -> None:
-        self.switch.count(to_s)
-        self.now_s = to_s
 
     def _happen(self) -> None:
         if self._pending and self._pending[0][0] <= self.now_s:
@@ -290,11 +342,8 @@ class Host:
             case ReadInstalled() if not self.bridge.settled:
                 # The engine would check for changes by others at this time. Here there are none.
                 self._events.append(self.switch.installed())
-            case ReadStats(buckets=buckets, units=units):
-                self._readings.note(buckets, self.now_s)
-                if buckets or (units and not self.bridge.hashed):
-                    self._all_read_s = self.now_s
-                self._events += self.switch.stats(buckets)[: None if units else 1]
+            case ReadStats():
+                self._read(command)
             case ReadLearned():
                 self._events.append(self.switch.learned())
             case ReadForwarding():
@@ -307,6 +356,25 @@ class Host:
                 self._pending.append((self.now_s + REACTION_S, command))
             case Write():
                 self._write(command)
+
+    def _read(self, read: ReadStats) -> None:
+        """Read counters, unless they would show again what they have shown last."""
+        if read.buckets or (read.units and not self.bridge.hashed):
+            self._all_read_s = self.now_s
+        repeats = self._repeats()
+        self._readings.note(read.buckets, self.now_s)
+        if repeats:
+            self.switch.stand_still_until(self.now_s)
+            self._events.append(StatsRepeated(self.trace.name))
+        else:
+            self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
+
+    def _repeats(self) -> bool:
+        """Whether a reading now would show the loads that the last one has shown."""
+        if not self.skips or not self._at_once or self.bridge.hashed or self.now_s < KNOWN_S:
+            return False
+        steady = self._readings.show_ports(self.switch.steady_s, self.now_s)
+        return steady and self.bridge.loads.ports_repeat()
 
     def _write(self, write: Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
@@ -325,7 +393,7 @@ class Host:
         homes = {ofport: route.home for ofport, route in switch.routes.items()}
         buckets, seen_at = switch.bucket_uplinks, switch.seen_at()
         self._hold()
-        switch.commit(apply.changes)
+        switch.commit(apply.changes, self.now_s)
         self._changed_s = self.now_s
         if self._sample_s is None:
             self._reckon()

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from controller.bridge.bridge import Bridge
+from controller.load.peaks import PEAK_S
 from controller.load.polling import round_polls
 from controller.load.rates import LATEST_S
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies.model import Load
 from policies.presets import PRESETS
 
-# How many readings of ports, and how many of buckets, a decision depends on: a rate is made of two,
-# and whether it has risen shows from a third.
-READINGS, BUCKET_READINGS = 3, 2
+# A rate is made of so many readings.
+READINGS = 2
+# For how long a policy that acts at once remembers loads: peaks and phases, and some polls.
+REMEMBERED_S = PEAK_S + 5.0
 
 
 @dataclass(slots=True)
@@ -25,7 +27,7 @@ class Readings:
     """When counters were read: the last times, in seconds of engine time."""
 
     ports_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
-    buckets_s: deque[float] = field(default_factory=lambda: deque(maxlen=BUCKET_READINGS))
+    buckets_s: deque[float] = field(default_factory=lambda: deque(maxlen=READINGS))
 
     def note(self, buckets: bool, now_s: float) -> None:
         """Counters are read now. `buckets`: also those of buckets."""
@@ -33,15 +35,15 @@ class Readings:
         if buckets:
             self.buckets_s.append(now_s)
 
-    def show_ports(self, steady_s: float) -> bool:
-        """Whether loads of ports are only of the time since then."""
-        times_s = self.ports_s
-        apart = all(next_s - at_s >= LATEST_S for at_s, next_s in pairwise(times_s))
-        return len(times_s) == READINGS and times_s[0] >= steady_s and apart
+    def show_ports(self, steady_s: float, now_s: float = math.inf) -> bool:
+        """Whether loads of ports are only of the time since then, also if they are read now."""
+        if len(self.ports_s) < READINGS or self.ports_s[0] < steady_s:
+            return False
+        return all(b - a >= LATEST_S for a, b in pairwise((*self.ports_s, now_s)))
 
     def show_buckets(self, steady_s: float) -> bool:
         """The same of buckets."""
-        return len(self.buckets_s) == BUCKET_READINGS and self.buckets_s[0] >= steady_s
+        return len(self.buckets_s) == READINGS and self.buckets_s[0] >= steady_s
 
 
 def quiet_until_s(

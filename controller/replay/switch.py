@@ -76,6 +76,8 @@ class Switch:
         self.uplink_bps: dict[int, list[float]] = {}
         self.bucket_bps: dict[tuple[int, int], float] = {}
         self.port_bps: Loads = {}
+        # Since when counters have grown as they do now.
+        self.steady_s = 0.0
         # Its age in ticks, and the time to which that age belongs.
         self._age = 0
         self._at = 0
@@ -101,7 +103,8 @@ class Switch:
     def learned(self) -> LearnedRead:
         return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
 
-    def stats(self, buckets: bool) -> list[Event]:
+    def stats(self, buckets: bool, now_s: float) -> list[Event]:
+        self._count(now_s)
         clock_s = self._age / TICKS_PER_S
         counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
         ports = [PortCounters(o, clock_s, *counted[o], 0, 0) for o in self.uplinks]
@@ -119,7 +122,7 @@ class Switch:
             UnitCountersRead(self.bridge, units, shared),
         ]
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, changes: Changes, now_s: float) -> None:
         """Apply changes, and forward by them from now on."""
         for group in (*changes.add_groups, *changes.modify_groups):
             self.groups[group.group_id] = group
@@ -131,21 +134,24 @@ class Switch:
         for group_id in changes.delete_groups:
             self.groups.pop(group_id, None)
         self._route()
-        self.carry(self.port_bps)
+        self.carry(self.port_bps, now_s)
 
     # ---- traffic -------------------------------------------------------------------------
 
-    def carry(self, port_bps: Loads) -> None:
+    def carry(self, port_bps: Loads, now_s: float) -> None:
         """Set what VM ports offer from now on."""
         self.port_bps = port_bps
         self.bucket_bps = self._in_buckets(port_bps)
         self.uplink_bps = self._by_uplink(port_bps, self.bucket_bps)
-        self._rates = {
+        rates = {
             ofport: (round(tx_bps / 8), round(rx_bps / 8))
             for bps_of in (self.uplink_bps, port_bps)
             for ofport, (tx_bps, rx_bps) in bps_of.items()
         }
-        self._bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
+        bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
+        if rates != self._rates or bucket_rates != self._bucket_rates:
+            self._count(now_s)
+            self._rates, self._bucket_rates, self.steady_s = rates, bucket_rates, now_s
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
         """What uplinks would carry, as (sent, received), if VM ports offered this."""
@@ -173,10 +179,12 @@ class Switch:
                 found[key] = found.get(key, 0.0) + share * tx_bps
         return found
 
-    def count(self, now_s: float) -> None:
+    def _count(self, now_s: float) -> None:
         """Advance the counters to now with the current loads."""
         at = math.floor(now_s * TICKS_PER_S)
         ticks, self._at = at - self._at, at
+        if not ticks:
+            return
         self._age += ticks
         for ofport, (tx, rx) in self._rates.items():
             counted = self._counted[ofport]
@@ -188,6 +196,10 @@ class Switch:
     def stand_still(self, ticks: int) -> None:
         """Let time pass without advancing the clock and the counters."""
         self._at += ticks
+
+    def stand_still_until(self, now_s: float) -> None:
+        """Let the time since counters were read last, or loads changed, pass in the same way."""
+        self._at = math.floor(now_s * TICKS_PER_S)
 
     def seen_at(self) -> dict[int, int]:
         """The uplink on which upstream switches know each VM port's address."""

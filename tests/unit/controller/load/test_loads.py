@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.api.events import Sample, UnitCountersRead
+from controller.api.events import PortCounters, Sample, UnitCountersRead
 from controller.load.loads import Loads
 from controller.teaming.buckets import HASHED, name_of
 from policies.model import IDLE, Load
@@ -26,3 +26,15 @@ def test_a_bucket_that_counts_again_after_all_were_forgotten_has_no_load_of_befo
     assert loads.bucket(BUCKET, None) == IDLE, "one reading is no rate"
     loads.take_units(bucket_read(101.0, 6e6), {}, KEEP_S)
     assert loads.bucket(BUCKET, None) == Load(8e6)
+
+
+def test_loads_that_repeat_do_not_rise_again() -> None:
+    loads = Loads()
+    for clock_s, tx_bytes in ((0.0, 0.0), (1.0, 1e6), (2.0, 3e6)):
+        loads.take_port(PortCounters(1, clock_s, tx_bytes, 0.0, 0, 0), True, KEEP_S)
+    assert loads.rise([1]).tx_bps > 7.9e6
+    changes = loads.changes
+    loads.repeat()
+    assert loads.rise([1]) == IDLE and loads.changes == changes
+    loads.take_port(PortCounters(1, 3.0, 6e6, 0.0, 0, 0), True, KEEP_S)
+    assert loads.rise([1]).tx_bps > 7.9e6 and loads.changes > changes

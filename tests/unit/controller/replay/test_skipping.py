@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controller.replay.flows import Mix
 from controller.replay.host import Options
 from controller.replay.trace import HostTrace
+from policies.model import Load
 from tests.unit.controller.replay.plain import without_shortcuts
 from tests.unit.controller.replay.witness import Witness
 
@@ -75,3 +76,55 @@ def test_all_decisions_are_the_same_while_vm_ports_are_split_and_merged(
     options = {"uplinks": uplinks, "mix": Mix(flows), "settings": how}
     skipped, _ = decided(made, True, **options)
     assert skipped == decided(made, False, **options)[0]
+
+
+def made(*samples: tuple[float, dict[str, float]]) -> HostTrace:
+    """A host whose VM ports send so many Mbit/s; each sample has the time at which it begins."""
+    return HostTrace(
+        "host",
+        CAPACITY_BPS,
+        {at: {port: (mbps * 1e6, 0.0) for port, mbps in sent.items()} for at, sent in samples},
+    )
+
+
+HOT, COOL = {"a": 140.0, "b": 3.0, "c": 11.0}, {"a": 20.0, "b": 3.0, "c": 11.0}
+
+
+@pytest.mark.slow
+def test_a_vm_port_that_is_split_again_is_judged_the_same() -> None:
+    trace = made((0.0, HOT), (20.0, COOL), (110.0, HOT), (130.0, HOT))
+    skipped, reasons = decided(trace, True, mix=Mix(64))
+    assert {"split", "merge"} <= reasons
+    assert skipped == decided(trace, False, mix=Mix(64))[0]
+
+
+def test_what_buckets_have_counted_is_forgotten_when_no_vm_port_is_split_any_more() -> None:
+    host = Witness(made((0.0, HOT), (20.0, COOL), (110.0, COOL)), "adaptive", Options())
+    host.replay()
+    reasons = {m.reason for _, what in host.decided if isinstance(what, tuple) for m in what}
+    assert {"split", "merge"} <= reasons
+    loads = {host.bridge.loads.bucket(f"adaptive/{n}", None) for n in range(256)}
+    assert loads == {Load()}
+
+
+def quiet_trace(seed: int, samples: int) -> HostTrace:
+    """VM ports that are quiet, of which one is busy now and then."""
+    chance = random.Random(seed)
+    loads = []
+    for _ in range(samples):
+        sent = {f"vm{n}": chance.choice([0.0, 1.0]) * chance.uniform(0.1, 4.0) for n in range(6)}
+        if chance.random() < 0.2:
+            sent[f"vm{chance.randrange(6)}"] = chance.uniform(20.0, 90.0)
+        loads.append(sent)
+    return made(*((20.0 * number, sent) for number, sent in enumerate(loads)))
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_samples_that_move_nothing_pass_without_a_poll(seed: int) -> None:
+    trace = quiet_trace(seed, 12 if seed == 1 else 40)
+    with_polls = Witness(trace, "adaptive", Options(skips=False))
+    passing = Witness(trace, "adaptive", Options())
+    moves = [host.replay().moves for host in (passing, with_polls)]
+    assert passing.decided == with_polls.decided and moves[0] == moves[1] > 0
+    # Those of the takeover are 50.
+    assert passing.polls < 50 + 5 * len(trace.samples) < with_polls.polls / 10
