@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies.network.private_ovs import LONGEST_RUNDIR, PrivateOvs
+from topologies.network.daemons import LONGEST_RUNDIR
+from topologies.network.private_ovs import PrivateOvs
 
 
 @pytest.mark.parametrize("length", [10, 60, 90])
