@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.config.endpoints import Endpoint, local_address
@@ -27,6 +27,10 @@ NOT_OVN = (
     " must send the frames of these VMs by the tunnels with the local_ip under TO."
 )
 OWNER = "ovs-lbt has changed nothing: {} owns these settings."
+BY_RECEIVER = (
+    "Only what VMs receive was placed: with these tunnels, what a VM sends uses the endpoint whose"
+    " network has that of the receiver."
+)
 
 
 class NoChoice(Exception):
@@ -66,6 +70,12 @@ class Host:
     places: tuple[Place, ...]
     guests: tuple[Guest, ...]
     is_ovn: bool
+    # Whether OVN's tunnels leave by the endpoint that routes to the receiver's, whatever the sender's is.
+    by_receiver: bool = False
+
+    def placed(self, load: Load) -> Load:
+        """What of a VM's load uses the VM's endpoint."""
+        return replace(load, tx_bps=0.0) if self.by_receiver else load
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,8 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
         expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
         raise NoChoice(f"VMs on {', '.join(bridges)}: none -> {expected}")
     guests.sort(key=lambda guest: guest.port)
-    return Host(bridges, tuple(places), tuple(guests), ovn is not None)
+    by_receiver = ovn is not None and _goes_by_receiver(rows, bridges)
+    return Host(bridges, tuple(places), tuple(guests), ovn is not None, by_receiver)
 
 
 def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
@@ -144,13 +155,14 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
         return Load(sent, received) if from_network else Load(received, sent)
 
     loads = {guest.port: load([guest.port]) for guest in host.guests}
-    total = sum(loads.values(), Load())
+    placed = {port: host.placed(of) for port, of in loads.items()}
+    total = sum(placed.values(), Load())
     even_bps = max(total.tx_bps, total.rx_bps, 1.0) / len(host.places)
     known = all(place.capacity_bps is not None for place in host.places)
     capacities = {
         p.address: (p.capacity_bps or even_bps) if known else even_bps for p in host.places
     }
-    vms = [Vm(g.port, loads[g.port], g.address) for g in host.guests]
+    vms = [Vm(g.port, placed[g.port], g.address) for g in host.guests]
     carried = {p.address: load(p.tunnels, True) for p in host.places if p.tunnels}
     return Answer(host, measured_s, loads, policy.assign(vms, capacities), carried)
 
@@ -178,7 +190,7 @@ def as_json(found: Answer) -> str:
                 "port": place.port,
                 "capacity_bps": place.capacity_bps,
                 **_rates(found.carried.get(place.address), ""),
-                **_rates(planned[place.address], "planned_"),
+                **_rates(planned[place.address], "planned_", found.host.by_receiver),
             }
             for place in found.host.places
         ],
@@ -212,7 +224,7 @@ def as_text(found: Answer) -> str:
             place.address,
             place.port,
             *_mbps(found.carried.get(place.address)),
-            *_mbps(planned[place.address]),
+            *_mbps(planned[place.address], host.by_receiver),
         )
         for place in host.places
     ]
@@ -233,6 +245,8 @@ def as_text(found: Answer) -> str:
         lines += [f"  {command}" for command in commands(found)] or [f"  {NOT_OVN.format(names)}"]
         owner = "OVN's operator" if host.is_ovn else f"the program that writes the flows of {names}"
         lines += ["", f"  {OWNER.format(owner)}"]
+    if host.by_receiver:
+        lines += ["", f"  {BY_RECEIVER}"]
     return "\n".join(lines)
 
 
@@ -240,8 +254,22 @@ def _planned(found: Answer) -> dict[str, Load]:
     """What the VMs of each endpoint send and receive, as planned."""
     loads = {place.address: Load() for place in found.host.places}
     for port, address in found.planned.items():
-        loads[address] += found.loads[port]
+        loads[address] += found.host.placed(found.loads[port])
     return loads
+
+
+def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool:
+    """Whether the tunnels do not tell from which endpoint they are sent, or the switch does not ask.
+
+    OVN before 24.03 sets no `local_ip`. The userspace datapath looks up routes by destination alone.
+    """
+    return any(
+        row.in_userspace or (interface.tunnel is not None and interface.tunnel.local_ip is None)
+        for row in rows
+        if row.name in bridges
+        for port in row.ports
+        for interface in port.interfaces
+    )
 
 
 def _is_from(interface: InterfaceRow, addresses: Sequence[str], device: str) -> bool:
@@ -270,14 +298,17 @@ def _capacity_bps(
     return None
 
 
-def _rates(load: Load | None, prefix: str) -> dict[str, float]:
+def _rates(load: Load | None, prefix: str, received_only: bool = False) -> dict[str, float]:
     if load is None:
         return {}
-    return {f"{prefix}tx_bps": load.tx_bps, f"{prefix}rx_bps": load.rx_bps}
+    received = {f"{prefix}rx_bps": load.rx_bps}
+    return received if received_only else {f"{prefix}tx_bps": load.tx_bps, **received}
 
 
-def _mbps(load: Load | None) -> tuple[str, str]:
-    return ("-", "-") if load is None else (f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}")
+def _mbps(load: Load | None, received_only: bool = False) -> tuple[str, str]:
+    if load is None:
+        return "-", "-"
+    return "-" if received_only else f"{load.tx_bps / 1e6:.2f}", f"{load.rx_bps / 1e6:.2f}"
 
 
 def _value(address: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -46,10 +47,10 @@ def survey(*ports: PortRow, ovn: Ovn | None = OVN, attached: BridgeRow | None = 
 RATES = {"a1": (40, 2), "a2": (30, 2), "b1": (1, 1), "g1": (5, 70), "g2": (1, 1)}
 
 
-def answered(found: Host) -> Answer:
+def answered(found: Host, rates: Mapping[str, tuple[int, int]] = RATES) -> Answer:
     megabits = 10 * 1_000_000 // 8
-    before = dict.fromkeys(RATES, (7, 9))
-    after = {name: (7 + rx * megabits, 9 + tx * megabits) for name, (rx, tx) in RATES.items()}
+    before = dict.fromkeys(rates, (7, 9))
+    after = {name: (7 + rx * megabits, 9 + tx * megabits) for name, (rx, tx) in rates.items()}
     return endpoint_view.answer(found, before, after, 10.0)
 
 
@@ -117,6 +118,36 @@ def test_tunnels_of_others_are_theirs_to_change() -> None:
     found = answered(survey(vif("a1"), vif("a2"), ovn=None))
     assert endpoint_view.commands(found) == []
     assert "the flows of br-int choose a tunnel for each VM" in endpoint_view.as_text(found)
+
+
+def by_receiver(tunnels_say: bool, in_userspace: bool) -> Host:
+    """Two VMs that receive are on one endpoint, where OVN's tunnels have a `local_ip` or none."""
+    own = (tunnel("g1", OVN.addresses[0] if tunnels_say else None),)
+    guests = vif("a1", "192.0.2.1"), vif("a2", "192.0.2.1"), vif("b1", "192.0.2.2")
+    rows = [below(), BridgeRow("br-int", (*own, *guests), in_userspace=in_userspace)]
+    return endpoint_view.survey(rows, OVN, endpoints.find(rows, OVN, ADDRESSES))
+
+
+# As `RATES`: a2 and b1 receive, and all send what would have to be parted.
+RECEIVERS = {"a1": (40, 0), "a2": (30, 20), "b1": (1, 20)}
+
+
+@pytest.mark.parametrize(("says", "userspace"), [(False, False), (True, True), (False, True)])
+def test_what_vms_send_is_not_placed_where_the_receiver_decides(
+    says: bool, userspace: bool
+) -> None:
+    found = answered(by_receiver(says, userspace), RECEIVERS)
+    assert found.changes == ()
+    shown = json.loads(endpoint_view.as_json(found))["endpoints"]
+    assert [place["planned_rx_bps"] for place in shown] == [20e6, 20e6]
+    assert not any("planned_tx_bps" in place for place in shown)
+    assert endpoint_view.BY_RECEIVER in endpoint_view.as_text(found)
+
+
+def test_what_vms_send_is_placed_where_tunnels_have_local_addresses() -> None:
+    found = answered(by_receiver(tunnels_say=True, in_userspace=False), RECEIVERS)
+    assert found.changes != ()
+    assert endpoint_view.BY_RECEIVER not in endpoint_view.as_text(found)
 
 
 def test_addresses_of_ipv6_and_odd_names_are_quoted() -> None:
