@@ -24,7 +24,11 @@ from tests import documents
 from tests.documents import Block
 from topologies import bench
 
-SWITCH_TESTS = sorted((documents.ROOT / "tests" / "switch").glob("test_documents*.py"))
+SWITCH_TESTS = [
+    path
+    for names in ("test_documents*.py", "test_ovn_*.py")
+    for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
+]
 # Blocks that no test follows, by their first line, and why. What in them is a command of ours is
 # parsed all the same.
 PACKAGE = "the package's own tests install, upgrade and remove it"
@@ -32,10 +36,8 @@ SYSTEMD = "where tests run systemd need not be process 1"
 SETUP = "comes before every test; run by hand on a fresh clone"
 HOURS = "takes minutes: run by hand, `make demo` and benches by tests/mininet"
 LIBVIRT = "needs libvirt; the records it makes are made by tests/switch/test_vm_life.py"
-OVERLAY = (
-    "makes ports of the host by name; tests/switch/test_endpoints.py has such ports and a tunnel"
-)
-OVN = "needs OVN; its keys are read by tests/switch/test_endpoints.py"
+OVERLAY = "needs two hosts with plain tunnels: tests/switch/test_endpoints.py has such a tunnel"
+ONE_NETWORK = "needs the kernel's datapath and OVN 24.03"
 OUTPUT = "an example of what is said; the commands in it are parsed"
 NOT_RUN = {
     "apt install ./ovs-lbt_*.deb": PACKAGE,
@@ -57,13 +59,10 @@ NOT_RUN = {
     "auto eno1": "needs Proxmox; what its last line does in a reload is tested on a switch",
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
     " external_ids:ovs-lbt-threshold=60": "the same",
-    "ovs-vsctl add-port br-ex tep0 -- set interface tep0 type=internal": OVERLAY,
-    "ip route add 198.51.100.0/24 dev tep0 table 11": OVERLAY,
-    "ovs-vsctl set open_vswitch . external_ids:ovn-encap-ip=198.51.100.11,198.51.100.12": OVN,
-    "ovs-vsctl set interface vnet3 external_ids:encap-ip=198.51.100.12": OVN,
+    "ip route add 198.51.100.0/24 dev tep0 table 11": ONE_NETWORK,
     "ovs-vsctl add-port br-int g0 trunks=10 -- set interface g0 type=geneve"
     " options:local_ip=198.51.100.11 options:remote_ip=198.51.100.21": OVERLAY,
-    "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py",
+    "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
     "make demo         # the run in the picture, on a real Open vSwitch: at most 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
     ".venv/bin/python -m topologies.examples.compare_two_uplinks --seconds 30 --out out/two_uplinks": "tests/mininet/test_examples.py",

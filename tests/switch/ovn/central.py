@@ -1,0 +1,72 @@
+"""A private OVN: its two databases and ovn-northd, in a directory of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from topologies.network import daemons
+
+PROGRAMS = ("ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-controller")
+
+
+class Central:
+    """OVN's northbound and southbound databases in one ovsdb-server, and ovn-northd.
+
+    Use it as a context manager. It is reached by a Unix socket, `remote`, from every network.
+    """
+
+    def __init__(self) -> None:
+        missing = [program for program in PROGRAMS if not shutil.which(program)]
+        assert not missing, f"{', '.join(missing)}: not installed -> make setup"
+        self.rundir = daemons.make_rundir("ovs-lbt-ovn-")
+        self.remote = f"unix:{self.rundir}/ovn.sock"
+        self.env = {
+            **os.environ,
+            **dict.fromkeys(("OVN_RUNDIR", "OVS_RUNDIR", "OVN_LOGDIR"), str(self.rundir)),
+        }
+        self._daemons = daemons.Daemons(self.rundir, self.env)
+
+    def __enter__(self) -> Central:
+        try:
+            files = []
+            for name in ("nb", "sb"):
+                schema = _schemas() / f"ovn-{name}.ovsschema"
+                files.append(str(self.rundir / f"{name}.db"))
+                daemons.run(self.env, "ovsdb-tool", "create", files[-1], str(schema))
+            self._daemons.start("ovsdb-server", *files, f"--remote=p{self.remote}")
+            self.nbctl("init")
+            daemons.run(self.env, "ovn-sbctl", f"--db={self.remote}", "init")
+            databases = (f"--ovnnb-db={self.remote}", f"--ovnsb-db={self.remote}")
+            self._daemons.start("ovn-northd", *databases)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def nbctl(self, *arguments: str) -> str:
+        """`ovn-nbctl` on this OVN."""
+        return daemons.run(self.env, "ovn-nbctl", f"--db={self.remote}", *arguments).strip()
+
+    def sbctl(self, *arguments: str) -> str:
+        """`ovn-sbctl` on this OVN."""
+        return daemons.run(self.env, "ovn-sbctl", f"--db={self.remote}", *arguments).strip()
+
+    def settle(self) -> None:
+        """Wait until the flows of all hosts are those that the northbound database asks for."""
+        self.nbctl("--timeout=30", "--wait=hv", "sync")
+
+    def close(self) -> None:
+        self._daemons.close()
+        shutil.rmtree(self.rundir, ignore_errors=True)
+
+
+def _schemas() -> Path:
+    """The schemas must belong to the programs in use."""
+    northd = shutil.which("ovn-northd")
+    assert northd
+    return Path(northd).parents[1] / "share" / "ovn"

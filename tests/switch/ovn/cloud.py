@@ -1,0 +1,113 @@
+"""A small cloud: OVN, hosts with two uplinks each, and the switch of the rack between them.
+
+    VM ── br-int ══ Geneve ══ br-ex ── eth0, eth1 ── rack ── eth0, eth1 ── br-ex ══ Geneve ══ br-int ── VM
+
+The hosts are network namespaces with an Open vSwitch, an ovn-controller and a service each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+from tests.switch import datapath
+from tests.switch.bed import Upstream
+from tests.switch.ovn.central import Central
+from tests.switch.ovn.host import Host, Vm
+
+RACK = "rack"
+
+
+@dataclass(slots=True)
+class Network:
+    """A logical switch, 10.N.0.0/16, and the addresses of its VMs."""
+
+    name: str
+    number: int
+    vms: list[Vm] = field(default_factory=list)
+
+    @property
+    def gateway(self) -> str:
+        """The router's address."""
+        return f"10.{self.number}.0.1"
+
+    @property
+    def gateway_mac(self) -> str:
+        return f"02:0a:{self.number:02x}:00:00:01"
+
+
+class Cloud:
+    """`hosts`: how many. `bond`: the mode of their bonds; None: plain uplinks. A context manager."""
+
+    def __init__(self, tor: Upstream, hosts: int = 2, bond: str | None = None) -> None:
+        self.tor = tor
+        self.central = Central()
+        self.hosts = [Host(number, tor, bond) for number in range(1, hosts + 1)]
+        self.networks: list[Network] = []
+        self._running = contextlib.ExitStack()
+
+    def __enter__(self) -> Cloud:
+        with contextlib.ExitStack() as building:
+            building.enter_context(self.central)
+            for host in self.hosts:
+                building.enter_context(host)
+            ends = [uplink.upstream_end.interface for host in self.hosts for uplink in host.uplinks]
+            ports = [word for end in ends for word in ("--", "add-port", RACK, end)]
+            self.tor.ovs.vsctl(
+                "add-br", RACK, "--", "set", "bridge", RACK, datapath.SETTING, *ports
+            )
+            building.callback(self.tor.ovs.vsctl, "del-br", RACK)
+            self._running = building.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def add_network(self, name: str) -> Network:
+        """A logical switch."""
+        self.networks.append(network := Network(name, len(self.networks) + 1))
+        self.central.nbctl("ls-add", name)
+        return network
+
+    def add_router(self, name: str, *networks: Network) -> None:
+        """A router between logical switches."""
+        self.central.nbctl("lr-add", name)
+        for network in networks:
+            gateway = (network.gateway_mac, f"{network.gateway}/16")
+            self.join_router(name, network.name, *gateway)
+
+    def join_router(self, router: str, switch: str, mac: str, address: str) -> None:
+        """Give a router a port, `ROUTER-SWITCH`, in a logical switch."""
+        own, port = f"{router}-{switch}", f"{switch}-{router}"
+        self.central.nbctl(
+            *("lrp-add", router, own, mac, address),
+            *("--", "lsp-add", switch, port),
+            *("--", "lsp-set-type", port, "router"),
+            *("--", "lsp-set-addresses", port, "router"),
+            *("--", "lsp-set-options", port, f"router-port={own}"),
+        )
+
+    def start_vm(self, host: Host, network: Network) -> Vm:
+        """Start a VM in a network. `NETWORK-HOST-N` is its name."""
+        index = 1 + sum(vm in host.vms for vm in network.vms)
+        name = f"{network.name}-{host.number}-{index}"
+        mac = f"02:0a:{network.number:02x}:00:{host.number:02x}:{index:02x}"
+        ip = f"10.{network.number}.{host.number}.{index}"
+        added = ("lsp-add", network.name, name, "--", "lsp-set-addresses", name, f"{mac} {ip}")
+        self.central.nbctl(*added)
+        network.vms.append(vm := host.start_vm(name, mac, f"{ip}/16", network.gateway))
+        return vm
+
+    def network_of(self, vm: Vm) -> Network:
+        return next(network for network in self.networks if vm in network.vms)
+
+    def settle(self) -> None:
+        """Wait until every VM's port is known, and all hosts have the flows for it."""
+        is_up = [
+            word
+            for network in self.networks
+            for vm in network.vms
+            for word in ("--", "wait-until", "logical_switch_port", vm.name, "up=true")
+        ]
+        self.central.nbctl("--timeout=30", *is_up)
+        self.central.settle()

@@ -1,0 +1,202 @@
+"""OVN's tunnels over two endpoints of a host, by the documents' recipe: VMs of both hosts use all uplinks."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests import documents
+from tests.switch.bed import Upstream
+from tests.switch.judging import few_lost, few_twice, judges_time
+from tests.switch.ovn.cloud import Cloud
+from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
+from tests.switch.ovn.talk import Talk
+from tests.switch.waiting import wait_until
+
+# What the documents call the endpoints of a host, and a VM's port. Those of the second host end in 21.
+ENDPOINTS, VM_PORT = ("198.51.100.11", "203.0.113.11"), "vnet3"
+VMS_PER_NETWORK = 2
+PPS, FRAME_BYTES = 100, 1000
+FRAMES = 200
+# All VMs of a host receive 3.2 Mbit/s: a plan relieves what is full, and leaves what is idle.
+CAPACITY_MBPS = 4
+# The part of all that an uplink carries if everything uses it, and if it is one of two that carry alike.
+ALL, HALF = 0.95, 0.5
+
+
+def endpoint(host: Host, number: int) -> str:
+    """The address of an endpoint: `number` 0 or 1."""
+    return f"{ENDPOINTS[number].removesuffix('11')}{host.number}1"
+
+
+def names(host: Host) -> dict[str, str]:
+    """What the documents' addresses stand for on this host."""
+    return {ENDPOINTS[number]: endpoint(host, number) for number in range(2)}
+
+
+@pytest.fixture(scope="module")
+def cloud(tor: Upstream) -> Iterator[Cloud]:
+    """Two hosts as the recipe leaves them. Each has four VMs, in two networks with a router between."""
+    with Cloud(tor) as made:
+        networks = [made.add_network(name) for name in ("red", "blue")]
+        made.add_router("router", *networks)
+        for host in made.hosts:
+            host.start_service()
+            host.ovs.vsctl(
+                *("set", "bridge", EXTERNAL, "external_ids:ovs-lbt-failback-delay-s=0"),
+                *(
+                    word
+                    for name in UPLINKS
+                    for word in (
+                        *("--", "set", "interface", name),
+                        f"external_ids:ovs-lbt-capacity-mbps={CAPACITY_MBPS}",
+                    )
+                ),
+            )
+            host.attach("--policy", "originating-port")
+            for block in documents.labelled("endpoints"):
+                host.type(block, names(host))
+            host.join(made.central)
+            for network in networks:
+                for _ in range(VMS_PER_NETWORK):
+                    made.start_vm(host, network)
+        made.settle()
+        yield made
+
+
+def pairs(cloud: Cloud) -> list[tuple[Vm, Vm]]:
+    """Each VM and one of the other host, in both directions. Two pairs are in one network."""
+    (a, b, c, d), (e, f, g, h) = (host.vms for host in cloud.hosts)
+    ways = [(a, e), (b, g), (c, f), (d, h)]
+    return [*ways, *((to, one) for one, to in ways)]
+
+
+def shares(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, float]:
+    """The part of each uplink in what all have carried meanwhile."""
+    carried = {name: after[name] - before[name] for name in before}
+    return {name: count / sum(carried.values()) for name, count in carried.items()}
+
+
+def uplinks_of_endpoints(host: Host) -> dict[str, str]:
+    """The uplink of each endpoint, by address."""
+    with host.entered():
+        ports = host.service.show_json(EXTERNAL)["ports"]
+    return {
+        address: port["uplink"]
+        for port in ports
+        for address in port.get("endpoint", {}).get("addresses", ())
+    }
+
+
+def uplinks_if_known(host: Host, addresses: set[str]) -> set[str]:
+    """The uplinks of the endpoints, once these and no others are shown."""
+    shown = uplinks_of_endpoints(host)
+    return {*shown.values()} if shown.keys() == addresses else set()
+
+
+def test_endpoints_are_found_and_are_on_different_uplinks(cloud: Cloud) -> None:
+    for host in cloud.hosts:
+        both = {endpoint(host, number) for number in range(2)}
+        used = wait_until(
+            functools.partial(uplinks_if_known, host, both), f"{host} shows both endpoints"
+        )
+        assert used == {*UPLINKS}
+
+
+def test_all_use_one_endpoint_until_vms_name_theirs(cloud: Cloud) -> None:
+    first, _ = cloud.hosts
+    with Talk(cloud, pairs(cloud), PPS, FRAME_BYTES) as talk:
+        talk.warm_up()
+        before = first.sent_bytes()
+        talk.go_on(FRAMES)
+        used = shares(before, first.sent_bytes())
+    assert max(used.values()) > ALL, used
+    assert not talk.twice()
+    few_lost(talk.lost(), 0, PPS)
+
+
+def test_vms_that_name_endpoints_use_both_uplinks(cloud: Cloud) -> None:
+    for host in cloud.hosts:
+        for number, vm in enumerate(host.vms):
+            name_endpoint(host, vm, number % 2)
+    assert_both_uplinks_carry_alike(cloud)
+
+
+def test_vms_follow_the_plan(cloud: Cloud) -> None:
+    for host in cloud.hosts:
+        for vm in host.vms:
+            name_endpoint(host, vm, 0)
+    wait_until(lambda: _encaps(cloud) == [4, 4], "OVN has all VMs of a host on one endpoint")
+    cloud.settle()
+    with Talk(cloud, pairs(cloud), PPS, FRAME_BYTES) as talk:
+        talk.warm_up()
+        with ThreadPoolExecutor() as both:
+            plans = [*both.map(planned, cloud.hosts)]
+    for host, plan in zip(cloud.hosts, plans, strict=True):
+        for place in plan["endpoints"]:
+            assert place["planned_rx_bps"] == pytest.approx(2 * PPS * FRAME_BYTES * 8, rel=0.2)
+        with host.entered():
+            for command in plan["commands"]:
+                host.ovs.run(*shlex.split(command))
+    assert_both_uplinks_carry_alike(cloud)
+
+
+@judges_time
+def test_an_uplink_fails_and_returns(cloud: Cloud) -> None:
+    first, _ = cloud.hosts
+    uplink = first.uplinks[0]
+    with Talk(cloud, pairs(cloud), PPS) as talk:
+        talk.warm_up()
+        first.set_link(uplink, "down")
+        wait_until(lambda: set(uplinks_of_endpoints(first).values()) == {UPLINKS[1]}, "both moved")
+        talk.go_on(FRAMES)
+        first.set_link(uplink, "up")
+        wait_until(lambda: set(uplinks_of_endpoints(first).values()) == set(UPLINKS), "one is back")
+        talk.go_on(FRAMES)
+    few_twice(talk.twice(), 0)
+    few_lost(talk.lost(), 5, PPS, "an uplink of two below tunnels")
+
+
+def name_endpoint(host: Host, vm: Vm, number: int) -> None:
+    """As the documents do it: the endpoint that other hosts send to."""
+    (block,) = documents.labelled("endpoints-vm")
+    host.type(block, {VM_PORT: vm.port, ENDPOINTS[1]: endpoint(host, number)})
+
+
+def planned(host: Host) -> dict[str, Any]:
+    """The answer of `plan --endpoints`."""
+    found: dict[str, Any] = json.loads(host.do("plan", "--endpoints", "--json"))
+    return found
+
+
+def assert_both_uplinks_carry_alike(cloud: Cloud) -> None:
+    """On both hosts, and in both directions."""
+    wait_until(lambda: _encaps(cloud) == [2, 2, 2, 2], "OVN has two VMs on each endpoint")
+    cloud.settle()
+    with Talk(cloud, pairs(cloud), PPS, FRAME_BYTES) as talk:
+        talk.warm_up()
+        before = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
+        talk.go_on(FRAMES)
+        after = [(host.sent_bytes(), host.received_bytes()) for host in cloud.hosts]
+    found = [
+        share
+        for ways in zip(before, after, strict=True)
+        for way in zip(*ways, strict=True)
+        for share in shares(*way).values()
+    ]
+    assert found == pytest.approx([HALF] * 8, abs=0.05)
+    assert not talk.twice()
+    few_lost(talk.lost(), 0, PPS)
+
+
+def _encaps(cloud: Cloud) -> list[int]:
+    """How many VMs are behind each endpoint, as OVN's southbound database has it."""
+    columns = ("--bare", "--columns=encap", "find", "port_binding", 'type=""')
+    found = cloud.central.sbctl(*columns).split()
+    return sorted(found.count(uuid) for uuid in set(found))
