@@ -177,6 +177,14 @@ KEYS = (
     ),
     Key(
         BRIDGE,
+        "patch-unit",
+        word("port", "source-mac"),
+        "port",
+        "The `unit` of patch ports that have none of their own. It outlives a patch port that OVN"
+        " removes and creates again.",
+    ),
+    Key(
+        BRIDGE,
         "no-flood-before",
         written(port_names),
         None,
@@ -302,8 +310,9 @@ KEYS = (
         VM_PORT,
         "unit",
         word("port", "source-mac"),
-        "port",
+        None,
         "What gets an uplink of its own: the whole VM port, or each address behind it.",
+        otherwise="`port`; for a patch port the bridge's `patch-unit`",
     ),
     Key(
         VM_PORT,

@@ -26,6 +26,8 @@ MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 # The default of `forged-transmits`: with many VMs behind a port, the addresses are not known in
 # advance.
 FORGED_BY_UNIT = {"port": "reject", "source-mac": "accept"}
+# The unit of a VM port that leads to one VM.
+WHOLE = "port"
 # What a VM port can have of an uplink's queues.
 SHAPING_KEYS = ("shares", "reserve-mbps", "limit-mbps")
 # The values of a VM port without keys.
@@ -75,6 +77,7 @@ class _Reader:
         )
         on_uplinks = [interface for _, interface in members]
         self.offload = offload.read(self.row, on_uplinks)
+        self.patch_unit = bridge["patch-unit"]
         vm_ports = tuple(
             self._vm_port(port, interface, uplinks, policy, teaming)
             for port, interface in self._interfaces()
@@ -99,6 +102,7 @@ class _Reader:
             falls_back=bool(bond and bond.lacp_fallback)
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             connection_hash=bridge["connection-hash"],
+            patch_unit=self.patch_unit,
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=self.row.in_userspace,
@@ -210,7 +214,8 @@ class _Reader:
         may_use = allow.allowed(team) if allow else frozenset(team)
         wishes = prefer or Choice((), ())
         limit_bps = rules["limit-mbps"]
-        unit, attached = rules["unit"], self._attached_macs(record, ids)
+        unit = rules["unit"] or (self.patch_unit if interface.kind == "patch" else WHOLE)
+        attached = self._attached_macs(record, ids)
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),

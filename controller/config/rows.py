@@ -30,6 +30,8 @@ class Ovn:
     addresses: tuple[str, ...]
     kinds: tuple[str, ...] = ("geneve",)
     bridge: str = "br-int"
+    # The bridges of this host that lead to its physical networks (`ovn-bridge-mappings`).
+    mapped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class InterfaceRow:
     represents: bool = False
     # None if it is no tunnel.
     tunnel: Tunnel | None = None
+    # The other end of a patch port, by name; None if it is no patch port.
+    peer: str | None = None
     # Whether tunnels of this Open vSwitch are sent by it (`endpoints.marked`).
     sends_tunnels: bool = False
 

@@ -151,6 +151,8 @@ class BridgeConfig:
     instead_of: BridgeConfig | None = None
     # The hash of connections that the operator asked for.
     connection_hash: str = "multipath"
+    # The `unit` of patch ports that have none of their own.
+    patch_unit: str = "port"
     # Whether the switch has network cards forward where they can.
     hw_offload: bool = False
     # The VM ports that had the flag no-flood before attach.

@@ -24,7 +24,7 @@ from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
-from controller.operations import inspection, overlay, releases
+from controller.operations import inspection, integration, overlay, releases
 from controller.text.wording import OUR_LOG, shortened
 
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
@@ -130,6 +130,8 @@ class AttachDetach:
         self._refuse_in_hand(name)
         if impossible := releases.refusal(self.fleet.ovs_version):
             raise Refused(impossible)
+        if owned := integration.refusal(row, self.fleet.ovn):
+            raise Refused(owned)
         if PREFIX + HASH not in row.external_ids:
             values = {**values, HASH: HASH_AT_ATTACH}
         config = attachable(row, values)
@@ -260,6 +262,7 @@ class AttachDetach:
         lines += [f"warning: {text}" for text in bridge.config.not_done]
         lines += [f"note: {text}" for text in bridge.config.offload.told]
         lines += [f"note: {text}" for text in overlay.advice(bridge.config, self.fleet.endpoints)]
+        lines += [f"note: {text}" for text in integration.advice(bridge.config, self.fleet.rows)]
         # Changes of the database meanwhile were not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
         return [*followed, Reply(attach.request_id, "\n".join(lines))]

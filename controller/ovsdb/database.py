@@ -518,6 +518,7 @@ def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
         driver=row.status.get("driver_name"),
         represents=_represents(row, device_role),
         tunnel=_tunnel(row),
+        peer=row.options.get("peer") if row.type == "patch" else None,
     )
 
 
@@ -534,7 +535,9 @@ def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:
     """
     addresses, kinds = (_listed(external_ids, f"ovn-encap-{what}") for what in ("ip", "type"))
     bridge = external_ids.get("ovn-bridge", "br-int")
-    return Ovn(addresses, kinds, bridge) if addresses and kinds else None
+    pairs = (pair.partition(":") for pair in _listed(external_ids, "ovn-bridge-mappings"))
+    mapped = tuple(sorted({name for _, _, name in pairs if name}))
+    return Ovn(addresses, kinds, bridge, mapped) if addresses and kinds else None
 
 
 def _listed(external_ids: Mapping[str, str], key: str) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ GOOD: dict[str, tuple[str, object, str, object]] = {
     "poll-interval-ms": ("poll_interval_s", 1.0, "250", 0.25),
     "failback-delay-s": ("failback_delay_s", 45.0, "0", 0.0),
     "connection-hash": ("connection_hash", "multipath", "auto", "auto"),
+    "patch-unit": ("patch_unit", "port", "source-mac", "source-mac"),
 }
 NOT_NUMBERS = ("", " ", "nan", "inf", "-inf", "-1", "fast", "7e400", "0x10")
 BAD: dict[str, tuple[str, ...]] = {
@@ -61,6 +62,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "poll-interval-ms": ("99", "60001", "1s", *NOT_NUMBERS),
     "failback-delay-s": ("86401", *NOT_NUMBERS),
     "connection-hash": ("", "dp-hash", "AUTO"),
+    "patch-unit": ("", "mac", "Port"),
     "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
 }
 
@@ -380,6 +382,24 @@ def test_an_interfaces_own_pin_wins() -> None:
 def test_an_interfaces_own_exclude_wins_also_when_it_says_false() -> None:
     told, _ = vm_port({"vm-id": "web", **ours(exclude="false")}, keyed("vm-web-exclude", "true"))
     assert not told.excluded
+
+
+@pytest.mark.parametrize(
+    ("kind", "by_bridge", "own", "unit"),
+    [
+        ("patch", None, None, "port"),
+        ("patch", "source-mac", None, "source-mac"),
+        ("patch", "source-mac", "port", "port"),
+        ("patch", None, "source-mac", "source-mac"),
+        ("internal", "source-mac", None, "port"),
+    ],
+)
+def test_the_unit_of_patch_ports_may_be_set_on_the_bridge(
+    kind: str, by_bridge: str | None, own: str | None, unit: str
+) -> None:
+    keys = ours(policy="load-based", **({"patch_unit": by_bridge} if by_bridge else {}))
+    made = replace(interface("p", 10, ours(unit=own) if own else {}), kind=kind)
+    assert the_port(read_bridge(on_a_bond(keys, PortRow("p", (made,))))).unit == unit
 
 
 def test_a_rule_for_a_vm_that_is_away_is_no_error() -> None:
