@@ -435,11 +435,12 @@ class Bridge(ReconciledBridge):
         return [*commands, *self._shape(now_s)]
 
     def _follow_addresses(self, read: LearnedRead, now_s: float) -> Commands:
-        """Addresses that are units of their own have come or gone."""
+        """Addresses that are units of their own have come or gone, or speak again."""
         if not addresses.learns(self.installed or specs.EMPTY):
             return []
+        silent = set(self.address_units.silent_s)
         changed = self.address_units.take(read, self.config, now_s)
-        if not changed:
+        if not changed and silent <= self.address_units.silent_s.keys():
             return []
         self.loads.forget_address_units(changed)
         self._keep_units()

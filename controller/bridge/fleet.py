@@ -12,9 +12,10 @@ from controller.bridge import status
 from controller.bridge.bridge import Bridge
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
-from controller.config import endpoints
+from controller.config import endpoints, guests
 from controller.config.endpoints import Endpoint
-from controller.config.reader import read_bridge, vm_identity
+from controller.config.guests import vm_identity
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Ovn
 from controller.config.values import BridgeConfig
 
@@ -91,7 +92,8 @@ class Fleet:
         """
         rows = tuple(rows)
         self.endpoints = endpoints.find(rows, self.ovn, self.addresses)
-        self.rows = {row.name: endpoints.marked(row, self.endpoints.keys()) for row in rows}
+        with_endpoints = (endpoints.marked(row, self.endpoints.keys()) for row in rows)
+        self.rows = guests.marked({row.name: row for row in with_endpoints})
         if not self.leads:
             return []
         commands = self.let_go(in_hand)

@@ -13,12 +13,13 @@ from controller.teaming.bindings import Bound
 from policies import rules
 from policies.rules import Rule
 
-# What is wrong with each rule of each VM port, by name; an empty text: nothing.
+# What is wrong with each rule of each VM port, or of an address behind one, by name; an empty text:
+# nothing.
 States = Mapping[str, Mapping[Rule, str]]
 
 
 def states(team_view: TeamView, bound: Mapping[str, Bound]) -> States:
-    """The state of each rule of each VM port. `bound`: where VM ports are."""
+    """The state of each rule. `bound`: where VM ports and addresses are."""
     ruled = [
         unit for unit in team_view.units() if unit.rules.unsplittable or unit.rules.reserve_bps
     ]
@@ -33,7 +34,7 @@ def changes(
     """Records and log lines for rules that are newly broken, or kept again."""
     ports, name = team_view.config.vm_ports, team_view.config.name
     if not decision_log.broken and not any(
-        p.rules.unsplittable or p.rules.reserve_bps for p in ports
+        p.rules.unsplittable or p.rules.reserve_bps or any(g.pin for g in p.guests) for p in ports
     ):
         return []
     records = [*decision_log.rules(team_view, rules.broken(states(team_view, bound)), now_s)]

@@ -268,7 +268,8 @@ class ReconciledBridge(BridgeState):
         """Report rules that are newly broken, or kept again."""
         if self.phase is Phase.GATHERING:
             return []
-        return kept_rules.changes(self.decision_log, self.team_view, self.bound, now_s)
+        bound = self.applied_bindings.bound
+        return kept_rules.changes(self.decision_log, self.team_view, bound, now_s)
 
     def _install(self, now_s: float) -> tuple[Commands, bool]:
         """Send what differs, as a bundle. Also returns whether it needed no change and is done."""

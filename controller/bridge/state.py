@@ -308,7 +308,7 @@ class BridgeState:
     @property
     def rules(self) -> kept_rules.States:
         """What is wrong with each rule of each VM port, by name; an empty text: nothing."""
-        return kept_rules.states(self.team_view, self.bound)
+        return kept_rules.states(self.team_view, self.applied_bindings.bound)
 
     def cooldowns(self, now_s: float) -> Mapping[str, tuple[float, bool]]:
         """The units in cooldown, by name: until when, and whether because of their move budget."""

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from controller.config import kinds, membership, normal, offload
+from controller.config import guests, kinds, membership, normal, offload
+from controller.config.guests import VM_ID_KEYS, rules_identity, vm_identity
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
 from controller.config.kinds import Choice
 from controller.config.membership import Known, bond_of, members_of_bonds
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
+from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.settings import Settings
 from controller.config.values import BadValue, BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import PortVlans, carriers, port_vlans
@@ -21,7 +22,6 @@ from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
-VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
 MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 # The default of `forged-transmits`: with many VMs behind a port, the addresses are not known in
 # advance.
@@ -41,11 +41,6 @@ def read_bridge(row: BridgeRow, last: BridgeConfig | None = None) -> BridgeConfi
     if there is none. All invalid values are in `errors`.
     """
     return _Reader(row, last).read()
-
-
-def vm_identity(external_ids: Mapping[str, str]) -> str | None:
-    """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
-    return next((external_ids[key] for key in VM_ID_KEYS if external_ids.get(key)), None)
 
 
 class _Reader:
@@ -194,7 +189,6 @@ class _Reader:
         teaming: str,
     ) -> VmPortConfig:
         ids = interface.external_ids
-        vm_id = next((i for key in reversed(VM_ID_KEYS) if (i := ids.get(key))), None)
         vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
         carriers = self._carriers(port, vlans, uplinks)
         team = [uplink.name for uplink in uplinks]
@@ -240,12 +234,26 @@ class _Reader:
             binding=rules["binding"],
             moved=rules["moved"] or (),
             unit=unit,
-            vm_id=vm_id,
+            vm_id=rules_identity(ids),
             shares=rules["shares"],
             limit_bps=limit_bps,
             keeps_address=self._keeps_address(interface, policy, teaming),
             counted_by_flows=interface.sends_tunnels and self.row.in_userspace,
+            guests=self._guests(interface, keys["pin"]),
         )
+
+    def _guests(self, interface: InterfaceRow, pin: Key) -> tuple[Guest, ...]:
+        """The VMs behind a patch port, with the pins that the Bridge keeps for them."""
+        record, ids = f"Bridge {self.row.name}", self.row.external_ids
+
+        def pinned(guest: Guest) -> Guest:
+            prefix = f"{PREFIX}vm-{guest.identity}-"
+            if f"{prefix}pin" not in ids:
+                return guest
+            given = self.settings.given(record, ids, {"pin": pin}, prefix)
+            return replace(guest, pin=given["pin"])
+
+        return tuple(map(pinned, interface.guests))
 
     def _keeps_address(self, interface: InterfaceRow, policy: str, teaming: str) -> bool:
         """Whether frames must not get a source address of ours, as they would under the policy.
@@ -276,7 +284,7 @@ class _Reader:
     def _attached_macs(self, record: str, ids: Mapping[str, str]) -> tuple[str, ...]:
         """The addresses of the VM, as libvirt or OpenStack wrote them."""
         text = ids.get("attached-mac", "")
-        macs = [mac.lower() for mac in re.split(r"[\s,]+", text) if mac]
+        macs = guests.addresses(ids)
         if all(MAC.fullmatch(mac) and not int(mac[1], 16) & 1 for mac in macs):
             return tuple(sorted(set(macs)))
         self.settings.report(BadValue(record, "attached-mac", text, "MAC addresses of six bytes"))

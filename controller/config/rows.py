@@ -35,6 +35,19 @@ class Ovn:
 
 
 @dataclass(frozen=True, slots=True)
+class Guest:
+    """A VM behind a patch port: one of its addresses, and its name.
+
+    `identity`: under which the Bridge keeps its rules. `pin`: the rule that one has.
+    """
+
+    mac: str
+    vm: str
+    identity: str
+    pin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InterfaceRow:
     """An Interface record. `ofport` is None until the switch has assigned one."""
 
@@ -57,6 +70,8 @@ class InterfaceRow:
     tunnel: Tunnel | None = None
     # The other end of a patch port, by name; None if it is no patch port.
     peer: str | None = None
+    # The VMs behind a patch port, by address (`guests.marked`).
+    guests: tuple[Guest, ...] = ()
     # Whether tunnels of this Open vSwitch are sent by it (`endpoints.marked`).
     sends_tunnels: bool = False
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.config.offload import NOTHING, Offload
+from controller.config.rows import Guest
 from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line, shortened
 from policies.damping import Moved
@@ -96,6 +97,12 @@ class VmPortConfig:
     # Whether only flows count what it carries: the counters of a port leave out the tunnels that the
     # userspace datapath makes and ends at it.
     counted_by_flows: bool = False
+    # The VMs behind a patch port, as far as their hypervisor has written their addresses.
+    guests: tuple[Guest, ...] = ()
+
+    def guest(self, mac: str) -> Guest | None:
+        """The VM behind this port that has an address, if it is known."""
+        return next((guest for guest in self.guests if guest.mac == mac), None)
 
     @property
     def unsplittable(self) -> bool:

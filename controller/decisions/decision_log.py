@@ -188,16 +188,19 @@ class DecisionLog:
 
 def move_lines(team_view: TeamView, moves: Iterable[Move]) -> tuple[Moved, ...]:
     """Moves as people read them: one line for all buckets with the same source and target."""
-    vms = {port.name: port.vm for port in team_view.config.vm_ports}
+    ports = {port.name: port for port in team_view.config.vm_ports}
+    vms = {name: port.vm for name, port in ports.items()}
     single, shared = [], Counter[tuple[str, str, str, str]]()
     for move in moves:
         way = move.source, move.target, move.reason.value
-        of, slash, _ = move.unit.rpartition("/")
+        of, slash, address = move.unit.rpartition("/")
         if slash and of in PRESETS and move.unit not in vms:
             shared[of, *way] += 1
         else:
-            # The VM of an address is that of its port, if the VM has another name than the port.
+            # The VM of an address is that of its port, if it is not known better.
             behind = vms.get(of) if vms.get(of) != of else None
+            if of in ports and (guest := ports[of].guest(address.partition("%")[0])) is not None:
+                behind = guest.vm
             vm, source = vms.get(move.unit, behind), move.source or None
             single.append(Moved(move.unit, source, *way[1:], vm=vm))
     together = [

@@ -115,7 +115,8 @@ def _refuse_unknown(path: Path, query: history.Query, names: history.Names) -> N
     ):
         there = f"{_one_of(names.bridges)}a bridge in the history"
         raise ValueError(f"bridge: {shortened(bridge) or 'nothing'} -> {there}")
-    if port is not None and port not in names.ports:
+    # An address behind a VM port has the port's name before its own.
+    if port is not None and names.ports.isdisjoint((port, port.rpartition("/")[0])):
         expected = "a VM port or VM that exists now or is in the history"
         raise ValueError(f"port: {shortened(port) or 'nothing'} -> {expected}")
 

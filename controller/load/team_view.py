@@ -212,7 +212,8 @@ class TeamView:
 
     def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
         known = self.address_units
-        return address_units.units(known.by_name.values(), known.found, self.config, ports)
+        silent = known.silent_s
+        return address_units.units(known.by_name.values(), known.found, self.config, ports, silent)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
         """Return all units with their uplinks and what they carry over them."""

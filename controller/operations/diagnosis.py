@@ -42,19 +42,21 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """An address behind a VM port, in VLAN `vlan` (0: untagged), and its uplink."""
+    """An address behind a VM port, in VLAN `vlan` (0: untagged), its uplink, and its VM if known."""
 
     mac: str
     vlan: int
     uplink: str | None
     load: Load
+    vm: str | None = None
 
     @property
     def total_bps(self) -> float:
         return self.load.tx_bps + self.load.rx_bps
 
     def __str__(self) -> str:
-        return f"{self.mac} in VLAN {self.vlan}" if self.vlan else self.mac
+        named = f"{self.mac} ({self.vm})" if self.vm is not None else self.mac
+        return f"{named} in VLAN {self.vlan}" if self.vlan else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Account:
 
 
 def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
-    """The diagnosis of a VM port. `port`: its configuration in force."""
+    """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
     team_view, config = bridge.team_view, bridge.config
     basis = bridge.basis(port.policy, now_s)
     known_s = bridge.known_s(port)
@@ -126,7 +128,7 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
     unit = next(unit for unit in loaded if unit.name == port.name)
     carrying = {uplink.name: uplink for uplink in team_view.carrying(window_s)}
     uplinks = {uplink.name: uplink for uplink in team_view.uplinks(window_s)}
-    bound = bridge.bound.get(port.name)
+    bound = bridge.applied_bindings.bound.get(port.name)
     planned = team_view.bound.get(port.name)
     last, moved = _last_move(bridge, port.name, bound)
     cooldown_until_s, spent = bridge.cooldowns(now_s).get(port.name, (None, False))
@@ -180,10 +182,12 @@ def _split_why(bridge: Bridge, name: str) -> str:
 
 def _behind(bridge: Bridge, loaded: Iterable[Unit], port: VmPortConfig) -> tuple[Behind, ...]:
     bound, known = bridge.applied_bindings.bound, bridge.behind
+    vms = {guest.mac: guest.vm for guest in port.guests}
     found = [
-        Behind(known[u.name].mac, known[u.name].vlan, bound[u.name].uplink, u.load)
+        Behind(one.mac, one.vlan, bound[u.name].uplink, u.load, vms.get(one.mac))
         for u in loaded
         if u.behind == port.name and u.name in bound
+        for one in [known[u.name]]
     ]
     return tuple(sorted(found, key=lambda one: (-one.total_bps, one.mac, one.vlan)))
 

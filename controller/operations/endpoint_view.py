@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.config.endpoints import Endpoint, local_address
-from controller.config.reader import read_bridge, vm_identity
+from controller.config.guests import vm_identity
+from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn
 from policies import endpoints as policy
 from policies.endpoints import Vm

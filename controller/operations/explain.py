@@ -222,6 +222,7 @@ def _behind(account: Account) -> list[dict[str, Any]]:
     return [
         {
             "mac": one.mac,
+            "vm": one.vm,
             "vlan": one.vlan,
             "uplink": one.uplink,
             "tx_bps": one.load.tx_bps,

@@ -22,6 +22,7 @@ from controller.operations import diagnosis, explain, show
 from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
+from controller.teaming.address_units import AddressUnit
 from controller.text.wording import one_line, one_of, shortened
 from policies import failover, rules
 from policies.model import Reason, Role
@@ -193,8 +194,8 @@ def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
 
 
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    name, target = words
-    bridge, port = _vm_port(operator, name)
+    bridge, port = _vm_port(operator, words[0])
+    name, target = port.name, words[1]
     uplink = _carrier(bridge, port, target)
     _enforcing(bridge)
     if port.rules.pin not in (None, target):
@@ -205,6 +206,9 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
     if target not in [u.name for u in serving]:
         state = bridge.why_unused(uplink, now_s)
         raise Refused(f"uplink {target}: {state} -> {one_of(sorted(u.name for u in serving))}")
+    if name in bridge.address_units.silent_s:
+        # It could not be announced, and upstream switches would keep sending to its old uplink.
+        raise Refused(f"address {name}: silent -> an address that the switch has learned")
     return bridge.move(
         name, target, Reply(request_id, _against_shoulds(bridge, port, target)), now_s
     )
@@ -222,6 +226,7 @@ def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
 def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
+    _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
     return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
 
@@ -239,7 +244,15 @@ def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
 def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     (name,) = words
     bridge, port = _vm_port(operator, name)
+    _refuse_unnamed(bridge, port)
     return [Write(tuple(_without_rule(bridge, port, "pin")), request_id)]
+
+
+def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
+    """Refuse a rule for an address whose VM is not known: it is kept under the VM's name."""
+    if port.name in bridge.behind and port.vm_id is None:
+        expected = "an address that the interface of a VM on this host has as attached-mac"
+        raise Refused(f"address {port.name}: of no known VM -> {expected}")
 
 
 def _drain(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -303,12 +316,13 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     if command not in _MOVING:
         return []
     try:
-        bridge, port = _interface(operator, name)
+        bridge, port = _address(operator, name) or _interface(operator, name)
     except Refused:
         return []
     moves = []
     if port is not None:
-        bound = bridge.bound.get(name)
+        name = port.name
+        bound = bridge.applied_bindings.bound.get(name)
         source = bound.uplink if bound else None
         moves = [Moved(name, source, rest[0], _MOVING[command].value, port.vm)]
     return bridge.refuse([_MOVING[command]], why, now_s, moves)
@@ -379,7 +393,45 @@ def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | No
     raise Refused(f"interface: {name} -> an interface of an attached bridge")
 
 
+def _address(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig] | None:
+    """An address behind a VM port, as a VM port with the address's name; None if `name` is none.
+
+    `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
+    """
+    of, slash, address = name.lower().rpartition("/")
+    mac, _, vlan = address.partition("%")
+    ports = [(b, p) for b in operator.fleet.bridges.values() for p in b.config.vm_ports]
+    for bridge, port in ports:
+        if not slash or port.name.lower() != of:
+            continue
+        there = [one for one in bridge.behind.values() if one.port == port.name and one.mac == mac]
+        found = [one for one in there if not vlan or vlan == str(one.vlan)]
+        if len(found) == 1:
+            return bridge, _as_port(bridge, port, found[0])
+        if found:
+            raise Refused(f"address: {name}, in several VLANs -> {one_of([u.name for u in found])}")
+        raise Refused(f"address: {name} -> one of those that ovs-lbt explain {port.name} lists")
+    return None
+
+
+def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPortConfig:
+    unit = next(unit for unit in bridge.units() if unit.name == address.name)
+    guest = port.guest(address.mac)
+    return replace(
+        port,
+        name=address.name,
+        vm=address.name if guest is None else guest.vm,
+        vm_id=None if guest is None else guest.identity,
+        unit="port",
+        allowed=unit.allowed,
+        rules=unit.rules,
+        guests=(),
+    )
+
+
 def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
+    if (address := _address(operator, name)) is not None:
+        return address
     bridge, port = _interface(operator, name)
     if port is None:
         raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
@@ -387,10 +439,21 @@ def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
 
 
 def _port_or_vm(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
-    """The VM port with this interface name, or the only one of the VM with this name."""
+    """The VM port with this interface name, or the only one of the VM with this name.
+
+    A VM behind a patch port is its address there.
+    """
     ports = [(b, port) for b in operator.fleet.serving for port in b.config.vm_ports]
     found = [(b, port) for b, port in ports if port.name == name]
     found = found or [(b, port) for b, port in ports if port.vm == name]
+    found = found or [
+        (b, _as_port(b, port, address))
+        for b, port in ports
+        for address in b.behind.values()
+        if address.port == port.name
+        and (guest := port.guest(address.mac)) is not None
+        and guest.vm == name
+    ]
     if len(found) > 1:
         names = one_of(sorted(port.name for _, port in found))
         raise Refused(f"port: {name}, a VM with {len(found)} ports -> {names}")
@@ -475,6 +538,8 @@ def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None)
 
 def _without_rule(bridge: Bridge, port: VmPortConfig, key: str) -> list[Setting]:
     """The settings that remove a rule of a VM port, from both places where it can be."""
+    if port.name in bridge.behind:
+        return [_vm_setting(bridge, port, key, None)]
     kept = [Setting("Interface", port.name, PREFIX + key, None)]
     return [*kept, _vm_setting(bridge, port, key, None)] if port.vm_id else kept
 

@@ -8,7 +8,7 @@ hour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import LearnedRead
@@ -25,7 +25,7 @@ from controller.dataplane.tables import (
     cookie_ofport,
 )
 from controller.teaming.buckets import home_in, with_home
-from policies.model import Unit, Uplink
+from policies.model import Rules, Unit, Uplink
 
 # The most addresses of one VM port; any others leave by its home. Each costs the switch three flows
 # and a group, and the service has to read two of them.
@@ -209,9 +209,20 @@ def units(
     found: Mapping[str, str],
     config: BridgeConfig,
     ports: Iterable[Unit],
+    silent: Container[str] = (),
 ) -> Iterator[Unit]:
-    """Addresses as units: each under the rules of its VM port, on uplinks that carry its VLAN."""
+    """Addresses as units, on uplinks that carry their VLAN: each under the rules of its VM port.
+
+    One whose VM is known may have a pin of its own. It does not apply while the address is `silent`:
+    a move could not be announced, and upstream switches may still send by the old uplink.
+    """
     by_name = {unit.name: unit for unit in ports}
+    pins = {
+        (port.name, guest.mac): guest.pin
+        for port in config.per_address
+        for guest in port.guests
+        if guest.pin is not None
+    }
     for unit in address_units:
         port = by_name.get(unit.port)
         if port is None:
@@ -224,10 +235,18 @@ def units(
             number=unit.number,
             uplink=found.get(unit.name),
             allowed=frozenset(allowed) if len(allowed) < len(config.uplinks) else None,
-            # The reservation is the port's, and is counted there.
-            rules=replace(port.rules, reserve_bps=0.0) if port.rules.reserve_bps else port.rules,
+            rules=_rules(
+                port.rules, None if unit.name in silent else pins.get((unit.port, unit.mac))
+            ),
             behind=unit.port,
         )
+
+
+def _rules(of_port: Rules, pin: str | None) -> Rules:
+    """The rules of an address. The reservation is its port's, and is counted there."""
+    if pin is None and not of_port.reserve_bps:
+        return of_port
+    return replace(of_port, reserve_bps=0.0, pin=pin)
 
 
 def of_team(

@@ -222,6 +222,8 @@ def test_the_last_entries_come_oldest_first_and_by_bridge_and_port(tmp_path: Pat
     there_is = Names(frozenset({"br7"}), frozenset({"vnet9"}))
     assert answer(path, ("br7",), there_is) == "no matching entries"
     assert answer(path, ("--port", "vnet9"), there_is) == "no matching entries"
+    of_an_address = ("--port", "vnet9/02:00:00:00:00:01")
+    assert answer(path, of_an_address, there_is) == "no matching entries"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from controller.api.events import Apply, ReadLearned, SendFrame
+from controller.api.events import Apply, ReadLearned, Record, SendFrame
 from controller.api.history import Entry, Happened, Moved, Query, as_line, read
 from controller.api.status import PortStatus
 from controller.bridge.learning_packets import LEARNED_INTERVAL_S
+from controller.config.rows import BridgeRow, InterfaceRow, PortRow
 from controller.decisions.decision_log import move_lines
 from controller.teaming.address_units import PER_PORT_MAX, SILENT_S
 from policies.model import Move, Reason
@@ -225,6 +226,102 @@ def test_a_move_takes_the_home_and_all_addresses() -> None:
     assert here.bindings()["vnet0"] == "eth2" and set(ways(here)) == {2}
     assert moves(here) == {"manual": 5}
     assert f"br0: vnet0/{MACS[0]}: eth1 -> eth2 (manual)" in reports(here, "info")
+
+
+def with_vms(**keys: str) -> World:
+    """The VM port vnet0 is a patch port, behind which the first VM has a name. Two VLANs have the last."""
+    here = nested(**keys)
+    row = here.rows["br0"]
+    patch = replace(row.ports[-2].interfaces[0], kind="patch", peer="to-ex")
+    assert patch.name == "vnet0"
+    row = replace(row, ports=(*row.ports[:-2], PortRow("vnet0", (patch,)), row.ports[-1]))
+    inner = InterfaceRow("to-ex", 1, kind="patch", peer="vnet0")
+    vm = port("vif0", 2, {"attached-mac": MACS[0], "iface-id": "web"})
+    here.rows["br-int"] = BridgeRow("br-int", (PortRow("to-ex", (inner,)), vm))
+    here.write(row).run_for(1)
+    here.switches["br0"].learned = (*behind(), *behind(MACS[-1:], 7))
+    return here.run_for(3)
+
+
+@pytest.mark.parametrize("name", [f"vnet0/{MACS[0]}", f"vnet0/{MACS[0].upper()}%0"])
+def test_one_address_moves(name: str) -> None:
+    here = with_vms()
+    done(here.ask("move", name, "eth2"))
+    assert ways(here) == [2, 2, 1, 2, 1, 2, 1, 2]
+    assert here.switches["br0"].uplink_of(PATCH) == 1
+    assert moves(here) == {"manual": 1}
+
+
+def test_an_address_has_its_vms_name() -> None:
+    here = with_vms()
+    name = f"vnet0/{MACS[0]}"
+    done(here.ask("move", name, "eth2"))
+    for asked in (name, "web"):
+        assert done(here.ask("explain", asked)).startswith(f"{name} (web) on br0, load-based\n")
+    shown = json.loads(done(here.ask("explain", "vnet0", "--json")))["addresses"]
+    assert {one["mac"]: one["vm"] for one in shown}[MACS[0]] == "web"
+    (entry,) = [c.entry for _, c in here.log if isinstance(c, Record)]
+    assert [(move.unit, move.vm) for move in entry.moves] == [(name, "web")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            f"move vnet0/{MACS[-1]} eth1",
+            f"address: vnet0/{MACS[-1]}, in several VLANs"
+            f" -> one of vnet0/{MACS[-1]}, vnet0/{MACS[-1]}%7",
+        ),
+        (
+            "move vnet0/02:00:00:00:00:99 eth1",
+            "address: vnet0/02:00:00:00:00:99 -> one of those that ovs-lbt explain vnet0 lists",
+        ),
+        (
+            f"pin vnet0/{MACS[1]} eth1",
+            f"address vnet0/{MACS[1]}: of no known VM"
+            " -> an address that the interface of a VM on this host has as attached-mac",
+        ),
+        (
+            f"explain vnet9/{MACS[1]}",
+            f"interface: vnet9/{MACS[1]} -> an interface of an attached bridge",
+        ),
+    ],
+)
+def test_an_address_that_is_none_or_of_nobody_is_refused(words: str, said: str) -> None:
+    assert refusal(with_vms().ask(*words.split())) == said
+
+
+def test_an_address_is_pinned_for_its_vm() -> None:
+    here = with_vms()
+    name = f"vnet0/{MACS[0]}"
+    here.ask("pin", name, "eth2")
+    here.run_for(2)
+    assert here.rows["br0"].external_ids["ovs-lbt-vm-web-pin"] == "eth2"
+    assert ways(here)[0] == 2
+    assert moves(here) == {"pin": 1}
+    pinned = f"port {name}: pinned to eth2 -> a port that is not pinned"
+    assert refusal(here.ask("move", name, "eth1")) == pinned
+    here.ask("unpin", name)
+    here.run_for(2)
+    assert "ovs-lbt-vm-web-pin" not in here.rows["br0"].external_ids
+    done(here.ask("move", name, "eth1"))
+    assert ways(here)[0] == 1
+
+
+def test_a_silent_address_is_not_moved_by_anybody() -> None:
+    """It could not be announced, and upstream switches may still send by its old uplink."""
+    here = with_vms()
+    name = f"vnet0/{MACS[0]}"
+    here.switches["br0"].learned = behind(MACS[1:])
+    here.run_for(3)
+    silent = f"address {name}: silent -> an address that the switch has learned"
+    assert refusal(here.ask("move", name, "eth2")) == silent
+    here.ask("pin", name, "eth2")
+    here.run_for(3)
+    assert ways(here)[0] == 1
+    here.switches["br0"].learned = behind()
+    here.run_for(3)
+    assert ways(here)[0] == 2, "it speaks again"
 
 
 def test_a_drain_takes_its_addresses_too() -> None:

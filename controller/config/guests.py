@@ -1,0 +1,78 @@
+"""The VMs behind a bridge's patch ports, by the addresses that hypervisors write to their interfaces.
+
+An integration bridge is in the same database. Its VMs' frames leave by a patch port of the attached
+bridge, where only their addresses tell them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from controller.config.rows import BridgeRow, Guest, InterfaceRow
+
+# The keys that name a VM, the one that people know best first.
+VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
+
+
+def vm_identity(external_ids: Mapping[str, str]) -> str | None:
+    """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
+    return next((external_ids[key] for key in VM_ID_KEYS if external_ids.get(key)), None)
+
+
+def rules_identity(external_ids: Mapping[str, str]) -> str | None:
+    """The identity under which a Bridge keeps the rules of the VM behind an interface, if any."""
+    return next((external_ids[key] for key in reversed(VM_ID_KEYS) if external_ids.get(key)), None)
+
+
+def addresses(external_ids: Mapping[str, str]) -> list[str]:
+    """The addresses of a VM as its hypervisor wrote them, in lower case; they may be invalid."""
+    return [mac.lower() for mac in re.split(r"[\s,]+", external_ids.get("attached-mac", "")) if mac]
+
+
+def marked(rows: Mapping[str, BridgeRow]) -> dict[str, BridgeRow]:
+    """The same bridges, by name. Each patch port of an attached one says which VMs are behind it."""
+    bridge_of = {i.name: row.name for row in rows.values() for i in _interfaces(row)}
+
+    def on(interface: InterfaceRow, own: str) -> InterfaceRow:
+        found = _behind(interface, own, rows, bridge_of) if interface.peer is not None else ()
+        return interface if found == interface.guests else replace(interface, guests=found)
+
+    def in_row(row: BridgeRow) -> BridgeRow:
+        if not row.attached or not any(i.peer is not None for i in _interfaces(row)):
+            return row
+        ports = (
+            replace(port, interfaces=tuple(on(i, row.name) for i in port.interfaces))
+            for port in row.ports
+        )
+        return replace(row, ports=tuple(ports))
+
+    return {name: in_row(row) for name, row in rows.items()}
+
+
+def _behind(
+    patch: InterfaceRow, own: str, rows: Mapping[str, BridgeRow], bridge_of: Mapping[str, str]
+) -> tuple[Guest, ...]:
+    """The VMs on the bridge that a patch port leads to, and on those that lead on from there."""
+    found: dict[str, Guest] = {}
+    seen, ahead = {own}, [patch]
+    while ahead:
+        name = bridge_of.get(ahead.pop().peer or "")
+        if name is None or name in seen:
+            continue
+        seen.add(name)
+        for interface in _interfaces(rows[name]):
+            if interface.peer is not None:
+                ahead.append(interface)
+            vm = vm_identity(interface.external_ids)
+            identity = rules_identity(interface.external_ids)
+            if vm is not None and identity is not None:
+                for mac in addresses(interface.external_ids):
+                    found[mac] = Guest(mac, vm, identity)
+    return tuple(found[mac] for mac in sorted(found))
+
+
+def _interfaces(row: BridgeRow) -> Iterator[InterfaceRow]:
+    for port in row.ports:
+        yield from port.interfaces

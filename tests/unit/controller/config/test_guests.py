@@ -1,0 +1,67 @@
+"""The VMs behind patch ports, by their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.config import guests
+from controller.config.reader import read_bridge
+from controller.config.rows import BridgeRow, Guest, InterfaceRow, PortRow
+from controller.config.values import VmPortConfig
+from tests.unit.rows import host, port, with_ids
+
+NO_PINS: Mapping[str, str] = {}
+MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
+
+
+def patch(name: str, peer: str) -> PortRow:
+    return PortRow(name, (InterfaceRow(name, 20, kind="patch", peer=peer),))
+
+
+def vif(name: str, mac: str, **ids: str) -> PortRow:
+    named = {key.replace("_", "-"): value for key, value in ids.items()}
+    return port(name, 9, {"attached-mac": mac, **named})
+
+
+def behind(
+    *vifs: PortRow, further: tuple[PortRow, ...] = (), pins: Mapping[str, str] = NO_PINS
+) -> VmPortConfig:
+    """The patch port of br0 to br-int, behind which br-far may be. `pins`: by the VM's identity."""
+    row = with_ids(host(), **{f"vm-{name}-pin": uplink for name, uplink in pins.items()})
+    rows = [
+        replace(row, ports=(*row.ports, patch("to-int", "to-ex"))),
+        BridgeRow("br-int", (patch("to-ex", "to-int"), patch("to-far", "back"), *vifs)),
+        BridgeRow("br-far", (patch("back", "to-far"), *further)),
+    ]
+    made = guests.marked({row.name: row for row in rows})
+    assert made["br-int"] is rows[1]
+    return next(p for p in read_bridge(made["br0"]).vm_ports if p.name == "to-int")
+
+
+def test_a_vm_is_found_by_its_address() -> None:
+    found = behind(vif("vnet7", MAC.upper(), vm_id="web", iface_id="i-1"), port("vnet8", 8))
+    assert found.guests == (Guest(MAC, "web", "i-1"),)
+    assert found.guest(MAC) == Guest(MAC, "web", "i-1")
+    assert found.guest(OTHER) is None
+
+
+def test_a_vm_without_a_name_or_an_address_is_not_known() -> None:
+    assert behind(vif("vnet7", MAC), vif("vnet8", "", iface_id="i-2")).guests == ()
+
+
+def test_a_vm_may_have_several_addresses_and_be_several_bridges_away() -> None:
+    far = vif("vnet9", f"{OTHER} {MAC}", iface_id="i-3")
+    assert [guest.mac for guest in behind(further=(far,)).guests] == [MAC, OTHER]
+
+
+def test_a_pin_of_a_vm_is_kept_on_the_bridge() -> None:
+    known = vif("vnet7", MAC, iface_id="i-1"), vif("vnet8", OTHER, iface_id="i-2")
+    found = behind(*known, pins={"i-1": "eth2", "i-2": "eth9"})
+    assert [guest.pin for guest in found.guests] == ["eth2", None]
+
+
+def test_nothing_is_looked_for_behind_a_bridge_that_is_not_attached() -> None:
+    row = replace(host(), external_ids={}, ports=(patch("a", "b"),))
+    rows = {row.name: row, "br-int": BridgeRow("br-int", (patch("b", "a"),))}
+    assert guests.marked(rows) == rows
