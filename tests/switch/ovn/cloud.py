@@ -11,9 +11,10 @@ import contextlib
 from dataclasses import dataclass, field
 
 from tests.switch import datapath
-from tests.switch.bed import Upstream
+from tests.switch.bed import Upstream, run
 from tests.switch.ovn.central import Central
 from tests.switch.ovn.host import Host, Vm
+from tests.switch.wire import Point
 
 RACK = "rack"
 
@@ -25,6 +26,8 @@ class Network:
     name: str
     number: int
     vms: list[Vm] = field(default_factory=list)
+    # A host of the physical network, if it is a provider network.
+    outside: Vm | None = None
 
     @property
     def gateway(self) -> str:
@@ -69,6 +72,41 @@ class Cloud:
         self.central.nbctl("ls-add", name)
         return network
 
+    def add_provider_network(self, name: str, physical: str, vlan: int | None = None) -> Network:
+        """A logical switch of a physical network, and a host upstream in its VLAN: 10.N.0.254."""
+        network = self.add_network(name)
+        self.add_localnet(network, physical, vlan)
+        netns, port = f"outside-{name}", f"out{network.number}"
+        mac, ip = f"02:0a:{network.number:02x}:00:00:fe", f"10.{network.number}.0.254"
+        run("ip", "netns", "add", netns)
+        self._running.callback(run, "ip", "netns", "del", netns)
+        run("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1", netns=netns)
+        peer = f"name eth0 netns {netns} address {mac}"
+        lines = [f"link add {port} type veth peer {peer}", f"link set {port} up"]
+        run("ip", "-n", self.tor.netns, "-batch", "-", stdin="\n".join(lines))
+        own = ["link set lo up", "link set eth0 up", f"addr add {ip}/16 dev eth0"]
+        run("ip", "-n", netns, "-batch", "-", stdin="\n".join(own))
+        tag = () if vlan is None else (f"tag={vlan}",)
+        self.tor.ovs.vsctl("add-port", RACK, port, *tag)
+        network.outside = Vm(netns, port, mac, ip, Point(netns, "eth0", netns))
+        return network
+
+    def add_localnet(self, network: Network, physical: str, vlan: int | None = None) -> None:
+        """The port by which a logical switch is a part of a physical network."""
+        port = f"ln-{network.name}"
+        tag = (
+            ()
+            if vlan is None
+            else ("--", "set", "logical_switch_port", port, f"tag_request={vlan}")
+        )
+        self.central.nbctl(
+            *("lsp-add", network.name, port),
+            *("--", "lsp-set-type", port, "localnet"),
+            *("--", "lsp-set-addresses", port, "unknown"),
+            *("--", "lsp-set-options", port, f"network_name={physical}"),
+            *tag,
+        )
+
     def add_router(self, name: str, *networks: Network) -> None:
         """A router between logical switches."""
         self.central.nbctl("lr-add", name)
@@ -98,8 +136,10 @@ class Cloud:
         network.vms.append(vm := host.start_vm(name, mac, f"{ip}/16", network.gateway))
         return vm
 
-    def network_of(self, vm: Vm) -> Network:
-        return next(network for network in self.networks if vm in network.vms)
+    def next_hop(self, one: Vm, to: Vm) -> str:
+        """The address to which a VM, or a host upstream, sends what is for another one."""
+        network = next(n for n in self.networks if one in (*n.vms, n.outside))
+        return to.mac if to in (*network.vms, network.outside) else network.gateway_mac
 
     def settle(self) -> None:
         """Wait until every VM's port is known, and all hosts have the flows for it."""

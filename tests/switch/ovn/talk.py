@@ -91,8 +91,7 @@ class Talk:
 
 
 def _frame(cloud: Cloud, one: Vm, to: Vm, frame_bytes: int) -> bytes:
-    network = cloud.network_of(one)
-    next_hop = to.mac if to in network.vms else network.gateway_mac
+    next_hop = cloud.next_hop(one, to)
     return frames.udp(
         one.mac, next_hop, source_ip=one.ip, destination_ip=to.ip, frame_bytes=frame_bytes
     )
