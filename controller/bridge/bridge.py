@@ -148,6 +148,7 @@ class Bridge(ReconciledBridge):
 
     def _forget_switch(self) -> None:
         self.learning_packets.disconnect()
+        self.off_home.forget()
         self.installation.forget()
         self.inbound_check.forget()
         self.flooding.forget()
@@ -481,6 +482,9 @@ class Bridge(ReconciledBridge):
             commands.append(ReadInstalled(name))
         if self.learning_packets.read(now_s, self._wants_addresses):
             commands.append(ReadLearned(name))
+        if now_s >= self.off_home.deadline_s():
+            announced = self.off_home.take(self.config, now_s)
+            commands += announced if self._announces else []
         if ofports := self.inbound_check.due(now_s):
             commands.append(ReadInbound(name, ofports))
         return commands

@@ -97,6 +97,8 @@ class ConnectionHash:
         if not _spreads_connections(config):
             return None
         wanted = f"connection-hash is {config.connection_hash}"
+        if config.hashed_for is not None:
+            wanted = f"multipath sees no source ports of the tunnels of {config.hashed_for}"
         if config.connection_hash == MULTIPATH:
             return HashInUse(MULTIPATH, wanted)
         if not _wanted(config):

@@ -12,7 +12,8 @@ from controller.teaming import buckets
 from controller.teaming.address_units import AddressUnit, of_team
 from controller.teaming.bindings import Bound
 from controller.teaming.shaping import ShapedTeam
-from policies.model import Unit, Uplink
+from policies import failover
+from policies.model import OfPort, Unit, Uplink
 
 
 def team(
@@ -24,15 +25,18 @@ def team(
     no_flood: frozenset[int],
     address_units: Iterable[AddressUnit] = (),
     dp_hash: bool = False,
+    uplinks: Sequence[Uplink] = (),
 ) -> Team:
     """The team that the pipeline is built from.
 
     `split`: the VM ports whose frames the switch spreads. `order`: the uplinks that a unit may use,
     the one in force first. `homes`: the home of each unit, by name. `no_flood`: the ofports with the
-    flag `no-flood`. `dp_hash`: whether the switch has the group that hashes connections.
+    flag `no-flood`. `dp_hash`: whether the switch has the group that hashes connections. `uplinks`:
+    the team as it is now.
     """
     units = list(units)
     orders = {unit.name: tuple(order(unit)) for unit in units if not unit.is_bucket}
+    endpoints = tuple(buckets.endpoints(config))
     vm_ports = tuple(
         VmPort(
             ofport=port.ofport,
@@ -56,7 +60,22 @@ def team(
         off_home_macs={} if config.on_a_lag else buckets.off_home_macs(config, split),
         addresses=tuple(of_team(address_units, config, orders, homes)),
         dp_hash=dp_hash,
+        endpoints=endpoints,
+        lanes=lanes(uplinks) if endpoints else {},
     )
+
+
+def lanes(uplinks: Sequence[Uplink]) -> dict[OfPort, tuple[OfPort, ...]]:
+    """For the off-home addresses of each uplink, the uplinks that serve them, the one in use first."""
+    return {
+        own.ofport: tuple(
+            u.ofport
+            for u in failover.usable_first(
+                failover.order(own.name, own.name, uplinks, failover.as_configured)
+            )
+        )
+        for own in uplinks
+    }
 
 
 def shaped_team(

@@ -17,7 +17,7 @@ from controller.api.events import (
     Report,
     Write,
 )
-from controller.bridge import addresses, gathering, kept_rules, learning_packets
+from controller.bridge import addresses, desired, gathering, kept_rules, learning_packets
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced
 from controller.bridge.phase import Phase, Turn, after
@@ -25,7 +25,7 @@ from controller.bridge.state import BridgeState, Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
 from controller.decisions.decision_log import move_lines
-from controller.teaming import bindings, splits
+from controller.teaming import bindings, buckets, splits
 from controller.teaming.bindings import Bindings
 from policies.model import Move
 from policies.presets import PRESETS
@@ -280,6 +280,7 @@ class ReconciledBridge(BridgeState):
         step = self.installation.step(pipeline, self._seeds, self._live_ports)
         bundle = self.installation.next_bundle(step)
         if bundle is None:
+            self._follow_endpoints(now_s)
             rest = [*self._follow_flags(now_s), *self._follow_hash(now_s)]
             return [*self._remember_bindings(), *rest], False
         if not bundle.changes:
@@ -342,6 +343,7 @@ class ReconciledBridge(BridgeState):
         commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
         if not self.installed_anything:
             commands += self.learning_packets.take_introductions()
+            commands += self.off_home.part(self.config)
             if self.on_normal:
                 # On NORMAL, no flows count them.
                 self.address_units.forget()
@@ -385,6 +387,19 @@ class ReconciledBridge(BridgeState):
             self.learning_packets.wait(announced)
         else:
             self.learning_packets.plan(announced, now_s)
+
+    def _follow_endpoints(self, now_s: float) -> None:
+        """Plan announcements of the off-home addresses of endpoints that have changed uplinks."""
+        if not self._announces or not self.installed_anything:
+            return
+        endpoints = tuple(buckets.endpoints(self.config))
+        lanes = desired.lanes(self.uplinks()) if endpoints else {}
+        spread = frozenset(
+            port.ofport
+            for port in self.config.vm_ports
+            if port.tunnel_mac is not None and buckets.hashed_by(port, self._applied_split)
+        )
+        self.off_home.follow(self.config, endpoints, lanes, spread, now_s)
 
     def _announce_moves(self, moved: set[str], now_s: float) -> None:
         """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""

@@ -23,6 +23,7 @@ from controller.bridge.installation import Installation
 from controller.bridge.learning_packets import Announced, LearningPackets
 from controller.bridge.move_counts import Counts
 from controller.bridge.no_flood import Flooding
+from controller.bridge.off_home import OffHomeAddresses
 from controller.bridge.phase import Phase
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.dataplane import specs
@@ -88,6 +89,8 @@ class BridgeState:
     # ---- what upstream switches and people are told
     # Learning packets to send.
     learning_packets: LearningPackets = field(default_factory=LearningPackets)
+    # Announcements of endpoints' off-home addresses.
+    off_home: OffHomeAddresses = field(default_factory=OffHomeAddresses)
     # The inbound check of VM ports that have moved.
     inbound_check: InboundCheck = field(default_factory=InboundCheck)
     # The log of decisions.
@@ -149,7 +152,7 @@ class BridgeState:
     @property
     def at_rest(self) -> bool:
         """Whether the switch has the desired pipeline, and nothing is left to announce."""
-        return self.learning_packets.idle and self.has_all
+        return self.learning_packets.idle and self.off_home.idle and self.has_all
 
     @property
     def hash_in_use(self) -> HashInUse | None:
@@ -367,6 +370,7 @@ class BridgeState:
             no_flood or frozenset(),
             self.address_units.by_name.values(),
             dp_hash=self.connection_hash.by_dp_hash(self.config, self.installed),
+            uplinks=uplinks,
         )
 
     def _seeds(
@@ -486,6 +490,7 @@ class BridgeState:
         if self.connected:
             times += [self.installation.deadline_s(), self.shaping.deadline_s()]
             times.append(self.learning_packets.deadline_s(self._wants_addresses))
+            times.append(self.off_home.deadline_s())
             times.append(self.inbound_check.deadline_s())
             if self.phase.is_attached:
                 times.append(self.polling.due_s)
@@ -496,4 +501,5 @@ class BridgeState:
         """When the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:
             return float("inf")
-        return min(self.learning_packets.due_s(), self.inbound_check.deadline_s())
+        planned_s = min(self.learning_packets.due_s(), self.off_home.due_s())
+        return min(planned_s, self.inbound_check.deadline_s())

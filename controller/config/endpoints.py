@@ -7,10 +7,10 @@ address of its own, which is often that of a bridge's port LOCAL or of another i
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from controller.config.rows import BridgeRow, Ovn, PortRow
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,23 @@ def find(
 _Tunnel = tuple[str | None, str | None, str, str]
 
 
-def marked(row: BridgeRow, devices: Collection[str]) -> BridgeRow:
-    """The same bridge, which says of each interface whether it is one of these devices."""
-    if all(i.sends_tunnels == (i.name in devices) for p in row.ports for i in p.interfaces):
-        return row
+def marked(row: BridgeRow, endpoints: Mapping[str, Endpoint]) -> BridgeRow:
+    """The same bridge, which says of each interface whether it is one of these endpoints."""
+
+    def of(interface: InterfaceRow) -> InterfaceRow:
+        endpoint = endpoints.get(interface.name)
+        addresses = endpoint.addresses if endpoint else ()
+        sends = endpoint is not None
+        if (interface.sends_tunnels, interface.tunnel_addresses) == (sends, addresses):
+            return interface
+        return replace(interface, sends_tunnels=sends, tunnel_addresses=addresses)
 
     def on(port: PortRow) -> PortRow:
-        made = (replace(i, sends_tunnels=i.name in devices) for i in port.interfaces)
-        return replace(port, interfaces=tuple(made))
+        made = tuple(map(of, port.interfaces))
+        return port if made == port.interfaces else replace(port, interfaces=made)
 
-    return replace(row, ports=tuple(map(on, row.ports)))
+    ports = tuple(map(on, row.ports))
+    return row if ports == row.ports else replace(row, ports=ports)
 
 
 def _tunnels(rows: Iterable[BridgeRow]) -> Iterator[_Tunnel]:

@@ -169,11 +169,12 @@ KEYS = (
         BRIDGE,
         "connection-hash",
         word("multipath", "dp_hash", "auto"),
-        "multipath",
+        None,
         "How the switch hashes connections, under a policy that spreads them. With `multipath`, each"
         " connection takes an entry of the switch's flow cache. With `dp_hash`, 256 entries serve all"
         " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true. `attach` writes"
         " `auto`.",
+        "`multipath`; `auto` while a tunnel endpoint of the userspace datapath is spread",
     ),
     Key(
         BRIDGE,

@@ -78,6 +78,8 @@ class _Reader:
             for port, interface in self._interfaces()
             if interface.name not in neither and _has_ofport(interface)
         )
+        # Open vSwitch fills in the source port of its own tunnels after multipath has seen the frame.
+        native = next((port.name for port in vm_ports if _spreads_native_tunnels(port)), None)
         return BridgeConfig(
             name=name,
             policy=policy,
@@ -96,7 +98,8 @@ class _Reader:
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
             falls_back=bool(bond and bond.lacp_fallback)
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
-            connection_hash=bridge["connection-hash"],
+            connection_hash=bridge["connection-hash"] or ("auto" if native else "multipath"),
+            hashed_for=None if bridge["connection-hash"] else native,
             patch_unit=self.patch_unit,
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
@@ -104,7 +107,11 @@ class _Reader:
             offload=offload.with_policies(
                 self.offload, (policy, *(port.policy for port in vm_ports))
             ),
-            not_done=(*normal.not_done(self.row), *_unspread(vm_ports), *_waits(self.row)),
+            not_done=(
+                *normal.not_done(self.row),
+                *_unspread(vm_ports, bridge["connection-hash"]),
+                *_waits(self.row),
+            ),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
         )
@@ -210,6 +217,7 @@ class _Reader:
         limit_bps = rules["limit-mbps"]
         unit = rules["unit"] or (self.patch_unit if interface.kind == "patch" else WHOLE)
         attached = self._attached_macs(record, ids)
+        tunnel_mac = _tunnel_mac(interface, teaming, carriers >= set(team))
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
@@ -237,7 +245,9 @@ class _Reader:
             vm_id=rules_identity(ids),
             shares=rules["shares"],
             limit_bps=limit_bps,
-            keeps_address=self._keeps_address(interface, policy, teaming),
+            tunnel_mac=tunnel_mac,
+            tunnel_addresses=interface.tunnel_addresses,
+            keeps_address=tunnel_mac is None and self._is_answered(interface, policy, teaming),
             counted_by_flows=interface.sends_tunnels and self.row.in_userspace,
             guests=self._guests(interface, keys["pin"]),
         )
@@ -255,8 +265,8 @@ class _Reader:
 
         return tuple(map(pinned, interface.guests))
 
-    def _keeps_address(self, interface: InterfaceRow, policy: str, teaming: str) -> bool:
-        """Whether frames must not get a source address of ours, as they would under the policy.
+    def _is_answered(self, interface: InterfaceRow, policy: str, teaming: str) -> bool:
+        """Whether peers may send to a source address of ours, which frames would have under the policy.
 
         Where Open vSwitch's userspace datapath receives a tunnel, it sends its own frames of the
         tunnel to the source address of those that it received. Off the home that is one of ours.
@@ -333,14 +343,32 @@ class _Reader:
         return found
 
 
-def _unspread(ports: Iterable[VmPortConfig]) -> Iterator[str]:
-    """The ports that their policy would spread over uplinks if they sent no tunnels."""
+def _tunnel_mac(interface: InterfaceRow, teaming: str, uses_all: bool) -> str | None:
+    """The address of a tunnel endpoint that may have off-home addresses, which no LAG needs."""
+    if not interface.sends_tunnels or teaming != Teaming.SWITCH_INDEPENDENT or not uses_all:
+        return None
+    return interface.mac.lower() if interface.mac else None
+
+
+def _spreads_native_tunnels(port: VmPortConfig) -> bool:
+    """Whether the connections of tunnels of the userspace datapath are spread, always or at times."""
+    by_transport = PRESETS[port.policy].spreads_by is Classifier.TRANSPORT
+    return port.counted_by_flows and by_transport and not port.unsplittable
+
+
+def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Iterator[str]:
+    """The tunnel endpoints that are spread less than their policy would spread other ports."""
     for port in ports:
+        endpoint = f"{port.name}, a tunnel endpoint on the userspace datapath"
         if port.keeps_address:
             yield (
-                f"{port.policy} does not spread {port.name}, a tunnel endpoint on the userspace datapath:"
-                " peers there answer to the source address of a frame -> several tunnel endpoints, or"
-                " teaming static or lacp"
+                f"{port.policy} does not spread {endpoint}: peers there answer to the source address of"
+                " a frame, and not every uplink carries its VLANs -> uplinks that carry them"
+            )
+        elif connection_hash == "multipath" and _spreads_native_tunnels(port):
+            yield (
+                f"{port.policy} spreads {endpoint}, by peers only: multipath sees no source ports of"
+                " tunnels -> connection-hash=dp_hash"
             )
 
 

@@ -74,6 +74,8 @@ class InterfaceRow:
     guests: tuple[Guest, ...] = ()
     # Whether tunnels of this Open vSwitch are sent by it (`endpoints.marked`).
     sends_tunnels: bool = False
+    # From which addresses, as far as that is known.
+    tunnel_addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

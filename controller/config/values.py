@@ -92,8 +92,13 @@ class VmPortConfig:
     shares: int | None = None
     limit_bps: float | None = None
     # Whether it is not spread over uplinks although its policy says so, because it sends tunnels to
-    # hosts that would take our source addresses for its own.
+    # hosts that would answer to our source addresses, and has no off-home addresses.
     keeps_address: bool = False
+    # Its own address, if it sends tunnels without a LAG and may leave by every uplink; else None. What
+    # peers send to its off-home addresses is given to it under this one.
+    tunnel_mac: str | None = None
+    # The IP addresses that it sends tunnels from, as far as they are known.
+    tunnel_addresses: tuple[str, ...] = ()
     # Whether only flows count what it carries: the counters of a port leave out the tunnels that the
     # userspace datapath makes and ends at it.
     counted_by_flows: bool = False
@@ -156,8 +161,10 @@ class BridgeConfig:
     # The configuration that the operator asked for, while LACP is not negotiated and this one is in
     # force.
     instead_of: BridgeConfig | None = None
-    # The hash of connections that the operator asked for.
+    # The hash of connections: the operator's, or the default.
     connection_hash: str = "multipath"
+    # The VM port because of which the default is another than multipath; None: it is not.
+    hashed_for: str | None = None
     # The `unit` of patch ports that have none of their own.
     patch_unit: str = "port"
     # Whether the switch has network cards forward where they can.

@@ -40,4 +40,5 @@ def _leave(port: VmPort, uplink: OfPort, team: Team) -> tuple[Action, ...]:
     """Out by the uplink; if the VM port is hashed, the uplink is its home and the hash decides."""
     if port.hashed is None:
         return leave_by(uplink, team)
-    return hashing.spread(port.hashed, home=uplink)
+    lane = port.order[0] if team.has_lanes(port.hashed) else None
+    return hashing.spread(port.hashed, home=uplink, lane=lane)

@@ -6,7 +6,8 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 
 BROADCAST = b"\xff" * 6
-ETH_VLAN, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x8035, 0x0800, 0x86DD
+ETH_VLAN, ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x0806, 0x8035, 0x0800, 0x86DD
+ARP_REQUEST = 1
 REVERSE_REQUEST = 3
 MINIMUM_BYTES = 60
 
@@ -35,6 +36,14 @@ def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes
     body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST)
     body += source + bytes(4) + source + bytes(4)
     return _ethernet(source if to_itself else BROADCAST, source, vlan, ETH_RARP, body)
+
+
+def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
+    """A gratuitous ARP request (RFC 5227 section 3): `address` is at `mac`. Nobody answers it."""
+    source = bytes.fromhex(mac.replace(":", ""))
+    body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REQUEST)
+    body += source + address.packed + bytes(6) + address.packed
+    return _ethernet(BROADCAST, source, vlan, ETH_ARP, body)
 
 
 def igmp_query(vlan: int | None = None) -> bytes:

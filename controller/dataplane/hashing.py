@@ -27,6 +27,7 @@ from controller.dataplane.specs import (
     CopyBits,
     FlowSpec,
     GroupSpec,
+    LoadBits,
     MatchValue,
     Multipath,
     Resubmit,
@@ -90,9 +91,13 @@ SELECT_GROUP = GroupSpec(
 _WITH_PORTS = (TCP, UDP, SCTP)
 
 
-def spread(number: int, home: OfPort) -> tuple[Action, ...]:
-    """Actions that send a frame as the hash says, instead of out by that home."""
+def spread(number: int, home: OfPort, lane: OfPort | None = None) -> tuple[Action, ...]:
+    """Actions that send a frame as the hash says, instead of out by that home.
+
+    `lane`: the home of endpoints while it is live; None if the hash spreads no endpoint.
+    """
     return (
+        *(() if lane is None else (LoadBits(Register.LANE.field, 16, 16, lane),)),
         SetField(Register.HOME.field, home),
         SetField(Register.HASHED.field, number),
         Resubmit(Table.HASH),
@@ -115,7 +120,7 @@ def flows(team: Team) -> Iterator[FlowSpec]:
 def groups(team: Team) -> Iterator[GroupSpec]:
     """For each bucket, a group that sends by the first live uplink of its order."""
     for made in team.hashes:
-        yield from _bucket_groups(made)
+        yield from _bucket_groups(made, team.has_lanes(made.number))
     if team.dp_hash:
         # Also while no VM port is split: a split is then one bundle.
         yield SELECT_GROUP
@@ -137,16 +142,21 @@ def _bucket_flows(number: int, buckets: int) -> tuple[FlowSpec, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _bucket_groups(made: Hash) -> tuple[GroupSpec, ...]:
+def _bucket_groups(made: Hash, has_lanes: bool) -> tuple[GroupSpec, ...]:
     return tuple(
-        by_first_live(bucket_group_id(made.number, bucket), order)
+        by_first_live(bucket_group_id(made.number, bucket), order, has_lanes)
         for bucket, order in enumerate(made.buckets)
     )
 
 
-def by_first_live(group_id: int, order: Iterable[OfPort]) -> GroupSpec:
-    """A group that sends to the first live uplink of an order, through OFF_HOME."""
-    return first_live(group_id, ((uplink, _to(uplink)) for uplink in order))
+def by_first_live(group_id: int, order: Iterable[OfPort], has_lanes: bool = False) -> GroupSpec:
+    """A group that sends to the first live uplink of an order, through OFF_HOME.
+
+    `has_lanes`: OFF_HOME also learns which uplink is the first one if all are live.
+    """
+    order = tuple(order)
+    lane = (LoadBits(Register.LANE.field, 0, 16, order[0]),) if has_lanes and order else ()
+    return first_live(group_id, ((uplink, (*lane, *_to(uplink))) for uplink in order))
 
 
 def _to(uplink: OfPort) -> tuple[Action, ...]:

@@ -11,6 +11,7 @@ from controller.dataplane import (
     announcements,
     binding_groups,
     classify,
+    endpoints,
     flooding,
     hashing,
     learning,
@@ -36,6 +37,7 @@ FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     binding_groups.flows,
     hashing.flows,
     per_address.flows,
+    endpoints.flows,
     output.flows,
     normal.flows,
 )
@@ -47,6 +49,7 @@ GROUPS = (
     normal.groups,
     hashing.groups,
     per_address.groups,
+    endpoints.groups,
 )
 
 

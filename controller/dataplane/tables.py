@@ -36,6 +36,7 @@ class Table(IntEnum):
     PRESENT = 13
     ABSENT = 14
     FLOODED = 15
+    TO_ENDPOINT = 16
     LOCATION = 20
     LOCAL_SOURCE = 21
     LOCK = 22
@@ -47,6 +48,7 @@ class Table(IntEnum):
     UNCACHE_AGAIN = 28
     IP_NIBBLE = 29
     INBOUND = 30
+    SPOKEN = 31
 
 
 class Register(IntEnum):
@@ -67,6 +69,9 @@ class Register(IntEnum):
     BUCKET = 12  # what that hash makes of the frame
     IP_HASH = 13  # bits 0-1 and 2-3 are of two addresses; from bit 4 on, a remainder
     BEHIND = 14  # VM port the source address was learned on; set with LOCAL
+    # Bits 0-15: the uplink whose off-home address an endpoint's frame has, or would have off home.
+    # Bits 16-31, if an endpoint has sent it: the uplink that is the endpoint's home while it is live.
+    LANE = 15
 
     @property
     def field(self) -> str:
@@ -76,6 +81,8 @@ class Register(IntEnum):
 ELSEWHERE = 0xFFFF
 LEARNED_TIMEOUT_S = 300
 LOCK_TIMEOUT_S = 5
+# For how long after a frame from an off-home address of an endpoint frames to it are taken from any uplink.
+SPOKEN_TIMEOUT_S = 10
 # How many addresses the switch learns on one VM port, and locks for it: more than VMs nested in a
 # VM need. The switch counts them for each new one, so a VM that invents addresses must not have
 # too many.
@@ -114,6 +121,8 @@ _NORMAL_SLOT = 0xF1
 _UNICAST_SLOT = 0xF2
 _SELECT_SLOT = 0xF3
 _PRESENCE_SLOT = 0xF4
+_LANE_SLOT = 0xF5
+_TO_ENDPOINT_SLOT = 0xF6
 _HASH_SLOTS = range(0xE0, 0xF0)
 # In place of a hash's number: each address behind the VM port has an uplink of its own.
 ASSIGNED = len(_HASH_SLOTS) - 1
@@ -195,6 +204,16 @@ def presence_group_id(ofport: int) -> int:
 def bucket_group_id(number: int, bucket: int) -> int:
     """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
     return GROUP_IDS.start | _HASH_SLOTS[number] << 16 | bucket
+
+
+def lane_group_id(uplink: int) -> int:
+    """The group by which frames leave that have an endpoint's off-home address of an uplink."""
+    return GROUP_IDS.start | _LANE_SLOT << 16 | uplink
+
+
+def to_endpoint_group_id(lane_index: int, uplink_index: int) -> int:
+    """The group that takes frames to such an address from one uplink. Both uplinks by position."""
+    return GROUP_IDS.start | _TO_ENDPOINT_SLOT << 16 | lane_index << 8 | uplink_index
 
 
 def address_group_id(slot: int) -> int:

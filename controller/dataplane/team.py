@@ -63,6 +63,19 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A VM port that tunnels are sent by. Peers may answer to the source address of its frames.
+
+    `mac`: its own address. `off_home_macs`: for each uplink the source address of its frames that
+    leave off home. They are its own: neither another port's nor another host's.
+    """
+
+    ofport: OfPort
+    mac: str
+    off_home_macs: tuple[tuple[OfPort, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Team:
     """One bridge as the pipeline needs it.
 
@@ -81,6 +94,9 @@ class Team:
     when they leave by another uplink than the one where upstream switches know the VM's address.
     Uplinks that are not named there have none.
 
+    `endpoints`: the VM ports that tunnels are sent by, if the uplinks are no LAG. `lanes`: for each
+    uplink, the uplinks that serve its off-home addresses of endpoints, the one in use first.
+
     `addresses`: the addresses that leave by uplinks of their own, behind VM ports whose `hashed`
     is `tables.ASSIGNED`.
 
@@ -98,6 +114,8 @@ class Team:
     off_home_macs: Mapping[OfPort, str] = field(default_factory=dict)
     addresses: tuple[Address, ...] = ()
     dp_hash: bool = False
+    endpoints: tuple[Endpoint, ...] = ()
+    lanes: Mapping[OfPort, tuple[OfPort, ...]] = field(default_factory=dict)
 
     @property
     def is_static_lag(self) -> bool:
@@ -107,6 +125,19 @@ class Team:
         by a member that it has not taken into the LAG.
         """
         return self.hears_everywhere and not self.over_normal
+
+    def has_lanes(self, number: int) -> bool:
+        """Whether frames of an endpoint are spread by this hash, off home under its own addresses."""
+        if not self.endpoints:
+            return False
+        endpoints = {endpoint.ofport for endpoint in self.endpoints}
+        by_transport = any(
+            made.number == number and made.classifier is Classifier.TRANSPORT
+            for made in self.hashes
+        )
+        return by_transport and any(
+            port.ofport in endpoints and port.hashed == number for port in self.vm_ports
+        )
 
     @property
     def floods_to_normal(self) -> bool:

@@ -33,9 +33,6 @@ def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
     """What the policy makes of the only endpoint, by which all VMs of the host send."""
     one = f"to {port.policy}, all tunnels are one VM port on one uplink"
     if PRESETS[port.policy].spreads_by is not Classifier.TRANSPORT:
-        # Where peers answer to our source addresses, another policy would not spread it either.
-        if config.in_userspace and not config.on_a_lag:
-            return f"{one} -> {SEVERAL}"
         adaptive = f"ovs-lbt set interface {port.name} policy=adaptive"
         return f"{one} -> {adaptive}, or {SEVERAL}"
     if port.unsplittable:

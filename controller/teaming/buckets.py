@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
 from controller.dataplane.tables import bucket_group_id
-from controller.dataplane.team import Hash
+from controller.dataplane.team import Endpoint, Hash
 from policies.classifiers import BUCKETS
 from policies.model import IDLE, Load, OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -177,13 +177,30 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
     """
     if not in_use(config, split) and not config.per_address:
         return {}
-    macs = {}
-    for uplink in config.uplinks:
-        known_by = f"{config.name}\0{uplink.name}\0{uplink.mac}".encode(errors="surrogatepass")
-        first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
-        local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
-        macs[uplink.ofport] = ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
-    return macs
+    return {u.ofport: _address_of_ours(config.name, u.name, u.mac) for u in config.uplinks}
+
+
+def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
+    """The tunnel endpoints of a bridge, with off-home addresses of their own.
+
+    They do not depend on what is spread now: peers keep the last address that they have heard from.
+    """
+    for port in config.vm_ports:
+        if port.tunnel_mac is None:
+            continue
+        macs = (
+            (u.ofport, _address_of_ours(config.name, u.name, u.mac, port.name, port.tunnel_mac))
+            for u in config.uplinks
+        )
+        yield Endpoint(port.ofport, port.tunnel_mac, tuple(macs))
+
+
+def _address_of_ours(*parts: str | None) -> str:
+    """A locally administered address that depends on these parts, and on nothing else."""
+    known_by = "\0".join(map(str, parts)).encode(errors="surrogatepass")
+    first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
+    local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
+    return ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
 
 
 def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:

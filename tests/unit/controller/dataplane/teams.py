@@ -8,7 +8,7 @@ from controller.config.vlans import TRUNK, PortVlans, access, port_vlans
 from controller.dataplane import tables
 from controller.dataplane.specs import FlowSpec
 from controller.dataplane.tables import VLAN_PRESENT
-from controller.dataplane.team import Address, Hash, Team, VmPort
+from controller.dataplane.team import Address, Endpoint, Hash, Team, VmPort
 from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OfPort
 
@@ -74,11 +74,23 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         )
         for slot, address in enumerate(draw(unique) if split else ())
     )
+    hears_everywhere = draw(st.booleans())
+    # Only where the uplinks are no LAG, and the port may leave by every uplink.
+    free = [p.ofport for p in vm_ports if set(p.order) == set(uplinks) and not hears_everywhere]
+    endpoints = tuple(
+        Endpoint(
+            port,
+            own_mac(port),
+            tuple((u, f"0a:00:00:01:{u:02x}:{port & 0xFF:02x}") for u in uplinks),
+        )
+        for port in free
+        if draw(st.booleans())
+    )
     uplink_vlans = {u: draw(st.just(TRUNK) | st.sampled_from(ways)) for u in uplinks}
     return Team(
         uplinks,
         vm_ports,
-        hears_everywhere=draw(st.booleans()),
+        hears_everywhere=hears_everywhere,
         over_normal=draw(st.booleans()),
         normal_takes_any=draw(st.booleans()),
         no_flood=frozenset(numbers) if draw(st.booleans()) else frozenset(),
@@ -87,6 +99,8 @@ def teams(draw: st.DrawFn, ways: tuple[PortVlans, ...] = WAYS) -> Team:
         off_home_macs=draw(st.sampled_from(({}, {u: f"0a:00:00:00:00:0{u}" for u in uplinks}))),
         addresses=addresses,
         dp_hash=draw(st.booleans()),
+        endpoints=endpoints,
+        lanes={u: tuple(draw(st.permutations(uplinks))) for u in uplinks} if endpoints else {},
     )
 
 

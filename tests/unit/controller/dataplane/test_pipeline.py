@@ -59,6 +59,9 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
             and all(vlan in team.uplink_vlans[u].carried for u in spread)
         ):
             by_home = set()
+    if any(endpoint.ofport == port.ofport for endpoint in team.endpoints):
+        # Learning packets for its off-home addresses, if nothing else.
+        spread |= set(team.uplinks)
     ways = {uplink: team.uplink_vlans.get(uplink, TRUNK) for uplink in by_home | spread}
     return {(u, vlans.tag_out(vlan)) for u, vlans in ways.items() if vlan in vlans.carried}
 
@@ -137,6 +140,8 @@ def test_every_group_of_a_team_has_an_id_of_its_own(team: Team) -> None:
     expected += team.dp_hash
     if team.floods_to_normal and team.normal_takes_any:
         expected += len(team.uplinks)
+    if team.endpoints:
+        expected += len(team.uplinks) * (1 + len(team.uplinks))
     assert len(build(team).groups) == expected
 
 

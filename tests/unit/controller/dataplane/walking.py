@@ -126,7 +126,8 @@ def _acted(installed: Walk, action: Action, known: Known) -> Iterator[Copy]:
             for set_there in _set_in(installed, table):
                 known.pop(set_there, None)
         case Learn(table=table):
-            assert table in (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK), "only look-ups learn"
+            look_ups = (Table.LOCATION, Table.LOCAL_SOURCE, Table.LOCK, Table.SPOKEN)
+            assert table in look_ups, "only look-ups learn"
 
 
 def _set_in(installed: Walk, table: int) -> set[str]:

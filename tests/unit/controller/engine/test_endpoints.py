@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
-from controller.api.events import AddressesRead, DatabaseRead
-from controller.config.rows import BridgeRow, Ovn, Tunnel
+from controller.api.events import AddressesRead, DatabaseRead, SendFrame
+from controller.bridge.off_home import INTERVAL_S
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
+from controller.dataplane.frames import garp, rarp
 from controller.load.loads import Loads
+from controller.teaming import buckets
 from controller.teaming.buckets import hashed_by
 from controller.teaming.splits import may_split
 from policies.model import Load
 from policies.presets import PRESETS
 from tests.unit.fake_switch import World, done, world
-from tests.unit.rows import bridge, host, port, without_us
+from tests.unit.rows import bridge, host, ours, port, without_us
 
 # VM port vnet0 stands for an internal port of the host.
 OF_THE_HOST = AddressesRead({"vnet0": ("192.0.2.1",)})
@@ -96,20 +100,54 @@ def not_done(here: World) -> list[str]:
     return texts
 
 
+OWN_MAC = "02:00:00:00:00:01"
+
+
+def with_address(row: BridgeRow) -> BridgeRow:
+    """The same bridge, whose VM port vnet0 has a MAC address."""
+
+    def changed(one: InterfaceRow) -> InterfaceRow:
+        return replace(one, mac=OWN_MAC) if one.name == "vnet0" else one
+
+    ports = (replace(p, interfaces=tuple(map(changed, p.interfaces))) for p in row.ports)
+    return replace(row, ports=tuple(ports))
+
+
+@pytest.mark.parametrize("in_userspace", [True, False])
 @pytest.mark.parametrize(
-    ("policy", "teaming", "in_userspace", "whole"),
+    ("policy", "teaming"),
     [
-        ("dynamic", "switch-independent", True, True),
-        ("address-hash", "switch-independent", True, True),
-        ("dynamic", "static", True, False),
-        ("dynamic", "switch-independent", False, False),
-        ("source-mac", "switch-independent", True, False),
+        ("dynamic", "switch-independent"),
+        ("address-hash", "switch-independent"),
+        ("dynamic", "static"),
+        ("source-mac", "switch-independent"),
     ],
 )
-def test_an_endpoint_is_not_spread_where_peers_learn_its_address(
-    policy: str, teaming: str, in_userspace: bool, whole: bool
+def test_an_endpoint_is_spread_as_other_ports_are(
+    policy: str, teaming: str, in_userspace: bool
 ) -> None:
-    row = replace(host(policy, teaming=teaming), in_userspace=in_userspace)
+    row = with_address(replace(host(policy, teaming=teaming), in_userspace=in_userspace))
+    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    assert spread(here) and spread(here, "vnet1") and not_done(here) == []
+
+
+@pytest.mark.parametrize("in_userspace", [True, False])
+def test_adaptive_may_split_an_endpoint(in_userspace: bool) -> None:
+    row = with_address(replace(host("adaptive"), in_userspace=in_userspace))
+    here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    config = here.engine.fleet.bridges["br0"].config
+    may = {port.name: may_split(port, config.on_a_lag) for port in config.vm_ports}
+    assert may["vnet0"] and may["vnet1"] and not_done(here) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "in_userspace", "whole"), [("dynamic", True, True), ("dynamic", False, False)]
+)
+def test_an_endpoint_without_off_home_addresses_is_whole_where_peers_may_answer_to_ours(
+    policy: str, in_userspace: bool, whole: bool
+) -> None:
+    """Its own address, to which answers would have to be given, is not known."""
+    row = replace(host(policy), in_userspace=in_userspace)
     here = world(row).start().write(integration(local_ip="192.0.2.1"))
     assert spread(here) and spread(here, "vnet1") and not_done(here) == []
     here.say(OF_THE_HOST)
@@ -123,15 +161,119 @@ def test_an_endpoint_is_not_spread_where_peers_learn_its_address(
     assert spread(here) and not_done(here) == []
 
 
-@pytest.mark.parametrize("in_userspace", [True, False])
-def test_adaptive_splits_no_endpoint_where_peers_learn_its_address(in_userspace: bool) -> None:
-    row = replace(host("adaptive"), in_userspace=in_userspace)
+@pytest.mark.parametrize(
+    ("asked", "in_userspace", "hw_offload", "used"),
+    [
+        (None, True, False, "dp_hash"),
+        (None, True, True, "multipath"),
+        (None, False, False, "multipath"),
+        ("multipath", True, False, "multipath"),
+    ],
+)
+def test_connections_in_tunnels_of_the_userspace_datapath_are_told_apart(
+    asked: str | None, in_userspace: bool, hw_offload: bool, used: str
+) -> None:
+    row = host("dynamic") if asked is None else host("dynamic", connection_hash=asked)
+    row = replace(row, in_userspace=in_userspace, hw_offload=hw_offload)
+    here = world(with_address(row)).start().write(integration(local_ip="192.0.2.1"))
+    here.run_for(5.0)
+    (before,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    assert before["connection_hash"]["used"] == "multipath"
+    here.say(OF_THE_HOST).run_for(5.0)
+    (one,) = json.loads(done(here.ask("show", "br0", "--json")))["bridges"]
+    assert one["connection_hash"]["used"] == used
+    if used == "dp_hash":
+        assert one["connection_hash"]["why"] == (
+            "multipath sees no source ports of the tunnels of vnet0"
+        )
+    assert ["by peers only" in text for text in one["not_done"]] == (asked is not None) * [True]
+
+
+# ---- off-home addresses --------------------------------------------------------------------
+
+
+def overlay_team(policy: str = "dynamic") -> World:
+    """A host with an endpoint, vnet0, that has off-home addresses; a second after its start."""
+    row = with_address(replace(host(policy, failback_delay_s="5"), in_userspace=True))
     here = world(row).start().write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
-    config = here.engine.fleet.bridges["br0"].config
-    may = {port.name: may_split(port, config.on_a_lag) for port in config.vm_ports}
-    assert may["vnet0"] is not in_userspace
-    assert may["vnet1"]
-    assert ["vnet0" in text for text in not_done(here)] == in_userspace * [True]
+    return here.run_for(1.0)
+
+
+def off_home(here: World) -> dict[int, str]:
+    (endpoint,) = buckets.endpoints(here.engine.fleet.bridges["br0"].config)
+    return {int(uplink): mac for uplink, mac in endpoint.off_home_macs}
+
+
+def announced(here: World, since_s: float) -> dict[str, list[float]]:
+    """How long after a time each off-home address was announced, to 0.1 s, by the address.
+
+    The bundle that changes uplinks may wait for some milliseconds, or take two steps.
+    """
+    found: dict[str, list[float]] = {}
+    for at_s, command in here.log:
+        if isinstance(command, SendFrame) and at_s >= since_s:
+            source = command.frame[6:12].hex(":")
+            if source in off_home(here).values():
+                assert command.frame == rarp(source)
+                assert command.ofport == 10
+                found.setdefault(source, []).append(round(at_s - since_s, 1))
+    return found
+
+
+def test_off_home_addresses_are_its_own_and_the_same_after_a_restart() -> None:
+    here = overlay_team()
+    macs = off_home(here)
+    bridge = here.engine.fleet.bridges["br0"]
+    ours = buckets.off_home_macs(bridge.config, bridge.split)
+    assert len({OWN_MAC, *macs.values(), *ours.values()}) == 1 + 2 * len(macs)
+    assert all(int(mac[:2], 16) & 3 == 2 for mac in macs.values()), "local, and not multicast"
+    assert off_home(here.restart_service().say(OF_THE_HOST)) == macs
+    here.write(integration())
+    assert not list(buckets.endpoints(here.engine.fleet.bridges["br0"].config))
+
+
+def test_off_home_addresses_are_announced_when_they_change_uplinks_and_at_intervals() -> None:
+    here = overlay_team()
+    macs = off_home(here)
+    here.run_for(10.0)
+    failed_s = here.now_s
+    here.set_link(2, up=False).run_for(4.0)
+    assert announced(here, failed_s) == {macs[2]: [0.0, 1.0, 3.0]}
+    here.set_link(2, up=True)
+    up_s = here.now_s
+    here.run_for(9.0)
+    assert announced(here, up_s) == {macs[2]: [5.0, 6.0, 8.0]}, "after its failback delay"
+    later_s = here.now_s
+    here.run_for(INTERVAL_S)
+    assert {mac: len(times) for mac, times in announced(here, later_s).items()} == dict.fromkeys(
+        macs.values(), 1
+    )
+
+
+def test_off_home_addresses_that_nobody_uses_are_not_announced() -> None:
+    here = overlay_team("load-based")
+    here.run_for(2 * INTERVAL_S)
+    assert announced(here, 0.0) == {}
+
+
+@pytest.mark.parametrize("ends", ["policy", "detach"])
+def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(ends: str) -> None:
+    here = overlay_team()
+    here.run_for(5.0)
+    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    assert own not in here.commands(SendFrame)
+    if ends == "policy":
+        row = here.rows["br0"]
+        ids = {**row.external_ids, **ours(policy="load-based")}
+        here.write(replace(row, external_ids=ids)).run_for(5.0)
+        assert here.commands(SendFrame).count(own) == 3
+        # Peers may not have heard it.
+        later_s = here.now_s
+        here.run_for(INTERVAL_S)
+        assert announced(here, later_s).keys() == set(off_home(here).values())
+    else:
+        done(here.ask("detach", "br0"))
+        assert here.commands(SendFrame).count(own) == 1
 
 
 def test_attach_says_which_policy_suits() -> None:

@@ -42,8 +42,9 @@ def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
         pytest.param(
             host(),
             True,
-            f"to load-based, all tunnels are one VM port on one uplink -> {SEVERAL}",
-            id="a whole endpoint that could not be split",
+            "to load-based, all tunnels are one VM port on one uplink"
+            f" -> ovs-lbt set interface vnet0 policy=adaptive, or {SEVERAL}",
+            id="a whole endpoint of the userspace datapath",
         ),
         pytest.param(
             host(teaming="static"),
@@ -65,14 +66,14 @@ def of(row: BridgeRow, *names: str, in_userspace: bool = False) -> list[str]:
             id="must not split it",
         ),
         pytest.param(
-            host("adaptive", teaming="static"),
+            host("adaptive", teaming="static", connection_hash="multipath"),
             True,
             "the userspace datapath does not show multipath the source ports of tunnels"
             " -> ovs-lbt set bridge br0 connection-hash=dp_hash",
             id="cannot split it",
         ),
         pytest.param(
-            host("adaptive", teaming="static", connection_hash="dp_hash"),
+            host("adaptive", teaming="static"),
             True,
             "adaptive spreads its connections, which differ in their source ports",
             id="splits it by dp_hash",

@@ -1,0 +1,125 @@
+"""Announcements of the off-home addresses of tunnel endpoints, and of endpoints that are spread no more.
+
+Peers with Open vSwitch's userspace datapath keep the address that they took from a tunnel's frame last,
+whether the endpoint still sends from it or not. Switches upstream forget an address that is silent for
+minutes, and would then flood everything that peers send there. So off-home addresses are announced at
+intervals, and whenever another uplink serves them. When an endpoint is spread no more, it announces its own
+address, by gratuitous ARP: such peers take the address from that as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, ip_address
+
+from controller.api.events import SendFrame
+from controller.bridge.learning_packets import AFTER_S
+from controller.config.values import BridgeConfig, VmPortConfig
+from controller.dataplane import frames
+from controller.dataplane.team import Endpoint
+from policies.classifiers import Classifier
+from policies.model import OfPort
+from policies.presets import PRESETS
+
+# How often. Switches forget an address after 300 s (IEEE 802.1Q) unless set otherwise.
+INTERVAL_S = 60.0
+
+# An off-home address, or None for the endpoint's own, with the endpoint's ofport.
+_Named = tuple[OfPort, str | None]
+
+
+@dataclass(slots=True)
+class OffHomeAddresses:
+    """The off-home addresses of one bridge's endpoints, as far as switches upstream must know them."""
+
+    # By which uplink each address comes, for the endpoints that may have sent from it.
+    _served: dict[_Named, OfPort] = field(default_factory=dict)
+    # The endpoints that the switch spreads.
+    _spread: frozenset[OfPort] = frozenset()
+    # When to announce each set next, in seconds of engine time.
+    _due: list[tuple[float, frozenset[_Named]]] = field(default_factory=list)
+    # When to announce all of them next.
+    _all_s: float = math.inf
+
+    @property
+    def idle(self) -> bool:
+        """Whether no change is left to announce."""
+        return not self._due
+
+    def forget(self) -> None:
+        """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
+        self._served, self._due, self._all_s = {}, [], math.inf
+
+    def follow(
+        self,
+        config: BridgeConfig,
+        endpoints: Iterable[Endpoint],
+        lanes: Mapping[OfPort, tuple[OfPort, ...]],
+        spread: frozenset[OfPort],
+        now_s: float,
+    ) -> None:
+        """The switch has a pipeline with these lanes, and spreads these endpoints."""
+        may_spread = {port.ofport for port in config.vm_ports if _may_spread(port)}
+        known = {ofport for ofport, _ in self._served}
+        served: dict[_Named, OfPort] = {
+            (endpoint.ofport, mac): lanes[lane][0]
+            for endpoint in endpoints
+            if endpoint.ofport in may_spread | known
+            for lane, mac in endpoint.off_home_macs
+            if lanes.get(lane)
+        }
+        changed = {named for named, uplink in served.items() if self._served.get(named) != uplink}
+        changed |= {(ofport, None) for ofport in self._spread - spread}
+        self._served, self._spread = served, spread
+        if changed:
+            self._due += [(now_s + after_s, frozenset(changed)) for after_s in AFTER_S]
+        if not served:
+            self._all_s = math.inf
+        elif self._all_s == math.inf:
+            self._all_s = now_s + INTERVAL_S
+
+    def deadline_s(self) -> float:
+        """When to announce next."""
+        return min((self._all_s, *(at_s for at_s, _ in self._due)))
+
+    def due_s(self) -> float:
+        """When to announce a change next."""
+        return min((at_s for at_s, _ in self._due), default=math.inf)
+
+    def take(self, config: BridgeConfig, now_s: float) -> list[SendFrame]:
+        """The frames that are due."""
+        due = {named for at_s, of in self._due if at_s <= now_s for named in of}
+        self._due = [entry for entry in self._due if entry[0] > now_s]
+        if now_s >= self._all_s:
+            self._all_s = now_s + INTERVAL_S
+            due |= self._served.keys()
+        return list(_frames(config, due))
+
+    def part(self, config: BridgeConfig) -> list[SendFrame]:
+        """NORMAL has taken over: the frames by which peers learn the endpoints' own addresses."""
+        ended = {(ofport, None) for ofport in {ofport for ofport, _ in self._served} | self._spread}
+        self.forget()
+        self._spread = frozenset()
+        return list(_frames(config, ended))
+
+
+def _may_spread(port: VmPortConfig) -> bool:
+    return PRESETS[port.policy].spreads_by is Classifier.TRANSPORT and not port.unsplittable
+
+
+def _frames(config: BridgeConfig, announced: Iterable[_Named]) -> Iterable[SendFrame]:
+    ports = {port.ofport: port for port in config.vm_ports}
+    for ofport, mac in sorted(announced, key=lambda named: (named[0], named[1] or "")):
+        port = ports.get(ofport)
+        if port is None or port.tunnel_mac is None or port.vlans.native is None:
+            continue
+        tag = port.vlans.tag_in(port.vlans.native)
+        if mac is not None:
+            yield SendFrame(config.name, ofport, frames.rarp(mac, tag))
+            continue
+        for text in port.tunnel_addresses:
+            address = ip_address(text)
+            if isinstance(address, IPv4Address):
+                yield SendFrame(config.name, ofport, frames.garp(port.tunnel_mac, address, tag))

@@ -1,0 +1,147 @@
+"""Tunnel endpoints: what they send off home, and what peers send back to where that came from.
+
+Without a LAG, frames that a hash sends off home have a source address of ours. Open vSwitch's userspace
+datapath takes the source address of a tunnel's frame for that of the endpoint, and sends the tunnel's
+other direction there. So endpoints have off-home addresses of their own, one for each uplink, and
+frames to these are given to the endpoint under its own address, which alone ends a tunnel.
+
+A *lane* is all that has the off-home address of one uplink. It leaves and comes by one uplink: the
+first live one of its order. If the uplink fails, its frames keep their address and leave by the next one,
+so that switches upstream learn by these frames where to bring what peers still send there.
+
+Bucket's group -> OFF_HOME -> the lane's group (its first live uplink).
+FROM_UPLINK -> TO_ENDPOINT -> EGRESS.
+
+Tables: TO_ENDPOINT; in LEARN, FROM_UPLINK and OFF_HOME, the flows for off-home addresses of endpoints. Its
+flows teach SPOKEN. Groups: one for each lane, and for each lane one for each uplink.
+
+Invariant: a frame to such an address reaches the endpoint and no other port. If the network does not
+know the address and sends the frame down every uplink, one copy is taken. The exception is an address
+that has sent in the last `SPOKEN_TIMEOUT_S` seconds: it is taken from every uplink, as all known unicast
+is, because some frames still come by the old uplink after a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.dataplane.failover import first_live
+from controller.dataplane.output import leave_by
+from controller.dataplane.specs import (
+    Action,
+    CopyBits,
+    FlowSpec,
+    GroupSpec,
+    Learn,
+    LearnLoad,
+    LearnMatch,
+    Resubmit,
+    SetField,
+    ToGroup,
+    match,
+)
+from controller.dataplane.tables import (
+    BROADCAST,
+    ETH_RARP,
+    SPOKEN_TIMEOUT_S,
+    Kind,
+    Register,
+    Table,
+    cookie,
+    lane_group_id,
+    to_endpoint_group_id,
+)
+from controller.dataplane.team import Endpoint, Team
+from policies.model import OfPort
+
+_LANE_MASK = 0xFFFF
+
+
+def flows(team: Team) -> Iterator[FlowSpec]:
+    hashed = {port.ofport: port.hashed for port in team.vm_ports}
+    for endpoint in team.endpoints:
+        yield from _returning(endpoint)
+        yield from _announced(endpoint)
+        number = hashed.get(endpoint.ofport)
+        if number is not None and team.has_lanes(number):
+            yield from _leaving(endpoint, team)
+    if team.endpoints:
+        for lane in team.lanes:
+            for uplink in team.lanes[lane]:
+                came = {Register.LANE.field: int(lane), Register.UPLINK.field: int(uplink)}
+                taken = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+                unspoken = match(**came, **{Register.TARGET.field: 0})
+                yield FlowSpec(Table.TO_ENDPOINT, 10, unspoken, (ToGroup(taken),))
+
+
+def groups(team: Team) -> Iterator[GroupSpec]:
+    for lane, order in team.lanes.items() if team.endpoints else ():
+        yield first_live(lane_group_id(lane), ((u, leave_by(u, team)) for u in order))
+        deliver = (
+            CopyBits(Register.HOME.field, 0, Register.TARGET.field, 0, 16),
+            Resubmit(Table.EGRESS),
+        )
+        for position, uplink in enumerate(order):
+            # If an uplink before it is live, that one brings the frame, too.
+            before: list[tuple[OfPort, tuple[Action, ...]]] = [(u, ()) for u in order[:position]]
+            group_id = to_endpoint_group_id(_index(lane, team), _index(uplink, team))
+            yield first_live(group_id, [*before, (uplink, deliver)])
+
+
+def _index(uplink: int, team: Team) -> int:
+    return team.uplinks.index(uplink)
+
+
+def _returning(endpoint: Endpoint) -> Iterator[FlowSpec]:
+    """Frames to off-home addresses, which uplinks bring; frames from them are our own, coming back."""
+    for lane, mac in endpoint.off_home_macs:
+        yield FlowSpec(Table.FROM_UPLINK, 20, match(eth_src=mac))
+        to_own = (
+            Resubmit(Table.SPOKEN),
+            SetField("eth_dst", endpoint.mac),
+            SetField(Register.HOME.field, endpoint.ofport),
+            SetField(Register.LANE.field, lane),
+        )
+        yield FlowSpec(Table.FROM_UPLINK, 15, match(eth_dst=mac), to_own, Table.TO_ENDPOINT)
+    spoken = match(**{Register.TARGET.field: endpoint.ofport})
+    yield FlowSpec(Table.TO_ENDPOINT, 20, spoken, (Resubmit(Table.EGRESS),))
+
+
+def _announced(endpoint: Endpoint) -> Iterator[FlowSpec]:
+    """Learning packets of ours for off-home addresses. No VM may send from these addresses."""
+    for lane, mac in endpoint.off_home_macs:
+        yield FlowSpec(Table.LEARN, 60, match(eth_src=mac))
+        announces = match(
+            eth_src=mac,
+            eth_dst=BROADCAST,
+            eth_type=ETH_RARP,
+            **{Register.VM_PORT.field: endpoint.ofport},
+        )
+        leave = (_speaks(endpoint), ToGroup(lane_group_id(lane)))
+        yield FlowSpec(Table.LEARN, 70, announces, leave)
+
+
+def _leaving(endpoint: Endpoint, team: Team) -> Iterator[FlowSpec]:
+    """What the hash sends off home; the lane of its home leaves by the home, whichever that is now."""
+    sent = {Register.VM_PORT.field: int(endpoint.ofport)}
+    for lane, mac in endpoint.off_home_macs:
+        at_home = match(**sent, **{Register.LANE.field: int(lane) << 16 | int(lane)})
+        by_home = (SetField(Register.LANE.field, 0), SetField(Register.TARGET.field, 0))
+        yield FlowSpec(Table.OFF_HOME, 60, at_home, (*by_home, Resubmit(Table.OFF_HOME)))
+        off_home = match(**sent, **{Register.LANE.field: (int(lane), _LANE_MASK)})
+        leave = (SetField("eth_src", mac), _speaks(endpoint), ToGroup(lane_group_id(lane)))
+        yield FlowSpec(Table.OFF_HOME, 50, off_home, leave)
+
+
+def _speaks(endpoint: Endpoint) -> Learn:
+    """Learn that the frame's source, an off-home address, has sent just now."""
+    return Learn(
+        Table.SPOKEN,
+        cookie(Kind.LEARNED, endpoint.ofport),
+        SPOKEN_TIMEOUT_S,
+        (
+            LearnMatch("eth_src", "eth_dst", 48),
+            LearnLoad(Register.VM_PORT.field, Register.TARGET.field, 16),
+        ),
+        delete_learned=True,
+    )

@@ -1,0 +1,212 @@
+"""Off-home addresses of tunnel endpoints, on a real switch: what is sent to them comes to the endpoint, once.
+
+The first VM stands for an endpoint, whose connections are spread over three uplinks. The pipeline is
+installed as the service would, without it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+
+from controller.dataplane import diff
+from controller.dataplane.pipeline import build
+from controller.dataplane.team import Endpoint, Team
+from policies.classifiers import Classifier
+from tests.switch import frames
+from tests.switch.bed import PLAIN, Bed, BedSpec, Shot, Station, Uplink
+from tests.switch.direct import Direct
+from tests.switch.test_hashing import in_turn, install, segment, team_of
+
+SPEC = BedSpec(PLAIN, 3, (None, None))
+OFF_HOME = "0a:1c:00:00:00:{:02x}"
+CONNECTIONS = 48
+pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
+by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
+
+
+def overlay(bed: Bed, dp_hash: bool = False) -> Team:
+    """The team with the first VM as an endpoint: its home is the first uplink."""
+    team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
+    macs = tuple((uplink, OFF_HOME.format(uplink)) for uplink in team.uplinks)
+    lanes = dict(zip(team.uplinks, in_turn(team.uplinks, len(team.uplinks)), strict=True))
+    endpoint = Endpoint(team.vm_ports[0].ofport, bed.vms[0].mac, macs)
+    return replace(team, endpoints=(endpoint,), lanes=lanes)
+
+
+@pytest.fixture
+def team(bed: Bed, direct: Direct) -> Team:
+    made = overlay(bed)
+    install(bed, direct, made)
+    return made
+
+
+def to(bed: Bed, mac: str, count: int = 1, source: Station | None = None) -> list[Shot]:
+    """Frames of a host upstream, or of another station, to an address."""
+    sender = source or bed.hosts[0]
+
+    def made(of: str, tag: int, frame_id: int) -> bytes:
+        return frames.udp(of, mac, vlan=tag, frame_id=frame_id)
+
+    return [bed.shot(sender.point, made, sender.mac, 0, 0, f"to {mac}") for _ in range(count)]
+
+
+def by(bed: Bed, uplink: Uplink, mac: str) -> Shot:
+    """A frame to an address that one uplink brings, whatever switches upstream know."""
+    (shot,) = to(bed, mac)
+    return replace(shot, point=uplink.upstream_end)
+
+
+def received(bed: Bed, shots: list[Shot]) -> list[list[str]]:
+    """Where copies of each frame came out, at stations or by uplinks; at the endpoint under its address."""
+    hosts = {str(host) for host in bed.hosts}
+    ids = [shot.frame_id for shot in shots]
+    found: dict[int, list[str]] = {frame_id: [] for frame_id in ids}
+    for name, all_heard in bed.fire_and_hear(shots).items():
+        for heard in all_heard:
+            if heard.frame_id in found and not heard.outgoing and name not in hosts:
+                found[heard.frame_id].append(name)
+                if name == str(bed.vms[0]):
+                    assert heard.destination == bed.vms[0].mac
+    return [sorted(found[frame_id]) for frame_id in ids]
+
+
+def connections(bed: Bed) -> list[Shot]:
+    """A frame of each of many connections of the endpoint with an outsider."""
+    vm = bed.vms[0]
+    return [
+        bed.shot(
+            vm.point,
+            functools.partial(segment, 4, frames.UDP, 40000 + i),
+            vm.mac,
+            0,
+            0,
+            f"port {40000 + i}",
+        )
+        for i in range(CONNECTIONS)
+    ]
+
+
+def left(bed: Bed, shots: list[Shot]) -> list[tuple[str, str]]:
+    """The uplink and the source address of each frame, which left once and reached nobody here."""
+    ends = {str(u.upstream_end): u.name for u in bed.uplinks}
+    found: dict[int, list[tuple[str, str]]] = {shot.frame_id: [] for shot in shots}
+    for name, all_heard in bed.fire_and_hear(shots).items():
+        for heard in all_heard:
+            if heard.frame_id in found and not heard.outgoing and name in ends:
+                found[heard.frame_id].append((ends[name], heard.source))
+    assert all(len(copies) == 1 for copies in found.values()), found
+    return [copies[0] for copies in found.values()]
+
+
+def sources(bed: Bed, team: Team) -> dict[str, str]:
+    """The address of the endpoint's frames by each uplink while all are live, by the uplink's name."""
+    off_home = dict(team.endpoints[0].off_home_macs)
+    named = zip(bed.uplinks, team.uplinks, strict=True)
+    macs = {uplink.name: off_home[number] for uplink, number in named}
+    return macs | {bed.uplinks[0].name: bed.vms[0].mac}
+
+
+def test_what_is_read_back_is_what_was_installed(bed: Bed, direct: Direct) -> None:
+    team = overlay(bed)
+    direct.install(build(team))
+    assert not diff.changes(build(team), direct.installed())
+
+
+def test_a_silent_address_is_served_by_one_uplink(bed: Bed, team: Team) -> None:
+    """If the network floods a frame to it, each uplink brings one, and one is taken."""
+    for lane, mac in team.endpoints[0].off_home_macs:
+        first = bed.uplinks[team.uplinks.index(lane)]
+        shots = [by(bed, uplink, mac) for uplink in bed.uplinks]
+        expected = [["vm0"] if uplink is first else [] for uplink in bed.uplinks]
+        assert received(bed, shots) == expected
+        # Nobody has sent from it, so the switch upstream floods it.
+        assert received(bed, to(bed, mac, 5)) == 5 * [["vm0"]]
+        with bed.cable_pulled(first):
+            second = bed.uplinks[team.uplinks.index(team.lanes[lane][1])]
+            shots = [by(bed, uplink, mac) for uplink in bed.uplinks if uplink is not first]
+            alive = [uplink for uplink in bed.uplinks if uplink is not first]
+            assert received(bed, shots) == [["vm0"] if u is second else [] for u in alive]
+
+
+def test_nobody_else_is_heard_or_reached_under_such_an_address(bed: Bed, team: Team) -> None:
+    """Neither a frame that comes back from the network, nor one that a VM forges, goes anywhere."""
+    for _, mac in team.endpoints[0].off_home_macs:
+        for point in (
+            *(uplink.upstream_end for uplink in bed.uplinks),
+            *(vm.point for vm in bed.vms),
+        ):
+            for made in (_to_the_other, frames.broadcast):
+                assert received(bed, [bed.shot(point, made, mac, 0, 0, "ours")]) == [[]]
+
+
+def _to_the_other(source: str, vlan: int, frame_id: int) -> bytes:
+    return frames.plain(source, "02:dd:00:00:00:01", vlan, frame_id)
+
+
+@by_either_hash
+def test_each_uplink_has_an_address_to_which_peers_can_answer(
+    bed: Bed, direct: Direct, dp_hash: bool
+) -> None:
+    team = overlay(bed, dp_hash)
+    install(bed, direct, team)
+    expected = sources(bed, team)
+    sent = left(bed, connections(bed))
+    assert set(sent) == set(expected.items())
+    bed.revalidated()
+    for mac in expected.values():
+        assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
+
+
+@by_either_hash
+def test_addresses_move_to_another_uplink_with_what_has_them(
+    bed: Bed, direct: Direct, dp_hash: bool
+) -> None:
+    """Nobody tells switches upstream but the frames themselves: the service is not there."""
+    team = overlay(bed, dp_hash)
+    install(bed, direct, team)
+    shots = connections(bed)
+    before = dict(zip((s.story for s in shots), left(bed, shots), strict=True))
+    for position, failed in enumerate(bed.uplinks):
+        following = bed.uplinks[(position + 1) % len(bed.uplinks)].name
+        with bed.cable_pulled(failed):
+            shots = connections(bed)
+            after = dict(zip((s.story for s in shots), left(bed, shots), strict=True))
+            for story, (uplink, mac) in before.items():
+                kept = uplink if uplink != failed.name else following
+                assert after[story] == (kept, mac), story
+            bed.revalidated()
+            for mac in sources(bed, team).values():
+                assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
+        shots = connections(bed)
+        assert dict(zip((s.story for s in shots), left(bed, shots), strict=True)) == before
+        bed.revalidated()
+        for mac in sources(bed, team).values():
+            assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
+
+
+def test_a_learning_packet_leaves_once_by_the_uplink_that_serves_the_address(
+    bed: Bed, team: Team
+) -> None:
+    vm, other = bed.vms
+    for lane, mac in team.endpoints[0].off_home_macs:
+        announced = bed.shot(vm.point, frames.rarp, mac, 0, 0, "a learning packet")
+        assert left(bed, [announced]) == [(bed.uplinks[team.uplinks.index(lane)].name, mac)]
+        assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
+        forged = bed.shot(other.point, frames.rarp, mac, 0, 0, "a forged learning packet")
+        assert received(bed, [forged]) == [[]]
+
+
+def test_it_is_reached_while_nothing_is_spread(bed: Bed, direct: Direct) -> None:
+    """A split has ended, and peers still send to the address that they heard last."""
+    split = overlay(bed)
+    whole = replace(
+        split,
+        vm_ports=tuple(replace(port, hashed=None) for port in split.vm_ports),
+        hashes=(),
+    )
+    install(bed, direct, whole)
+    for _, mac in split.endpoints[0].off_home_macs:
+        assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
