@@ -13,7 +13,8 @@ starts it from any directory, with active-backup bonds as teams. All parameters 
 
 With several endpoints, each has a subnet of its own, because Open vSwitch's userspace datapath selects the
 endpoint by the destination of the tunnel. The VMs of both hosts take turns: each endpoint carries a virtual
-network of its own. `mtu` is the one of the uplinks; the VMs' is 100 bytes smaller.
+network of its own. `mtu` is the one of the uplinks; the VMs' is 100 bytes smaller. `far_mbps` is what each
+uplink of the second host carries, if that is not `uplink_mbps`.
 
 Both hosts are in one Open vSwitch, whose routes tell them apart by the packet mark (`egress_pkt_mark`).
 The kernel's datapath would deliver such tunnels on the spot, so this layout needs the userspace datapath.
@@ -48,11 +49,14 @@ def layout(
     uplink_mbps: int = 50,
     mtu: int = layout_parts.STANDARD_MTU,
     encapsulation: str = "geneve",
+    far_mbps: int = 0,
 ) -> LayoutGraph:
     """The layout's graph; the load goes from the first host's VMs to the second's, and back."""
     graph = networkx.Graph()
     graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
-    servers = layout_parts.add_two_servers(graph, "upstream", uplinks, uplink_mbps, mtu=mtu)
+    servers = layout_parts.add_two_servers(
+        graph, "upstream", uplinks, uplink_mbps, far_mbps=far_mbps, mtu=mtu
+    )
     owners: list[tuple[str, ...]] = []
     for number, server in enumerate(servers, start=1):
         bridge = f"vswitch{number}"

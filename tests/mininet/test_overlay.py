@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,6 +90,18 @@ class Bed:
             and metric.value == 1
         }
 
+    def neighbour(self, address: str) -> str:
+        """The MAC address to which the second host sends the tunnels for an endpoint of the first."""
+        shown = self.ovs.run("ovs-appctl", "tnl/neigh/show").splitlines()
+        (found,) = (w[1] for line in shown if (w := line.split())[::2] == [address, SERVERS[1]])
+        return found
+
+    def connect(self, vm: str, address: str) -> None:
+        """A connection in the tunnel, from a port of its own."""
+        with process_network(self.network[vm].pid):
+            made = socket.create_connection((address, 7000), 60)
+        made.close()
+
     def cable(self, uplink: str, state: str) -> None:
         """Pull the cable of an uplink at its upstream end, or plug it in again."""
         far = uplink.replace(PREFIX, f"{PREFIX}sw-")
@@ -97,19 +110,36 @@ class Bed:
 
 @pytest.fixture(scope="module", params=["geneve", "vxlan"])
 def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    log: Path = tmp_path_factory.mktemp("overlay") / "service.log"
+    with _bed(request.param, "load-based", tmp_path_factory.mktemp("overlay")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """Endpoints whose connections use both uplinks at once."""
+    with _bed("geneve", "dynamic", tmp_path_factory.mktemp("spread")) as made:
+        for server in SERVERS:
+            # Pings still pass when the service uses the uplink again.
+            key = "external_ids:ovs-lbt-failback-delay-s=1"
+            made.ovs.run("ovs-vsctl", "set", "bridge", server, key)
+        yield made
+
+
+@contextmanager
+def _bed(encapsulation: str, policy: str, directory: Path) -> Iterator[Bed]:
+    log = directory / "service.log"
     with ExitStack() as resources:
         resources.enter_context(private_network())
         ovs = resources.enter_context(PrivateOvs())
         resources.enter_context(ovs.environment())
         Mininet.inited = True
-        network = Mininet(_Topo(request.param), controller=None, build=False)
+        network = Mininet(_Topo(encapsulation), controller=None, build=False)
         resources.callback(network.stop)
         network.build()
         network.start()
         service = resources.enter_context(Service(ovs, log))
         for server in SERVERS:
-            service.attach(server, UPLINKS[server], "load-based")
+            service.attach(server, UPLINKS[server], policy)
         found = Bed(ovs, network, service)
         wait_until(lambda: found.reaches("vm1", "10.1.2.1"), "vm1 reaches its peer")
         wait_until(lambda: found.reaches("vm2", "10.2.2.2"), "vm2 reaches its peer")
@@ -166,3 +196,82 @@ def test_tunnels_and_failover_work_while_the_service_is_dead(bed: Bed) -> None:
     assert seen.pings.duplicates == 0
     at_most("lost in the tunnel", seen.pings.sent - seen.pings.answered, AS_A_BOND, OUTAGE)
     wait_until(lambda: bed.reaches("vm1", "10.1.2.1"), "vm1 reaches its peer again")
+
+
+# ---- spread over both uplinks --------------------------------------------------------------
+
+
+CONNECTIONS = 24
+OWN_ADDRESS, OWN_MAC = "192.168.1.1", "02:6f:76:00:01:01"
+
+
+@contextmanager
+def listening(bed: Bed) -> Iterator[None]:
+    """The peer of the first VM takes connections."""
+    with process_network(bed.network["vm3"].pid):
+        server = socket.create_server(("10.1.2.1", 7000), backlog=2 * CONNECTIONS)
+    with server:
+        yield
+
+
+def answered_at(bed: Bed) -> Iterator[str]:
+    """Where the second host sends tunnels, after each of some connections of the first one's VM.
+
+    It takes the address of a frame for which its switch has no cached flow.
+    """
+    for _ in range(CONNECTIONS):
+        bed.ovs.run("ovs-appctl", "revalidator/purge")
+        bed.connect("vm1", "10.1.2.1")
+        yield bed.neighbour(OWN_ADDRESS)
+
+
+@contextmanager
+def answered_off_home(bed: Bed) -> Iterator[None]:
+    """The second host sends tunnels to an off-home address of the first one in this block."""
+    with listening(bed):
+        wait_until(
+            lambda: any(mac != OWN_MAC for mac in answered_at(bed)), "it sends to another address"
+        )
+    yield
+
+
+def test_peers_answer_to_what_a_spread_endpoint_sends_from(spread: Bed) -> None:
+    shown = json.loads(spread.ovs.run("ovs-appctl", "-t", "ovs-lbt", "lbt/show", "--json"))
+    assert {one["connection_hash"]["used"] for one in shown["bridges"]} == {"dp_hash"}
+    with listening(spread):
+        heard = set(answered_at(spread))
+    assert OWN_MAC in heard
+    assert len(heard) == 2, "its own address, and that of the other uplink"
+
+
+@judges_time
+@pytest.mark.parametrize("service", ["alive", "dead"])
+@pytest.mark.parametrize("position", [0, 1], ids=["first", "second"])
+def test_a_failed_uplink_of_a_spread_endpoint(spread: Bed, service: str, position: int) -> None:
+    """No more is lost than under a bond, and nothing comes twice, at the failure and at the return."""
+    failed = UPLINKS[SERVERS[0]][position]
+    with answered_off_home(spread), ExitStack() as killed:
+        if service == "dead":
+            killed.enter_context(spread.service.dead(SERVERS))
+        for state in ("down", "up"):
+            with spread.pinging("vm1", "10.1.2.1") as seen:
+                spread.cable(failed, state)
+            assert seen.pings.duplicates == 0
+            lost = seen.pings.sent - seen.pings.answered
+            at_most(f"{failed} {state}, service {service}: lost", lost, AS_A_BOND, OUTAGE)
+    wait_until(lambda: spread.reaches("vm1", "10.1.2.1"), "vm1 reaches its peer again")
+
+
+@judges_time
+def test_nothing_is_lost_when_a_spread_ends_and_begins(spread: Bed) -> None:
+    """Peers are told at its end; what they still send to an off-home address arrives as well."""
+    for policy in ("load-based", "dynamic"):
+        before = answered_off_home(spread) if policy == "load-based" else nullcontext()
+        with before, spread.pinging("vm1", "10.1.2.1") as seen:
+            for server in SERVERS:
+                key = f"external_ids:ovs-lbt-policy={policy}"
+                spread.ovs.run("ovs-vsctl", "set", "bridge", server, key)
+        assert seen.pings.duplicates == 0
+        at_most(f"{policy}: lost", seen.pings.sent - seen.pings.answered, 1, OUTAGE)
+        if policy == "load-based":
+            wait_until(lambda: spread.neighbour(OWN_ADDRESS) == OWN_MAC, "the peer is told")

@@ -114,17 +114,26 @@ def add_uplinks(
 
 
 def add_two_servers(
-    graph: nx.Graph, switch: str, uplinks: int, mbps: int, *, mtu: int = STANDARD_MTU
+    graph: nx.Graph,
+    switch: str,
+    uplinks: int,
+    mbps: int,
+    *,
+    far_mbps: int = 0,
+    mtu: int = STANDARD_MTU,
 ) -> tuple[str, str]:
-    """Add two identical servers with their uplinks to one switch. Returns their names."""
-    for number in (1, 2):
+    """Add two servers with their uplinks to one switch. Returns their names.
+
+    They are identical, unless the second one's uplinks carry `far_mbps`.
+    """
+    for number, limit_mbps in ((1, mbps), (2, far_mbps or mbps)):
         server = f"server{number}"
         graph.add_node(server, role=Role.SERVER_BRIDGE)
         add_uplinks(
             graph,
             server,
             [switch],
-            [mbps] * uplinks,
+            [limit_mbps] * uplinks,
             name=f"{server}-uplink",
             interface=f"s{number}-up",
             mtu=mtu,

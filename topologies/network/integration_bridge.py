@@ -48,10 +48,7 @@ class Overlay:
 
     def transaction(self, bridge: str) -> list[str]:
         """The arguments of the `ovs-vsctl` call that adds the endpoints and the tunnels."""
-        # Open vSwitch fills in a tunnel's source port after it has chosen the uplink, so that of our
-        # hashes only the datapath's own tells connections apart.
-        hashed = "external_ids:ovs-lbt-connection-hash=dp_hash"
-        arguments = [word for one in self.bridges for word in ("--", "set", "bridge", one, hashed)]
+        arguments: list[str] = []
         for one in self.tunnels:
             endpoint = self.endpoint(one)
             tunnel = checked_interface_name(self.prefix + one.tunnel)
