@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from controller.api.history import Entry, Happened, Moved
 from controller.bridge.bridge import Bridge
+from controller.config.endpoints import Endpoint
 from controller.config.values import VmPortConfig
 from controller.decisions.planning import Basis
 from controller.load.rates import COVERAGE_RATIO
@@ -73,7 +74,7 @@ class Account:
     wrong, or an empty text. `behind`: the addresses behind it that are units of their own, the
     busiest first; all other fields are about the rest of the port's traffic. `cooldown_until_s`: the
     end of its cooldown, if it is in one. `split_s`, `split_why`: since when and why what it sends
-    is spread by connection.
+    is spread by connection. `endpoint`: the tunnels that are sent by it, if any.
     """
 
     bridge: str
@@ -105,6 +106,7 @@ class Account:
     cooldown_until_s: float | None = None
     split_s: float | None = None
     split_why: str = ""
+    endpoint: Endpoint | None = None
 
     @property
     def uplink(self) -> Uplink | None:
@@ -117,7 +119,9 @@ class Account:
         return max(0.0, self.basis.window_s - self.basis.covered_s)
 
 
-def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
+def account(
+    bridge: Bridge, port: VmPortConfig, now_s: float, endpoint: Endpoint | None = None
+) -> Account:
     """The diagnosis of a VM port, or of an address behind one. `port`: its configuration in force."""
     team_view, config = bridge.team_view, bridge.config
     basis = bridge.basis(port.policy, now_s)
@@ -170,6 +174,7 @@ def account(bridge: Bridge, port: VmPortConfig, now_s: float) -> Account:
         cooldown_until_s=cooldown_until_s if against is in_cooldown else None,
         split_s=bridge.split_since_s(port.name),
         split_why=_split_why(bridge, port.name),
+        endpoint=endpoint,
     )
 
 

@@ -6,12 +6,14 @@ import json
 import math
 import textwrap
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from controller.operations.diagnosis import Account, Obstacle
 from controller.operations.plan_view import WIDTH, covers, percent, threshold, unknown
 from controller.operations.show import part_of
 from controller.teaming import bindings
+from controller.text.wording import endpoint_of
 from policies.damping import MOST_MOVES, PERIOD_S
 from policies.model import Reason, Role, Uplink
 from policies.presets import PRESETS
@@ -26,14 +28,21 @@ SECONDS_A_DAY = 86400
 def as_text(account: Account, epoch_s: float, now_s: float) -> str:
     """A paragraph per question. `epoch_s`: the wall-clock time at which `now_s` was zero."""
     port = account.port
-    vm = f" ({port.vm})" if port.vm != port.name else ""
-    lines = [f"{port.name}{vm} on {account.bridge}, {account.own_policy}"]
+    lines = [f"{port.name}{_used_by(account)} on {account.bridge}, {account.own_policy}"]
     for label, text in sentences(account, epoch_s, now_s).items():
         first, rest = f"  {label:<{LABEL_WIDTH}}", " " * (LABEL_WIDTH + 2)
         lines += textwrap.wrap(
             text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
         )
     return "\n".join(lines)
+
+
+def _used_by(account: Account) -> str:
+    """The VM behind the port, or what its tunnels are for, in brackets."""
+    port, endpoint = account.port, account.endpoint
+    if port.vm != port.name:
+        return f" ({port.vm})"
+    return f" ({endpoint_of(endpoint.kinds, endpoint.bridges)})" if endpoint else ""
 
 
 def sentences(account: Account, epoch_s: float, now_s: float) -> dict[str, str]:
@@ -84,6 +93,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
         "fails_over_to": [uplink.name for uplink in account.order[1:]],
         "buckets": dict(account.buckets),
+        **({"endpoint": asdict(account.endpoint)} if account.endpoint else {}),
         **({"split_at": epoch_s + account.split_s} if account.split_s is not None else {}),
         **({"addresses": _behind(account)} if account.port.per_address else {}),
         "last_move": _last_move(account, epoch_s),

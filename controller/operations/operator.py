@@ -301,7 +301,8 @@ def _explain(operator: Operator, request_id: int, words: list[str], now_s: float
         raise Refused("explain: no port -> PORT [--json]")
     (name,) = names
     bridge, port = _port_or_vm(operator, name)
-    account, epoch_s = diagnosis.account(bridge, port, now_s), operator.fleet.epoch_s
+    endpoint, epoch_s = operator.fleet.endpoints.get(port.name), operator.fleet.epoch_s
+    account = diagnosis.account(bridge, port, now_s, endpoint)
     form = explain.as_json if as_json else explain.as_text
     return [Reply(request_id, form(account, epoch_s, now_s))]
 

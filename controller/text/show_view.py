@@ -23,7 +23,7 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import OUR_LOG
+from controller.text.wording import OUR_LOG, endpoint_of
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
@@ -299,8 +299,12 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def used_by(port: JsonObject) -> str:
-    """The VM behind a port; "-" if it has no name of its own."""
-    return "-" if port["vm"] == port["name"] else clean(port["vm"])
+    """The VM behind a port, or what its tunnels are for; "-" if it has neither."""
+    if port["vm"] != port["name"]:
+        return clean(port["vm"])
+    if (found := port.get("endpoint")) is not None:
+        return clean(endpoint_of(found["kinds"], found["bridges"]))
+    return "-"
 
 
 def where(port: JsonObject) -> Span:

@@ -32,6 +32,16 @@ def one_of(words: Iterable[str]) -> str:
     return f"one of {listed}" if listed else "nothing: none exists"
 
 
+# The types of tunnels, as people write them.
+TUNNELS = {"geneve": "Geneve", "vxlan": "VXLAN", "gre": "GRE", "erspan": "ERSPAN", "stt": "STT"}
+
+
+def endpoint_of(kinds: Iterable[str], bridges: Iterable[str]) -> str:
+    """A tunnel endpoint by what it is for, for example "br-int's Geneve endpoint"."""
+    written = ", ".join(TUNNELS.get(kind, kind) for kind in kinds)
+    return f"{', '.join(bridges)}'s {written} endpoint"
+
+
 def because(error: Exception) -> str:
     """The text of an error and the file concerned, without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:

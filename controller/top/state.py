@@ -192,7 +192,8 @@ class Row:
     def text(self) -> str:
         """The text that a filter searches."""
         port = self.port
-        words = [port["name"], port["vm"], port["uplink"], port.get("planned_uplink"), self.why]
+        names = [port["name"], port["vm"], used_by(port)]
+        words = [*names, port["uplink"], port.get("planned_uplink"), self.why]
         return "\n".join(str(word) for word in words if word)
 
     def rank(self, column: str) -> Any:

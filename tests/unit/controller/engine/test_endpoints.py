@@ -17,6 +17,7 @@ from controller.load.loads import Loads
 from controller.teaming import buckets
 from controller.teaming.buckets import hashed_by
 from controller.teaming.splits import may_split
+from controller.text.wording import endpoint_of
 from policies.model import Load
 from policies.presets import PRESETS
 from tests.unit.fake_switch import World, done, world
@@ -55,6 +56,28 @@ def test_show_names_the_bridge_whose_tunnels_a_port_sends() -> None:
     assert shown(here, "vnet1") is None
     text = done(here.ask("show", "br0"))
     assert "  vnet0: tunnel endpoint, geneve of br-int, from 192.0.2.1\n" in text + "\n"
+
+
+def test_explain_and_tables_say_what_an_endpoint_is_for() -> None:
+    here = overlay(local_ip="192.0.2.1")
+    assert done(here.ask("explain", "vnet0")).startswith("vnet0 on br0, ")
+    assert "USED-BY" not in done(here.ask("show", "br0"))
+    here.say(OF_THE_HOST)
+    assert done(here.ask("explain", "vnet0")).startswith(
+        "vnet0 (br-int's Geneve endpoint) on br0, "
+    )
+    assert json.loads(done(here.ask("explain", "vnet0", "--json")))["endpoint"] == ENDPOINT
+    assert "endpoint" not in json.loads(done(here.ask("explain", "vnet1", "--json")))
+    rows = [line.split("  ") for line in done(here.ask("show", "br0")).splitlines()]
+    used_by = [[word.strip() for word in row if word] for row in rows if row[1:2] == ["vnet0"]]
+    assert [words[1] for words in used_by] == ["br-int's Geneve endpoint"]
+
+
+def test_the_tunnels_of_several_bridges_are_named() -> None:
+    assert (
+        endpoint_of(("geneve", "ip6gre"), ("br-a", "br-b"))
+        == "br-a, br-b's Geneve, ip6gre endpoint"
+    )
 
 
 def test_an_endpoint_follows_its_address() -> None:
