@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,9 +61,9 @@ class Bed:
         self.ovs, self.network, self.service = ovs, network, service
 
     @contextmanager
-    def pinging(self, vm: str, address: str) -> Iterator[SimpleNamespace]:
+    def pinging(self, vm: str, address: str, count: int = PINGS) -> Iterator[SimpleNamespace]:
         """A VM pings another in the tunnel meanwhile; behind the block, what became of it."""
-        words = ["ping", "-i", str(INTERVAL_S), "-c", str(PINGS), "-W", "2", address]
+        words = ["ping", "-i", str(INTERVAL_S), "-c", str(count), "-W", "2", address]
         seen = SimpleNamespace(pings=None)
         process = self.network[vm].popen(words, stdout=subprocess.PIPE, text=True)
         try:
@@ -96,12 +96,6 @@ class Bed:
         (found,) = (w[1] for line in shown if (w := line.split())[::2] == [address, SERVERS[1]])
         return found
 
-    def connect(self, vm: str, address: str) -> None:
-        """A connection in the tunnel, from a port of its own."""
-        with process_network(self.network[vm].pid):
-            made = socket.create_connection((address, 7000), 60)
-        made.close()
-
     def cable(self, uplink: str, state: str) -> None:
         """Pull the cable of an uplink at its upstream end, or plug it in again."""
         far = uplink.replace(PREFIX, f"{PREFIX}sw-")
@@ -122,6 +116,9 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
             # Pings still pass when the service uses the uplink again.
             key = "external_ids:ovs-lbt-failback-delay-s=1"
             made.ovs.run("ovs-vsctl", "set", "bridge", server, key)
+        peer = made.network["vm3"]
+        for address in ADDRESSES:
+            peer.cmd(f"ip address add {address}/16 dev {peer.defaultIntf()}")
         yield made
 
 
@@ -201,45 +198,34 @@ def test_tunnels_and_failover_work_while_the_service_is_dead(bed: Bed) -> None:
 # ---- spread over both uplinks --------------------------------------------------------------
 
 
-CONNECTIONS = 24
 OWN_ADDRESS, OWN_MAC = "192.168.1.1", "02:6f:76:00:01:01"
+# Each has a connection of its own between the hosts, so that pings to some leave by each uplink.
+ADDRESSES = [f"10.1.2.{number}" for number in range(101, 117)]
 
 
-@contextmanager
-def listening(bed: Bed) -> Iterator[None]:
-    """The peer of the first VM takes connections."""
-    with process_network(bed.network["vm3"].pid):
-        server = socket.create_server(("10.1.2.1", 7000), backlog=2 * CONNECTIONS)
-    with server:
-        yield
+def answered_at(bed: Bed, address: str) -> str:
+    """Where the second host sends tunnels after a ping of the first one's VM to an address.
 
-
-def answered_at(bed: Bed) -> Iterator[str]:
-    """Where the second host sends tunnels, after each of some connections of the first one's VM.
-
-    It takes the address of a frame for which its switch has no cached flow.
+    It takes the source of a frame for which its switch has no cached flow.
     """
-    for _ in range(CONNECTIONS):
-        bed.ovs.run("ovs-appctl", "revalidator/purge")
-        bed.connect("vm1", "10.1.2.1")
-        yield bed.neighbour(OWN_ADDRESS)
+    bed.ovs.run("ovs-appctl", "revalidator/purge")
+    wait_until(lambda: bed.reaches("vm1", address), f"vm1 reaches {address}")
+    return bed.neighbour(OWN_ADDRESS)
 
 
-@contextmanager
-def answered_off_home(bed: Bed) -> Iterator[None]:
-    """The second host sends tunnels to an off-home address of the first one in this block."""
-    with listening(bed):
-        wait_until(
-            lambda: any(mac != OWN_MAC for mac in answered_at(bed)), "it sends to another address"
-        )
-    yield
+def off_home(bed: Bed) -> str:
+    """An address of a VM to which pings leave off home: the second host answers to where they came from."""
+
+    def found() -> str:
+        return next((a for a in ADDRESSES if answered_at(bed, a) != OWN_MAC), "")
+
+    return wait_until(found, "pings leave by both uplinks")
 
 
 def test_peers_answer_to_what_a_spread_endpoint_sends_from(spread: Bed) -> None:
     shown = json.loads(spread.ovs.run("ovs-appctl", "-t", "ovs-lbt", "lbt/show", "--json"))
     assert {one["connection_hash"]["used"] for one in shown["bridges"]} == {"dp_hash"}
-    with listening(spread):
-        heard = set(answered_at(spread))
+    heard = {answered_at(spread, address) for address in ADDRESSES}
     assert OWN_MAC in heard
     assert len(heard) == 2, "its own address, and that of the other uplink"
 
@@ -250,11 +236,12 @@ def test_peers_answer_to_what_a_spread_endpoint_sends_from(spread: Bed) -> None:
 def test_a_failed_uplink_of_a_spread_endpoint(spread: Bed, service: str, position: int) -> None:
     """No more is lost than under a bond, and nothing comes twice, at the failure and at the return."""
     failed = UPLINKS[SERVERS[0]][position]
-    with answered_off_home(spread), ExitStack() as killed:
+    address = off_home(spread)
+    with ExitStack() as killed:
         if service == "dead":
             killed.enter_context(spread.service.dead(SERVERS))
         for state in ("down", "up"):
-            with spread.pinging("vm1", "10.1.2.1") as seen:
+            with spread.pinging("vm1", address) as seen:
                 spread.cable(failed, state)
             assert seen.pings.duplicates == 0
             lost = seen.pings.sent - seen.pings.answered
@@ -266,8 +253,8 @@ def test_a_failed_uplink_of_a_spread_endpoint(spread: Bed, service: str, positio
 def test_nothing_is_lost_when_a_spread_ends_and_begins(spread: Bed) -> None:
     """Peers are told at its end; what they still send to an off-home address arrives as well."""
     for policy in ("load-based", "dynamic"):
-        before = answered_off_home(spread) if policy == "load-based" else nullcontext()
-        with before, spread.pinging("vm1", "10.1.2.1") as seen:
+        address = off_home(spread) if policy == "load-based" else ADDRESSES[0]
+        with spread.pinging("vm1", address) as seen:
             for server in SERVERS:
                 key = f"external_ids:ovs-lbt-policy={policy}"
                 spread.ovs.run("ovs-vsctl", "set", "bridge", server, key)
@@ -275,3 +262,15 @@ def test_nothing_is_lost_when_a_spread_ends_and_begins(spread: Bed) -> None:
         at_most(f"{policy}: lost", seen.pings.sent - seen.pings.answered, 1, OUTAGE)
         if policy == "load-based":
             wait_until(lambda: spread.neighbour(OWN_ADDRESS) == OWN_MAC, "the peer is told")
+
+
+@judges_time
+def test_a_service_that_starts_again_changes_nothing(spread: Bed) -> None:
+    """Peers send to an off-home address before, while nobody is there, and after."""
+    address = off_home(spread)
+    with spread.pinging("vm1", address, 4 * PINGS) as seen, ExitStack() as killed:
+        killed.enter_context(spread.service.dead(SERVERS))
+        time.sleep(50 * INTERVAL_S)
+        killed.close()
+    assert seen.pings.duplicates == 0
+    at_most("lost in the tunnel", seen.pings.sent - seen.pings.answered, 1, OUTAGE)
