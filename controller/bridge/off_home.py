@@ -48,6 +48,11 @@ class OffHomeAddresses:
         """Whether no change is left to announce."""
         return not self._due
 
+    @property
+    def knows_none(self) -> bool:
+        """Whether there was no endpoint so far, or it has ended."""
+        return not self._served and not self._spread
+
     def forget(self) -> None:
         """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
         self._served, self._due, self._all_s = {}, [], math.inf
@@ -61,7 +66,7 @@ class OffHomeAddresses:
         now_s: float,
     ) -> None:
         """The switch has a pipeline with these lanes, and spreads these endpoints."""
-        may_spread = {port.ofport for port in config.vm_ports if _may_spread(port)}
+        may_spread = {port.ofport for port in config.endpoints if _may_spread(port)}
         known = {ofport for ofport, _ in self._served}
         served: dict[_Named, OfPort] = {
             (endpoint.ofport, mac): lanes[lane][0]
@@ -110,11 +115,12 @@ def _may_spread(port: VmPortConfig) -> bool:
 
 
 def _frames(config: BridgeConfig, announced: Iterable[_Named]) -> Iterable[SendFrame]:
-    ports = {port.ofport: port for port in config.vm_ports}
+    ports = {port.ofport: port for port in config.endpoints}
     for ofport, mac in sorted(announced, key=lambda named: (named[0], named[1] or "")):
         port = ports.get(ofport)
-        if port is None or port.tunnel_mac is None or port.vlans.native is None:
+        if port is None or port.vlans.native is None:
             continue
+        assert port.tunnel_mac is not None
         tag = port.vlans.tag_in(port.vlans.native)
         if mac is not None:
             yield SendFrame(config.name, ofport, frames.rarp(mac, tag))

@@ -392,14 +392,12 @@ class ReconciledBridge(BridgeState):
         """Plan announcements of the off-home addresses of endpoints that have changed uplinks."""
         if not self._announces or not self.installed_anything:
             return
-        endpoints = tuple(buckets.endpoints(self.config))
-        lanes = desired.lanes(self.uplinks()) if endpoints else {}
-        spread = frozenset(
-            port.ofport
-            for port in self.config.vm_ports
-            if port.tunnel_mac is not None and buckets.hashed_by(port, self._applied_split)
-        )
-        self.off_home.follow(self.config, endpoints, lanes, spread, now_s)
+        if not self.config.endpoints and self.off_home.knows_none:
+            return
+        split = self._applied_split
+        spread = {p.ofport for p in self.config.endpoints if buckets.hashed_by(p, split)}
+        endpoints, lanes = buckets.endpoints(self.config), desired.lanes(self.uplinks())
+        self.off_home.follow(self.config, endpoints, lanes, frozenset(spread), now_s)
 
     def _announce_moves(self, moved: set[str], now_s: float) -> None:
         """Announce what has moved: VM ports, and addresses that leave by uplinks of their own."""

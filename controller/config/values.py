@@ -186,6 +186,8 @@ class BridgeConfig:
     per_address: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
     # The ports with shares, a limit or a reservation.
     queued: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
+    # The tunnel endpoints with off-home addresses of their own.
+    endpoints: tuple[VmPortConfig, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         policies = tuple(sorted({port.policy for port in self.vm_ports}))
@@ -194,6 +196,7 @@ class BridgeConfig:
             "rebalancing": tuple(policy for policy in policies if PRESETS[policy].rebalances),
             "per_address": tuple(port for port in self.vm_ports if port.per_address),
             "queued": tuple(port for port in self.vm_ports if port.is_queued),
+            "endpoints": tuple(p for p in self.vm_ports if p.tunnel_mac is not None),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

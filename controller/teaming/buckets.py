@@ -185,9 +185,8 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
 
     They do not depend on what is spread now: peers keep the last address that they have heard from.
     """
-    for port in config.vm_ports:
-        if port.tunnel_mac is None:
-            continue
+    for port in config.endpoints:
+        assert port.tunnel_mac is not None
         macs = (
             (u.ofport, _address_of_ours(config.name, u.name, u.mac, port.name, port.tunnel_mac))
             for u in config.uplinks
