@@ -30,12 +30,12 @@ pytestmark = pytest.mark.parametrize("bed", [SPEC], ids=str, indirect=True)
 by_either_hash = pytest.mark.parametrize("dp_hash", [False, True], ids=["multipath", "dp_hash"])
 
 
-def overlay(bed: Bed, dp_hash: bool = False) -> Team:
-    """The team with the first VM as an endpoint: its home is the first uplink."""
+def overlay(bed: Bed, dp_hash: bool = False, number: int = 0) -> Team:
+    """The team with a station as an endpoint; the home of the first one is the first uplink."""
     team = team_of(bed, Classifier.TRANSPORT, dp_hash=dp_hash)
     macs = tuple((uplink, OFF_HOME.format(uplink)) for uplink in team.uplinks)
     lanes = dict(zip(team.uplinks, in_turn(team.uplinks, len(team.uplinks)), strict=True))
-    endpoint = Endpoint(team.vm_ports[0].ofport, bed.vms[0].mac, macs)
+    endpoint = Endpoint(team.vm_ports[number].ofport, bed.stations[number].mac, macs)
     return replace(team, endpoints=(endpoint,), lanes=lanes)
 
 
@@ -213,6 +213,21 @@ def test_it_is_reached_while_nothing_is_spread(bed: Bed, direct: Direct) -> None
     install(bed, direct, whole)
     for _, mac in split.endpoints[0].off_home_macs:
         assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
+
+
+def test_the_bridges_own_port_is_reached(bed: Bed, direct: Direct) -> None:
+    """LOCAL, which most hosts send tunnels by."""
+    number = bed.stations.index(bed.local)
+    team = overlay(bed, number=number)
+    install(bed, direct, team)
+    for lane, mac in team.endpoints[0].off_home_macs:
+        first = bed.uplinks[team.uplinks.index(lane)]
+        shots = [by(bed, uplink, mac) for uplink in bed.uplinks]
+        expected = [["LOCAL"] if uplink is first else [] for uplink in bed.uplinks]
+        assert received(bed, shots) == expected
+        announced = bed.shot(bed.local.point, frames.rarp, mac, 0, 0, "a learning packet")
+        assert left(bed, [announced]) == [(first.name, mac)]
+        assert received(bed, to(bed, mac, 3)) == 3 * [["LOCAL"]]
 
 
 # ---- tunnels of the kernel, with a peer in userspace ---------------------------------------
