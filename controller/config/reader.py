@@ -78,6 +78,7 @@ class _Reader:
             for port, interface in self._interfaces()
             if interface.name not in neither and _has_ofport(interface)
         )
+        vm_ports = _several_marked(vm_ports)
         # Open vSwitch fills in the source port of its own tunnels after multipath has seen the frame.
         native = next((port.name for port in vm_ports if _spreads_native_tunnels(port)), None)
         return BridgeConfig(
@@ -348,6 +349,14 @@ def _tunnel_mac(interface: InterfaceRow, teaming: str, uses_all: bool) -> str | 
     if not interface.sends_tunnels or teaming != Teaming.SWITCH_INDEPENDENT or not uses_all:
         return None
     return interface.mac.lower() if interface.mac else None
+
+
+def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]:
+    """The same ports; if several send tunnels of the userspace datapath without a LAG, these say so."""
+    endpoints = [p for p in ports if p.tunnel_mac is not None and p.counted_by_flows]
+    if len(endpoints) < 2:
+        return ports
+    return tuple(replace(p, one_of_several=True) if p in endpoints else p for p in ports)
 
 
 def _spreads_native_tunnels(port: VmPortConfig) -> bool:

@@ -97,6 +97,9 @@ class VmPortConfig:
     # Its own address, if it sends tunnels without a LAG and may leave by every uplink; else None. What
     # peers send to its off-home addresses is given to it under this one.
     tunnel_mac: str | None = None
+    # Whether it is one of several endpoints of the userspace datapath on its bridge. A split would leave
+    # it to chance by which uplink its inbound traffic comes, and several need none.
+    one_of_several: bool = False
     # The IP addresses that it sends tunnels from, as far as they are known.
     tunnel_addresses: tuple[str, ...] = ()
     # Whether only flows count what it carries: the counters of a port leave out the tunnels that the

@@ -142,6 +142,7 @@ def may_split(port: VmPortConfig, on_a_lag: bool) -> bool:
         PRESETS[port.policy].splits_by is None
         or port.excluded
         or port.unsplittable
+        or port.one_of_several
         or port.per_address
     ):
         return False

@@ -126,11 +126,11 @@ def not_done(here: World) -> list[str]:
 OWN_MAC = "02:00:00:00:00:01"
 
 
-def with_address(row: BridgeRow) -> BridgeRow:
-    """The same bridge, whose VM port vnet0 has a MAC address."""
+def with_address(row: BridgeRow, name: str = "vnet0") -> BridgeRow:
+    """The same bridge, of which a VM port has a MAC address."""
 
     def changed(one: InterfaceRow) -> InterfaceRow:
-        return replace(one, mac=OWN_MAC) if one.name == "vnet0" else one
+        return replace(one, mac=OWN_MAC) if one.name == name else one
 
     ports = (replace(p, interfaces=tuple(map(changed, p.interfaces))) for p in row.ports)
     return replace(row, ports=tuple(ports))
@@ -161,6 +161,25 @@ def test_adaptive_may_split_an_endpoint(in_userspace: bool) -> None:
     config = here.engine.fleet.bridges["br0"].config
     may = {port.name: may_split(port, config.on_a_lag) for port in config.vm_ports}
     assert may["vnet0"] and may["vnet1"] and not_done(here) == []
+
+
+@pytest.mark.parametrize(("in_userspace", "may"), [(True, False), (False, True)])
+def test_adaptive_splits_none_of_several_endpoints_in_userspace(
+    in_userspace: bool, may: bool
+) -> None:
+    row = with_address(with_address(host("adaptive")), "vnet1")
+    here = world(replace(row, in_userspace=in_userspace)).start()
+    here.write(integration(local_ip="192.0.2.1")).say(OF_THE_HOST)
+    (first, *_) = here.engine.fleet.bridges["br0"].config.vm_ports
+    assert may_split(first, on_a_lag=False)
+    addresses = {**OF_THE_HOST.devices, "vnet1": ("192.0.2.2",)}
+    here.say(AddressesRead(addresses))
+    ovn = Ovn(("192.0.2.1", "192.0.2.2"))
+    here.say(DatabaseRead(tuple(here.rows.values()), ovn=ovn))
+    ports = {p.name: p for p in here.engine.fleet.bridges["br0"].config.vm_ports}
+    for name in ("vnet0", "vnet1"):
+        assert may_split(ports[name], on_a_lag=False) is may
+    assert may_split(ports["vnet2"], on_a_lag=False)
 
 
 @pytest.mark.parametrize(
