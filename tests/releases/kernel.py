@@ -29,6 +29,11 @@ MEASURE = (
     " && echo slowness ratio: $OVS_LBT_SLOWNESS_RATIO"
 )
 BOOTS_WITHIN_S = 60
+# Open vSwitch 3.1 counts the processors for the first time when the machine has been up for 10 s. An
+# ovs-vswitchd with a kernel datapath that opens it before starts no thread for the frames that the kernel
+# hands it, and does not recover when it counts again.
+UP_S = 10
+BE_UP = f"until (( $(cut -d. -f1 /proc/uptime) > {UP_S} )); do sleep 0.2; done"
 # In the guest, a directory in memory for temporary files: every user may use it.
 TEMPORARY = "/run/ovs-lbt"
 # Not all machines that have /dev/kvm can run a guest.
@@ -60,7 +65,7 @@ class Kernel:
         if self.runs == NATIVE:
             return ["bash", "-c", f"{variables}; {MEASURE} && {{ {command}; }}"]
         variables += f" TMPDIR={TEMPORARY}"
-        begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here} && {MEASURE}"
+        begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here} && {MEASURE} && {BE_UP}"
         return self._booting(f"{variables}; {begin} && {{ {command}; }}", name)
 
     def boots(self) -> bool:

@@ -134,3 +134,12 @@ def _unpacked(archive: bytes) -> dict[str, bytes]:
         found[name] = archive[begin : begin + length]
         at = (begin + length + 3) // 4 * 4
     return found
+
+
+def test_no_switch_starts_before_it_can_count_the_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guest, "command", lambda _unpacked, _version, inside, *_: [inside])
+    (inside,) = kernel.Kernel(VERSION, kernel.EMULATED).running("exit 7", "some")
+    waits, begins = inside.index("/proc/uptime"), inside.index("exit 7")
+    assert waits < begins and f"> {kernel.UP_S} " in inside[waits:begins]
