@@ -9,6 +9,7 @@ import queue
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ REFUSAL_TIMEOUT_S = 5.0
 RECONNECT_MS = (200, 1000)
 RECONNECT_LOCAL_MS = (50, 200)
 RETRY_WRITES_S = 0.5
+# While the rows of the database arrive at the start.
+ROWS_PAUSE_S = 0.005
 # The most digits of a rate: as many as a 64-bit counter has.
 MAX_DIGITS = 19
 STANDS_BY = "another service leads -> ask that service"
@@ -241,10 +244,23 @@ class Database:
             raise DatabaseAway(
                 f"{remote}: not Open vSwitch's database -> the database of an ovsdb-server"
             ) from error
+        self._await_all_rows()
         with self._link.lock:
             self._changed()
             self._idl.changed = self._changed
         faults.vital("database", "ovsdb writes", self._write_forever)
+
+    def _await_all_rows(self) -> None:
+        """Wait until the server has sent all rows. A request must not find a database without bridges.
+
+        Raises:
+            DatabaseAway: it has not sent them in time.
+        """
+        deadline_s = time.monotonic() + TRANSACTION_TIMEOUT_S
+        while not self._idl.is_current:
+            if time.monotonic() > deadline_s:
+                raise DatabaseAway(f"{self._remote}: no rows -> a running ovsdb-server")
+            time.sleep(ROWS_PAUSE_S)
 
     def contend(self) -> None:
         """Compete with other services for the lead. `Leading` reports who has it, now and later.
