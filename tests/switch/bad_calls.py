@@ -10,9 +10,7 @@ from __future__ import annotations
 
 DONE, REFUSED, USAGE = 0, 1, 2
 LONG = "x" * 5000
-KEYS_OF_BRIDGES = (
-    "connection-hash, failback-delay-s, mode, policy, poll-interval-ms, teaming, threshold, uplinks"
-)
+KEYS_OF_BRIDGES = "connection-hash, failback-delay-s, mode, patch-unit, policy, poll-interval-ms, teaming, threshold, uplinks"
 IN_USE = "an interface of an attached bridge"
 OF_THE_BOND = "the members of bond0, all of them and no others: eth0, eth1"
 HASHES = "one of multipath, dp_hash, auto"

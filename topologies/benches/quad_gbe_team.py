@@ -63,6 +63,9 @@ def _load(stage: Stage, options: Options) -> Load:
     """Streams that start one step apart, and time for the team to settle with all of them."""
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
+    # ofproto/trace predicts the members that streams leave by, which it cannot with dp_hash.
+    (bridge, *_) = stage.bridges[layout.server_of(layout.vnics_of(sender)[0])]
+    stage.ovs.vsctl("set", "bridge", bridge, "external_ids:ovs-lbt-connection-hash=multipath")
     step_s, settle_s, measured_s = options.pace.steps_s
     end_s = STREAMS * step_s + settle_s + measured_s
     flows = [
