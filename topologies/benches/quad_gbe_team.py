@@ -63,9 +63,6 @@ def _load(stage: Stage, options: Options) -> Load:
     """Streams that start one step apart, and time for the team to settle with all of them."""
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
-    # ofproto/trace predicts the members that streams leave by, which it cannot with dp_hash.
-    (bridge, *_) = stage.bridges[layout.server_of(layout.vnics_of(sender)[0])]
-    stage.ovs.vsctl("set", "bridge", bridge, "external_ids:ovs-lbt-connection-hash=multipath")
     step_s, settle_s, measured_s = options.pace.steps_s
     end_s = STREAMS * step_s + settle_s + measured_s
     flows = [
@@ -95,7 +92,19 @@ def _load(stage: Stage, options: Options) -> Load:
         return figures
 
     # The last interval of a report is left out, because it may be shorter.
-    return StreamLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
+    return _TracedLoad(stage, flows, (end_s - measured_s, end_s - INTERVAL_S), derive=derive)
+
+
+class _TracedLoad(StreamLoad):
+    """Streams whose members ofproto/trace predicts, which it cannot with dp_hash."""
+
+    def start(self) -> None:
+        layout = self._stage.layout
+        (sender,) = layout.senders
+        (bridge, *_) = self._stage.bridges[layout.server_of(layout.vnics_of(sender)[0])]
+        key = "external_ids:ovs-lbt-connection-hash"
+        self._stage.ovs.vsctl("set", "bridge", bridge, f"{key}=multipath")
+        super().start()
 
 
 def _links(layout: Layout) -> tuple[int, int]:
