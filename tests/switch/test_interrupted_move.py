@@ -43,7 +43,7 @@ def halfway(
         own.kill()
         own.launcher = [sys.executable, "-c", STOPS_HALFWAY]
         own.start()
-        wait_until(lambda: own.show_json(bed.bridge)["connected"], "connected again")
+        own.wait_ready(bed)
         try:
             yield bed, own
         finally:
