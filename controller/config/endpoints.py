@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,16 @@ def marked(row: BridgeRow, endpoints: Mapping[str, Endpoint]) -> BridgeRow:
             return interface
         return replace(interface, sends_tunnels=sends, tunnel_addresses=addresses)
 
-    def on(port: PortRow) -> PortRow:
-        made = tuple(map(of, port.interfaces))
-        return port if made == port.interfaces else replace(port, interfaces=made)
-
-    ports = tuple(map(on, row.ports))
-    return row if ports == row.ports else replace(row, ports=ports)
+    return row.with_interfaces(of)
 
 
 def _tunnels(rows: Iterable[BridgeRow]) -> Iterator[_Tunnel]:
     for row in rows:
-        for port in row.ports:
-            for interface in port.interfaces:
-                tunnel = interface.tunnel
-                if tunnel is not None:
-                    own = local_address(tunnel.local_ip) if tunnel.local_ip else None
-                    yield own, tunnel.device, interface.kind, row.name
+        for interface in row.interfaces:
+            tunnel = interface.tunnel
+            if tunnel is not None:
+                own = local_address(tunnel.local_ip) if tunnel.local_ip else None
+                yield own, tunnel.device, interface.kind, row.name
 
 
 def _of_ovn(ovn: Ovn | None) -> Iterator[_Tunnel]:

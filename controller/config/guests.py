@@ -7,7 +7,7 @@ bridge, where only their addresses tell them apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
@@ -33,20 +33,16 @@ def addresses(external_ids: Mapping[str, str]) -> list[str]:
 
 def marked(rows: Mapping[str, BridgeRow]) -> dict[str, BridgeRow]:
     """The same bridges, by name. Each patch port of an attached one says which VMs are behind it."""
-    bridge_of = {i.name: row.name for row in rows.values() for i in _interfaces(row)}
+    bridge_of = {i.name: row.name for row in rows.values() for i in row.interfaces}
 
     def on(interface: InterfaceRow, own: str) -> InterfaceRow:
         found = _behind(interface, own, rows, bridge_of) if interface.peer is not None else ()
         return interface if found == interface.guests else replace(interface, guests=found)
 
     def in_row(row: BridgeRow) -> BridgeRow:
-        if not row.attached or not any(i.peer is not None for i in _interfaces(row)):
+        if not row.attached or not any(i.peer is not None for i in row.interfaces):
             return row
-        ports = (
-            replace(port, interfaces=tuple(on(i, row.name) for i in port.interfaces))
-            for port in row.ports
-        )
-        return replace(row, ports=tuple(ports))
+        return row.with_interfaces(lambda interface: on(interface, row.name))
 
     return {name: in_row(row) for name, row in rows.items()}
 
@@ -62,7 +58,7 @@ def _behind(
         if name is None or name in seen:
             continue
         seen.add(name)
-        for interface in _interfaces(rows[name]):
+        for interface in rows[name].interfaces:
             if interface.peer is not None:
                 ahead.append(interface)
             vm = vm_identity(interface.external_ids)
@@ -71,8 +67,3 @@ def _behind(
                 for mac in addresses(interface.external_ids):
                     found[mac] = Guest(mac, vm, identity)
     return tuple(found[mac] for mac in sorted(found))
-
-
-def _interfaces(row: BridgeRow) -> Iterator[InterfaceRow]:
-    for port in row.ports:
-        yield from port.interfaces

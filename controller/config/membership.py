@@ -105,7 +105,7 @@ def _bonded(row: BridgeRow, bond: PortRow, named: tuple[str, ...] | None, known:
 
 def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: Words) -> Team:
     """The named uplinks, unless one seems to lead to a VM, or one is missing from the list."""
-    by_name = {interface.name: interface for interface in _interfaces(row)}
+    by_name = {interface.name: interface for interface in row.interfaces}
     wrong: list[tuple[str, str]] = []
     in_force = known.uplinks if named is None else named
     if named is None:
@@ -146,7 +146,7 @@ def _plain(row: BridgeRow, named: tuple[str, ...] | None, known: Known, words: W
 
 
 def _absent(row: BridgeRow, named: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    present = {interface.name for interface in _interfaces(row)}
+    present = {interface.name for interface in row.interfaces}
     for name in named:
         if name not in present:
             yield name, f"an interface of {row.name}"
@@ -191,7 +191,7 @@ def _missing(
     """Interfaces outside the list that seem to lead to the network, each with the evidence."""
     bonded = members_of_bonds(row)
     in_use = _in_use(row)
-    for interface in _interfaces(row):
+    for interface in row.interfaces:
         if interface.name in uplinks or interface.name in known.vm_ports:
             continue
         if interface.name in bonded:
@@ -222,7 +222,7 @@ def _is_card(interface: InterfaceRow) -> bool:
 def _in_use(row: BridgeRow) -> set[str]:
     """The uplinks that VM ports are pinned to, or were bound to when that was last written."""
     keys = (PREFIX + "binding", PREFIX + "pin")
-    return {i.external_ids.get(key, "") for i in _interfaces(row) for key in keys}
+    return {i.external_ids.get(key, "") for i in row.interfaces for key in keys}
 
 
 def _has(interface: InterfaceRow, keys: Iterable[str]) -> list[str]:
@@ -233,8 +233,3 @@ def _has(interface: InterfaceRow, keys: Iterable[str]) -> list[str]:
 
 def _bonds(row: BridgeRow) -> list[PortRow]:
     return [port for port in row.ports if len(port.interfaces) > 1]
-
-
-def _interfaces(row: BridgeRow) -> Iterator[InterfaceRow]:
-    for port in row.ports:
-        yield from port.interfaces

@@ -49,7 +49,7 @@ NOTHING = Offload()
 
 def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
     """What is offloaded of a bridge with these uplinks, whatever its policies."""
-    interfaces = [interface for port in row.ports for interface in port.interfaces]
+    interfaces = list(row.interfaces)
     names = {uplink.name for uplink in uplinks}
     by_tc = row.hw_offload and not row.in_userspace
     representors = [i.name for i in interfaces if i.represents and i.name not in names]

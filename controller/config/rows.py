@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 PREFIX = "ovs-lbt-"
 
@@ -97,6 +97,11 @@ class PortRow:
     lacp_fallback: bool = False
     external_ids: Mapping[str, str] = field(default_factory=dict)
 
+    def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> PortRow:
+        """The same port with each interface as `changed` makes it; itself if none differs."""
+        interfaces = tuple(map(changed, self.interfaces))
+        return self if interfaces == self.interfaces else replace(self, interfaces=interfaces)
+
 
 @dataclass(frozen=True, slots=True)
 class BridgeRow:
@@ -124,6 +129,17 @@ class BridgeRow:
     tc_policy: str = "none"
     # Whether this Open vSwitch waits for its scripts to restore flows (`flow-restore-wait`).
     restores_flows: bool = False
+
+    @property
+    def interfaces(self) -> Iterator[InterfaceRow]:
+        """Those of all its ports, in the order of the ports."""
+        for port in self.ports:
+            yield from port.interfaces
+
+    def with_interfaces(self, changed: Callable[[InterfaceRow], InterfaceRow]) -> BridgeRow:
+        """The same bridge with each interface as `changed` makes it; itself if none differs."""
+        ports = tuple(port.with_interfaces(changed) for port in self.ports)
+        return self if ports == self.ports else replace(self, ports=ports)
 
     @property
     def attached(self) -> bool:

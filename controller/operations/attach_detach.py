@@ -456,10 +456,9 @@ def _leaving(row: BridgeRow) -> tuple[Setting, ...]:
     read yet.
     """
     settings = [Setting("Bridge", row.name, key, None) for key in keys(row.external_ids)]
-    for port in row.ports:
-        for interface in port.interfaces:
-            for key in (PREFIX + "binding", PREFIX + "moved"):
-                settings.append(Setting("Interface", interface.name, key, None))
+    for interface in row.interfaces:
+        for key in (PREFIX + "binding", PREFIX + "moved"):
+            settings.append(Setting("Interface", interface.name, key, None))
     return tuple(settings)
 
 
@@ -467,12 +466,11 @@ def _staying(row: BridgeRow, settings: Iterable[Setting]) -> str:
     """Our keys that stay on a bridge's ports after these settings, in words; may be empty."""
     gone = {(setting.table, setting.record, setting.key) for setting in settings}
     kept: dict[str, list[str]] = {}
-    for port in row.ports:
-        for interface in port.interfaces:
-            there = keys(interface.external_ids)
-            left = [key for key in there if ("Interface", interface.name, key) not in gone]
-            if left:
-                kept[interface.name] = [key.removeprefix(PREFIX) for key in left]
+    for interface in row.interfaces:
+        there = keys(interface.external_ids)
+        left = [key for key in there if ("Interface", interface.name, key) not in gone]
+        if left:
+            kept[interface.name] = [key.removeprefix(PREFIX) for key in left]
     if not kept:
         return ""
     listed = "; ".join(f"{name} {', '.join(of)}" for name, of in sorted(kept.items()))

@@ -105,13 +105,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
     found = dict(sorted(endpoints.items()))
     bridges = tuple(sorted({name for endpoint in found.values() for name in endpoint.bridges}))
     wanted = None if ovn is None else {local_address(text) for text in ovn.addresses}
-    interfaces = [
-        interface
-        for row in rows
-        if row.name in bridges
-        for port in row.ports
-        for interface in port.interfaces
-    ]
+    interfaces = [i for row in rows if row.name in bridges for i in row.interfaces]
     places = []
     for device, endpoint in found.items():
         usable = [a for a in endpoint.addresses if wanted is None or a in wanted]
@@ -268,8 +262,7 @@ def _goes_by_receiver(rows: Sequence[BridgeRow], bridges: Sequence[str]) -> bool
         row.in_userspace or (interface.tunnel is not None and interface.tunnel.local_ip is None)
         for row in rows
         if row.name in bridges
-        for port in row.ports
-        for interface in port.interfaces
+        for interface in row.interfaces
     )
 
 
@@ -287,7 +280,7 @@ def _capacity_bps(
 ) -> float | None:
     """What an endpoint of an attached bridge can carry: one uplink, or its part if they share."""
     for row in rows:
-        names = {interface.name for port in row.ports for interface in port.interfaces}
+        names = {interface.name for interface in row.interfaces}
         if device in names and row.attached:
             uplinks = read_bridge(row).uplinks
             speeds = [uplink.capacity_bps or uplink.link_speed_bps for uplink in uplinks]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, Ovn
+from controller.config.rows import PREFIX, BridgeRow, Ovn
 from controller.config.values import BridgeConfig
 from policies.presets import PRESETS
 
@@ -27,8 +27,8 @@ def advice(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]
 
     Nothing where the policy tells addresses apart anyway, and where rules keep a port together.
     """
-    patches = {i.name: i for i in _interfaces(rows[config.name]) if i.peer is not None}
-    bridges = {i.name: row.name for row in rows.values() for i in _interfaces(row)}
+    patches = {i.name: i for i in rows[config.name].interfaces if i.peer is not None}
+    bridges = {i.name: row.name for row in rows.values() for i in row.interfaces}
     remedy = f"ovs-lbt set bridge {config.name} patch-unit={BY_ADDRESS}"
     for port in config.vm_ports:
         interface = patches.get(port.name)
@@ -46,8 +46,3 @@ def advice(config: BridgeConfig, rows: Mapping[str, BridgeRow]) -> Iterator[str]
                 f"patch port {port.name}{towards}: its unit={BY_ADDRESS} is lost when the port is"
                 f" created again, as ovn-controller does -> {remedy}"
             )
-
-
-def _interfaces(row: BridgeRow) -> Iterator[InterfaceRow]:
-    for port in row.ports:
-        yield from port.interfaces

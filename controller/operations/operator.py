@@ -180,17 +180,10 @@ def _with(row: BridgeRow, settings: list[Setting]) -> BridgeRow:
         after = {**before, **{s.key: s.value for s in of_record}}
         return {key: value for key, value in after.items() if value is not None}
 
-    ports = tuple(
-        replace(
-            port,
-            interfaces=tuple(
-                replace(i, external_ids=ids("Interface", i.name, i.external_ids))
-                for i in port.interfaces
-            ),
-        )
-        for port in row.ports
+    own = ids("Bridge", row.name, row.external_ids)
+    return replace(row, external_ids=own).with_interfaces(
+        lambda i: replace(i, external_ids=ids("Interface", i.name, i.external_ids))
     )
-    return replace(row, ports=ports, external_ids=ids("Bridge", row.name, row.external_ids))
 
 
 def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:

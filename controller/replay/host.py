@@ -379,11 +379,7 @@ class Host:
     def _write(self, write: Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
         values = {(s.record, s.key): s for s in write.settings if s.table == "Interface"}
-        ports = tuple(
-            replace(port, interfaces=tuple(_with(i, values) for i in port.interfaces))
-            for port in self.row.ports
-        )
-        self.row = replace(self.row, ports=ports)
+        self.row = self.row.with_interfaces(lambda interface: _with(interface, values))
         self._events.append(DatabaseRead((self.row,)))
         if write.request_id is not None:
             self._events.append(Written(write.request_id))
