@@ -98,6 +98,11 @@ class Preset:
         return self.splits_by or self.classifier
 
     @property
+    def spreads_connections(self) -> bool:
+        """Whether a VM port may send by several uplinks, a connection by one."""
+        return self.spreads_by is Classifier.TRANSPORT
+
+    @property
     def rebalances(self) -> bool:
         """Whether it moves anything because of load."""
         return self.rebalance is not static.stay

@@ -17,7 +17,6 @@ from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Pipeline
-from policies.classifiers import Classifier
 from policies.presets import PRESETS
 
 RETRY_AFTER_S = 30.0
@@ -110,7 +109,7 @@ class ConnectionHash:
 
 def _spreads_connections(config: BridgeConfig) -> bool:
     policies = {port.policy for port in config.vm_ports}
-    return any(PRESETS[policy].spreads_by is Classifier.TRANSPORT for policy in policies)
+    return any(PRESETS[policy].spreads_connections for policy in policies)
 
 
 def _wanted(config: BridgeConfig) -> bool:

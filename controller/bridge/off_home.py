@@ -16,12 +16,10 @@ from ipaddress import IPv4Address, ip_address
 
 from controller.api.events import SendFrame
 from controller.bridge.learning_packets import AFTER_S
-from controller.config.values import BridgeConfig, VmPortConfig
+from controller.config.values import BridgeConfig
 from controller.dataplane import frames
 from controller.dataplane.team import Endpoint
-from policies.classifiers import Classifier
 from policies.model import OfPort
-from policies.presets import PRESETS
 
 # How often. Switches forget an address after 300 s (IEEE 802.1Q) unless set otherwise.
 INTERVAL_S = 60.0
@@ -66,7 +64,7 @@ class OffHomeAddresses:
         now_s: float,
     ) -> None:
         """The switch has a pipeline with these lanes, and spreads these endpoints."""
-        may_spread = {port.ofport for port in config.endpoints if _may_spread(port)}
+        may_spread = {port.ofport for port in config.endpoints if port.may_spread}
         known = {ofport for ofport, _ in self._served}
         served: dict[_Named, OfPort] = {
             (endpoint.ofport, mac): lanes[lane][0]
@@ -108,10 +106,6 @@ class OffHomeAddresses:
         self.forget()
         self._spread = frozenset()
         return list(_frames(config, ended))
-
-
-def _may_spread(port: VmPortConfig) -> bool:
-    return PRESETS[port.policy].spreads_by is Classifier.TRANSPORT and not port.unsplittable
 
 
 def _frames(config: BridgeConfig, announced: Iterable[_Named]) -> Iterable[SendFrame]:

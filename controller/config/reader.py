@@ -18,7 +18,6 @@ from controller.config.settings import Settings
 from controller.config.values import BadValue, BridgeConfig, UplinkConfig, VmPortConfig
 from controller.config.vlans import PortVlans, carriers, port_vlans
 from controller.text.wording import one_of
-from policies.classifiers import Classifier
 from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Teaming, Uplink
 from policies.presets import DEFAULT_PRESET, PRESETS
 
@@ -277,7 +276,7 @@ class _Reader:
             interface.sends_tunnels
             and self.row.in_userspace
             and teaming == Teaming.SWITCH_INDEPENDENT
-            and PRESETS[policy].spreads_by is Classifier.TRANSPORT
+            and PRESETS[policy].spreads_connections
         )
 
     def _without_queues(self, interface: InterfaceRow, rules: Mapping[str, Any]) -> dict[str, None]:
@@ -361,8 +360,7 @@ def _several_marked(ports: tuple[VmPortConfig, ...]) -> tuple[VmPortConfig, ...]
 
 def _spreads_native_tunnels(port: VmPortConfig) -> bool:
     """Whether the connections of tunnels of the userspace datapath are spread, always or at times."""
-    by_transport = PRESETS[port.policy].spreads_by is Classifier.TRANSPORT
-    return port.counted_by_flows and by_transport and not port.unsplittable
+    return port.counted_by_flows and port.may_spread
 
 
 def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Iterator[str]:

@@ -118,6 +118,11 @@ class VmPortConfig:
         return self.rules.unsplittable or self.keeps_address
 
     @property
+    def may_spread(self) -> bool:
+        """Whether its connections may leave by several uplinks, always or at times."""
+        return PRESETS[self.policy].spreads_connections and not self.unsplittable
+
+    @property
     def per_address(self) -> bool:
         """Whether each address behind the port is a unit of its own.
 

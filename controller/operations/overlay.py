@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from controller.config.endpoints import Endpoint
 from controller.config.values import BridgeConfig, VmPortConfig
-from policies.classifiers import Classifier
 from policies.presets import PRESETS
 
 SEVERAL = "several tunnel endpoints, so that policies can place each"
@@ -32,7 +31,7 @@ def advice(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Iterator[
 def _alone(port: VmPortConfig, config: BridgeConfig) -> str:
     """What the policy makes of the only endpoint, by which all VMs of the host send."""
     one = f"to {port.policy}, all tunnels are one VM port on one uplink"
-    if PRESETS[port.policy].spreads_by is not Classifier.TRANSPORT:
+    if not PRESETS[port.policy].spreads_connections:
         adaptive = f"ovs-lbt set interface {port.name} policy=adaptive"
         return f"{one} -> {adaptive}, or {SEVERAL}"
     if port.unsplittable:
