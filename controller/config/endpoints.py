@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn
+from controller.text.wording import tunnels_sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,7 @@ class Endpoint:
     bridges: tuple[str, ...]
 
     def __str__(self) -> str:
-        of = f"{', '.join(self.kinds)} of {', '.join(self.bridges)}"
-        return f"{of}, from {', '.join(self.addresses)}" if self.addresses else of
+        return tunnels_sent(self.kinds, self.bridges, self.addresses)
 
 
 def find(

@@ -23,7 +23,7 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import OUR_LOG, endpoint_of
+from controller.text.wording import OUR_LOG, endpoint_of, tunnels_sent
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
@@ -153,10 +153,8 @@ def endpoints(bridge: JsonObject) -> list[str]:
     drawn = []
     for port in bridge["ports"]:
         if (found := port.get("endpoint")) is not None:
-            of = f"{', '.join(found['kinds'])} of {', '.join(found['bridges'])}"
-            sent_from = ", ".join(found["addresses"])
-            whose = f"{of}, from {sent_from}" if sent_from else of
-            drawn.append(f"{port['name']}: tunnel endpoint, {whose}")
+            sent = tunnels_sent(found["kinds"], found["bridges"], found["addresses"])
+            drawn.append(f"{port['name']}: tunnel endpoint, {sent}")
     return drawn
 
 

@@ -42,6 +42,12 @@ def endpoint_of(kinds: Iterable[str], bridges: Iterable[str]) -> str:
     return f"{', '.join(bridges)}'s {written} endpoint"
 
 
+def tunnels_sent(kinds: Iterable[str], bridges: Iterable[str], addresses: Iterable[str]) -> str:
+    """What a tunnel endpoint sends, for example "geneve of br-int, from 192.0.2.1"."""
+    of, sent_from = f"{', '.join(kinds)} of {', '.join(bridges)}", ", ".join(addresses)
+    return f"{of}, from {sent_from}" if sent_from else of
+
+
 def because(error: Exception) -> str:
     """The text of an error and the file concerned, without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:
