@@ -48,10 +48,7 @@ def status(
         optimality_ratio=_optimality_ratio(bridge),
         uplinks=uplinks,
         ports=tuple(
-            replace(
-                _port(bridge, port, bound.get(port.name), team_view, rules, epoch_s),
-                endpoint=endpoints.get(port.name),
-            )
+            _port(bridge, port, endpoints, bound, team_view, rules, epoch_s)
             for port in config.asked.vm_ports
         ),
         config_errors=tuple(str(error) for error in config.errors),
@@ -122,11 +119,13 @@ def _uplink(
 def _port(
     bridge: Bridge,
     port: VmPortConfig,
-    bound: Bound | None,
+    endpoints: Mapping[str, Endpoint],
+    bindings: Mapping[str, Bound],
     team_view: TeamView,
     rules: Mapping[str, Mapping[Rule, str]],
     epoch_s: float,
 ) -> PortStatus:
+    bound = bindings.get(port.name)
     planned = bridge.bindings.bound.get(port.name) if bridge.observing else None
     counters = bridge.loads.counters.get(port.ofport)
     return PortStatus(
@@ -151,6 +150,7 @@ def _port(
         tx_packets=_counted(counters.rx_packets if counters else None),
         rx_packets=_counted(counters.tx_packets if counters else None),
         tx_dropped_packets=_counted(counters.rx_dropped if counters else None),
+        endpoint=endpoints.get(port.name),
         rx_dropped_packets=_counted(counters.tx_dropped if counters else None),
     )
 
