@@ -54,8 +54,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
-    """A VM's port on an integration bridge."""
+class Vif:
+    """A VM's interface on an integration bridge."""
 
     port: str
     vm: str
@@ -69,7 +69,7 @@ class Host:
 
     bridges: tuple[str, ...]
     places: tuple[Place, ...]
-    guests: tuple[Guest, ...]
+    vifs: tuple[Vif, ...]
     is_ovn: bool
     # Whether OVN's tunnels leave by the endpoint that routes to the receiver's, whatever the sender's is.
     by_receiver: bool = False
@@ -91,9 +91,9 @@ class Answer:
     carried: Mapping[str, Load] = field(default_factory=dict)
 
     @property
-    def changes(self) -> tuple[Guest, ...]:
+    def changes(self) -> tuple[Vif, ...]:
         """The VMs that should use another endpoint than now."""
-        return tuple(g for g in self.host.guests if self.planned[g.port] != g.address)
+        return tuple(vif for vif in self.host.vifs if self.planned[vif.port] != vif.address)
 
 
 def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, Endpoint]) -> Host:
@@ -117,19 +117,19 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
         listed = ", ".join(f"{place.address} on {place.port}" for place in places) or "none"
         raise NoChoice(f"tunnel endpoints: {listed} -> two or more ({OVERLAY_HOSTS})")
     addresses = {place.address for place in places}
-    guests = []
+    vifs = []
     for interface in interfaces:
         vm = vm_identity(interface.external_ids)
         if vm is not None and interface.tunnel is None:
             asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
             now = asked if asked in addresses else None
-            guests.append(Guest(interface.name, vm, now))
-    if not guests:
+            vifs.append(Vif(interface.name, vm, now))
+    if not vifs:
         expected = "interfaces with iface-id, vm-id or vm-uuid in external_ids"
         raise NoChoice(f"VMs on {', '.join(bridges)}: none -> {expected}")
-    guests.sort(key=lambda guest: guest.port)
+    vifs.sort(key=lambda vif: vif.port)
     by_receiver = ovn is not None and _goes_by_receiver(rows, bridges)
-    return Host(bridges, tuple(places), tuple(guests), ovn is not None, by_receiver)
+    return Host(bridges, tuple(places), tuple(vifs), ovn is not None, by_receiver)
 
 
 def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> Answer:
@@ -149,7 +149,7 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
         )
         return Load(sent, received) if from_network else Load(received, sent)
 
-    loads = {guest.port: load([guest.port]) for guest in host.guests}
+    loads = {vif.port: load([vif.port]) for vif in host.vifs}
     placed = {port: host.placed(of) for port, of in loads.items()}
     total = sum(placed.values(), Load())
     even_bps = max(total.tx_bps, total.rx_bps, 1.0) / len(host.places)
@@ -157,7 +157,7 @@ def answer(host: Host, before: Counters, after: Counters, measured_s: float) -> 
     capacities = {
         p.address: (p.capacity_bps or even_bps) if known else even_bps for p in host.places
     }
-    vms = [Vm(g.port, placed[g.port], g.address) for g in host.guests]
+    vms = [Vm(vif.port, placed[vif.port], vif.address) for vif in host.vifs]
     carried = {p.address: load(p.tunnels, True) for p in host.places if p.tunnels}
     return Answer(host, measured_s, loads, policy.assign(vms, capacities), carried)
 
@@ -168,8 +168,8 @@ def commands(found: Answer) -> list[str]:
         return []
     return [
         "ovs-vsctl set interface"
-        f" {shlex.quote(guest.port)} external_ids:{ENCAP_IP}={shlex.quote(_value(found.planned[guest.port]))}"
-        for guest in found.changes
+        f" {shlex.quote(vif.port)} external_ids:{ENCAP_IP}={shlex.quote(_value(found.planned[vif.port]))}"
+        for vif in found.changes
     ]
 
 
@@ -191,13 +191,13 @@ def as_json(found: Answer) -> str:
         ],
         "vms": [
             {
-                "port": guest.port,
-                "vm": guest.vm,
-                "endpoint": guest.address,
-                "planned_endpoint": found.planned[guest.port],
-                **_rates(found.loads[guest.port], ""),
+                "port": vif.port,
+                "vm": vif.vm,
+                "endpoint": vif.address,
+                "planned_endpoint": found.planned[vif.port],
+                **_rates(found.loads[vif.port], ""),
             }
-            for guest in found.host.guests
+            for vif in found.host.vifs
         ],
         "commands": commands(found),
     }
@@ -208,9 +208,9 @@ def as_text(found: Answer) -> str:
     """Tables of endpoints and of the VMs that should change, and the commands for that."""
     host, count = found.host, len(found.changes)
     names = ", ".join(host.bridges)
-    what = f"{count} of {len(host.guests)} VMs should use another tunnel endpoint"
+    what = f"{count} of {len(host.vifs)} VMs should use another tunnel endpoint"
     if not count:
-        what = f"all {len(host.guests)} VMs may stay at their tunnel endpoints"
+        what = f"all {len(host.vifs)} VMs may stay at their tunnel endpoints"
     lines = [f"{names}: {what}; measured for {found.measured_s:.0f} s", ""]
     planned = _planned(found)
     head = ("ENDPOINT", "PORT", "MbTX/s", "MbRX/s", "planned TX", "planned RX")
@@ -227,13 +227,13 @@ def as_text(found: Answer) -> str:
     if count:
         changes = [
             (
-                guest.port,
-                "-" if guest.vm == guest.port else guest.vm,
-                guest.address or "-",
-                found.planned[guest.port],
-                *_mbps(found.loads[guest.port]),
+                vif.port,
+                "-" if vif.vm == vif.port else vif.vm,
+                vif.address or "-",
+                found.planned[vif.port],
+                *_mbps(found.loads[vif.port]),
             )
-            for guest in found.changes
+            for vif in found.changes
         ]
         head = ("PORT", "USED-BY", "FROM", "TO", "MbTX/s", "MbRX/s")
         lines += ["", *_table([head, *changes], left=4), ""]
