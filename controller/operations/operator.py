@@ -393,10 +393,12 @@ def _address(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig] | Non
     `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
     """
     of, slash, address = name.lower().rpartition("/")
+    if not slash:
+        return None
     mac, _, vlan = address.partition("%")
     ports = [(b, p) for b in operator.fleet.bridges.values() for p in b.config.vm_ports]
     for bridge, port in ports:
-        if not slash or port.name.lower() != of:
+        if port.name.lower() != of:
             continue
         there = [one for one in bridge.behind.values() if one.port == port.name and one.mac == mac]
         found = [one for one in there if not vlan or vlan == str(one.vlan)]
