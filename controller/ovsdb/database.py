@@ -304,30 +304,13 @@ class Database:
     def _changed(self) -> None:
         """Submit the records if they differ: many changes concern columns that are not in them."""
         touched, self._idl.touched = self._idl.touched, set()
-        bridges = self._bridges.read(self._idl.tables["Bridge"].rows, touched, self._other_config())
-        read = DatabaseRead(bridges, self._leader(), self._version(), self._ovn())
+        root = _root(self._idl.tables["Open_vSwitch"].rows.values())
+        rows = self._idl.tables["Bridge"].rows
+        bridges = self._bridges.read(rows, touched, root.other_config)
+        read = DatabaseRead(bridges, root.leader, root.ovs_version, root.ovn)
         if read != self._last:
             self._last = read
             self._submit(read)
-
-    def _leader(self) -> str | None:
-        """The leading service, as it wrote when a standby asked whether it is alive."""
-        rows = self._idl.tables["Open_vSwitch"].rows.values()
-        return next((row.external_ids.get(PREFIX + "leader") for row in rows), None)
-
-    def _version(self) -> str | None:
-        """Open vSwitch's version, as ovs-ctl wrote it."""
-        rows = self._idl.tables["Open_vSwitch"].rows.values()
-        return next((version for row in rows for version in row.ovs_version), None)
-
-    def _ovn(self) -> Ovn | None:
-        """From where OVN sends its tunnels."""
-        rows = self._idl.tables["Open_vSwitch"].rows.values()
-        return next((_ovn(row.external_ids) for row in rows), None)
-
-    def _other_config(self) -> _OtherConfig:
-        rows = self._idl.tables["Open_vSwitch"].rows.values()
-        return next((_other_config(row.other_config) for row in rows), DEFAULTS)
 
     def row(self, bridge: str) -> BridgeRow | None:
         """A bridge's record as last read. May be called on any thread."""
@@ -460,6 +443,31 @@ def _refusal(remote: str, tls: TlsFiles | None) -> ssl.SSLError | None:
 
 def _parts(port: Any) -> Iterable[Any]:
     return (port, *port.interfaces)
+
+
+class _Root(NamedTuple):
+    """The only row of the table Open_vSwitch; by default, as if it were not there yet.
+
+    `leader`: the leading service, as it wrote when a standby asked whether it is alive.
+    `ovs_version`: as ovs-ctl wrote it. `ovn`: from where OVN sends its tunnels.
+    """
+
+    other_config: _OtherConfig = DEFAULTS
+    leader: str | None = None
+    ovs_version: str | None = None
+    ovn: Ovn | None = None
+
+
+def _root(rows: Iterable[Any]) -> _Root:
+    row = next(iter(rows), None)
+    if row is None:
+        return _Root()
+    return _Root(
+        _other_config(row.other_config),
+        row.external_ids.get(PREFIX + "leader"),
+        _first(row.ovs_version),
+        _ovn(row.external_ids),
+    )
 
 
 def _other_config(record: Mapping[str, str]) -> _OtherConfig:

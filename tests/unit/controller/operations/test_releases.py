@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -95,17 +94,15 @@ def test_attach_is_refused_where_we_cannot_work_and_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "version"),
+    ("written", "version"),
     [
-        ([SimpleNamespace(ovs_version=["3.5.0"])], "3.5.0"),
-        ([SimpleNamespace(ovs_version=[])], None),
+        ([["3.5.0"]], "3.5.0"),
+        ([[]], None),
         ([], None),
     ],
 )
 def test_the_version_is_what_ovs_ctl_has_written(
-    rows: list[SimpleNamespace], version: str | None
+    written: list[list[str]], version: str | None
 ) -> None:
-    table = SimpleNamespace(rows=dict(enumerate(rows)))
-    database = object.__new__(ovsdb.Database)
-    database._idl = cast(Any, SimpleNamespace(tables={"Open_vSwitch": table}))
-    assert database._version() == version
+    rows = [SimpleNamespace(ovs_version=v, other_config={}, external_ids={}) for v in written]
+    assert ovsdb._root(rows).ovs_version == version
