@@ -17,13 +17,14 @@ from controller.api.events import (
     Report,
     Write,
 )
-from controller.bridge import addresses, desired, gathering, kept_rules, learning_packets
+from controller.bridge import addresses, gathering, kept_rules, learning_packets
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import BridgeState, Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import specs
+from controller.dataplane.team import Team
 from controller.decisions.decision_log import move_lines
 from controller.teaming import bindings, buckets, splits
 from controller.teaming.bindings import Bindings
@@ -280,7 +281,7 @@ class ReconciledBridge(BridgeState):
         step = self.installation.step(pipeline, self._seeds, self._live_ports)
         bundle = self.installation.next_bundle(step)
         if bundle is None:
-            self._follow_endpoints(now_s)
+            self._follow_endpoints(team, now_s)
             rest = [*self._follow_flags(now_s), *self._follow_hash(now_s)]
             return [*self._remember_bindings(), *rest], False
         if not bundle.changes:
@@ -388,7 +389,7 @@ class ReconciledBridge(BridgeState):
         else:
             self.learning_packets.plan(announced, now_s)
 
-    def _follow_endpoints(self, now_s: float) -> None:
+    def _follow_endpoints(self, team: Team | None, now_s: float) -> None:
         """Plan announcements of the off-home addresses of endpoints that have changed uplinks."""
         if not self._announces or not self.installed_anything:
             return
@@ -396,7 +397,7 @@ class ReconciledBridge(BridgeState):
             return
         split = self._applied_split
         spread = {p.ofport for p in self.config.endpoints if buckets.hashed_by(p, split)}
-        endpoints, lanes = buckets.endpoints(self.config), desired.lanes(self.uplinks())
+        endpoints, lanes = (team.endpoints, team.lanes) if team else ((), {})
         self.off_home.follow(self.config, endpoints, lanes, frozenset(spread), now_s)
 
     def _announce_moves(self, moved: set[str], now_s: float) -> None:
