@@ -99,9 +99,7 @@ class _TracedLoad(StreamLoad):
     """Streams whose members ofproto/trace predicts, which it cannot with dp_hash."""
 
     def start(self) -> None:
-        layout = self._stage.layout
-        (sender,) = layout.senders
-        (bridge, *_) = self._stage.bridges[layout.server_of(layout.vnics_of(sender)[0])]
+        _, bridge = _sending(self._stage)
         key = "external_ids:ovs-lbt-connection-hash"
         self._stage.ovs.vsctl("set", "bridge", bridge, f"{key}=multipath")
         super().start()
@@ -113,6 +111,14 @@ def _links(layout: Layout) -> tuple[int, int]:
     return layout.capacity_bps(uplinks[0]), len(uplinks)
 
 
+def _sending(stage: Stage) -> tuple[str, str]:
+    """The network card of the only sender, and the bridge of its server."""
+    (sender,) = stage.layout.senders
+    (vnic,) = stage.layout.vnics_of(sender)
+    (bridge, *_) = stage.bridges[stage.layout.server_of(vnic)]
+    return vnic, bridge
+
+
 def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
     """The number of members that the streams leave by, as traced by the sending server's switch.
 
@@ -120,12 +126,11 @@ def _members_used(stage: Stage, reports: Sequence[Report]) -> int | None:
     """
     layout = stage.layout
     (sender,), (receiver,) = layout.senders, layout.receivers
-    (vnic,) = layout.vnics_of(sender)
+    vnic, bridge = _sending(stage)
     server, switch = layout.server_of(vnic), layout.switch_of(vnic)
     port = own_interface(layout, stage.prefix, vnic)
     if switch != server:
         port = joining_interface(layout, stage.prefix, server, switch)
-    (bridge, *_) = stage.bridges[server]
     macs = [stage.mac_of(name) for name in (sender, receiver)]
     addresses = [layout.addresses_of(name)[0] for name in (sender, receiver)]
     actions = set()
