@@ -241,7 +241,7 @@ def piled(snapshot: Snapshot) -> Snapshot:
     return loaded(replace(snapshot, units=units))
 
 
-def optima(instances: int, path: Path, limit_s: float) -> list[float]:
+def optima(instances: int, path: Path, nodes: int) -> list[float]:
     """The least worst utilization of each instance, or a bound of it; kept in a file."""
     known: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
     for seed in range(instances):
@@ -251,7 +251,7 @@ def optima(instances: int, path: Path, limit_s: float) -> list[float]:
         bound = least_worst_ratio(snapshot.uplinks, snapshot.units)
         reached = worst_ratio(after(snapshot, minmax.plan(snapshot)))
         if reached > bound * (1.0 + (OPTIMAL_RATIO - 1.0) / 2):
-            bound, _ = best_ratio(snapshot, limit_s)
+            bound, _ = best_ratio(snapshot, nodes)
         known[str(seed)] = bound
     path.write_text(json.dumps(known))
     return [known[str(seed)] for seed in range(instances)]
@@ -373,7 +373,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="take parts of the planner out, one at a time")
     parser.add_argument("--instances", type=int, default=0)
     parser.add_argument("--optima", type=Path, default=Path("/tmp/optima.json"))
-    parser.add_argument("--limit-s", type=float, default=0.6, help="for the solver, each")
+    parser.add_argument("--nodes", type=int, default=150, help="at which the solver stops, each")
     parser.add_argument("--jumps", type=int, default=0, help="load jumps of each kind")
     parser.add_argument("--replay", type=Path, help="recorded traffic")
     parser.add_argument("--hosts", nargs="*", default=[], help="to replay; all, if none is named")
@@ -383,7 +383,7 @@ def main() -> None:
     chosen = variants(args.only)
     found: list[Iterator[Mapping[str, object]]] = []
     if args.instances:
-        found.append(quality(chosen, optima(args.instances, args.optima, args.limit_s)))
+        found.append(quality(chosen, optima(args.instances, args.optima, args.nodes)))
     if args.jumps:
         found.append(jumped(chosen, args.jumps))
     if args.replay:
