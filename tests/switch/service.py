@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +102,29 @@ class Service:
 
     @contextlib.contextmanager
     def dead(self) -> Iterator[None]:
-        """The service was killed; behind this block it runs again, connected to all bridges."""
+        """The service was killed; behind this block it runs again and knows all bindings again."""
+        bound = {port for port, uplink in _uplinks(self._bridges()).items() if uplink}
         self.kill()
         try:
             yield
         finally:
             self.start()
-            wait_until(self._is_connected, "the service is connected again")
+            wait_until(lambda: self._is_back(bound), "the service knows the bindings again")
 
-    def _is_connected(self) -> bool:
-        bridges = json.loads(self.ask("show", "--json"))["bridges"]
-        return all(bridge["connected"] for bridge in bridges)
+    def _is_back(self, bound: Collection[str]) -> bool:
+        """Connected to all bridges, with an uplink for these VM ports as far as they still exist.
+
+        It reads the bindings from the switch a moment after it has connected.
+        """
+        bridges = self._bridges()
+        return all(bridge["connected"] for bridge in bridges) and all(
+            uplink or port not in bound for port, uplink in _uplinks(bridges).items()
+        )
+
+    def _bridges(self) -> list[dict[str, Any]]:
+        """What `show --json` says of all bridges."""
+        found: list[dict[str, Any]] = json.loads(self.ask("show", "--json"))["bridges"]
+        return found
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
         if not self.log.exists():
@@ -226,3 +238,8 @@ def free_tcp_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _uplinks(bridges: Iterable[dict[str, Any]]) -> dict[str, str | None]:
+    """The uplink in use of every VM port of these bridges."""
+    return {port["name"]: port["uplink"] for bridge in bridges for port in bridge["ports"]}
