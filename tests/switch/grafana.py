@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.panels import NOT_KNOWN
+from tests.switch import grafana_loading
 from tests.switch.prometheus import INTERVAL_MS, Prometheus
 from tests.switch.wire import inside
 from tests.unit.dashboards.dashboards import Dashboard, Query
@@ -28,8 +29,6 @@ from tests.unit.dashboards.dashboards import Dashboard, Query
 # Where this module is imported; the tests themselves run in a network of their own.
 MACHINES_NETWORK = f"/proc/self/fd/{os.open('/proc/thread-self/ns/net', os.O_RDONLY)}"
 DATA_SOURCE = "ovs-lbt test"
-# Of the tests alone: whoever has the dashboards in a folder of theirs keeps them as they are.
-FOLDER, SUFFIX = "ovs-lbt-test", "-test"
 CHUNK_BYTES = 65536
 # High enough that every panel is on the screen, as Grafana asks for those only.
 SCREEN, SHOWN_WITHIN_MS, RENDERED_WITHIN_S = "1600,8000", 30_000, 180
@@ -79,31 +78,14 @@ class Grafana:
             uid = made["datasource"]["uid"]
             self._source = {"type": "prometheus", "uid": uid}
             try:
-                with self._folder():
+                with grafana_loading.own_folder(self._call):
                     yield self
             finally:
                 self._call("DELETE", f"datasources/uid/{uid}")
 
-    @contextlib.contextmanager
-    def _folder(self) -> Iterator[None]:
-        """With a folder of the tests in this block, which takes its dashboards along as it goes."""
-        if any(left["uid"] == FOLDER for left in self._call("GET", "folders")):
-            self._call("DELETE", f"folders/{FOLDER}")
-        self._call("POST", "folders", {"uid": FOLDER, "title": DATA_SOURCE})
-        try:
-            yield
-        finally:
-            self._call("DELETE", f"folders/{FOLDER}")
-
     def load(self, dashboard: Dashboard) -> None:
         """Load it under a uid of the tests, all rows open, and see that Grafana has all of its panels."""
-        uid = dashboard.json["uid"] + SUFFIX
-        own = {**dashboard.json, "id": None, "uid": uid, "panels": _opened(dashboard)}
-        body = {"dashboard": own, "overwrite": True, "folderUid": FOLDER}
-        assert self._call("POST", "dashboards/db", body)["uid"] == uid
-        kept = self._call("GET", f"dashboards/uid/{uid}")["dashboard"]
-        found = [panel for row in kept["panels"] for panel in (row, *row.get("panels", []))]
-        assert len(found) == len(dashboard.panels), dashboard
+        grafana_loading.load(self._call, dashboard)
 
     def show(
         self, dashboard: Dashboard, chosen: Mapping[str, str], since_s: float, directory: Path
@@ -115,7 +97,7 @@ class Grafana:
         asked |= {"from": f"{since_s * 1000:.0f}", "to": f"{time.time() * 1000:.0f}"}
         asked["var-datasource"] = self._source["uid"]
         with self._without_login() as base, inside(MACHINES_NETWORK):
-            url = f"{base}/d/{dashboard.json['uid']}{SUFFIX}?kiosk&{urllib.parse.urlencode(asked)}"
+            url = f"{base}/d/{grafana_loading.own_uid(dashboard)}?kiosk&{urllib.parse.urlencode(asked)}"
             page = subprocess.run(
                 [
                     *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
@@ -232,19 +214,6 @@ class Grafana:
                 return json.loads(told) if told else None
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.read().decode()}") from None
-
-
-def _opened(dashboard: Dashboard) -> list[dict[str, Any]]:
-    """The panels with all rows open. Grafana keeps those of a row that is not collapsed beside it."""
-    return [
-        one
-        for panel in dashboard.json["panels"]
-        for one in (
-            ({**panel, "collapsed": False, "panels": []}, *panel["panels"])
-            if panel.get("collapsed")
-            else (panel,)
-        )
-    ]
 
 
 @contextlib.contextmanager
