@@ -6,13 +6,13 @@ import base64
 import contextlib
 import http.server
 import json
+import math
 import os
 import re
 import shutil
 import socket
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -88,13 +88,17 @@ class Grafana:
         grafana_loading.load(self._call, dashboard)
 
     def show(
-        self, dashboard: Dashboard, chosen: Mapping[str, str], since_s: float, directory: Path
+        self,
+        dashboard: Dashboard,
+        chosen: Mapping[str, str],
+        span_s: tuple[float, float],
+        directory: Path,
     ) -> dict[str, str]:
         """What is wrong with the panels that a browser shows, by title: no data, or an error."""
         browser = shutil.which("chromium")
         assert browser, "found no chromium on PATH"
         asked = {f"var-{name}": value for name, value in chosen.items()}
-        asked |= {"from": f"{since_s * 1000:.0f}", "to": f"{time.time() * 1000:.0f}"}
+        asked |= _span(span_s)
         asked["var-datasource"] = self._source["uid"]
         with self._without_login() as base, inside(MACHINES_NETWORK):
             url = f"{base}/d/{grafana_loading.own_uid(dashboard)}?kiosk&{urllib.parse.urlencode(asked)}"
@@ -175,7 +179,7 @@ class Grafana:
             server.server_close()
             thread.join()
 
-    def ask(self, query: Query, text: str, since_s: float) -> str:
+    def ask(self, query: Query, text: str, span_s: tuple[float, float]) -> str:
         """Ask a query as the panel does; what is wrong with the answer, or nothing."""
         asked = {
             "refId": query.ref,
@@ -186,9 +190,8 @@ class Grafana:
             "intervalMs": INTERVAL_MS,
             "maxDataPoints": 1000,
         }
-        span = {"from": f"{since_s * 1000:.0f}", "to": f"{time.time() * 1000:.0f}"}
         try:
-            answer = self._call("POST", "ds/query", {"queries": [asked], **span})
+            answer = self._call("POST", "ds/query", {"queries": [asked], **_span(span_s)})
         except AssertionError as error:
             # So that whoever asked says of which panel the query is.
             return str(error)
@@ -214,6 +217,12 @@ class Grafana:
                 return json.loads(told) if told else None
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.read().decode()}") from None
+
+
+def _span(span_s: tuple[float, float]) -> dict[str, str]:
+    """From when until when is shown, in milliseconds. The end is rounded up: it has a sample."""
+    since_s, until_s = span_s
+    return {"from": f"{since_s * 1000:.0f}", "to": f"{math.ceil(until_s * 1000)}"}
 
 
 @contextlib.contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ INTERVAL_MS = 500
 RATE_INTERVAL_SCRAPES = 4
 RATE_INTERVAL = f"{RATE_INTERVAL_SCRAPES * INTERVAL_MS}ms"
 STEP = f"{INTERVAL_MS}ms"
+# After so many intervals, a scrape between two others is missing.
+LATEST_SCRAPE = 1.5
 # What the configuration says, and what it says here.
 CHANGES = {
     "scrape_interval: 5s": f"scrape_interval: {INTERVAL_MS}ms",
@@ -55,35 +58,57 @@ class Prometheus:
         assert not told.get("warnings"), told
         return told["data"]
 
-    def now(self, query: str) -> list[Series]:
-        return list(self.get("query", query=query)["result"])
+    def at(self, query: str, at_s: float) -> list[Series]:
+        return list(self.get("query", query=query, time=f"{at_s}")["result"])
 
-    def over(self, query: str, since_s: float) -> list[Series]:
-        """What a graph from then until now gets."""
-        span = {"start": f"{since_s}", "end": f"{time.time()}", "step": STEP}
+    def over(self, query: str, since_s: float, until_s: float) -> list[Series]:
+        """What a graph of this time gets."""
+        span = {"start": f"{since_s}", "end": f"{until_s}", "step": STEP}
         return list(self.get("query_range", query=query, **span)["result"])
 
     def rules(self) -> list[dict[str, Any]]:
         """Every rule, with how it fared when it was last evaluated."""
         return [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
 
-    def wait_for_scrapes(self, count: int) -> None:
-        """Wait until what is so now has been scraped so often, and every rule has seen it."""
-        since_s = time.time()
+    def wait_for_scrapes(self, count: int) -> float:
+        """Wait until what is so now has been scraped so often, and every rule has seen it.
+
+        The scrapes follow one another without a failed one, which would leave a gap. Returns when
+        the last of them was made: at that time, every series has a sample.
+        """
+        since_s, scraped_s = time.time(), math.inf
 
         def scraped() -> bool:
-            span_ms = max(1, int(1000 * (time.time() - since_s)))
-            counted = self.now(f'count_over_time(up{{instance="{self.target}"}}[{span_ms}ms])')
-            return any(float(found["value"][1]) >= count for found in counted)
+            nonlocal scraped_s
+            now_s = time.time()
+            span_ms = max(1, int(1000 * (now_s - since_s)))
+            found = self.at(f'up{{instance="{self.target}"}}[{span_ms}ms]', now_s)
+            made = [(float(at_s), float(up)) for one in found for at_s, up in one["values"]]
+            scraped_s = made[-1][0] if made else math.inf
+            return in_a_row(made) >= count
 
-        wait_until(scraped, f"{count} scrapes", interval_s=0.1)
-        scraped_s = time.time()
+        wait_until(scraped, f"{count} scrapes in a row", interval_s=0.1)
 
         def evaluated() -> bool:
             times = [group["lastEvaluation"] for group in self.get("rules")["groups"]]
             return all(datetime.fromisoformat(at).timestamp() > scraped_s for at in times)
 
         wait_until(evaluated, "every rule has been evaluated", interval_s=0.1)
+        return scraped_s
+
+
+def in_a_row(made: Sequence[tuple[float, float]]) -> int:
+    """How many of the last scrapes succeeded, with none left out between them.
+
+    `made`: the time of each scrape, and whether it succeeded, as Prometheus has it in `up`. It has a
+    sample of a scrape that failed, too, and none of one that it had no time for.
+    """
+    count, late_s = 0, math.inf
+    for at_s, up in reversed(made):
+        if not up or (count and late_s - at_s > LATEST_SCRAPE * INTERVAL_MS / 1000):
+            break
+        count, late_s = count + 1, at_s
+    return count
 
 
 @contextlib.contextmanager

@@ -67,15 +67,15 @@ WINDOW_S = 2
 LONG_WINDOW_S = 600
 # Marks closer than this are one, as the annotations' step says.
 MARKS_APART_MS = 1000
-SHOWN_S = 60
-# Panels that the story gives no cause for: no part of the service fails, no queue is full.
-NO_CAUSE = frozenset({"Faults by part A", "Dropped frames C"})
+# Panels that the story gives no cause for: no part of the service fails.
+NO_CAUSE = frozenset({"Faults by part A"})
 # Timelines that sum up in one row what is well all the time, as everything is here.
 SUMMED_UP = frozenset({"Connection to switches A", "Unrelieved uplinks A"})
-# Whether a frame is lost while a cable is pulled is chance.
-BY_CHANCE = frozenset({"Dropped frames A", "Dropped frames B"})
+# Whether a frame is lost while a cable is pulled is chance. So is it whether a queue has room for
+# what a sender that got no processor for a while then sends at once.
+BY_CHANCE = frozenset({"Dropped frames A", "Dropped frames B", "Dropped frames C"})
 # The panels that these queries leave empty.
-QUIET = {place.rpartition(" ")[0] for place in NO_CAUSE}
+QUIET = {place.rpartition(" ")[0] for place in NO_CAUSE | BY_CHANCE}
 # What the story gives cause for, if only for a moment; all other alerts have no data.
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
@@ -104,6 +104,8 @@ class Story:
     bed: Bed
     service: Service
     since_s: float
+    # Whoever looks does so at this time, however long the tests take afterwards.
+    until_s: float
     moves: Sequence[Mark]
 
     def variables(self, dashboard: str) -> dict[str, str]:
@@ -114,7 +116,7 @@ class Story:
             **(one if dashboard == "bridge" else every),
             "__rate_interval": RATE_INTERVAL,
             "__interval": STEP,
-            "__range": f"{SHOWN_S}s",
+            "__range": f"{self.until_s - self.since_s:.0f}s",
             "__from": f"{self.since_s * 1000:.0f}",
         }
 
@@ -131,8 +133,11 @@ class Story:
 
     def ask(self, query: Query, text: str) -> list[Series]:
         if query.instant:
-            return self.prometheus.now(text)
-        return self.prometheus.over(text, self.since_s)
+            return self.prometheus.at(text, self.until_s)
+        return self.over(text)
+
+    def over(self, text: str) -> list[Series]:
+        return self.prometheus.over(text, self.since_s, self.until_s)
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +216,8 @@ def story(bed: Bed, session_service: Service, prometheus: Prometheus) -> Iterato
         with moving(Reason.FAILBACK):
             bed.plug_cable(up0)
             wait_until(lambda: on(up0) == lost, "all ports have come back")
-        prometheus.wait_for_scrapes(RATE_INTERVAL_SCRAPES)
-        yield Story(prometheus, bed, service, since_s, moves)
+        until_s = prometheus.wait_for_scrapes(RATE_INTERVAL_SCRAPES)
+        yield Story(prometheus, bed, service, since_s, until_s, moves)
     service.do("detach", bed.bridge)
     bed.ovs.vsctl("del-br", inner_bridge(bed))
 
@@ -244,7 +249,7 @@ def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> 
         if query.place in BY_CHANCE and not found:
             continue
         assert numbers(found), f"no data: {text}"
-        seen = story.prometheus.over(text, story.since_s)
+        seen = story.over(text)
         labels = frozenset[str]().union(*(series["metric"] for series in seen))
         shown = frozenset() if query.place in SUMMED_UP else query.shown
         assert shown <= labels, f"shown by {query.shown}, has {labels}: {text}"
@@ -356,11 +361,14 @@ def test_rules_are_evaluated_and_ask_for_what_there_is(story: Story) -> None:
         assert not rule.get("lastError"), rule
         query = Query("rules", rule["name"], rule["query"])
         assert not unknown(query, exported)
-        found = story.prometheus.over(rule["query"], story.since_s)
+        found = story.over(rule["query"])
         if rule["type"] == "alerting" and found:
             alerting.add(rule["name"])
         assert found or rule["type"] == "alerting", f"no data: {rule['name']}: {rule['query']}"
-    assert alerting == ALERTING
+    # The alert looks back at scrapes before the service ran, and on a machine with too much to do,
+    # at some that came too late.
+    missed = 0 in numbers(story.over(f'min_over_time(up{{job="{JOB}"}}[5m])'))
+    assert alerting - ({"OvsLbtServiceDown"} if missed else set()) == ALERTING
 
 
 @with_data
@@ -411,14 +419,15 @@ def test_grafana_loads_them_and_has_data(story: Story, tmp_path: Path) -> None:
             for query in QUERIES
             for text in story.fillings(query, __rate_interval="$__rate_interval")
             if query.place not in NO_CAUSE | BY_CHANCE
-            if (told := grafana.ask(query, text, story.since_s))
+            if (told := grafana.ask(query, text, (story.since_s, story.until_s)))
         ]
         assert not failed
         if shutil.which("chromium"):
             for dashboard in ALL:
                 chosen = story.variables(dashboard.name) if dashboard.name == "bridge" else {}
                 chosen = {name: chosen[name] for name in chosen if not name.startswith("__")}
-                wrong = grafana.show(dashboard, chosen, story.since_s, tmp_path / dashboard.name)
+                span_s = (story.since_s, story.until_s)
+                wrong = grafana.show(dashboard, chosen, span_s, tmp_path / dashboard.name)
                 silent = {title for title, told in wrong.items() if told == "no data"}
                 assert wrong.keys() <= silent & QUIET, f"{dashboard}: {wrong}"
 
