@@ -69,12 +69,14 @@ KERNEL = (
     _on_the_kernel("hashing", f"{_SWITCH}_hashing.py", "-k 'connections or fragments'"),
     _on_the_kernel("dp_hash", f"{_SWITCH}_dp_hash.py"),
     _on_the_kernel("connection-hash", f"{_SWITCH}_connection_hash.py"),
+    _on_the_kernel("upgrade", f"{_SWITCH}_ovs_upgrade.py"),
 )
 # The same in at most five minutes on two emulated cores: a part of `make test`.
 SHORT = (
     _on_the_kernel("short-failover", f"{_SWITCH}_failover.py"),
     _on_the_kernel(
         "short-delivery",
+        f"'{_SWITCH}_attach.py::test_move_pin_and_unpin[balance-slb-2-untagged]'",
         f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once[plain-3-untagged]'",
         f"'{_SWITCH}_delivery.py::test_each_frame_comes_out_once_without_the_service[plain-3-untagged]'",
     ),
