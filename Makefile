@@ -11,7 +11,8 @@
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
-#   make test         every check and every test (WORKERS=1: one switch test after another)
+#   make test         every check and every test, a few of them on the kernel's datapath: at most 20 minutes on
+#                     two cores (WORKERS=1: one switch test after another)
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian 12 and 13: what README says, in each of them, in out/fresh/
@@ -109,8 +110,9 @@ bench-replay: setup
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)
 
-test: setup lint wheels
+test: setup-kernel lint wheels
 	$(call pytest,$(SWITCHES))
+	$(BIN)/python -m tests.releases kernel --short --out out/kernel-short
 
 # One file, which one worker runs.
 test-quick: WORKERS = 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.releases import guest, kernel
+from tests.releases.__main__ import main
 
 VERSION = "6.1.0"
 
@@ -110,6 +111,22 @@ def test_kvm_is_tried_only_where_the_processor_can(
         flags.write_text(text)
         found.append(kernel.find().runs)
     assert found == [kernel.EMULATED, kernel.KVM]
+
+
+@pytest.mark.parametrize("there", ["qemu", "kernel", ""])
+def test_no_datapath_and_no_guest_is_a_failure(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make test` would pass if it left these tests out."""
+    (tmp_path / "boot").mkdir()
+    if there == "kernel":
+        (tmp_path / f"boot/vmlinuz-{VERSION}").touch()
+    monkeypatch.setattr(kernel, "MODULE", tmp_path / "none")
+    monkeypatch.setattr(kernel, "UNPACKED", tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: (there, name) == ("qemu", guest.QEMU) or None)
+    assert main(["kernel", "--short", "--out", str(tmp_path / "out")]) == 1
+    assert "-> .ci/setup kernel" in capsys.readouterr().err
 
 
 def test_the_machine_is_measured_before_the_command() -> None:
