@@ -69,7 +69,7 @@ def scenarios(options: Options) -> list[Scenario]:
             "Geneve from two endpoints a host. Together they offer more than the team carries.",
             layout=overlay.layout(),
             load=both,
-            contenders=(*SWITCH_INDEPENDENT, *LAG),
+            contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
         Scenario(
             name=ONE_WAY,
@@ -92,7 +92,7 @@ def scenarios(options: Options) -> list[Scenario]:
             what="The same as the first, through VXLAN.",
             layout=overlay.layout(encapsulation="vxlan"),
             load=both,
-            contenders=("adaptive", BASELINE),
+            contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
         Scenario(
             name=HEADROOM,
@@ -176,7 +176,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         if scenario == ONE_ENDPOINT:  # the bond to compare with; peers decide where one receives
             continue
         bond = contenders.get(BASELINE) if scenario == ONE_WAY else one_endpoint
-        others = {BOTH_WAYS: "load-based", ONE_WAY: "dynamic"}
+        others = {BOTH_WAYS: "load-based", VXLAN: "load-based", ONE_WAY: "dynamic"}
         for name in ("adaptive", others.get(scenario, "")):
             if name in contenders and bond:
                 ratio = contenders[name]["throughput_bps"] / max(1.0, bond["throughput_bps"])
