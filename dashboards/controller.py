@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards import frame, panels
+from dashboards import frame, glance, panels
 from dashboards.frame import Section
 from dashboards.panels import (
     Ask,
@@ -157,8 +157,10 @@ def _which() -> list[panels.Panel]:
             labelled=[f"max by (job, instance, version) ({SERVICES('build_info')})"],
             sort=["Scraped"],
             ascending=["Scraped"],
-            height=8,
+            height=7,
         ),
+        glance.worst_uplinks(width=10, height=5, most=glance.FEW),
+        glance.last_moves(width=14, height=5),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.common import VisibilityMode
 
-from dashboards import frame, panels
+from dashboards import frame, glance, panels
 from dashboards.frame import Section
 from dashboards.panels import Ask, Column, events, lines, number, of_host, rows, states
 from dashboards.queries import (
@@ -187,16 +187,15 @@ def _what_was_done() -> list[panels.Panel]:
                 Column("Job", "job", hidden=True),
             ],
             sort=["Refused"],
-            width=9,
+            width=14,
             height=7,
         ),
+        glance.worst_uplinks(width=10, height=7, most=glance.FEW),
         events(
             "Failovers by bridge",
             "VM ports moved because their uplink failed, on the ten bridges with most of them. Good: "
             "none, or one burst when a link went down.",
             [of_host(highest(f"{failovers} > 0", ON_BRIDGE, most), WHERE)],
-            width=15,
-            height=7,
         ),
         events(
             "Refused by reason",
@@ -205,8 +204,6 @@ def _what_was_done() -> list[panels.Panel]:
             "why.",
             [_by_reason("moves_refused_total")],
             by_reason=True,
-            width=24,
-            height=6,
         ),
     ]
 

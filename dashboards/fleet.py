@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards import frame, panels
+from dashboards import frame, glance, panels
 from dashboards.frame import Section
-from dashboards.panels import Ask, Column, events, lines, number, of_host, ranking, rows
+from dashboards.panels import Ask, Column, events, lines, number, of_host, rows
 from dashboards.queries import (
     BRIDGES,
     BY_BRIDGE,
     BY_SERVICE,
-    BY_UPLINK,
-    MOST,
     ON_BRIDGE,
     ON_SERVICE,
     RANGE,
@@ -27,7 +25,6 @@ from dashboards.queries import (
     known,
     known_of_uplinks,
     of_connected,
-    of_links_up,
     rate_of_connected,
     short_service,
 )
@@ -38,7 +35,6 @@ ALL_KNOWN = "While a service is down or a switch does not answer, 0 is not known
 # What uplinks were when the switch answered last, they may no longer be.
 UP = of_connected(BRIDGES, BRIDGES("uplink_up"))
 UNRELIEVED = of_connected(BRIDGES, BRIDGES("uplink_unrelieved"))
-UTILIZATION = of_links_up(BRIDGES, BRIDGES("uplink_utilization_ratio"))
 
 
 def build() -> model.Dashboard:
@@ -104,21 +100,9 @@ def _is_anything_wrong() -> list[panels.Panel]:
 
 
 def _where() -> list[panels.Panel]:
-    worst = f"topk({MOST}, max {BY_UPLINK} ({UTILIZATION}))"
     alerts = 'ALERTS{alertname=~"OvsLbt.*"}'
     return [
-        ranking(
-            "Worst uplinks",
-            "The ten busiest uplinks now, by the share of capacity in the busier direction. Good: "
-            "none in orange or red for long. Click a bar to see its bridge.",
-            of_host(worst, "{{uplink}} {{bridge}} {{host}}"),
-            unit=panels.RATIO,
-            decimals=0,
-            steps=panels.UTILIZATION,
-            maximum=1,
-            link=frame.FROM_SERIES,
-            width=10,
-        ),
+        glance.worst_uplinks(width=10, height=10),
         rows(
             "Alerts",
             "Alerts of ovs-lbt that are pending or firing. Good: none, if Prometheus has the rules. "
@@ -141,7 +125,9 @@ def _where() -> list[panels.Panel]:
             ],
             sort=["Severity", "Alert"],
             width=14,
+            height=5,
         ),
+        glance.last_moves(width=14, height=5),
         _bridges(),
     ]
 
@@ -169,7 +155,7 @@ def _bridges() -> panels.Panel:
             ),
             Column(
                 "Busiest uplink",
-                expr=each("max", UTILIZATION),
+                expr=each("max", glance.UTILIZATION),
                 unit=panels.RATIO,
                 decimals=0,
                 steps=panels.UTILIZATION,
@@ -217,7 +203,7 @@ def _bridges() -> panels.Panel:
         labelled=[f"max by (job, instance, bridge, policy, mode) ({info})"],
         sort=["Switch", "Errors", "Uplinks down", "Unrelieved", "Busiest uplink"],
         ascending=["Switch"],
-        height=9,
+        height=7,
     )
 
 

@@ -639,7 +639,14 @@ def test_alerts_begin_with_how_bad_they_are(dashboard: Dashboard) -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     {
-        "fleet": {"Services down", "Uplinks down", "Worst uplinks", "Alerts", "Bridges"},
+        "fleet": {
+            "Services down",
+            "Uplinks down",
+            "Worst uplinks",
+            "Alerts",
+            "Last ten moves",
+            "Bridges",
+        },
         "bridge": {
             "Switch",
             "Uplinks down",
@@ -650,8 +657,22 @@ def test_alerts_begin_with_how_bad_they_are(dashboard: Dashboard) -> None:
             "Uplinks: sent",
             "Uplinks: received",
         },
-        "decisions": {"Applied", "Refused", "Latest bindings", "Applied by reason", "Refusals"},
-        "controller": {"Services up", "Services down", "Deciding", "Services"},
+        "decisions": {
+            "Applied",
+            "Refused",
+            "Latest bindings",
+            "Applied by reason",
+            "Worst uplinks",
+            "Refusals",
+        },
+        "controller": {
+            "Services up",
+            "Services down",
+            "Deciding",
+            "Services",
+            "Worst uplinks",
+            "Last ten moves",
+        },
     }.items(),
 )
 def test_the_first_screen_says_it_all(name: str, wanted: set[str]) -> None:

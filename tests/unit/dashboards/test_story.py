@@ -317,14 +317,24 @@ def test_every_uplink_has_one_row(prometheus: Prometheus, name: str) -> None:
 
 
 @each_moment
-def test_the_last_moves_are_those_that_were_made_last(prometheus: Prometheus, name: str) -> None:
+@pytest.mark.parametrize("dashboard", ["bridge", "fleet", "controller"])
+def test_the_last_moves_are_those_that_were_made_last(
+    prometheus: Prometheus, dashboard: str, name: str
+) -> None:
     moment = moment_of(name)
-    seen = look(prometheus, moment, "bridge")
-    rows = texts(seen.table(seen.panel("Last ten moves")), "VM port", "To", "Reason")
+    seen = look(prometheus, moment, dashboard)
+    places = () if dashboard == "bridge" else ("Host", "Bridge")
+    columns = (*places, "VM port", "To", "Reason")
+    rows = texts(seen.table(seen.panel("Last ten moves")), *columns)
     made = [
-        (move.at_s, move.port, move.uplink, move.reason)
+        (
+            move.at_s,
+            *((short(move.instance), move.bridge) if places else ()),
+            *(move.port, move.uplink, move.reason),
+        )
         for move in moment.facts.moves
-        if (move.instance, move.bridge) == HERE and move.at_s > moment.at_s - moment.range_s
+        if (places or (move.instance, move.bridge) == HERE)
+        and move.at_s > moment.at_s - moment.range_s
     ]
     assert len(rows) == min(LATEST, len(made))
     # Moves of one moment have no order, and one of them may be the eleventh.
