@@ -4,6 +4,9 @@ A bridge with plain uplinks forwards nothing until the service has installed its
 service cannot start, NORMAL takes over for all VM ports and one uplink. The other uplinks are
 disconnected, so that they cannot form a loop. On a bond, NORMAL forwards anyway.
 
+Peers of a tunnel endpoint may still send to an off-home address of it, which nobody takes any more. So
+they are told its own address.
+
 This module uses Open vSwitch's own tools and not the framework, because the framework may be what
 keeps the service from starting.
 """
@@ -15,7 +18,7 @@ import os
 import queue
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import ovs.daemon  # ovs.unixctl needs this module and does not import it
@@ -25,11 +28,15 @@ import ovs.unixctl.client
 import ovs.util
 
 from controller.api.events import DatabaseRead, Event
+from controller.bridge.learning_packets import AFTER_S
+from controller.config import endpoints
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
+from controller.dataplane import frames
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
+from controller.host import addresses
 from controller.host.client import NAME
 from controller.ovsdb.database import Database
 from controller.text.wording import one_of
@@ -66,21 +73,27 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
         raise Refused(
             "the service is running -> no running service: rescue is for a host without it"
         )
-    rows = {row.name: row for row in _read(remote)}
+    rows = {row.name: row for row in _read(remote).bridges}
     if bridge is not None:
         if bridge not in rows:
             raise Refused(f"bridge: {bridge} -> {one_of(sorted(rows))}")
         yield f"{bridge}: {_rescue(rows[bridge])}"
+        _tell_peers(remote, {bridge})
         return
-    failures = []
+    failures, rescued = [], set()
     for row in rows.values():
         if row.attached:
             try:
                 yield f"{row.name}: {_rescue(row)}"
+                rescued.add(row.name)
             except NotNeeded as reason:
                 yield str(reason)
             except Refused as refusal:
                 failures.append(str(refusal))
+    try:
+        _tell_peers(remote, rescued)
+    except Refused as refusal:
+        failures.append(str(refusal))
     if failures:
         raise Refused("; ".join(failures))
 
@@ -116,6 +129,46 @@ def _rescue(row: BridgeRow) -> str:
     _run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", row.name)
     link = "" if is_up else ", whose link is down"
     return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
+
+
+def _tell_peers(remote: str, bridges: Collection[str]) -> None:
+    """Send what tells peers the own addresses of the tunnel endpoints of these bridges.
+
+    A switch upstream may not take the first ones, for example while its port is not forwarding yet.
+
+    Raises:
+        Refused: a frame could not be sent, or the addresses of this host could not be read.
+    """
+    # The switch may have filled in addresses of ports meanwhile.
+    told = list(_told(_read(remote), bridges)) if bridges else []
+    waited_s = 0.0
+    for after_s in AFTER_S if told else ():
+        time.sleep(after_s - waited_s)
+        waited_s = after_s
+        for bridge, packet_out in told:
+            _ofctl("packet-out", bridge, packet_out)
+
+
+def _told(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Each frame to send, with its bridge."""
+    try:
+        devices = addresses.read_addresses().devices
+    except OSError as error:
+        raise Refused(
+            f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
+        ) from error
+    found = endpoints.find(read.bridges, read.ovn, devices)
+    peers = endpoints.ipv6_peers(read.bridges, found)
+    for row in read.bridges:
+        if row.name not in bridges:
+            continue
+        for port in read_bridge(endpoints.marked(row, found, peers)).endpoints:
+            native = port.vlans.native
+            if port.tunnel_mac is None or native is None:
+                continue
+            own = (port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers)
+            for frame in frames.own_addresses(*own, port.vlans.tag_in(native)):
+                yield row.name, f'in_port="{port.name}", packet={frame.hex()}, actions=NORMAL'
 
 
 def flows(cut_off: list[str]) -> list[str]:
@@ -196,12 +249,12 @@ def _answers(name: str) -> bool:
     return not error
 
 
-def _read(remote: str) -> tuple[BridgeRow, ...]:
+def _read(remote: str) -> DatabaseRead:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     Database(remote, events.put)
     read = events.get()
     assert isinstance(read, DatabaseRead)
-    return read.bridges
+    return read
 
 
 def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> str:

@@ -92,7 +92,8 @@ class Fleet:
         """
         rows = tuple(rows)
         self.endpoints = endpoints.find(rows, self.ovn, self.addresses)
-        with_endpoints = (endpoints.marked(row, self.endpoints) for row in rows)
+        peers = endpoints.ipv6_peers(rows, self.endpoints)
+        with_endpoints = (endpoints.marked(row, self.endpoints, peers) for row in rows)
         self.rows = guests.marked({row.name: row for row in with_endpoints})
         if not self.leads:
             return []

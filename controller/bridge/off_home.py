@@ -4,7 +4,7 @@ Peers with Open vSwitch's userspace datapath keep the address that they took fro
 whether the endpoint still sends from it or not. Switches upstream forget an address that is silent for
 minutes, and would then flood everything that peers send there. So off-home addresses are announced at
 intervals, and whenever another uplink serves them. When an endpoint is spread no more, it announces its own
-address, by gratuitous ARP: such peers take the address from that as well.
+address, by gratuitous ARP and neighbour advertisements: such peers take the address from these as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, ip_address
 
 from controller.api.events import SendFrame
 from controller.bridge.learning_packets import AFTER_S
@@ -119,7 +118,7 @@ def _frames(config: BridgeConfig, announced: Iterable[_Named]) -> Iterable[SendF
         if mac is not None:
             yield SendFrame(config.name, ofport, frames.rarp(mac, tag))
             continue
-        for text in port.tunnel_addresses:
-            address = ip_address(text)
-            if isinstance(address, IPv4Address):
-                yield SendFrame(config.name, ofport, frames.garp(port.tunnel_mac, address, tag))
+        for frame in frames.own_addresses(
+            port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers, tag
+        ):
+            yield SendFrame(config.name, ofport, frame)

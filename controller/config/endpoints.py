@@ -9,8 +9,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
 from controller.text.wording import tunnels_sent
 
 
@@ -41,7 +42,8 @@ def find(
     """
     device_of = {address: device for device, of in addresses.items() for address in of}
     found: dict[str, set[tuple[str, str, str]]] = {}
-    for own, towards, kind, bridge in (*_tunnels(rows), *_of_ovn(ovn)):
+    tunnels = [(*_source(one), kind, bridge) for one, kind, bridge in _tunnels(rows)]
+    for own, towards, kind, bridge in (*tunnels, *_of_ovn(ovn)):
         if own is not None and (device := device_of.get(own)) is not None:
             found.setdefault(device, set()).add((own, kind, bridge))
         elif towards is not None:
@@ -50,35 +52,68 @@ def find(
     return {device: _endpoint(tunnels) for device, tunnels in found.items()}
 
 
-# The tunnel's own address, if set; the device towards its other end, if known; its type; its bridge.
-_Tunnel = tuple[str | None, str | None, str, str]
+def ipv6_peers(
+    rows: Iterable[BridgeRow], endpoints: Mapping[str, Endpoint]
+) -> dict[str, tuple[tuple[str, str], ...]]:
+    """For each endpoint that has any: its IPv6 addresses, each with the other end of a tunnel, sorted.
+
+    A tunnel whose other end flows decide is not known.
+    """
+    device_of = {address: device for device, one in endpoints.items() for address in one.addresses}
+    found: dict[str, set[tuple[str, str]]] = {}
+    for tunnel, _, _ in _tunnels(rows):
+        peer = local_address(tunnel.remote_ip) if tunnel.remote_ip else None
+        own, towards = _source(tunnel)
+        device = device_of.get(own, towards) if own is not None else towards
+        if peer is None or ":" not in peer or device is None or device not in endpoints:
+            continue
+        sources = endpoints[device].addresses if own is None else (own,)
+        found.setdefault(device, set()).update((a, peer) for a in sources if ":" in a)
+    return {device: tuple(sorted(pairs)) for device, pairs in found.items() if pairs}
 
 
-def marked(row: BridgeRow, endpoints: Mapping[str, Endpoint]) -> BridgeRow:
-    """The same bridge, which says of each interface whether it is one of these endpoints."""
+def marked(
+    row: BridgeRow,
+    endpoints: Mapping[str, Endpoint],
+    peers: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType({}),
+) -> BridgeRow:
+    """The same bridge, which says of each interface whether it is one of these endpoints.
+
+    `peers`: those of `ipv6_peers`.
+    """
 
     def of(interface: InterfaceRow) -> InterfaceRow:
         endpoint = endpoints.get(interface.name)
-        addresses = endpoint.addresses if endpoint else ()
-        sends = endpoint is not None
-        if (interface.sends_tunnels, interface.tunnel_addresses) == (sends, addresses):
+        now = (
+            endpoint is not None,
+            endpoint.addresses if endpoint else (),
+            peers.get(interface.name, ()),
+        )
+        if now == (interface.sends_tunnels, interface.tunnel_addresses, interface.tunnel_peers):
             return interface
-        return replace(interface, sends_tunnels=sends, tunnel_addresses=addresses)
+        sends, addresses, others = now
+        return replace(
+            interface, sends_tunnels=sends, tunnel_addresses=addresses, tunnel_peers=others
+        )
 
     return row.with_interfaces(of)
 
 
-def _tunnels(rows: Iterable[BridgeRow]) -> Iterator[_Tunnel]:
+def _tunnels(rows: Iterable[BridgeRow]) -> Iterator[tuple[Tunnel, str, str]]:
+    """Each tunnel, its type and its bridge."""
     for row in rows:
         for interface in row.interfaces:
-            tunnel = interface.tunnel
-            if tunnel is not None:
-                own = local_address(tunnel.local_ip) if tunnel.local_ip else None
-                yield own, tunnel.device, interface.kind, row.name
+            if interface.tunnel is not None:
+                yield interface.tunnel, interface.kind, row.name
 
 
-def _of_ovn(ovn: Ovn | None) -> Iterator[_Tunnel]:
-    """OVN's endpoints: also those that no tunnel uses yet."""
+def _source(tunnel: Tunnel) -> tuple[str | None, str | None]:
+    """The tunnel's own address, if set, and the device towards its other end, if known."""
+    return local_address(tunnel.local_ip) if tunnel.local_ip else None, tunnel.device
+
+
+def _of_ovn(ovn: Ovn | None) -> Iterator[tuple[str | None, None, str, str]]:
+    """OVN's endpoints, also those that no tunnel uses yet: the address, the type and the bridge."""
     if ovn is not None:
         for text in ovn.addresses:
             for kind in ovn.kinds:

@@ -247,6 +247,7 @@ class _Reader:
             limit_bps=limit_bps,
             tunnel_mac=tunnel_mac,
             tunnel_addresses=interface.tunnel_addresses,
+            tunnel_peers=interface.tunnel_peers,
             keeps_address=tunnel_mac is None and self._is_answered(interface, policy, teaming),
             counted_by_flows=interface.sends_tunnels and self.row.in_userspace,
             guests=self._guests(interface, keys["pin"]),

@@ -10,14 +10,15 @@ PREFIX = "ovs-lbt-"
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """From where a tunnel interface sends.
+    """From where a tunnel interface sends, and to where.
 
-    `local_ip`: its option, None if it is not set. `device`: the device that routes to its remote
-    end, as ovs-vswitchd reports it; None if it does not.
+    `local_ip`, `remote_ip`: its options, None if they are not set. `device`: the device that routes to
+    its remote end, as ovs-vswitchd reports it; None if it does not.
     """
 
     local_ip: str | None = None
     device: str | None = None
+    remote_ip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class InterfaceRow:
     sends_tunnels: bool = False
     # From which addresses, as far as that is known.
     tunnel_addresses: tuple[str, ...] = ()
+    # The other ends of tunnels from its IPv6 addresses, each after the address.
+    tunnel_peers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

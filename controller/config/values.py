@@ -102,6 +102,8 @@ class VmPortConfig:
     one_of_several: bool = False
     # The IP addresses that it sends tunnels from, as far as they are known.
     tunnel_addresses: tuple[str, ...] = ()
+    # The other ends of tunnels from its IPv6 addresses, each after the address.
+    tunnel_peers: tuple[tuple[str, str], ...] = ()
     # Whether only flows count what it carries: the counters of a port leave out the tunnels that the
     # userspace datapath makes and ends at it.
     counted_by_flows: bool = False

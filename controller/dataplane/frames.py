@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from ipaddress import IPv4Address, IPv6Address
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 BROADCAST = b"\xff" * 6
 ETH_VLAN, ETH_ARP, ETH_RARP, ETH_IPV4, ETH_IPV6 = 0x8100, 0x0806, 0x8035, 0x0800, 0x86DD
@@ -20,6 +21,9 @@ RESPONSE_TIME_S = 0.2
 ROBUSTNESS, QUERY_INTERVAL_S = 2, 125
 IGMP, IGMP_QUERY, ALL_HOSTS = 2, 0x11, IPv4Address("224.0.0.1")
 ICMPV6, MLD_QUERY, ALL_NODES = 58, 130, IPv6Address("ff02::1")
+ND_ADVERTISEMENT, ND_OVERRIDE, ND_TARGET_ADDRESS, ND_HOPS = 136, 0x20000000, 2, 255
+# The Ethernet addresses of solicited-node multicast groups begin so (RFC 4291 section 2.7.1).
+SOLICITED_NODE = b"\x33\x33\xff"
 # The highest address of the link. Queriers elect the one with the lowest address, so a VM that is a
 # querier does not stop querying because of ours.
 LINK_LOCAL = IPv6Address("fe80::ffff:ffff:ffff:ffff")
@@ -44,6 +48,42 @@ def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
     body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REQUEST)
     body += source + address.packed + bytes(6) + address.packed
     return _ethernet(BROADCAST, source, vlan, ETH_ARP, body)
+
+
+def advertisement(
+    mac: str, address: IPv6Address, peer: IPv6Address, vlan: int | None = None
+) -> bytes:
+    """A neighbour advertisement that nobody asked for (RFC 4861 section 7.2.6), to one neighbour.
+
+    `address` is at `mac`. The userspace datapath of Open vSwitch passes over what is sent to all nodes,
+    and takes this because it is sent to an address of its own. `peer`'s MAC is not known here, so the frame is
+    addressed to the group that `peer` is solicited by.
+    """
+    source = bytes.fromhex(mac.replace(":", ""))
+    body = struct.pack("!BBHI", ND_ADVERTISEMENT, 0, 0, ND_OVERRIDE) + address.packed
+    body += struct.pack("!BB", ND_TARGET_ADDRESS, 1) + source
+    addresses = address.packed + peer.packed
+    pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
+    body = body[:2] + _checksum(pseudo + body) + body[4:]
+    head = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, ND_HOPS) + addresses
+    return _ethernet(SOLICITED_NODE + peer.packed[-3:], source, vlan, ETH_IPV6, head + body)
+
+
+def own_addresses(
+    mac: str,
+    addresses: Iterable[str],
+    peers: Iterable[tuple[str, str]],
+    vlan: int | None = None,
+) -> Iterator[bytes]:
+    """What tells neighbours that these addresses are at `mac`.
+
+    `peers`: for IPv6 addresses, whom to tell: each address with a neighbour's.
+    """
+    for text in addresses:
+        if isinstance(address := ip_address(text), IPv4Address):
+            yield garp(mac, address, vlan)
+    for text, peer in peers:
+        yield advertisement(mac, IPv6Address(text), IPv6Address(peer), vlan)
 
 
 def igmp_query(vlan: int | None = None) -> bytes:

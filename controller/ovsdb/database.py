@@ -549,7 +549,8 @@ def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
 def _tunnel(row: Any) -> Tunnel | None:
     if row.type not in TUNNELS:
         return None
-    return Tunnel(row.options.get("local_ip"), row.status.get("tunnel_egress_iface"))
+    own, remote = (row.options.get(key) for key in ("local_ip", "remote_ip"))
+    return Tunnel(own, row.status.get("tunnel_egress_iface"), remote)
 
 
 def _ovn(external_ids: Mapping[str, str]) -> Ovn | None:

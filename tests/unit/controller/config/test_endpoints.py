@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.endpoints import Endpoint, find
+from controller.config.endpoints import Endpoint, find, ipv6_peers
 from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
 from tests.unit.rows import port
 
@@ -81,3 +81,40 @@ def test_tunnels_of_several_bridges_are_those_of_one_port() -> None:
     found = find(rows, None, ADDRESSES)
     assert found["tep1"].bridges == ("br1", "br2")
     assert str(found["tep1"]) == "geneve of br1, br2, from 192.0.2.2"
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        pytest.param(
+            {"device": "br-ex", "remote_ip": "2001:DB8::2"},
+            {"br-ex": (("2001:db8::1", "2001:db8::2"),)},
+            id="by its route, however the address is written",
+        ),
+        pytest.param(
+            {"local_ip": "2001:db8::1", "device": "tep1", "remote_ip": "2001:db8::2"},
+            {"br-ex": (("2001:db8::1", "2001:db8::2"),)},
+            id="by its own address, wherever the route leads",
+        ),
+        pytest.param({"device": "br-ex", "remote_ip": "192.0.2.9"}, {}, id="IPv4"),
+        pytest.param({"device": "br-ex", "remote_ip": "flow"}, {}, id="flows set the other end"),
+        pytest.param(
+            {"device": "tep1", "remote_ip": "2001:db8::2"}, {}, id="no address of its own"
+        ),
+        pytest.param({"remote_ip": "2001:db8::2"}, {}, id="nothing says from where"),
+    ],
+)
+def test_peers_of_ipv6_endpoints_are_the_other_ends_of_tunnels(
+    columns: dict[str, str], found: dict[str, tuple[tuple[str, str], ...]]
+) -> None:
+    rows = [integration(tunnel("g1", **columns))]
+    assert ipv6_peers(rows, find(rows, None, ADDRESSES)) == found
+
+
+def test_each_peer_of_an_endpoint_is_named_once() -> None:
+    remotes = ("2001:db8::3", "2001:db8::2", "2001:db8::3")
+    tunnels = (tunnel(f"g{n}", device="br-ex", remote_ip=ip) for n, ip in enumerate(remotes))
+    rows = [integration(*tunnels)]
+    assert ipv6_peers(rows, find(rows, None, ADDRESSES)) == {
+        "br-ex": (("2001:db8::1", "2001:db8::2"), ("2001:db8::1", "2001:db8::3"))
+    }

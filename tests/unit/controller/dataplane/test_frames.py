@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from ipaddress import IPv6Address
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,12 +34,27 @@ def test_an_mld_query() -> None:
     assert frames.mld_query() == padded(f"333300000001 02006c627400 86dd {ip} {query}")
 
 
+def test_an_advertisement_is_for_one_neighbour() -> None:
+    own, peer = IPv6Address("2001:db8::1"), IPv6Address("2001:db8::99:8877")
+    frame = frames.advertisement("52:54:00:12:34:56", own, peer)
+    target = f"{own.packed.hex()} 02 01 525400123456"
+    ip = f"60000000 0020 3a ff {own.packed.hex()} {peer.packed.hex()}"
+    ethernet = "3333ff998877 525400123456 86dd"
+    without_checksum = frame[:56] + bytes(2) + frame[58:]
+    assert without_checksum == padded(f"{ethernet} {ip} 88 00 0000 20000000 {target}")
+    body = frame[54:]
+    words = own.packed + peer.packed + struct.pack("!II", len(body), 58) + body
+    total = sum(struct.unpack(f"!{len(words) // 2}H", words))
+    assert total % 0xFFFF == 0, "the checksum covers all"
+
+
 @given(VLANS)
 def test_a_vlan_is_a_tag_and_nothing_else(vlan: int | None) -> None:
     for make in (
         frames.igmp_query,
         frames.mld_query,
         lambda v: frames.rarp("52:54:00:00:00:01", v),
+        lambda v: frames.advertisement("52:54:00:00:00:01", IPv6Address(1), IPv6Address(2), v),
     ):
         plain, tagged = make(None), make(vlan)
         if vlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from controller.api.events import AddressesRead, DatabaseRead, SendFrame
 from controller.bridge.off_home import INTERVAL_S
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
-from controller.dataplane.frames import garp, rarp
+from controller.dataplane.frames import advertisement, garp, rarp
 from controller.load.loads import Loads
 from controller.teaming import buckets
 from controller.teaming.buckets import hashed_by
@@ -316,6 +316,32 @@ def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(ends
     else:
         done(here.ask("detach", "br0"))
         assert here.commands(SendFrame).count(own) == 1
+
+
+PEERS = ("2001:db8::2", "2001:db8::3")
+
+
+@pytest.mark.parametrize("ends", ["policy", "detach"])
+def test_peers_of_ipv6_endpoints_are_told_each_for_itself(ends: str) -> None:
+    """Open vSwitch passes over neighbour advertisements to all nodes."""
+    row = with_address(replace(host("dynamic"), in_userspace=True))
+    tunnels = [
+        replace(integration(device="vnet0", remote_ip=peer).ports[0], name=f"g{peer[-1]}")
+        for peer in PEERS
+    ]
+    here = world(row).start().write(replace(integration(), ports=tuple(tunnels)))
+    here.say(AddressesRead({"vnet0": ("2001:db8::1",)})).run_for(5.0)
+    ip = IPv6Address("2001:db8::1")
+    told = [SendFrame("br0", 10, advertisement(OWN_MAC, ip, IPv6Address(p))) for p in PEERS]
+    assert not any(one in here.commands(SendFrame) for one in told)
+    if ends == "policy":
+        row = here.rows["br0"]
+        ids = {**row.external_ids, **ours(policy="load-based")}
+        here.write(replace(row, external_ids=ids)).run_for(5.0)
+    else:
+        done(here.ask("detach", "br0"))
+    times = 3 if ends == "policy" else 1
+    assert [here.commands(SendFrame).count(one) for one in told] == [times, times]
 
 
 def test_attach_says_which_policy_suits() -> None:

@@ -189,7 +189,7 @@ def test_representors_are_recognized(
     ("kind", "options", "status", "found"),
     [
         ("geneve", {"local_ip": "192.0.2.1", "key": "flow"}, {}, Tunnel("192.0.2.1")),
-        ("vxlan", {"remote_ip": "flow"}, {}, Tunnel()),
+        ("vxlan", {"remote_ip": "flow"}, {}, Tunnel(remote_ip="flow")),
         ("gre", {}, {"tunnel_egress_iface": "br-ex"}, Tunnel(None, "br-ex")),
         ("patch", {"peer": "patch1"}, {}, None),
         ("", {"local_ip": "192.0.2.1"}, {"tunnel_egress_iface": "br-ex"}, None),
