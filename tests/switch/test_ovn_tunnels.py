@@ -16,11 +16,10 @@ from tests.switch.bed import Upstream
 from tests.switch.judging import few_lost, few_twice, judges_time
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
+from tests.switch.ovn.overlays import endpoint, name_endpoint, names
 from tests.switch.ovn.talk import Talk
 from tests.switch.waiting import wait_until
 
-# What the documents call the endpoints of a host, and a VM's port. Those of the second host end in 21.
-ENDPOINTS, VM_PORT = ("198.51.100.11", "203.0.113.11"), "vnet3"
 VMS_PER_NETWORK = 2
 PPS, FRAME_BYTES = 100, 1000
 FRAMES = 200
@@ -28,16 +27,6 @@ FRAMES = 200
 CAPACITY_MBPS = 4
 # The part of all that an uplink carries if everything uses it, and if it is one of two that carry alike.
 ALL, HALF = 0.95, 0.5
-
-
-def endpoint(host: Host, number: int) -> str:
-    """The address of an endpoint: `number` 0 or 1."""
-    return f"{ENDPOINTS[number].removesuffix('11')}{host.number}1"
-
-
-def names(host: Host) -> dict[str, str]:
-    """What the documents' addresses stand for on this host."""
-    return {ENDPOINTS[number]: endpoint(host, number) for number in range(2)}
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +150,6 @@ def test_an_uplink_fails_and_returns(cloud: Cloud) -> None:
         talk.go_on(FRAMES)
     few_twice(talk.twice(), 0)
     few_lost(talk.lost(), 5, PPS, "an uplink of two below tunnels")
-
-
-def name_endpoint(host: Host, vm: Vm, number: int) -> None:
-    """As the documents do it: the endpoint that other hosts send to."""
-    (block,) = documents.labelled("endpoints-vm")
-    host.type(block, {VM_PORT: vm.port, ENDPOINTS[1]: endpoint(host, number)})
 
 
 def planned(host: Host) -> dict[str, Any]:

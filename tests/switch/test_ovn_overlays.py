@@ -1,0 +1,118 @@
+"""What happens to hosts whose VMs talk through tunnels, with one endpoint that is spread, and with two.
+
+`python -m tests.switch.overlay_figures` has the same events, and bonds to compare with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import datapath
+from tests.switch.bed import Uplink, Upstream
+from tests.switch.judging import few_lost, few_twice, judges_time, soon
+from tests.switch.ovn import events
+from tests.switch.ovn.cloud import Cloud
+from tests.switch.ovn.host import EXTERNAL, Host
+from tests.switch.ovn.overlays import Way, endpoint, ipv6_endpoint, overlay, ways
+from tests.switch.ovn.talk import Talk
+from tests.switch.waiting import wait_until
+
+SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
+TWO = Way(policy="adaptive", endpoints=2)
+LOST_OF_A_FLOW_MAX = 5
+# An Open vSwitch upstream takes up an address that moves with the next revalidation.
+RESCUED_WITHIN_S = 3.0
+PPS, FRAMES = 50, 20
+
+pytestmark = pytest.mark.skipif(datapath.NAME != "userspace", reason="several switches")
+
+
+@pytest.fixture(scope="module")
+def cloud(request: pytest.FixtureRequest, tor: Upstream) -> Iterator[Cloud]:
+    with overlay(tor, request.param) as made:
+        yield made
+
+
+@judges_time
+@pytest.mark.parametrize("cloud", [SPREAD, TWO, SPREAD_IPV6], ids=str, indirect=True)
+def test_connections_survive_what_happens_to_uplinks_and_endpoints(cloud: Cloud) -> None:
+    host = cloud.hosts[0]
+    for service in ("alive", "dead"):
+        if service == "dead":
+            host.service.kill()
+        failed: Uplink | None = None
+        for event in events.ALL if service == "alive" else events.FAILURE:
+            found = events.happen(cloud, event, failed if event is events.RETURNS else None)
+            failed = found.uplink
+            story = f"{event.name}, the service is {service}"
+            assert found.tcp_unbroken, story
+            few_lost([found.lost_of_a_flow_max], LOST_OF_A_FLOW_MAX, events.PPS, story)
+            few_twice({story: found.twice}, 0, story)
+    host.start_service()
+
+
+@pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
+def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Cloud) -> None:
+    host, peer = cloud.hosts
+    hear_off_home(cloud)
+    set_policy(host, "originating-port")
+    try:
+        wait_until(lambda: neighbour(peer, host) == mac(host), "the peer has its own address")
+    finally:
+        set_policy(host, "dynamic")
+
+
+@judges_time
+@pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
+def test_a_rescued_host_is_reached_by_peers_that_only_send(cloud: Cloud) -> None:
+    """They have an off-home address, and hear no tunnel's frame from which to learn another one."""
+    host, peer = cloud.hosts
+    hear_off_home(cloud)
+    host.service.kill()
+    host.ovs.run("ovs-ofctl", "del-flows", EXTERNAL)
+    one, to = peer.vms[0], host.vms[0]
+    with Talk(cloud, [(one, to)], PPS) as talk:
+        started_s = time.monotonic()
+        said = host.do("rescue", EXTERNAL)
+        assert said.startswith(f"{EXTERNAL}: NORMAL by ")
+        talk.go_on(FRAMES)
+    soon("a peer reaches a rescued host", time.monotonic() - started_s, RESCUED_WITHIN_S)
+    assert neighbour(peer, host) == mac(host)
+    host.start_service()
+
+
+# ---- what peers know ---------------------------------------------------------------------
+
+
+def set_policy(host: Host, policy: str) -> None:
+    host.ovs.vsctl("set", "bridge", EXTERNAL, f"external_ids:ovs-lbt-policy={policy}")
+
+
+def hear_off_home(cloud: Cloud) -> None:
+    """The peer of the first host takes an off-home address for that of its endpoint."""
+    host, peer = cloud.hosts
+    with Talk(cloud, ways(cloud), PPS) as talk:
+        talk.warm_up()
+
+        def heard() -> bool:
+            if neighbour(peer, host) != mac(host):
+                return True
+            peer.ovs.run("ovs-appctl", "revalidator/purge")
+            return False
+
+        wait_until(heard, "the peer has an off-home address", interval_s=0.3)
+
+
+def neighbour(peer: Host, host: Host) -> str:
+    """The MAC address that a peer's switch has for the endpoint of a host."""
+    shown = peer.ovs.run("ovs-appctl", "tnl/neigh/show").splitlines()
+    addresses = (endpoint(host, 0), ipv6_endpoint(host))
+    (found,) = (words[1] for line in shown if (words := line.split())[:1] and words[0] in addresses)
+    return found
+
+
+def mac(host: Host) -> str:
+    return host.ovs.vsctl("get", "interface", EXTERNAL, "mac_in_use").strip('"')
