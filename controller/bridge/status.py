@@ -15,6 +15,7 @@ from controller.load.team_view import TeamView
 from controller.teaming.bindings import Bound
 from policies import optimum
 from policies.model import Reason, Uplink
+from policies.presets import PRESETS
 from policies.rules import Rule
 
 # Over how long the loads of the optimality ratio are averaged.
@@ -156,10 +157,17 @@ def _port(
 
 
 def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
-    """Why its frames leave where they do. A split VM port does not only use its home."""
-    if bound and port.name in bridge.scheduler.splits.since_s:
+    """Why its frames leave where they do. A split VM port does not only use its home.
+
+    A pin holds a VM port that was there before, and a policy keeps one that an earlier policy placed.
+    """
+    if bound is None:
+        return None
+    if port.name in bridge.scheduler.splits.since_s:
         return Reason.SPLIT.value
-    return bound.reason if bound else None
+    if port.rules.pin == bound.uplink:
+        return Reason.PIN.value
+    return port.policy if bound.reason in PRESETS else bound.reason
 
 
 def _units(bridge: Bridge, port: VmPortConfig) -> dict[str, int]:

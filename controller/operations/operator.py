@@ -5,7 +5,7 @@ Every refusal is one line that says what was found and what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import Reply, Request, Setting, Write, Written
@@ -14,11 +14,11 @@ from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.bridge.phase import Phase
 from controller.bridge.state import Commands
-from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, Record, settable
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import diagnosis, explain, show
+from controller.operations import confirmations, diagnosis, explain, show
 from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
@@ -37,6 +37,8 @@ class Operator:
     fleet: Fleet
     attach_detach: AttachDetach
     draining: list[Drain] = field(default_factory=list)
+    # By request: what it has done, once the database has stored its settings.
+    confirming: dict[int, str] = field(default_factory=dict)
     plans: Plans = field(default_factory=Plans)
 
     @property
@@ -71,7 +73,15 @@ class Operator:
                 drain.written = True
                 return []
         self.draining = [d for d in self.draining if d.request_id != event.request_id]
+        text = self.confirming.pop(event.request_id, None)
+        if text is not None and event.error is None:
+            return [Reply(event.request_id, text)]
         return self.attach_detach.written(event, now_s)
+
+    def write(self, request_id: int, settings: Iterable[Setting], done: str) -> Commands:
+        """Write the settings of a request, and answer with what was done."""
+        self.confirming[request_id] = one_line(done)
+        return [Write(tuple(settings), request_id)]
 
     def abandon(self) -> Commands:
         """Another service leads from now on: tell all callers that wait."""
@@ -138,8 +148,10 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         values = _assignments(assignments, settable(BRIDGE_KEYS))
         attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
-        return [Write(tuple(settings), request_id)]
+        done = confirmations.changed(name, row, Record.BRIDGE, settings)
+        return operator.write(request_id, settings, done)
     bridge, port = _interface(operator, name)
+    row = operator.fleet.rows[bridge.config.name]
     if port is None:
         values = _assignments(assignments, settable(UPLINK_KEYS))
         if values.get("role") in (Role.DRAINED, Role.UNUSED) and not _others(bridge, name):
@@ -149,7 +161,8 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
         _refuse_what_is_bad_together(operator, bridge, settings)
-        return [Write(tuple(settings), request_id)]
+        done = confirmations.changed(name, row, Record.UPLINK, settings)
+        return operator.write(request_id, settings, done)
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
     _refuse_repeated(assignments)
@@ -159,7 +172,8 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
     settings += [setting for key in ended for setting in _without_rule(bridge, port, key)]
     _refuse_what_is_bad_together(operator, bridge, settings)
-    return [Write(tuple(settings), request_id)]
+    done = confirmations.changed(name, row, Record.VM_PORT, settings)
+    return operator.write(request_id, settings, done)
 
 
 def _refuse_what_is_bad_together(
@@ -202,26 +216,27 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
     if name in bridge.address_units.silent_s:
         # It could not be announced, and upstream switches would keep sending to its old uplink.
         raise Refused(f"address {name}: silent -> an address that the switch has learned")
-    return bridge.move(
-        name, target, Reply(request_id, _against_shoulds(bridge, port, target)), now_s
-    )
+    broken = _against_shoulds(bridge, port, target)
+    text = "\n".join([one_line(confirmations.moved(bridge, port, target)), *broken])
+    return bridge.move(name, target, Reply(request_id, text), now_s)
 
 
-def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> str:
+def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[str]:
     """The soft rules that a move breaks, as lines for the operator."""
     at = {name: bound.uplink for name, bound in bridge.bound.items()} | {port.name: target}
     ruled = [unit for unit in bridge.units() if unit.rules.ruled or unit.rules.reserve_bps]
     units = [replace(unit, uplink=at.get(unit.name)) for unit in ruled]
     states = rules.found(units, bridge.uplinks()).get(port.name, {})
-    return "\n".join(f"{port.name} {rule}: {how}" for rule, how in states.items() if how)
+    return [f"{port.name} {rule}: {how}" for rule, how in states.items() if how]
 
 
-def _pin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
+def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
-    return [Write((_vm_setting(bridge, port, "pin", target),), request_id)]
+    done = confirmations.pinned(bridge, port, target, now_s)
+    return operator.write(request_id, [_vm_setting(bridge, port, "pin", target)], done)
 
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
@@ -238,7 +253,8 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
     (name,) = words
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
-    return [Write(tuple(_without_rule(bridge, port, "pin")), request_id)]
+    done = confirmations.unpinned(port)
+    return operator.write(request_id, _without_rule(bridge, port, "pin"), done)
 
 
 def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
@@ -274,7 +290,7 @@ def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: floa
     _, uplink = _member(operator, words[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
-    return [Write(undrained(uplink), request_id)]
+    return operator.write(request_id, undrained(uplink), confirmations.undrained(uplink))
 
 
 def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:

@@ -86,8 +86,10 @@ def answered(state: State, words: tuple[str, ...], text: str, refused: bool) -> 
         if not refused:
             return replace(state, mode=Explaining(name, text))
         state = replace(state, mode=Watching())
-    answer = "; ".join(text.split("\n")) if text else "done"
-    return replace(state, message=Message(f"{' '.join(words)}: {answer}", refused))
+    answer = "; ".join(text.split("\n"))
+    if not refused and answer:
+        return replace(state, message=Message(answer))
+    return replace(state, message=Message(f"{' '.join(words)}: {answer or 'done'}", refused))
 
 
 # ---- watching --------------------------------------------------------------------------

@@ -287,7 +287,7 @@ def test_move_is_answered_when_the_switch_has_followed() -> None:
     assert here.replies == {}, "broadcasts do not reach it yet"
     here.switches["br0"].holds_answers = False
     here.run_for(A_MOMENT_S)
-    assert here.replies[1] == Reply(1, "")
+    assert here.replies[1] == Reply(1, "vnet0: moved from eth1 to eth2")
     assert here.switches["br0"].uplink_of(10) == 2
     assert moves(here) == {"manual": 1}
 
@@ -477,7 +477,7 @@ def test_a_switch_that_goes_during_a_bundle_is_asked_what_became_of_it() -> None
     here.switches["br0"].holds_answers = False
     here.switches["br0"].learned = ((10, "52:54:00:00:00:01", 0),)
     here.connect()
-    assert here.replies[1] == Reply(1, "")
+    assert here.replies[1] == Reply(1, "vnet0: moved from eth1 to eth2")
     assert here.bindings()["vnet0"] == "eth2"
     assert moves(here) == {"manual": 1}
     assert [ofport for _, ofport in here.frames()] == [10], "the network is told of the move"

@@ -92,8 +92,9 @@ def test_what_cannot_be_kept_is_told_of_uplink_and_vm_port_and_so_is_its_end() -
 def test_an_operators_move_says_what_it_cuts_and_holds() -> None:
     asked = {"reserve_mbps": "60"}
     here = team({"vnet0": asked, "vnet1": asked})
-    other = here.bindings()["vnet1"]
-    told = done(here.ask("move", "vnet0", other))
+    before, other = (here.bindings()[name] for name in ("vnet0", "vnet1"))
+    moved, told = done(here.ask("move", "vnet0", other)).split("\n")
+    assert moved == f"vnet0: moved from {before} to {other}"
     assert told == f"vnet0 reserve-mbps: on {other}, where 120 Mbit/s are reserved -> at most 95"
     here.run_for(60)
     assert here.bindings()["vnet0"] == here.bindings()["vnet1"] == other

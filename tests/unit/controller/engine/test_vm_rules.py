@@ -333,8 +333,9 @@ def test_a_rule_that_comes_moves_what_it_must_and_nothing_more() -> None:
 
 def test_an_operators_move_may_break_what_should_be_and_holds() -> None:
     here = team({name: {"anti_affinity": "web"} for name in VMS[:2]}, uplinks=2)
-    other = here.bindings()["vnet1"]
-    told = done(here.ask("move", "vnet0", other))
+    before, other = (here.bindings()[name] for name in ("vnet0", "vnet1"))
+    moved, told = done(here.ask("move", "vnet0", other)).split("\n")
+    assert moved == f"vnet0: moved from {before} to {other}"
     assert (
         told == f"vnet0 anti-affinity: on {other}, together with vnet1 of web -> different uplinks"
     )

@@ -123,7 +123,7 @@ def test_what_changes_something_asks_first(
 def test_answers_are_told() -> None:
     words = ("drain", "eth1")
     state = keys.answered(watching(), words, "eth1: idle, 2 VM ports moved", refused=False)
-    assert state.message == Message("drain eth1: eth1: idle, 2 VM ports moved")
+    assert state.message == Message("eth1: idle, 2 VM ports moved")
     state = keys.answered(watching(), words, "uplink eth1: the last -> another", refused=True)
     assert state.message == Message("drain eth1: uplink eth1: the last -> another", bad=True)
     assert press(state, "r")[0].message is None

@@ -1,0 +1,110 @@
+"""What commands have done, in one line each: `move`, `pin`, `unpin`, `undrain` and `set`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.api.events import Setting
+from controller.bridge.bridge import Bridge
+from controller.config.keys import KEYS, Key, Record
+from controller.config.rows import PREFIX, BridgeRow
+from controller.config.values import UplinkConfig, VmPortConfig
+from controller.text.wording import shortened
+from policies.model import Role
+
+
+def moved(bridge: Bridge, port: VmPortConfig, target: str) -> str:
+    """What `move` has done. Call it before the move."""
+    source = _uplink(bridge, port)
+    if source == target:
+        return f"{_named(port)}: on {target} already"
+    return f"{_named(port)}: moved from {source} to {target}" if source else _on(port, target)
+
+
+def pinned(bridge: Bridge, port: VmPortConfig, target: str, now_s: float) -> str:
+    """What `pin` has done, and when the VM port goes there. Call it before the pin."""
+    source = _uplink(bridge, port)
+    text = f"{_named(port)}: pinned to {target}"
+    if source == target:
+        return f"{text}, where it is"
+    if bridge.observing:
+        return f"{text}, where it would be in enforce mode"
+    if not bridge.connected:
+        return f"{text}, where it goes once the switch is connected"
+    if target not in bridge.usable:
+        uplink = next(u for u in bridge.config.uplinks if u.name == target)
+        why = bridge.why_unused(uplink, now_s)
+        return f"{text}, where it goes once that carries traffic ({why}); until then on {source or 'none'}"
+    return f"{text}, from {source}" if source else text
+
+
+def unpinned(port: VmPortConfig) -> str:
+    """What `unpin` has done. Call it while the pin is still known."""
+    if port.rules.pin is None:
+        return f"{_named(port)}: had no pin"
+    return f"{_named(port)}: no longer pinned to {port.rules.pin}"
+
+
+def undrained(uplink: UplinkConfig) -> str:
+    """What `undrain` has done."""
+    note = ", and waits for active ones to fail" if uplink.role_before is Role.STANDBY else ""
+    return f"{uplink.name}: {uplink.role_before.value} again{note}"
+
+
+def changed(name: str, row: BridgeRow, record: Record, settings: Iterable[Setting]) -> str:
+    """What `set` has done: each key with the value that it has now, and the one before.
+
+    `name`: the bridge or interface that was named. `row`: its bridge before the change.
+    """
+    keys = {key.name: key for key in KEYS if key.record is record}
+    values: dict[str, tuple[str | None, str | None]] = {}
+    for setting in settings:
+        key, before = _key_of(setting, keys), _value(row, setting)
+        after, earlier = values.get(key, (None, None))
+        values[key] = (setting.value or after, earlier or before)
+    parts = [_change(keys[key], *of) for key, of in values.items()]
+    return f"{name}: {', '.join(parts)}"
+
+
+def _change(key: Key, after: str | None, before: str | None) -> str:
+    """One key, as it is now and as it was."""
+    otherwise = key.otherwise.replace("`", "") or key.default
+    absent = f"{otherwise}, the default" if key.default else otherwise
+    was = shortened(before) if before is not None else absent
+    if after is None:
+        return f"no {key.name} (was {was})" if before is not None else f"no {key.name}, as before"
+    if after == before:
+        return f"{key.name}={shortened(after)}, as before"
+    return f"{key.name}={shortened(after)}" + (f" (was {was})" if was else "")
+
+
+def _key_of(setting: Setting, keys: Mapping[str, Key]) -> str:
+    """The key, also of a rule that the bridge keeps for a VM as vm-ID-KEY."""
+    name = setting.key.removeprefix(PREFIX)
+    return name if name in keys else next(key for key in _longest(keys) if name.endswith(f"-{key}"))
+
+
+def _longest(keys: Mapping[str, Key]) -> list[str]:
+    """The names of keys, `anti-affinity` before `affinity`."""
+    return sorted(keys, key=len, reverse=True)
+
+
+def _value(row: BridgeRow, setting: Setting) -> str | None:
+    """The value that a setting replaces."""
+    if setting.table == "Bridge":
+        return row.external_ids.get(setting.key)
+    interfaces = (i for port in row.ports for i in port.interfaces if i.name == setting.record)
+    return next((i.external_ids.get(setting.key) for i in interfaces), None)
+
+
+def _uplink(bridge: Bridge, port: VmPortConfig) -> str | None:
+    bound = bridge.applied_bindings.bound.get(port.name)
+    return bound.uplink if bound else None
+
+
+def _on(port: VmPortConfig, target: str) -> str:
+    return f"{_named(port)}: on {target}"
+
+
+def _named(port: VmPortConfig) -> str:
+    return port.name if port.vm == port.name else f"{port.name} ({port.vm})"

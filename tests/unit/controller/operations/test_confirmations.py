@@ -1,0 +1,104 @@
+"""What commands say that they have done, driven through the engine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fake_switch import World, done, world
+from tests.unit.rows import host, port, with_interface
+
+
+@pytest.fixture
+def here() -> World:
+    """A bridge with vnet0 on eth1."""
+    made = world(host(binding="eth1")).start()
+    done(made.ask("move", "vnet0", "eth1"))
+    return made
+
+
+def why(here: World, name: str) -> str:
+    (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
+    return next(str(port["reason"]) for port in shown["ports"] if port["name"] == name)
+
+
+def test_a_move_says_from_where_to_where(here: World) -> None:
+    assert done(here.ask("move", "vnet0", "eth2")) == "vnet0: moved from eth1 to eth2"
+    assert done(here.ask("move", "vnet0", "eth2")) == "vnet0: on eth2 already"
+
+
+def test_a_pin_says_whether_the_port_moves_and_is_the_reason_from_then_on(here: World) -> None:
+    assert done(here.ask("pin", "vnet0", "eth1")) == "vnet0: pinned to eth1, where it is"
+    assert why(here, "vnet0") == "pin", "also where nothing had to move"
+    assert done(here.ask("pin", "vnet0", "eth2")) == "vnet0: pinned to eth2, from eth1"
+    assert done(here.ask("unpin", "vnet0")) == "vnet0: no longer pinned to eth2"
+    assert done(here.ask("unpin", "vnet0")) == "vnet0: had no pin"
+
+
+def test_a_pin_to_an_uplink_that_is_down_says_when_it_holds(here: World) -> None:
+    here.set_link(2, up=False)
+    said = done(here.ask("pin", "vnet0", "eth2"))
+    assert said == (
+        "vnet0: pinned to eth2, where it goes once that carries traffic (link down); until then on"
+        " eth1"
+    )
+
+
+def test_undrain_names_the_role_that_is_back() -> None:
+    here = world(with_interface(host(uplinks=3), "eth3", role="standby")).start()
+    for uplink, said in (
+        ("eth2", "eth2: active again"),
+        ("eth3", "eth3: standby again, and waits for active ones to fail"),
+    ):
+        here.ask("drain", uplink)
+        assert done(here.ask("undrain", uplink)) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bridge br0 threshold=60", "br0: threshold=60 (was 75, the default)"),
+        ("bridge br0 policy=load-based", "br0: policy=load-based, as before"),
+        (
+            "bridge br0 teaming=static window-s=5",
+            "br0: teaming=static (was lacp on a bond that negotiates LACP, else"
+            " switch-independent), window-s=5 (was 30, the default)",
+        ),
+        ("interface eth1 role=standby", "eth1: role=standby (was active, the default)"),
+        ("interface vnet0 prefer=eth2 limit-mbps=10", "vnet0: prefer=eth2, limit-mbps=10"),
+        ("interface vnet0 limit-mbps=", "vnet0: no limit-mbps, as before"),
+        ("interface vnet0 policy=", "vnet0: no policy, as before"),
+    ],
+)
+def test_set_says_each_value_and_what_it_was(here: World, words: str, said: str) -> None:
+    assert done(here.ask("set", *words.split())) == said
+
+
+def test_a_rule_that_the_bridge_keeps_for_a_vm_is_told_as_one_of_its_port() -> None:
+    ids = {"iface-id": "web-1"}
+    row = host(vms=())
+    with_vm = port("vnet0", 10, ids)
+    here = world(replace(row, ports=(*row.ports, with_vm))).start()
+    first = done(here.ask("set", "interface", "vnet0", "anti-affinity=a"))
+    assert first == "vnet0: anti-affinity=a"
+    second = done(here.ask("set", "interface", "vnet0", "anti-affinity=b", "affinity=c"))
+    assert second == "vnet0: anti-affinity=b (was a), affinity=c"
+    assert done(here.ask("set", "interface", "vnet0", "affinity=")) == (
+        "vnet0: no affinity (was c)"
+    )
+    assert done(here.ask("pin", "vnet0", "eth1")).startswith("vnet0 (web-1): pinned to eth1")
+
+
+def test_what_the_database_refuses_is_not_confirmed(here: World) -> None:
+    here.refuse_writes = "full"
+    answer = here.ask("set", "bridge", "br0", "threshold=60")
+    assert answer is not None and answer.refused and "full" in answer.text
+
+
+def test_a_policy_that_keeps_what_another_one_placed_is_the_reason() -> None:
+    here = world(host()).start()
+    before = why(here, "vnet1")
+    done(here.ask("set", "bridge", "br0", "policy=adaptive"))
+    assert (before, why(here, "vnet1")) == ("load-based", "adaptive")
