@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from controller.host import client
+from controller.text import examples
 from controller.text.wording import because
 from controller.top import manual
 
 DEFAULT_METRICS = "127.0.0.1:9476"
 SERVICE_NAME = f"{client.NAME}, or {client.NAME} followed by up to 20 letters, digits, dots, dashes or underscores, such as {client.NAME}-b"
+# What completion scripts call. It is no command for people.
+HIDDEN = "__complete"
 # The environment variables that stand for options of `run` that are not given.
 RUN_VARIABLES = {
     "--ovsdb": "OVS_LBT_OVSDB",
@@ -42,8 +45,23 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         if self.epilog_of is not None:
-            self.epilog = self.epilog_of()
+            parts = [self.epilog_of(), self.epilog]
+            self.epilog = "\n\n".join(part for part in parts if part)
+            self.epilog_of = None
         return super().format_help()
+
+
+class _Version(argparse.Action):
+    """Prints the version, which takes a while to find."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_given: object) -> None:
+        import importlib.metadata
+
+        print(f"{parser.prog} {importlib.metadata.version('ovs-lbt')}")
+        parser.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from controller.replay import command
 
         return command.main(words[1:])
+    if words[:1] == [HIDDEN]:
+        return _complete(words[1:])
     parser = _parser()
     if (bad := next((word for word in words if not _is_text(word)), None)) is not None:
         parser.error(f"{bad!a} -> text in UTF-8")
@@ -71,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _check_keys(parser, options.table, options.settings)
     if options.command == "rescue":
         return _rescue(options)
+    if options.command == "completion":
+        return _completion(options.shell)
     if options.command == "history":
         return _history(options.service, _words(options))
     if options.command == "show" and not options.json:
@@ -83,7 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="ovs-lbt", description="Load-Based Teaming for Open vSwitch.")
+    parser = _Parser(
+        prog="ovs-lbt",
+        description="Load-Based Teaming for Open vSwitch.",
+        epilog="ovs-lbt COMMAND --help: the arguments of a command, with examples. See also: man ovs-lbt",
+    )
+    parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.add_argument(
         *("-t", "--target"),
         dest="service",
@@ -133,11 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--verbose", action="store_true", help="log debug messages, too")
 
-    attach = commands.add_parser(
-        "attach",
-        help="start to manage a bridge",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    attach = commands.add_parser("attach", help="start to manage a bridge")
     attach.epilog_of = _keys_of_attach
     attach.add_argument("bridge", metavar="BRIDGE")
     attach.add_argument(
@@ -167,11 +190,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_top(commands)
 
-    setting = commands.add_parser(
-        "set",
-        help="check settings and change them",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    setting = commands.add_parser("set", help="check settings and change them")
     setting.epilog_of = _keys
     setting.add_argument("table", choices=["bridge", "interface"], metavar="bridge|interface")
     setting.add_argument("name", metavar="NAME")
@@ -226,9 +245,25 @@ def _parser() -> argparse.ArgumentParser:
         "--all", action="store_true", help="rescue every attached bridge that needs it"
     )
 
+    completion = commands.add_parser(
+        "completion", help="print the script by which a shell completes commands"
+    )
+    completion.add_argument("shell", choices=["bash", "zsh", "fish"], metavar="bash|zsh|fish")
+
     commands.add_parser("replay", help="show what policies would do with recorded traffic")
     commands.add_parser("bench", help="run a benchmark layout")
+    _add_examples(commands)
     return parser
+
+
+def _add_examples(commands: Any) -> None:
+    """Begin the help of each command with what it does, and end it with examples."""
+    for choice in commands._choices_actions:
+        command = commands.choices[choice.dest]
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.description = command.description or f"{choice.help[0].upper()}{choice.help[1:]}."
+        parts = [command.epilog, examples.text(choice.dest)]
+        command.epilog = "\n\n".join(part for part in parts if part)
 
 
 def _add_top(commands: Any) -> None:
@@ -496,6 +531,37 @@ def _history(service: str, words: list[str]) -> int:
     except (ValueError, OSError) as error:
         return _failed(because(error))
     return 0
+
+
+def _complete(words: list[str]) -> int:
+    """Print what may stand at the cursor. Errors are nobody's business while somebody types."""
+    from controller.completion import command
+
+    print(command.answer(_parser(), _other_parsers(), words or [""]))
+    return 0
+
+
+def _completion(shell: str) -> int:
+    from controller.completion import command
+
+    print(command.script(shell), end="")
+    return 0
+
+
+def _other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
+    """The parsers of commands that have their own."""
+
+    def replay() -> argparse.ArgumentParser:
+        from controller.replay import command
+
+        return command._parser()
+
+    def bench() -> argparse.ArgumentParser:
+        from topologies import bench
+
+        return bench._parser()
+
+    return {"replay": replay, "bench": bench}
 
 
 def _rescue(options: argparse.Namespace) -> int:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 # The bench without a layout of its own, which has options of its own.
 CONNECTIONS = "connections"
+EXAMPLES = f"""\
+examples:
+  ovs-lbt bench vmware_lbt --quick            to see that it works
+  ovs-lbt bench shift --policy adaptive --against balance-slb --repeat 3
+                                              medians of three runs
+  ovs-lbt bench {CONNECTIONS} --help           what many connections cost a switch"""
 # The options that select load jumps, generated or from a file.
 JUMP_OPTIONS = ("seeds", "seed", "instances")
 # The programs that a bench needs, with their Debian and Ubuntu packages.
@@ -97,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt bench",
         description="Run a benchmark layout on Mininet with a private Open vSwitch.",
-        epilog=f"`ovs-lbt bench {CONNECTIONS} --help`: what many connections cost a switch.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("layout", metavar="NAME", nargs="?", help=" | ".join(LAYOUT_NAMES))
     parser.add_argument("--all", action="store_true", help="run every layout, one after another")

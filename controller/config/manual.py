@@ -11,6 +11,21 @@ TITLES = {
     Record.UPLINK: "keys of an uplink's interface",
     Record.VM_PORT: "keys of a VM port's interface (KEY= removes one)",
 }
+# What each policy places, and when it moves something because of load.
+POLICIES = {
+    "load-based": "VM ports; off an uplink above the threshold, one at a time",
+    "adaptive": "VM ports; off a full uplink within 0.2 s, the fewest that help; connections of a VM"
+    " port that is too much for one uplink",
+    "originating-port": "VM ports, by number; never moves",
+    "explicit": "everything on the first uplink that works; never moves",
+    "dynamic": "connections; every 3 s",
+    "address-hash": "connections; never moves",
+    "ip-hash": "pairs of IP addresses, on a LAG; never moves",
+    "source-mac": "source MAC addresses; never moves",
+    "slb": "source MAC addresses in each VLAN; every 10 s",
+    "set": "as dynamic, for teams of Switch Embedded Teaming",
+    "set-port": "as originating-port, for teams of Switch Embedded Teaming",
+}
 WIDTH = 80
 INDENT = 21
 
@@ -25,8 +40,10 @@ def text() -> str:
 
 
 def of_attach() -> str:
-    """The keys that options of `attach` set."""
-    return "\n".join(["values:", *(_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming"))])
+    """The policies, and the keys that options of `attach` set."""
+    policies = [_filled(name, text) for name, text in POLICIES.items()]
+    values = [_entry(BRIDGE_KEYS[name]) for name in ("policy", "teaming")]
+    return "\n".join(["policies, and what each places:", *policies, "", "values:", *values])
 
 
 def default(key: Key) -> str:
@@ -43,8 +60,11 @@ def value(key: Key) -> str:
 
 
 def _entry(key: Key) -> str:
-    first = f"  {key.name} ".ljust(INDENT)
-    text = f"{key.meaning} {value(key)}".replace("`", "")
+    return _filled(key.name, f"{key.meaning} {value(key)}".replace("`", ""))
+
+
+def _filled(name: str, text: str) -> str:
+    first = f"  {name} ".ljust(INDENT)
     return textwrap.fill(
         text,
         WIDTH,

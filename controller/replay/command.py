@@ -17,6 +17,7 @@ from controller.replay.prometheus import duration_s, fetch
 from controller.replay.run import replay
 from controller.replay.table import table
 from controller.replay.trace import BadTrace, HostTrace, read
+from controller.text import examples
 from controller.text.wording import because
 from policies.model import MAX_UPLINKS
 from policies.presets import PRESETS
@@ -63,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-lbt replay",
         description="Show what policies would have done with recorded traffic.",
+        epilog=examples.text("replay"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "trace", metavar="TRACE", type=Path, nargs="?", help="a .csv or .csv.gz file"

@@ -144,10 +144,22 @@ def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
 def test_the_command_is_the_package_s_not_a_checkout_s(package: Path, machine: Machine) -> None:
     """`make deb` leaves a link to the checkout, which comes first on PATH."""
     machine.do("ln", "-s", "/somewhere/.venv/bin/ovs-lbt", "/usr/local/bin/ovs-lbt")
+    linked = "/usr/local/share/bash-completion/completions/ovs-lbt"
+    machine.do("mkdir", "-p", linked.rpartition("/")[0])
+    machine.do("ln", "-sf", "/somewhere/controller/completion/ovs-lbt.bash", linked)
     said = machine.install(package)
     assert "removed the link /usr/local/bin/ovs-lbt to /somewhere/.venv/bin/ovs-lbt" in said
     assert machine.do("sh", "-c", "command -v ovs-lbt") == "/usr/bin/ovs-lbt\n"
     assert machine.version() == package.name.split("_")[1]
+    assert machine.do("ovs-lbt", "--version") == f"ovs-lbt {machine.version()}\n"
+    machine.do("test", "!", "-L", linked)
+    completing = ". /usr/share/bash-completion/completions/ovs-lbt; complete -p ovs-lbt"
+    assert machine.do("bash", "-c", completing) == "complete -F _ovs_lbt ovs-lbt\n"
+    for script in ("zsh/vendor-completions/_ovs-lbt", "fish/vendor_completions.d/ovs-lbt.fish"):
+        machine.do("test", "-s", f"/usr/share/{script}")
+    assert machine.do("ovs-lbt", "__complete", "comp") == (
+        "completion\tprint the script by which a shell completes commands\n"
+    )
 
 
 def test_what_is_in_the_way_or_missing_is_named(package: Path, machine: Machine) -> None:

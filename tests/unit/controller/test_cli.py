@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import ovs.dirs
 import pytest
 
 from controller import cli
+from controller.completion import command as scripts
+from controller.config import manual
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
 from controller.host import client
 from policies.presets import PRESETS
+
+COMMANDS = [
+    str(name) for a in cli._parser()._actions if a.dest == "command" for name in a.choices or ()
+]
 
 
 @pytest.fixture
@@ -126,7 +133,8 @@ def test_help_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_on_set_lists_every_key_that_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["set", "--help"])
-    bridges, uplinks, vm_ports = capsys.readouterr().out.split("\nkeys of ")[1:]
+    keys_told = capsys.readouterr().out.partition("\nexamples:")[0]
+    bridges, uplinks, vm_ports = keys_told.split("\nkeys of ")[1:]
     for told, keys in ((bridges, BRIDGE_KEYS), (uplinks, UPLINK_KEYS), (vm_ports, VM_KEYS)):
         assert re.findall(r"^  ([a-z-]+)", told, re.MULTILINE) == list(settable(keys))
 
@@ -135,6 +143,51 @@ def test_help_on_attach_lists_every_policy(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         cli.main(["attach", "--help"])
     assert PRESETS.keys() <= set(re.findall(r"[a-z-]+", capsys.readouterr().out))
+
+
+def test_help_on_attach_says_what_each_policy_places() -> None:
+    assert manual.POLICIES.keys() == PRESETS.keys()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_on_a_command_says_what_it_does_and_has_examples_that_are_right(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = cli._other_parsers().get(command, cli._parser)()
+    if parser.prog == "ovs-lbt":
+        with pytest.raises(SystemExit):
+            parser.parse_args([command, "--help"])
+    else:
+        parser.print_help()
+    told = capsys.readouterr().out
+    _, about, *_ = told.split("\n\n")
+    assert re.match(r"[A-Z]", about) and not about.startswith("positional")
+    _, title, typed = re.split(r"^(examples?):\n", told, flags=re.MULTILINE)
+    lines = re.findall(r"^  (?:\. <\()?(ovs-lbt [^)\n]*?)\)?(?:   .*)?$", typed, re.MULTILINE)
+    assert title == ("example" if len(lines) == 1 else "examples") and lines
+    for line in lines:
+        words = line.partition(" >")[0].split()[1:]
+        assert words[0] == command
+        if words[:2] == ["bench", "connections"]:
+            continue
+        options = parser.parse_args(words[parser.prog != "ovs-lbt" :])
+        if command == "set":
+            cli._check_keys(parser, options.table, options.settings)
+
+
+def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"ovs-lbt {version('ovs-lbt')}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_the_one_that_is_installed(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["completion", shell]) == 0
+    assert capsys.readouterr().out == scripts.script(shell)
 
 
 def test_of_two_services_the_one_that_was_named_is_asked(

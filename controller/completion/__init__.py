@@ -1,0 +1,1 @@
+"""Completion: what a shell offers for the word that is being typed."""

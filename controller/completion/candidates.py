@@ -1,0 +1,243 @@
+"""The words that may stand where the cursor is: from the parsers, the table of keys, and names.
+
+The scripts of the shells pass on what was typed, and offer what this returns. So all shells offer the
+same, and a new command, option or key needs nothing here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.completion.names import Names
+from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, settable
+from controller.config.manual import POLICIES
+from policies.model import Teaming
+
+# Instead of words: the shell completes the names of files.
+FILES = ":files"
+# Arguments of ours whose value is a file or a directory, as their help calls it.
+FILE_METAVARS = ("FILE", "DIR", "TRACE")
+# Parsers of their own, made only when they are needed.
+Others = Mapping[str, Callable[[], argparse.ArgumentParser]]
+# What exists on this host, asked for only where it is needed.
+Known = Callable[[], Names]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A word, and what it stands for. `unfinished`: more has to follow without a space."""
+
+    word: str
+    about: str = ""
+    unfinished: bool = False
+
+
+@dataclass(slots=True)
+class _Typed:
+    """What was typed of one command before the cursor.
+
+    `option`: the one whose value is at the cursor.
+    """
+
+    positionals: list[str]
+    options: dict[str, list[str]]
+    option: argparse.Action | None = None
+
+
+def complete(
+    parser: argparse.ArgumentParser, others: Others, words: Sequence[str], names: Known
+) -> list[Candidate]:
+    """The candidates for the last of `words`, which are those behind the name of the command."""
+    *before, current = words or ("",)
+    # The command is the first word that is neither an option nor an option's value.
+    command, at = None, 0
+    while at < len(before):
+        option = parser._option_string_actions.get(before[at])
+        if option is not None:
+            at += 2 if option.nargs != 0 else 1
+        elif before[at].startswith("-"):
+            at += 1
+        else:
+            command = before[at]
+            break
+    if command is None:
+        return _of_parser(parser, "", before, current, names)
+    if command in others:
+        sub = others[command]()
+    else:
+        found = _commands(parser).choices.get(command)
+        if found is None:
+            return []
+        sub = found
+    return _of_parser(sub, command, before[at + 1 :], current, names)
+
+
+def _of_parser(
+    parser: argparse.ArgumentParser,
+    command: str,
+    before: Sequence[str],
+    current: str,
+    names: Known,
+) -> list[Candidate]:
+    typed = _read(parser, before)
+    if typed.option is not None:
+        return _matching(_values(typed.option, command, typed, current, names), current)
+    if current.startswith("-"):
+        return _matching(_options(parser, typed), current)
+    positional = _positional(parser, len(typed.positionals))
+    if positional is None or positional.dest in _barred(parser, typed):
+        return _matching(_options(parser, typed), current)
+    found = list(_values(positional, command, typed, current, names))
+    return _matching(found or _options(parser, typed), current)
+
+
+def _read(parser: argparse.ArgumentParser, before: Sequence[str]) -> _Typed:
+    """Which positionals and options were typed before the cursor."""
+    typed = _Typed([], {})
+    for word in before:
+        taken, typed.option = typed.option, None
+        if word.startswith("-") and (action := parser._option_string_actions.get(word)):
+            typed.options.setdefault(action.dest, [])
+            typed.option = action if action.nargs != 0 else None
+        elif taken is not None:
+            typed.options[taken.dest].append(word)
+            # One that takes several values takes the next word, too.
+            typed.option = taken if taken.nargs == "+" else None
+        elif not word.startswith("-"):
+            typed.positionals.append(word)
+    return typed
+
+
+def _options(parser: argparse.ArgumentParser, typed: _Typed) -> Iterable[Candidate]:
+    """The options that may still follow, by their long names."""
+    barred = _barred(parser, typed)
+    for action in parser._actions:
+        again = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
+        if not action.option_strings or (action.dest in typed.options and not again):
+            continue
+        if action.dest in barred or action.help == argparse.SUPPRESS:
+            continue
+        long = next((o for o in action.option_strings if o.startswith("--")), None)
+        yield Candidate(long or action.option_strings[0], _about(action))
+
+
+def _barred(parser: argparse.ArgumentParser, typed: _Typed) -> set[str]:
+    """What excludes something that was typed."""
+    positionals = [a.dest for a in parser._actions if not a.option_strings]
+    given = {*typed.options, *positionals[: len(typed.positionals)]}
+    groups = [[a.dest for a in g._group_actions] for g in parser._mutually_exclusive_groups]
+    return {dest for group in groups if given.intersection(group) for dest in group}
+
+
+def _positional(parser: argparse.ArgumentParser, number: int) -> argparse.Action | None:
+    """The positional argument that comes after `number` others; None if there are no more."""
+    positionals = [action for action in parser._actions if not action.option_strings]
+    for at, action in enumerate(positionals):
+        if at == number or (action.nargs in ("+", "*") and number >= at):
+            return action
+    return None
+
+
+def _values(
+    action: argparse.Action, command: str, typed: _Typed, current: str, names: Known
+) -> Iterable[Candidate]:
+    """The values of an argument, by what its help calls it."""
+    if isinstance(action, argparse._SubParsersAction):
+        return [Candidate(c.dest, c.help or "") for c in action._choices_actions]
+    metavar = action.metavar if isinstance(action.metavar, str) else action.dest
+    bridge = typed.positionals[0] if typed.positionals else None
+    match metavar:
+        case "BRIDGE" if command == "attach" or (command, action.dest) == ("check", "bridge"):
+            known = names().bridges if command == "check" else names().unattached
+            return _named(known)
+        case "BRIDGE":
+            return [c for c in _named(names().attached) if c.word not in typed.positionals]
+        case "IF":
+            used = typed.options.get(action.dest, [])
+            return [c for c in _named(names().ports_of(bridge)) if c.word not in used]
+        case "UPLINK":
+            port = typed.positionals[0] if command in ("move", "pin") and bridge else None
+            return _named(names().uplinks_beside(port))
+        case "PORT":
+            return _named(names().vm_ports)
+        case "P" | "POLICY":
+            return [Candidate(name, about) for name, about in POLICIES.items()]
+        case "T":
+            return [Candidate(word.value) for word in Teaming]
+        case "NAME" if command == "set":
+            table = {"bridge": names().attached, "interface": names().interfaces}
+            return _named(table.get(bridge or "", {}))
+        case "NAME" if command == "bench":
+            return [Candidate(word) for word in (action.help or "").split(" | ")]
+        case "KEY=VALUE" if command == "set":
+            return _settings(typed.positionals, current, names)
+    if metavar in FILE_METAVARS:
+        return [Candidate(FILES)]
+    return [Candidate(str(word)) for word in action.choices or ()]
+
+
+def _settings(positionals: Sequence[str], current: str, names: Known) -> Iterable[Candidate]:
+    """KEY= while the key is typed, and KEY=VALUE after that."""
+    table, name, *given = positionals
+    keys = _keys(table, name, names)
+    key, equals, value = current.partition("=")
+    if equals:
+        return _values_of_key(keys[key], name, value, names) if key in keys else []
+    named = {word.partition("=")[0] for word in given}
+    return [
+        Candidate(f"{one.name}=", one.meaning.split(". ")[0].replace("`", ""), unfinished=True)
+        for one in keys.values()
+        if one.name not in named
+    ]
+
+
+def _keys(table: str, name: str, names: Known) -> Mapping[str, Key]:
+    if table == "bridge":
+        return settable(BRIDGE_KEYS)
+    if name in names().uplinks:
+        return settable(UPLINK_KEYS)
+    return VM_RULE_KEYS if name in names().interfaces else settable(UPLINK_KEYS) | VM_RULE_KEYS
+
+
+def _values_of_key(key: Key, name: str, value: str, names: Known) -> Iterable[Candidate]:
+    """The values of a key: words, or names of uplinks. Of a list, the last name is completed."""
+    if key.name == "pin":
+        return [Candidate(f"pin={uplink}") for uplink in names().uplinks_beside(name)]
+    if key.name in ("allow", "prefer", "uplinks"):
+        known = names().ports_of(name) if key.name == "uplinks" else names().uplinks_beside(name)
+        *listed, last = value.split(",")
+        out = "!" if last.startswith("!") else ""
+        before = "".join(f"{one}," for one in listed)
+        free = (one for one in known if one not in {word.lstrip("!") for word in listed})
+        return [Candidate(f"{key.name}={before}{out}{one}", unfinished=True) for one in free]
+    about = POLICIES if key.name == "policy" else {}
+    return [Candidate(f"{key.name}={word}", about.get(word, "")) for word in _words_of(key)]
+
+
+def _words_of(key: Key) -> list[str]:
+    """The words that a key takes; none if it takes a number or a name."""
+    listed = key.expected.removeprefix("one of ")
+    if listed == key.expected:
+        return ["true", "false"] if key.expected == "true or false" else []
+    return listed.split(", ")
+
+
+def _named(found: Mapping[str, str]) -> list[Candidate]:
+    return [Candidate(name, about) for name, about in found.items()]
+
+
+def _about(action: argparse.Action) -> str:
+    return "" if "%(" in (action.help or "") else (action.help or "")
+
+
+def _matching(found: Iterable[Candidate], current: str) -> list[Candidate]:
+    return [one for one in found if one.word == FILES or one.word.startswith(current)]
+
+
+def _commands(
+    parser: argparse.ArgumentParser,
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    (found,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return found

@@ -1,0 +1,137 @@
+"""The names of bridges, uplinks and VM ports, as `ovs-vsctl` knows them.
+
+The service may be stopped, and reading the database by our own code takes longer than a person waits
+for the Tab key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.config.rows import PREFIX
+
+TIMEOUT_S = 2
+# What libvirt, OpenStack and XenServer call a VM.
+IDENTITIES = ("vm-id", "vm-uuid", "iface-id")
+TABLES = (
+    ("Bridge", "name,ports,external_ids"),
+    ("Port", "_uuid,name,interfaces"),
+    ("Interface", "_uuid,name,external_ids"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A bridge's interfaces by name, each with what it is; those that are its uplinks."""
+
+    attached: bool
+    interfaces: Mapping[str, str]
+    uplinks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What exists on this host. Each name with what it is."""
+
+    teams: Mapping[str, Team] = field(default_factory=dict)
+
+    @property
+    def bridges(self) -> dict[str, str]:
+        return {name: "attached" if team.attached else "" for name, team in self.teams.items()}
+
+    @property
+    def attached(self) -> dict[str, str]:
+        return {name: "" for name, team in self.teams.items() if team.attached}
+
+    @property
+    def unattached(self) -> dict[str, str]:
+        return {name: "" for name, team in self.teams.items() if not team.attached}
+
+    @property
+    def interfaces(self) -> dict[str, str]:
+        """The interfaces of attached bridges."""
+        return {name: about for team in self._attached() for name, about in team.interfaces.items()}
+
+    @property
+    def vm_ports(self) -> dict[str, str]:
+        uplinks = self.uplinks
+        return {name: about for name, about in self.interfaces.items() if name not in uplinks}
+
+    @property
+    def uplinks(self) -> dict[str, str]:
+        """The uplinks of attached bridges, each with its bridge."""
+        teams = self.teams.items()
+        return {uplink: f"of {name}" for name, t in teams if t.attached for uplink in t.uplinks}
+
+    def ports_of(self, bridge: str | None) -> dict[str, str]:
+        """The interfaces of a bridge, attached or not."""
+        team = self.teams.get(bridge or "")
+        return dict(team.interfaces) if team else {}
+
+    def uplinks_beside(self, port: str | None) -> dict[str, str]:
+        """The uplinks of the bridge with this port; all if it is not known."""
+        name = port.partition("/")[0] if port else None
+        for team in self._attached():
+            if name in team.interfaces:
+                return dict.fromkeys(team.uplinks, "")
+        return self.uplinks
+
+    def _attached(self) -> Iterator[Team]:
+        return (team for team in self.teams.values() if team.attached)
+
+
+def read() -> Names:
+    """The names now; none if the database does not answer in time."""
+    database = os.environ.get("OVS_LBT_OVSDB")
+    command = ["ovs-vsctl", f"--timeout={TIMEOUT_S}", "--no-wait", "--format=json"]
+    command += [f"--db={database}"] if database else []
+    for table, columns in TABLES:
+        command += ["--", f"--columns={columns}", "list", table]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return Names()
+    return parse(done.stdout) if done.returncode == 0 else Names()
+
+
+def parse(printed: str) -> Names:
+    """The names in what `ovs-vsctl` prints: one line of JSON for each of `TABLES`."""
+    bridges, ports, interfaces = (
+        [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
+        for table in map(json.loads, printed.splitlines())
+    )
+    by_id = {row["_uuid"][1]: row for row in (*ports, *interfaces)}
+    return Names({row["name"]: _team(row, by_id) for row in sorted(bridges, key=_name)})
+
+
+def _team(bridge: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]) -> Team:
+    keys = dict(bridge["external_ids"][1])
+    members = [
+        [by_id[one] for one in _ids(by_id[port]["interfaces"])] for port in _ids(bridge["ports"])
+    ]
+    bonded = [row["name"] for rows in members if len(rows) > 1 for row in sorted(rows, key=_name)]
+    asked = keys.get(PREFIX + "uplinks")
+    uplinks = [name.strip() for name in asked.split(",")] if asked else bonded
+    rows = sorted((row for rows in members for row in rows), key=_name)
+    about = {row["name"]: "uplink" if row["name"] in uplinks else _vm(row) for row in rows}
+    return Team(f"{PREFIX}policy" in keys, about, tuple(uplinks))
+
+
+def _ids(column: Sequence[Any]) -> list[str]:
+    """The UUIDs in a column that holds one or a set."""
+    kind, value = column
+    return [value] if kind == "uuid" else [one for _, one in value]
+
+
+def _vm(interface: Mapping[str, Any]) -> str:
+    ids = dict(interface["external_ids"][1])
+    return next((ids[name] for name in IDENTITIES if name in ids), "")
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["name"])

@@ -1,0 +1,117 @@
+"""What is offered where, with names that are known and without any."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller import cli
+from controller.completion.candidates import FILES, Candidate, complete
+from controller.completion.names import Names, Team
+from policies.presets import PRESETS
+
+HOST = Names(
+    {
+        "br0": Team(
+            True,
+            {"br0": "", "eth0": "uplink", "eth1": "uplink", "vnet0": "web-1", "vnet1": ""},
+            ("eth0", "eth1"),
+        ),
+        "br1": Team(True, {"eth2": "uplink", "eth3": "uplink", "vnet9": ""}, ("eth2", "eth3")),
+        "free": Team(False, {"eth4": "", "eth5": "", "tap7": ""}, ()),
+    }
+)
+
+
+def offered(line: str, names: Names = HOST) -> list[Candidate]:
+    """For the last word of a line as it is typed; a space at its end begins a word."""
+    words = line.split() + ([""] if line.endswith(" ") or not line else [])
+    return complete(cli._parser(), cli._other_parsers(), words, lambda: names)
+
+
+def words(line: str, names: Names = HOST) -> list[str]:
+    return [one.word for one in offered(line, names)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sh", ["show"]),
+        ("un", ["unpin", "undrain"]),
+        ("nothing ", []),
+        ("--v", ["--version"]),
+        ("show ", ["br0", "br1"]),
+        ("show br0 ", ["--help", "--json"]),
+        ("show br0 --j", ["--json"]),
+        ("show --json ", ["br0", "br1"]),
+        ("top br0 ", ["br1"]),
+        ("attach ", ["free"]),
+        ("attach free --uplink ", ["eth4", "eth5", "tap7"]),
+        ("attach free --uplink eth4 --uplink ", ["eth5", "tap7"]),
+        ("attach free --uplink eth4 --up", ["--uplink"]),
+        ("attach free --policy adap", ["adaptive"]),
+        ("attach free --teaming s", ["switch-independent", "static"]),
+        ("detach br1 --p", ["--purge"]),
+        ("move v", ["vnet0", "vnet1", "vnet9"]),
+        ("move vnet0 ", ["eth0", "eth1"]),
+        ("pin vnet9 ", ["eth2", "eth3"]),
+        ("pin vnet0/02:00:00:00:00:01 ", ["eth0", "eth1"]),
+        ("drain ", ["eth0", "eth1", "eth2", "eth3"]),
+        ("explain --json vnet1", ["vnet1"]),
+        ("history --port vnet0 b", ["br0", "br1"]),
+        ("plan --endpoints ", ["--help", "--json"]),
+        ("rescue --a", ["--all"]),
+        ("rescue br0 ", ["--help"]),
+        ("top --sort u", ["used-by", "uplink"]),
+        ("-t ovs-lbt-b show b", ["br0", "br1"]),
+        ("run --certificate ", [FILES]),
+        ("completion ", ["bash", "zsh", "fish"]),
+        ("set ", ["bridge", "interface"]),
+        ("set bridge ", ["br0", "br1"]),
+        ("set interface eth", ["eth0", "eth1", "eth2", "eth3"]),
+        ("set bridge br0 th", ["threshold="]),
+        ("set bridge br0 threshold=60 th", []),
+        ("set bridge br0 threshold=", []),
+        ("set bridge br0 mode=", ["mode=enforce", "mode=observe"]),
+        ("set bridge br0 uplinks=eth0,e", ["uplinks=eth0,eth1"]),
+        ("set interface eth0 ro", ["role="]),
+        ("set interface eth0 pi", []),
+        ("set interface vnet0 pin=", ["pin=eth0", "pin=eth1"]),
+        ("set interface vnet0 prefer=!eth0,!", ["prefer=!eth0,!eth1"]),
+        ("set interface vnet0 exclude=", ["exclude=true", "exclude=false"]),
+        ("set interface vnet0 no-such=", []),
+        ("replay ", [FILES]),
+        ("replay --policy slb --pol", ["--policy"]),
+        ("bench mixed", ["mixed_speed"]),
+        ("bench shift --policy adap", ["adaptive"]),
+    ],
+)
+def test_what_is_offered(line: str, expected: list[str]) -> None:
+    assert words(line) == expected
+
+
+def test_every_command_is_offered_and_told() -> None:
+    parser = cli._parser()
+    assert words("") == list(next(a for a in parser._actions if a.choices).choices or ())
+    assert all(one.about for one in offered(""))
+
+
+def test_policies_are_those_that_there_are() -> None:
+    assert set(words("attach free --policy ")) == PRESETS.keys()
+
+
+def test_only_what_needs_more_is_unfinished() -> None:
+    assert [one.unfinished for one in offered("set bridge br0 threshold")] == [True]
+    assert [one.unfinished for one in offered("set bridge br0 mode=o")] == [False]
+
+
+def test_without_a_database_the_rest_is_still_offered() -> None:
+    assert words("move ", Names()) == ["--help"]
+    assert words("set interface eth0 role=d", Names()) == ["role=drained"]
+
+
+def test_names_are_not_asked_for_where_none_can_stand() -> None:
+    def ask() -> Names:
+        raise AssertionError("somebody waits for this")
+
+    for line in (["se"], ["set", "bridge", "br0", "mode="], ["attach", "br0", "--policy", ""]):
+        assert complete(cli._parser(), cli._other_parsers(), line, ask)
