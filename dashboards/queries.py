@@ -71,13 +71,16 @@ def rate(counter: str) -> str:
 
 
 def rate_of_connected(scope: Scope, counter: str) -> str:
-    """The rate of a counter of the switch, where the switch has answered all the time.
+    """The rate of a counter of the switch, where the service and the switch have answered all the time.
 
-    While it does not answer, its counters stand still here, and afterwards they catch up at once:
-    neither is what went on.
+    While the switch does not answer, its counters stand still here, and afterwards they catch up at
+    once: neither is what went on. Of a range that begins before the service does, or ends after it,
+    Prometheus takes what there is for all of it: the load would seem to rise, or to go away.
     """
-    answered = f"min_over_time({scope('bridge_connected')}[{RATE}]) == 1"
-    return f"({rate(scope(counter))} and {ON_BRIDGE} {answered})"
+    connected = scope("bridge_connected")
+    answered = f"min_over_time({connected}[{RATE}]) == 1"
+    throughout = f"{ON_BRIDGE} {connected} and {ON_BRIDGE} {connected} offset {RATE}"
+    return f"({rate(scope(counter))} and {ON_BRIDGE} {answered} and {throughout})"
 
 
 def each_step(counter: str, service: str = BUILDS) -> str:

@@ -524,6 +524,27 @@ def test_loads_are_not_known_while_a_switch_does_not_answer(
 
 
 @pytest.mark.parametrize(
+    ("dashboard", "title"), [("fleet", "Sent by each host"), ("bridge", "Uplinks: sent")]
+)
+def test_loads_do_not_seem_to_change_while_a_service_ends_or_begins(
+    prometheus: Prometheus, dashboard: str, title: str
+) -> None:
+    """Of a range with samples in a part of it, Prometheus takes these for all there was."""
+    seen = look(
+        prometheus, moment_of("all back"), dashboard, **(OTHER if dashboard == "bridge" else {})
+    )
+    panel = seen.panel(title)
+    found = [s for s in seen.ask(panel, panel["targets"][0]) if s.labels["instance"] == HV2]
+    assert found
+    dead_s = moment_of("bridge gone").at_s, moment_of("all dead, 5 minutes shown").at_s
+    for series in found:
+        told = [(at_s, v) for at_s, v in series.points if at_s > story.BEGIN_S + story.MINUTE_S]
+        assert max(v for _, v in told) == pytest.approx(min(v for _, v in told), rel=0.02)
+        assert [at_s for at_s, _ in told if dead_s[0] - story.MINUTE_S < at_s < dead_s[0]]
+        assert not [at_s for at_s, _ in told if dead_s[0] + story.MINUTE_S < at_s < dead_s[1]]
+
+
+@pytest.mark.parametrize(
     ("dashboard", "title", "moment", "row", "states"),
     [
         ("controller", "Connection to switches", "mended", "hv2 br0", "green red green"),
