@@ -10,6 +10,8 @@ While another service leads, this one stands by: see `Engine._stand_by`. `ovsdb.
 
 from __future__ import annotations
 
+import math
+
 from controller.api.events import (
     AddressesRead,
     Answer,
@@ -65,6 +67,8 @@ class Engine:
         self.operator = Operator(self.fleet, AttachDetach(self.fleet))
         # By bridge: when it has something to do next. An event concerns few bridges.
         self._due_s: dict[str, float] = {}
+        # By bridge: when a failover goes on, of those where one waits for the switch.
+        self._resumes_s: dict[str, float] = {}
         self._name = name
         # The leader's name in the database.
         self._leader: str | None = None
@@ -88,10 +92,13 @@ class Engine:
             if bridge.announces_at_s <= now_s:
                 commands += bridge.tick(now_s)
         for name in concerned:
-            if name in bridges:
-                self._due_s[name] = bridges[name].deadline_s()
-            else:
+            self._resumes_s.pop(name, None)
+            if name not in bridges:
                 self._due_s.pop(name, None)
+                continue
+            self._due_s[name] = bridges[name].deadline_s()
+            if (resumes_s := bridges[name].resumes_s) < math.inf:
+                self._resumes_s[name] = resumes_s
         return tuple(commands)
 
     def deadline_s(self) -> float:
@@ -103,12 +110,18 @@ class Engine:
         return self.fleet.status_after(name)
 
     def _due(self, now_s: float) -> set[str]:
-        """The name of the bridge that has had something to do for longest; none if nothing is due.
+        """The name of the bridge whose turn it is; none if nothing is due.
 
-        Of several, the one that was attached first.
+        A failover goes on first: hundreds of polls may be late. Otherwise it is the bridge that has
+        had something to do for longest, and of several the one that was attached first.
         """
-        name = min(self.fleet.bridges, key=self._due_s.__getitem__, default=None)
-        return set() if name is None or self._due_s[name] > now_s else {name}
+        bridges = self.fleet.bridges
+        resuming = [name for name in bridges if name in self._resumes_s] if self._resumes_s else []
+        for names, due_s in ((resuming, self._resumes_s), (bridges, self._due_s)):
+            name = min(names, key=due_s.__getitem__, default=None)
+            if name is not None and due_s[name] <= now_s:
+                return {name}
+        return set()
 
     def _in_order(self, names: set[str]) -> list[Bridge]:
         """The bridges of these names, in the order in which they were attached."""

@@ -19,6 +19,7 @@ import queue
 import subprocess
 import time
 from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 
 import ovs.daemon  # ovs.unixctl needs this module and does not import it
@@ -158,7 +159,7 @@ def _told(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, s
             f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
         ) from error
     found = endpoints.find(read.bridges, read.ovn, devices)
-    peers = endpoints.ipv6_peers(read.bridges, found)
+    peers = endpoints.ipv6_peers(chain(*map(endpoints.tunnels, read.bridges)), found)
     for row in read.bridges:
         if row.name not in bridges:
             continue

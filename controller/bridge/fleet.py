@@ -12,9 +12,9 @@ from controller.bridge import status
 from controller.bridge.bridge import Bridge
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
-from controller.config import endpoints, guests
 from controller.config.endpoints import Endpoint
 from controller.config.guests import vm_identity
+from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Ovn
 from controller.config.values import BridgeConfig
@@ -42,7 +42,6 @@ class Fleet:
     epoch_s: float = 0.0
     leads: bool = True
     ovs_version: str | None = None
-    rows: dict[str, BridgeRow] = field(default_factory=dict)
     bridges: dict[str, Bridge] = field(default_factory=dict)
     # The row that each bridge was last configured from. A request that attaches or detaches a
     # bridge configures it.
@@ -52,14 +51,24 @@ class Fleet:
     ovn: Ovn | None = None
     # By device: its IP addresses, and the tunnels that it sends.
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    _marks: Marks = field(default_factory=Marks)
+
+    @property
+    def rows(self) -> Mapping[str, BridgeRow]:
+        """By name: the records of all bridges, whether attached or not."""
+        return self._marks.rows
+
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """The tunnel endpoints of this host, by device."""
+        return self._marks.endpoints
 
     def take_addresses(
         self, addresses: Mapping[str, tuple[str, ...]], in_hand: set[str], now_s: float
     ) -> Commands:
         """An address of this host has come or gone. It may be one that tunnels are sent from."""
         self.addresses = addresses
-        return self.follow(self.rows.values(), in_hand, now_s)
+        return self.follow(self._marks.unmarked, in_hand, now_s)
 
     def faulted(self, fault: Faulted) -> Commands:
         """A part of this service failed. Requests that wait can name it instead of the switch."""
@@ -90,11 +99,7 @@ class Fleet:
         A request is attaching or detaching the bridges `in_hand`. They are kept even if they are
         not attached, and the request configures them.
         """
-        rows = tuple(rows)
-        self.endpoints = endpoints.find(rows, self.ovn, self.addresses)
-        peers = endpoints.ipv6_peers(rows, self.endpoints)
-        with_endpoints = (endpoints.marked(row, self.endpoints, peers) for row in rows)
-        self.rows = guests.marked({row.name: row for row in with_endpoints})
+        self._marks.follow(rows, self.ovn, self.addresses)
         if not self.leads:
             return []
         commands = self.let_go(in_hand)
@@ -115,7 +120,7 @@ class Fleet:
     def lead(self, now_s: float) -> Commands:
         """Manage every attached bridge from now on, as after a start."""
         self.leads = True
-        return self.follow(self.rows.values(), set(), now_s)
+        return self.follow(self._marks.unmarked, set(), now_s)
 
     def stand_by(self) -> Commands:
         """Leave every bridge to another service."""

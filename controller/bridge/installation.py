@@ -238,10 +238,14 @@ class Installation:
             self._pause_until_s = 0.0
         return over
 
+    @property
+    def resumes_s(self) -> float:
+        """When the pause ends; infinity if there is none."""
+        return self._pause_until_s if self._pause_until_s > 0.0 else float("inf")
+
     def deadline_s(self) -> float:
         """When the pause ends or what is installed has to be read, whichever is first."""
-        pause_s = self._pause_until_s if self._pause_until_s > 0.0 else float("inf")
-        return min(pause_s, self._audit_due_s)
+        return min(self.resumes_s, self._audit_due_s)
 
     def forget(self) -> None:
         """The connection ended. The result of a bundle is not known, so read what is installed."""

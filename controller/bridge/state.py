@@ -497,6 +497,11 @@ class BridgeState:
         return min(times)
 
     @property
+    def resumes_s(self) -> float:
+        """When changes that wait until the switch has failed over are sent; infinity if none wait."""
+        return self.installation.resumes_s if self.connected else float("inf")
+
+    @property
     def announces_at_s(self) -> float:
         """When the next announcement or inbound check is due; infinity if none is."""
         if not self.connected:

@@ -10,8 +10,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
-from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn
 from controller.text.wording import tunnels_sent
 
 
@@ -40,20 +41,40 @@ def find(
     `local_ip`. A tunnel without one leaves by the device that routes to its `remote_ip`, which
     ovs-vswitchd reports.
     """
+    return among((end for row in rows for end in tunnels(row)), ovn, addresses)
+
+
+class TunnelEnd(NamedTuple):
+    """This host's end of a tunnel.
+
+    `own`, `peer`: the addresses of both ends, as far as they are set. `towards`: the device towards
+    the other end, if it is known. `kind`: the type of the tunnel.
+    """
+
+    own: str | None
+    towards: str | None
+    kind: str
+    bridge: str
+    peer: str | None = None
+
+
+def among(
+    tunnels: Iterable[TunnelEnd], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
+) -> dict[str, Endpoint]:
+    """The endpoints of these tunnels and of OVN's, as `find` finds them."""
     device_of = {address: device for device, of in addresses.items() for address in of}
     found: dict[str, set[tuple[str, str, str]]] = {}
-    tunnels = [(*_source(one), kind, bridge) for one, kind, bridge in _tunnels(rows)]
-    for own, towards, kind, bridge in (*tunnels, *_of_ovn(ovn)):
+    for own, towards, kind, bridge, _ in (*tunnels, *_of_ovn(ovn)):
         if own is not None and (device := device_of.get(own)) is not None:
             found.setdefault(device, set()).add((own, kind, bridge))
         elif towards is not None:
             of = addresses.get(towards, ()) if own is None else (own,)
             found.setdefault(towards, set()).update((a, kind, bridge) for a in of or ("",))
-    return {device: _endpoint(tunnels) for device, tunnels in found.items()}
+    return {device: _endpoint(ends) for device, ends in found.items()}
 
 
 def ipv6_peers(
-    rows: Iterable[BridgeRow], endpoints: Mapping[str, Endpoint]
+    tunnels: Iterable[TunnelEnd], endpoints: Mapping[str, Endpoint]
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """For each endpoint that has any: its IPv6 addresses, each with the other end of a tunnel, sorted.
 
@@ -61,9 +82,7 @@ def ipv6_peers(
     """
     device_of = {address: device for device, one in endpoints.items() for address in one.addresses}
     found: dict[str, set[tuple[str, str]]] = {}
-    for tunnel, _, _ in _tunnels(rows):
-        peer = local_address(tunnel.remote_ip) if tunnel.remote_ip else None
-        own, towards = _source(tunnel)
+    for own, towards, _, _, peer in tunnels:
         device = device_of.get(own, towards) if own is not None else towards
         if peer is None or ":" not in peer or device is None or device not in endpoints:
             continue
@@ -99,29 +118,27 @@ def marked(
     return row.with_interfaces(of)
 
 
-def _tunnels(rows: Iterable[BridgeRow]) -> Iterator[tuple[Tunnel, str, str]]:
-    """Each tunnel, its type and its bridge."""
-    for row in rows:
-        for interface in row.interfaces:
-            if interface.tunnel is not None:
-                yield interface.tunnel, interface.kind, row.name
+def tunnels(row: BridgeRow) -> Iterator[TunnelEnd]:
+    """This host's ends of a bridge's tunnels."""
+    for interface in row.interfaces:
+        if (tunnel := interface.tunnel) is not None:
+            own, peer = (
+                local_address(text) if text else None
+                for text in (tunnel.local_ip, tunnel.remote_ip)
+            )
+            yield TunnelEnd(own, tunnel.device, interface.kind, row.name, peer)
 
 
-def _source(tunnel: Tunnel) -> tuple[str | None, str | None]:
-    """The tunnel's own address, if set, and the device towards its other end, if known."""
-    return local_address(tunnel.local_ip) if tunnel.local_ip else None, tunnel.device
-
-
-def _of_ovn(ovn: Ovn | None) -> Iterator[tuple[str | None, None, str, str]]:
-    """OVN's endpoints, also those that no tunnel uses yet: the address, the type and the bridge."""
+def _of_ovn(ovn: Ovn | None) -> Iterator[TunnelEnd]:
+    """OVN's endpoints, also those that no tunnel uses yet."""
     if ovn is not None:
         for text in ovn.addresses:
             for kind in ovn.kinds:
-                yield local_address(text), None, kind, ovn.bridge
+                yield TunnelEnd(local_address(text), None, kind, ovn.bridge)
 
 
-def _endpoint(tunnels: Iterable[tuple[str, str, str]]) -> Endpoint:
-    addresses, kinds, bridges = map(set, zip(*tunnels, strict=True))
+def _endpoint(ends: Iterable[tuple[str, str, str]]) -> Endpoint:
+    addresses, kinds, bridges = map(set, zip(*ends, strict=True))
     # The address may be unknown.
     return Endpoint(*(tuple(sorted(one - {""})) for one in (addresses, kinds, bridges)))
 

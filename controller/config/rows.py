@@ -71,7 +71,7 @@ class InterfaceRow:
     tunnel: Tunnel | None = None
     # The other end of a patch port, by name; None if it is no patch port.
     peer: str | None = None
-    # The VMs behind a patch port, by address (`guests.marked`).
+    # The VMs behind a patch port, by address (`guests.followed`).
     guests: tuple[Guest, ...] = ()
     # Whether tunnels of this Open vSwitch are sent by it (`endpoints.marked`).
     sends_tunnels: bool = False

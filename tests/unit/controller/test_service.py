@@ -208,6 +208,21 @@ def test_nor_does_it_wait_until_all_other_bridges_are_asked_again(many: Many) ->
     assert many.applied == {"br20": before + 4}
 
 
+def test_nor_for_other_bridges_that_should_have_been_asked_before(many: Many) -> None:
+    many.answer_polls()
+    many.proceed()
+    # The service is late: the polls of all bridges are due before the failure.
+    many.now_s += 1.0
+    many.fail("br20")
+    before = many.steps
+    many.step()
+    many.now_s += REVALIDATED_AFTER_S
+    while "br20" not in many.applied and many.steps - before < 45:
+        many.step()
+    assert many.applied == {"br20": before + 2}
+    assert len(many.asked_of) == 1, "the others have not had their turn"
+
+
 def test_who_is_due_has_a_turn_of_its_own_and_is_sent_for_at_once(many: Many) -> None:
     many.answer_polls()
     many.proceed()

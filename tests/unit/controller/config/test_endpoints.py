@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.config.endpoints import Endpoint, find, ipv6_peers
+from controller.config.endpoints import Endpoint, find, ipv6_peers, tunnels
 from controller.config.rows import BridgeRow, Ovn, PortRow, Tunnel
 from tests.unit.rows import port
 
@@ -108,13 +108,15 @@ def test_peers_of_ipv6_endpoints_are_the_other_ends_of_tunnels(
     columns: dict[str, str], found: dict[str, tuple[tuple[str, str], ...]]
 ) -> None:
     rows = [integration(tunnel("g1", **columns))]
-    assert ipv6_peers(rows, find(rows, None, ADDRESSES)) == found
+    ends = [*tunnels(rows[0])]
+    assert ipv6_peers(ends, find(rows, None, ADDRESSES)) == found
 
 
 def test_each_peer_of_an_endpoint_is_named_once() -> None:
     remotes = ("2001:db8::3", "2001:db8::2", "2001:db8::3")
-    tunnels = (tunnel(f"g{n}", device="br-ex", remote_ip=ip) for n, ip in enumerate(remotes))
-    rows = [integration(*tunnels)]
-    assert ipv6_peers(rows, find(rows, None, ADDRESSES)) == {
+    made = (tunnel(f"g{n}", device="br-ex", remote_ip=ip) for n, ip in enumerate(remotes))
+    rows = [integration(*made)]
+    ends = [*tunnels(rows[0])]
+    assert ipv6_peers(ends, find(rows, None, ADDRESSES)) == {
         "br-ex": (("2001:db8::1", "2001:db8::2"), ("2001:db8::1", "2001:db8::3"))
     }

@@ -1,0 +1,105 @@
+"""Marks that are kept up to date are those that a reading of everything gives."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.config import endpoints, guests
+from controller.config.marks import Marks
+from controller.config.rows import BridgeRow, InterfaceRow, Ovn, PortRow, Tunnel
+from tests.unit.rows import ours, port
+
+OWN = {"br0": ("10.0.0.1", "2001:db8::1"), "br1": ("10.0.0.2", "2001:db8::2")}
+NO_ADDRESSES: Mapping[str, tuple[str, ...]] = {}
+
+
+def from_scratch(
+    rows: Mapping[str, BridgeRow], ovn: Ovn | None, addresses: Mapping[str, tuple[str, ...]]
+) -> dict[str, BridgeRow]:
+    found = endpoints.find(rows.values(), ovn, addresses)
+    ends = itertools.chain(*map(endpoints.tunnels, rows.values()))
+    peers = endpoints.ipv6_peers(ends, found)
+    return guests.marked({name: endpoints.marked(row, found, peers) for name, row in rows.items()})
+
+
+def patch(name: str, peer: str) -> PortRow:
+    return PortRow(name, (InterfaceRow(name, 20, kind="patch", peer=peer),))
+
+
+def tunnel(name: str, local_ip: str, remote_ip: str | None = None) -> PortRow:
+    ends = Tunnel(local_ip, remote_ip=remote_ip)
+    return PortRow(name, (InterfaceRow(name, 30, kind="geneve", tunnel=ends),))
+
+
+def a_port(chance: random.Random, number: int, bridges: int) -> PortRow:
+    match chance.randrange(5):
+        case 0:
+            # Its peer may be on any bridge, on this one, or on none.
+            return patch(f"p{number}", f"p{chance.randrange(4 * bridges)}")
+        case 1:
+            return tunnel(f"t{number}", f"10.0.0.{chance.randrange(4)}")
+        case 2:
+            own, peer = chance.randrange(4), chance.randrange(3)
+            return tunnel(f"t{number}", f"2001:db8::{own}", f"2001:db8::a:{peer}")
+        case _:
+            mac = f"02:00:00:00:00:{chance.randrange(16):02x}"
+            return port(f"v{number}", 9, {"attached-mac": mac, "iface-id": f"i-{number}"})
+
+
+def a_bridge(chance: random.Random, number: int, bridges: int) -> BridgeRow:
+    name = f"br{number}"
+    numbers = [n for n in range(4 * bridges) if n % bridges == number and chance.random() < 0.7]
+    ports = (port(name, 65534), *(a_port(chance, n, bridges) for n in numbers))
+    ids = ours(policy="load-based") if chance.random() < 0.6 else {}
+    return BridgeRow(name, ports, external_ids=ids)
+
+
+def test_they_are_those_of_a_reading_of_everything() -> None:
+    assert sum(map(followed_at_random, range(12))), "no record was ever marked"
+
+
+def followed_at_random(seed: int) -> int:
+    """Compare after each of some random changes, and return how many records had marks."""
+    chance, bridges = random.Random(seed), 5
+    marks, rows, had_marks = Marks(), dict[str, BridgeRow](), 0
+    ovn: Ovn | None = None
+    addresses = NO_ADDRESSES
+    for _ in range(60):
+        number = chance.randrange(bridges)
+        match chance.randrange(8):
+            case 0:
+                rows.pop(f"br{number}", None)
+            case 1:
+                ovn = chance.choice([None, Ovn(("10.0.0.2",))])
+            case 2:
+                addresses = chance.choice([NO_ADDRESSES, OWN])
+            case _:
+                rows[f"br{number}"] = a_bridge(chance, number, bridges)
+        rows = dict(sorted(rows.items()))
+        marks.follow(rows.values(), ovn, addresses)
+        expected = from_scratch(rows, ovn, addresses)
+        assert list(marks.rows.items()) == list(expected.items())
+        assert marks.endpoints == endpoints.find(rows.values(), ovn, addresses)
+        assert marks.unmarked == tuple(rows.values())
+        had_marks += sum(row != rows[name] for name, row in marks.rows.items())
+    return had_marks
+
+
+def test_what_does_not_change_stays_the_same_object() -> None:
+    vm = port("vnet0", 9, {"attached-mac": "02:00:00:00:00:01", "iface-id": "i-1"})
+    rows = [
+        BridgeRow("br0", (patch("to-int", "to-ex"),), external_ids=ours(policy="load-based")),
+        BridgeRow("br1", (patch("to-1", "nowhere"),), external_ids=ours(policy="load-based")),
+        BridgeRow("br-int", (patch("to-ex", "to-int"), vm)),
+    ]
+    marks = Marks()
+    marks.follow(rows, None, NO_ADDRESSES)
+    before = dict(marks.rows)
+    assert before["br0"] is not rows[0]
+    rows[2] = replace(rows[2], ports=rows[2].ports[:1])
+    marks.follow(rows, None, NO_ADDRESSES)
+    assert marks.rows["br0"] == rows[0], "no VM is behind it any more"
+    assert marks.rows["br1"] is before["br1"]
