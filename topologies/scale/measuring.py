@@ -96,8 +96,8 @@ def measure(
     bed.attach(first, settings)
     with Service(bed.ovs, log) as service:
         for name in first:
-            _await_groups(bed, name)
-        _await_idle(service)
+            await_groups(bed, name)
+        await_idle(service)
         took_s = [_attach(bed, name, settings) for name in last]
         bed.attached |= {*last}
         write_line(
@@ -133,7 +133,7 @@ def measure(
     return row
 
 
-def _await_groups(bed: Bed, name: str) -> None:
+def await_groups(bed: Bed, name: str) -> None:
     """Wait until the service has installed groups on a bridge.
 
     Raises:
@@ -147,7 +147,7 @@ def _await_groups(bed: Bed, name: str) -> None:
             time.sleep(0.2)
 
 
-def _await_idle(service: Service) -> None:
+def await_idle(service: Service) -> None:
     """Wait until the service is idle, or for `STARTED_TIMEOUT_S`."""
     end_s, busy = time.monotonic() + STARTED_TIMEOUT_S, True
     while busy and time.monotonic() < end_s:
@@ -215,17 +215,24 @@ def _failovers(bed: Bed, bridges: int) -> list[tuple[float, float]]:
 
     A failover lasts from the switch's notification of the link failure until its groups change.
     """
+    names = sampled(bed, bridges, SAMPLES)
+    return [failover(bed, name, bed.management_socket(name)) for name in names]
+
+
+def sampled(bed: Bed, bridges: int, samples: int) -> list[str]:
+    """So many of the bridges whose uplinks have cables, or all of those, far apart."""
     cabled = [name for name in bed.bridges[:bridges] if bed.is_cabled(name)]
-    chosen = {len(cabled) * (number + 1) // SAMPLES for number in range(SAMPLES)} - {0}
-    return [_failover(bed, cabled[number - 1]) for number in sorted(chosen)]
+    chosen = {len(cabled) * (number + 1) // samples for number in range(samples)} - {0}
+    return [cabled[number - 1] for number in sorted(chosen)]
 
 
-def _failover(bed: Bed, bridge: str) -> tuple[float, float]:
+def failover(bed: Bed, bridge: str, management_socket: Path) -> tuple[float, float]:
+    """Fail an uplink that is in use: how long until the groups followed, and the switch's longest answer."""
     (shown,) = json.loads(_request(bed, "show", bridge, "--json"))["bridges"]
     # An earlier failover may have left an uplink without VM ports.
     used = Counter(port["uplink"] for port in shown["ports"])
     uplink = max(bed.uplinks(bridge), key=lambda name: used[name])
-    with SwitchView(bed.management_socket(bridge)) as view:
+    with SwitchView(management_socket) as view:
         before = view.groups()
         bed.set_cable(uplink, plugged=False)
         try:
