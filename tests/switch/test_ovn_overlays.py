@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,19 +12,17 @@ import pytest
 from tests.switch import datapath
 from tests.switch.bed import Uplink, Upstream
 from tests.switch.judging import few_lost, few_twice, judges_time, soon
-from tests.switch.ovn import events
+from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
-from tests.switch.ovn.overlays import Way, endpoint, ipv6_endpoint, overlay, ways
-from tests.switch.ovn.talk import Talk
+from tests.switch.ovn.overlays import Way, overlay
 from tests.switch.waiting import wait_until
 
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
 TWO = Way(policy="adaptive", endpoints=2)
 LOST_OF_A_FLOW_MAX = 5
-# An Open vSwitch upstream takes up an address that moves with the next revalidation.
+# Until the command has found an uplink, and the switches have taken up what it sends.
 RESCUED_WITHIN_S = 3.0
-PPS, FRAMES = 50, 20
 
 pytestmark = pytest.mark.skipif(datapath.NAME != "userspace", reason="several switches")
 
@@ -57,10 +54,13 @@ def test_connections_survive_what_happens_to_uplinks_and_endpoints(cloud: Cloud)
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)
 def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Cloud) -> None:
     host, peer = cloud.hosts
-    hear_off_home(cloud)
+    rescue.hear_off_home(cloud)
     set_policy(host, "originating-port")
     try:
-        wait_until(lambda: neighbour(peer, host) == mac(host), "the peer has its own address")
+        wait_until(
+            lambda: rescue.neighbour(peer, host) == rescue.mac(host),
+            "the peer has its own address",
+        )
     finally:
         set_policy(host, "dynamic")
 
@@ -70,49 +70,10 @@ def test_peers_send_to_the_endpoint_itself_when_it_is_spread_no_more(cloud: Clou
 def test_a_rescued_host_is_reached_by_peers_that_only_send(cloud: Cloud) -> None:
     """They have an off-home address, and hear no tunnel's frame from which to learn another one."""
     host, peer = cloud.hosts
-    hear_off_home(cloud)
-    host.service.kill()
-    host.ovs.run("ovs-ofctl", "del-flows", EXTERNAL)
-    one, to = peer.vms[0], host.vms[0]
-    with Talk(cloud, [(one, to)], PPS) as talk:
-        started_s = time.monotonic()
-        said = host.do("rescue", EXTERNAL)
-        assert said.startswith(f"{EXTERNAL}: NORMAL by ")
-        talk.go_on(FRAMES)
-    soon("a peer reaches a rescued host", time.monotonic() - started_s, RESCUED_WITHIN_S)
-    assert neighbour(peer, host) == mac(host)
+    soon("a peer reaches a rescued host", rescue.reached_after_s(cloud), RESCUED_WITHIN_S)
+    assert rescue.neighbour(peer, host) == rescue.mac(host)
     host.start_service()
-
-
-# ---- what peers know ---------------------------------------------------------------------
 
 
 def set_policy(host: Host, policy: str) -> None:
     host.ovs.vsctl("set", "bridge", EXTERNAL, f"external_ids:ovs-lbt-policy={policy}")
-
-
-def hear_off_home(cloud: Cloud) -> None:
-    """The peer of the first host takes an off-home address for that of its endpoint."""
-    host, peer = cloud.hosts
-    with Talk(cloud, ways(cloud), PPS) as talk:
-        talk.warm_up()
-
-        def heard() -> bool:
-            if neighbour(peer, host) != mac(host):
-                return True
-            peer.ovs.run("ovs-appctl", "revalidator/purge")
-            return False
-
-        wait_until(heard, "the peer has an off-home address", interval_s=0.3)
-
-
-def neighbour(peer: Host, host: Host) -> str:
-    """The MAC address that a peer's switch has for the endpoint of a host."""
-    shown = peer.ovs.run("ovs-appctl", "tnl/neigh/show").splitlines()
-    addresses = (endpoint(host, 0), ipv6_endpoint(host))
-    (found,) = (words[1] for line in shown if (words := line.split())[:1] and words[0] in addresses)
-    return found
-
-
-def mac(host: Host) -> str:
-    return host.ovs.vsctl("get", "interface", EXTERNAL, "mac_in_use").strip('"')
