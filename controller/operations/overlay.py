@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from controller.config.endpoints import Endpoint
 from controller.config.values import BridgeConfig, VmPortConfig
+from controller.teaming.buckets import hashed_by
 from policies.presets import PRESETS
 
 SEVERAL = "several tunnel endpoints, so that policies can place each"
@@ -19,6 +20,13 @@ def advice(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Iterator[
     ports = [port for port in config.vm_ports if port.name in endpoints]
     if len(ports) > 1:
         names = ", ".join(sorted(port.name for port in ports))
+        spread = sorted({port.policy for port in ports if _is_received_anywhere(port, config)})
+        if spread:
+            yield (
+                f"tunnel endpoints {names}: {', '.join(spread)} spreads each, and what they receive may all"
+                " come by one uplink -> policy=adaptive or load-based, which leave each whole"
+            )
+            return
         yield (
             f"tunnel endpoints {names}: each has an uplink of its own; ovs-lbt plan --endpoints says"
             " which VM should use which"
@@ -26,6 +34,12 @@ def advice(config: BridgeConfig, endpoints: Mapping[str, Endpoint]) -> Iterator[
     elif ports:
         (port,) = ports
         yield f"tunnel endpoint {port.name} ({endpoints[port.name]}): {_alone(port, config)}"
+
+
+def _is_received_anywhere(port: VmPortConfig, config: BridgeConfig) -> bool:
+    """Whether a policy always spreads it, so that peers decide by which uplink it receives."""
+    answered = port.counted_by_flows and not config.on_a_lag
+    return answered and hashed_by(port, ()) is not None
 
 
 def _alone(port: VmPortConfig, config: BridgeConfig) -> str:

@@ -95,5 +95,29 @@ def test_several_endpoints() -> None:
     assert said.startswith("tunnel endpoints vnet0, vnet2: each has an uplink of its own; ")
 
 
+@pytest.mark.parametrize(
+    ("row", "in_userspace", "warned"),
+    [
+        (host("dynamic"), True, True),
+        (host("dynamic"), False, False),
+        (host("dynamic", teaming="static"), True, False),
+        (host("adaptive"), True, False),
+    ],
+)
+def test_several_endpoints_that_are_always_spread_receive_where_peers_want(
+    row: BridgeRow, in_userspace: bool, warned: bool
+) -> None:
+    with_macs = replace(
+        row,
+        ports=tuple(
+            replace(p, interfaces=tuple(replace(i, mac="02:00:00:00:00:01") for i in p.interfaces))
+            for p in row.ports
+        ),
+    )
+    (said,) = of(with_macs, "vnet0", "vnet2", in_userspace=in_userspace)
+    assert ("dynamic spreads each" in said) is warned
+    assert ("-> policy=adaptive or load-based" in said) is warned
+
+
 def test_a_bridge_without_endpoints() -> None:
     assert of(host()) == []
