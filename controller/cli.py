@@ -567,8 +567,9 @@ def _other_parsers() -> dict[str, Callable[[], argparse.ArgumentParser]]:
 def _rescue(options: argparse.Namespace) -> int:
     import ovs.vlog
 
+    from controller.host.one_uplink import Refused
     from controller.ovsdb.database import DatabaseAway
-    from controller.rescue import Refused, rescue
+    from controller.rescue import rescue
 
     ovs.vlog.Vlog.set_level("any", "any", "off")
     if (obstacle := client.obstacle()) is not None:

@@ -13,10 +13,7 @@ keeps the service from starting.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import queue
-import subprocess
 import time
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -35,10 +32,9 @@ from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane import frames
-from controller.dataplane.specs import COOKIE_PREFIX
-from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
 from controller.host import addresses
 from controller.host.client import NAME
+from controller.host.one_uplink import Refused, forward, has_pipeline, run
 from controller.ovsdb.database import Database
 from controller.text.wording import one_of
 from policies.model import Role
@@ -46,15 +42,7 @@ from policies.model import Role
 # After a boot, the switch and its links may need some time.
 PATIENCE_S = 10.0
 CHECK_INTERVAL_S = 0.2
-COMMAND_TIMEOUT_S = 10
-RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
-# Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
-CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
 PREFERRED = (Role.ACTIVE, Role.STANDBY)
-
-
-class Refused(Exception):
-    """The bridge is not rescued. The text: what was found -> what is expected."""
 
 
 class NotNeeded(Refused):
@@ -113,7 +101,7 @@ def _rescue(row: BridgeRow) -> str:
             f"bridge {row.name} uplinks: none -> one or more ports that exist on the switch"
         )
     _wait_for_switch(row.name)
-    if _has_pipeline(row.name):
+    if has_pipeline(row.name):
         raise NotNeeded(
             f"bridge {row.name}: the flows of ovs-lbt are installed and forward -> a bridge without them"
         )
@@ -121,13 +109,7 @@ def _rescue(row: BridgeRow) -> str:
     others = [uplink.name for uplink in config.uplinks if uplink is not chosen]
     # These may lead to the network as well.
     others += config.missing
-    with _openflow10(row.name):
-        _ofctl("mod-port", row.name, chosen.name, "flood", version="OpenFlow10")
-        for name in others:
-            # NORMAL floods to all other ports.
-            _ofctl("mod-port", row.name, name, "no-flood", version="OpenFlow10")
-    _ofctl("add-flows", "--bundle", row.name, "-", stdin="\n".join(flows(others)))
-    _run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", row.name)
+    forward(row.name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
     return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
 
@@ -147,7 +129,7 @@ def _tell_peers(remote: str, bridges: Collection[str]) -> None:
         time.sleep(after_s - waited_s)
         waited_s = after_s
         for bridge, packet_out in told:
-            _ofctl("packet-out", bridge, packet_out)
+            run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
 
 
 def _told(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -172,19 +154,6 @@ def _told(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, s
                 yield row.name, f'in_port="{port.name}", packet={frame.hex()}, actions=NORMAL'
 
 
-def flows(cut_off: list[str]) -> list[str]:
-    """The changes of one bundle, which replaces the flows of an earlier rescue."""
-    mine = f"cookie={RESCUE_COOKIE:#x}"
-    return [
-        f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",
-        *(
-            f'add table=0,{mine},priority={CUT_PRIORITY},in_port="{name}",actions=drop'
-            for name in cut_off
-        ),
-        f"add table=0,{mine},priority={NORMAL_PRIORITY},actions=NORMAL",
-    ]
-
-
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
     """The best uplink that has a link, after waiting for one. Returns whether it has a link."""
     usable = [uplink for role in PREFERRED for uplink in config.uplinks if uplink.role is role]
@@ -192,7 +161,7 @@ def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         for uplink in candidates:
-            if _run("ovs-vsctl", "get", "interface", uplink.name, "link_state").strip() == "up":
+            if run("ovs-vsctl", "get", "interface", uplink.name, "link_state").strip() == "up":
                 return uplink, True
         if time.monotonic() > deadline_s:
             return candidates[0], False
@@ -210,27 +179,6 @@ def _wait_for_switch(bridge: str) -> None:
         if time.monotonic() > deadline_s:
             raise Refused(f"bridge {bridge}: no answer -> a running ovs-vswitchd")
         time.sleep(CHECK_INTERVAL_S)
-
-
-def _has_pipeline(bridge: str) -> bool:
-    """Whether the service's flows are installed; then the switch forwards by them."""
-    ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x},table=0"
-    dumped = _ofctl("dump-flows", bridge, ours).splitlines()
-    return any("actions=" in flow and f"cookie={RESCUE_COOKIE:#x}" not in flow for flow in dumped)
-
-
-@contextlib.contextmanager
-def _openflow10(bridge: str) -> Iterator[None]:
-    """Enable OpenFlow 1.0 on a bridge temporarily: later versions do not have `no-flood`."""
-    allowed = _run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
-    if allowed == "[]" or "OpenFlow10" in allowed:
-        yield
-        return
-    _run("ovs-vsctl", "add", "bridge", bridge, "protocols", "OpenFlow10")
-    try:
-        yield
-    finally:
-        _run("ovs-vsctl", "remove", "bridge", bridge, "protocols", "OpenFlow10")
 
 
 def _service_runs() -> bool:
@@ -256,21 +204,3 @@ def _read(remote: str) -> DatabaseRead:
     read = events.get()
     assert isinstance(read, DatabaseRead)
     return read
-
-
-def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> str:
-    return _run("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)
-
-
-def _run(*command: str, stdin: str = "") -> str:
-    """Run a tool of Open vSwitch and return its output.
-
-    Raises:
-        Refused: the tool failed.
-    """
-    timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
-    done = subprocess.run(timed, input=stdin, capture_output=True, text=True)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [os.strerror(done.returncode)]
-        raise Refused(f"{' '.join(command)}: {lines[-1]} -> a switch that accepts this command")
-    return done.stdout

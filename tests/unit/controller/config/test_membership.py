@@ -9,7 +9,7 @@ import pytest
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, PortRow
 from controller.config.values import BridgeConfig
-from controller.rescue import flows
+from controller.host.one_uplink import flows
 from tests.unit.fake_switch import done, refusal, world
 from tests.unit.rows import bond, bridge, host, interface, ours, port, with_ids, with_interface
 
@@ -246,4 +246,4 @@ def test_a_card_that_is_a_vm_port_already_stays_one() -> None:
 
 
 def test_a_rescue_cuts_off_what_carries_nothing() -> None:
-    assert any('in_port="eth3"' in line for line in flows(["eth2", "eth3"]))
+    assert any('in_port="eth3"' in line for line in flows(("eth2", "eth3")))

@@ -1,0 +1,94 @@
+"""NORMAL over one of several plain uplinks: how a bridge forwards without our pipeline and without a loop.
+
+`ovs-lbt rescue` uses it. Only Open vSwitch's own tools are used, because the framework may be what does not work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+
+from controller.dataplane.specs import COOKIE_PREFIX
+from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
+
+COMMAND_TIMEOUT_S = 10
+RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
+# Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
+CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
+
+
+class Refused(Exception):
+    """A tool failed. The text: what was found -> what is expected."""
+
+
+def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:
+    """Let NORMAL forward by this uplink, and cut the others off first.
+
+    Raises:
+        Refused: a tool failed.
+    """
+    with _openflow10(bridge):
+        _ofctl("mod-port", bridge, uplink, "flood", version="OpenFlow10")
+        for name in others:
+            # NORMAL floods to all other ports.
+            _ofctl("mod-port", bridge, name, "no-flood", version="OpenFlow10")
+    _ofctl("add-flows", "--bundle", bridge, "-", stdin="\n".join(flows(others)))
+    run("ovs-appctl", "-t", "ovs-vswitchd", "fdb/flush", bridge)
+
+
+def flows(cut_off: tuple[str, ...]) -> list[str]:
+    """The changes of one bundle, which replaces the flows of an earlier time."""
+    mine = f"cookie={RESCUE_COOKIE:#x}"
+    return [
+        f"delete cookie={RESCUE_COOKIE:#x}/{COOKIE_KIND_MASK:#x}",
+        *(
+            f'add table=0,{mine},priority={CUT_PRIORITY},in_port="{name}",actions=drop'
+            for name in cut_off
+        ),
+        f"add table=0,{mine},priority={NORMAL_PRIORITY},actions=NORMAL",
+    ]
+
+
+def has_pipeline(bridge: str) -> bool:
+    """Whether the service's flows are installed; then the switch forwards by them.
+
+    Raises:
+        Refused: a tool failed.
+    """
+    ours = f"cookie={COOKIE_PREFIX:#x}/{COOKIE_PREFIX_MASK:#x},table=0"
+    dumped = _ofctl("dump-flows", bridge, ours).splitlines()
+    return any("actions=" in flow and f"cookie={RESCUE_COOKIE:#x}" not in flow for flow in dumped)
+
+
+@contextlib.contextmanager
+def _openflow10(bridge: str) -> Iterator[None]:
+    """Enable OpenFlow 1.0 on a bridge temporarily: later versions do not have `no-flood`."""
+    allowed = run("ovs-vsctl", "get", "bridge", bridge, "protocols").strip()
+    if allowed == "[]" or "OpenFlow10" in allowed:
+        yield
+        return
+    run("ovs-vsctl", "add", "bridge", bridge, "protocols", "OpenFlow10")
+    try:
+        yield
+    finally:
+        run("ovs-vsctl", "remove", "bridge", bridge, "protocols", "OpenFlow10")
+
+
+def _ofctl(command: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "") -> str:
+    return run("ovs-ofctl", "-O", version, command, *arguments, stdin=stdin)
+
+
+def run(*command: str, stdin: str = "") -> str:
+    """Run a tool of Open vSwitch and return its output.
+
+    Raises:
+        Refused: the tool failed.
+    """
+    timed = (command[0], f"--timeout={COMMAND_TIMEOUT_S}", *command[1:])
+    done = subprocess.run(timed, input=stdin, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [os.strerror(done.returncode)]
+        raise Refused(f"{' '.join(command)}: {lines[-1]} -> a switch that accepts this command")
+    return done.stdout
