@@ -13,7 +13,7 @@ from controller.bridge.bridge import Bridge
 from controller.bridge.phase import Phase, Turn, after
 from controller.bridge.state import Commands
 from controller.config.endpoints import Endpoint
-from controller.config.guests import vm_identity
+from controller.config.guests import vm_name
 from controller.config.marks import Marks
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Ovn
@@ -154,7 +154,7 @@ class Fleet:
     def names(self) -> Names:
         """The names of every bridge, port and VM in the database."""
         interfaces = [i for row in self.rows.values() for p in row.ports for i in p.interfaces]
-        vms = (vm_identity(interface.external_ids) for interface in interfaces)
+        vms = (vm_name(interface) for interface in interfaces)
         ports = {interface.name for interface in interfaces} | {vm for vm in vms if vm}
         return Names(frozenset(self.rows), frozenset(ports))
 

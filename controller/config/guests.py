@@ -1,4 +1,4 @@
-"""The VMs behind a bridge's patch ports, by the addresses that hypervisors write to their interfaces.
+"""Whose the interfaces of VMs are, as hypervisors write it or name them; VMs behind patch ports.
 
 An integration bridge is in the same database. Its VMs' frames leave by a patch port of the attached
 bridge, where only their addresses tell them apart.
@@ -13,18 +13,71 @@ from typing import NamedTuple
 
 from controller.config.rows import BridgeRow, Guest, InterfaceRow
 
-# The keys that name a VM, the one that people know best first.
+# The keys that name a VM, the one that people know best first. The last one names an interface.
 VM_ID_KEYS = ("vm-id", "vm-uuid", "iface-id")
+# Proxmox names a VM's ports after it, and writes no identity: VM 101's first one is tap101i0, a
+# container's veth101i0, and what is behind Proxmox's firewall fwln101o0.
+PROXMOX = re.compile(r"(?:(?:tap|veth)([1-9][0-9]{2,8})i|fwln([1-9][0-9]{2,8})o)([0-9]{1,3})")
+# An interface of a VM by the names that it has on every host: UUID/MAC, and Proxmox's VMIDiN.
+UUID_AND_MAC = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE
+)
+VMID_AND_NUMBER = re.compile(r"[1-9][0-9]{2,8}i[0-9]{1,3}")
 
 
-def vm_identity(external_ids: Mapping[str, str]) -> str | None:
+def vm_name(interface: InterfaceRow) -> str | None:
     """The name libvirt, OpenStack or Proxmox gave the VM behind an interface, if any."""
-    return next((external_ids[key] for key in VM_ID_KEYS if external_ids.get(key)), None)
+    ids = interface.external_ids
+    if named := next((ids[key] for key in VM_ID_KEYS if ids.get(key)), None):
+        return named
+    found = _proxmox(interface)
+    return found[0] if found else None
 
 
-def rules_identity(external_ids: Mapping[str, str]) -> str | None:
-    """The identity under which a Bridge keeps the rules of the VM behind an interface, if any."""
-    return next((external_ids[key] for key in reversed(VM_ID_KEYS) if external_ids.get(key)), None)
+def identities(interface: InterfaceRow) -> tuple[str, ...]:
+    """The names under which a Bridge may keep rules of an interface. A later one takes precedence.
+
+    First those of its VM, which all interfaces of the VM have, then those of this one.
+    """
+    ids = interface.external_ids
+    of_vm = [ids[key] for key in VM_ID_KEYS[:-1] if ids.get(key)]
+    if not of_vm and not ids.get(VM_ID_KEYS[-1]) and (found := _proxmox(interface)):
+        return found
+    return (*of_vm, *own_identities(interface))
+
+
+def own_identities(interface: InterfaceRow) -> tuple[str, ...]:
+    """Those of the names that no other interface of the VM has."""
+    ids = interface.external_ids
+    of_vm = [ids[key] for key in VM_ID_KEYS[:-1] if ids.get(key)]
+    named = [f"{vm.lower()}/{mac}" for vm in of_vm for mac in addresses(ids)]
+    if iface_id := ids.get(VM_ID_KEYS[-1]):
+        named.append(iface_id)
+    elif not of_vm and (found := _proxmox(interface)):
+        named.append(found[1])
+    return tuple(named)
+
+
+def rules_identity(interface: InterfaceRow) -> str | None:
+    """The name under which a Bridge keeps the rules of an interface unless another is given."""
+    ids = interface.external_ids
+    if named := next((ids[key] for key in reversed(VM_ID_KEYS) if ids.get(key)), None):
+        return named
+    found = _proxmox(interface)
+    return found[1] if found else None
+
+
+def is_anywhere(name: str) -> bool:
+    """Whether a name is that of a VM's interface on every host: UUID/MAC or VMIDiN."""
+    return bool(UUID_AND_MAC.fullmatch(name) or VMID_AND_NUMBER.fullmatch(name))
+
+
+def _proxmox(interface: InterfaceRow) -> tuple[str, str] | None:
+    """The VM, and the interface of it, that a name stands for if Proxmox gave it."""
+    if (found := PROXMOX.fullmatch(interface.name)) is None:
+        return None
+    vm = found[1] or found[2]
+    return vm, f"{vm}i{found[3]}"
 
 
 def addresses(external_ids: Mapping[str, str]) -> list[str]:
@@ -95,9 +148,9 @@ def _behind(
         for interface in rows[name].interfaces:
             if interface.peer is not None:
                 ahead.append(interface)
-            vm = vm_identity(interface.external_ids)
-            identity = rules_identity(interface.external_ids)
+            vm, identity = vm_name(interface), rules_identity(interface)
             if vm is not None and identity is not None:
+                also = own_identities(interface)
                 for mac in addresses(interface.external_ids):
-                    found[mac] = Guest(mac, vm, identity)
+                    found[mac] = Guest(mac, vm, identity, identities=also)
     return tuple(found[mac] for mac in sorted(found))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller.config import guests, kinds, membership, normal, offload
-from controller.config.guests import VM_ID_KEYS, rules_identity, vm_identity
+from controller.config.guests import identities, own_identities, rules_identity, vm_name
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, VM_RULE_KEYS, WORDS, Key
 from controller.config.kinds import Choice
 from controller.config.membership import Known, bond_of, members_of_bonds
@@ -199,11 +199,11 @@ class _Reader:
         vlans = port_vlans(port.vlan_mode, port.tag, port.trunks)
         carriers = self._carriers(port, vlans, uplinks)
         team = [uplink.name for uplink in uplinks]
-        keys = _vm_keys(carriers, tuple(team))
+        keys = vm_keys(carriers, tuple(team))
         # Rules on the Interface take precedence over rules that the Bridge keeps for its VM.
         rules = (
             VM_DEFAULTS
-            | self._vm_rules(ids, keys)
+            | self._vm_rules(interface, keys)
             | self.settings.given(f"Interface {interface.name}", ids, keys)
         )
         self.settings.report_unknown(f"Interface {interface.name}", ids, keys)
@@ -221,7 +221,7 @@ class _Reader:
         return VmPortConfig(
             name=interface.name,
             ofport=OfPort(interface.ofport or 0),
-            vm=vm_identity(ids) or interface.name,
+            vm=vm_name(interface) or interface.name,
             policy=policy,
             vlans=vlans,
             allowed=_unless_all(carriers & may_use, team),
@@ -242,7 +242,8 @@ class _Reader:
             binding=rules["binding"],
             moved=rules["moved"] or (),
             unit=unit,
-            vm_id=rules_identity(ids),
+            vm_id=rules_identity(interface),
+            vm_ids=own_identities(interface),
             shares=rules["shares"],
             limit_bps=limit_bps,
             tunnel_mac=tunnel_mac,
@@ -258,11 +259,11 @@ class _Reader:
         record, ids = f"Bridge {self.row.name}", self.row.external_ids
 
         def pinned(guest: Guest) -> Guest:
-            prefix = f"{PREFIX}vm-{guest.identity}-"
-            if f"{prefix}pin" not in ids:
-                return guest
-            given = self.settings.given(record, ids, {"pin": pin}, prefix)
-            return replace(guest, pin=given["pin"])
+            found: dict[str, Any] = {}
+            for identity in guest.identities or (guest.identity,):
+                prefix = f"{PREFIX}vm-{identity}-"
+                found |= self.settings.given(record, ids, {"pin": pin}, prefix)
+            return replace(guest, pin=found["pin"]) if found else guest
 
         return tuple(map(pinned, interface.guests))
 
@@ -334,11 +335,11 @@ class _Reader:
             )
         return allowed
 
-    def _vm_rules(self, ids: Mapping[str, str], keys: Mapping[str, Key]) -> dict[str, Any]:
-        """The rules that the Bridge keeps for this VM, under any of its identities."""
+    def _vm_rules(self, interface: InterfaceRow, keys: Mapping[str, Key]) -> dict[str, Any]:
+        """The rules that the Bridge keeps for this VM port, under any of its identities."""
         record, rules = f"Bridge {self.row.name}", {key: keys[key] for key in VM_RULE_KEYS}
         found: dict[str, Any] = {}
-        for identity in (ids[key] for key in VM_ID_KEYS if ids.get(key)):
+        for identity in identities(interface):
             prefix = f"{PREFIX}vm-{identity}-"
             found |= self.settings.given(record, self.row.external_ids, rules, prefix)
         return found
@@ -424,7 +425,7 @@ def _own_macs(interface: InterfaceRow) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
+def vm_keys(carriers: frozenset[str], team: tuple[str, ...]) -> Mapping[str, Key]:
     """The keys of a VM port, for the uplinks that they may name."""
     takes = {
         "pin": replace(kinds.word(*carriers), expected=one_of(sorted(carriers))),

@@ -39,13 +39,15 @@ class Ovn:
 class Guest:
     """A VM behind a patch port: one of its addresses, and its name.
 
-    `identity`: under which the Bridge keeps its rules. `pin`: the rule that one has.
+    `identity`: under which the Bridge keeps its rules. `pin`: the rule that one has. `identities`:
+    all names under which the Bridge may have them, the one that takes precedence last.
     """
 
     mac: str
     vm: str
     identity: str
     pin: str | None = None
+    identities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ class VmPortConfig:
     moved: tuple[Moved, ...] = ()
     # The identity under which the Bridge keeps the VM's rules; None if the VM has none.
     vm_id: str | None = None
+    # All identities that no other port of the VM has; the Bridge may keep rules under any of them.
+    vm_ids: tuple[str, ...] = ()
     # The weight of what it sends on a full uplink, besides its reservation; None if not set.
     shares: int | None = None
     limit_bps: float | None = None
@@ -113,6 +115,10 @@ class VmPortConfig:
     def guest(self, mac: str) -> Guest | None:
         """The VM behind this port that has an address, if it is known."""
         return next((guest for guest in self.guests if guest.mac == mac), None)
+
+    def under(self, identity: str) -> VmPortConfig:
+        """The same port, whose rules are kept under this one of its identities."""
+        return replace(self, vm_id=identity)
 
     @property
     def unsplittable(self) -> bool:

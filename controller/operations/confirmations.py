@@ -93,7 +93,7 @@ def _value(row: BridgeRow, setting: Setting) -> str | None:
     """The value that a setting replaces."""
     if setting.table == "Bridge":
         return row.external_ids.get(setting.key)
-    interfaces = (i for port in row.ports for i in port.interfaces if i.name == setting.record)
+    interfaces = (i for i in row.interfaces if i.name == setting.record)
     return next((i.external_ids.get(setting.key) for i in interfaces), None)
 
 

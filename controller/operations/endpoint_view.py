@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.config.endpoints import Endpoint, local_address
-from controller.config.guests import vm_identity
+from controller.config.guests import vm_name
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn
 from policies import endpoints as policy
@@ -119,7 +119,7 @@ def survey(rows: Sequence[BridgeRow], ovn: Ovn | None, endpoints: Mapping[str, E
     addresses = {place.address for place in places}
     vifs = []
     for interface in interfaces:
-        vm = vm_identity(interface.external_ids)
+        vm = vm_name(interface)
         if vm is not None and interface.tunnel is None:
             asked = local_address(interface.external_ids.get(ENCAP_IP, ""))
             now = asked if asked in addresses else None

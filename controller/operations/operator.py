@@ -18,7 +18,7 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, 
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import confirmations, diagnosis, explain, show
+from controller.operations import confirmations, diagnosis, explain, show, vm_rules
 from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
@@ -150,7 +150,9 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         done = confirmations.changed(name, row, Record.BRIDGE, settings)
         return operator.write(request_id, settings, done)
-    bridge, port = _interface(operator, name)
+    if (at := _elsewhere(operator, name)) is not None:
+        return _write_elsewhere(operator, request_id, at, name, assignments)
+    bridge, port = vm_rules.named(operator.fleet.bridges, name) or _interface(operator, name)
     row = operator.fleet.rows[bridge.config.name]
     if port is None:
         values = _assignments(assignments, settable(UPLINK_KEYS))
@@ -169,11 +171,41 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     values = _assignments(others, VM_RULE_KEYS)
     if "pin" in values:
         _pinnable(bridge, port, values["pin"])
-    settings = [_vm_setting(bridge, port, key, value) for key, value in values.items()]
-    settings += [setting for key in ended for setting in _without_rule(bridge, port, key)]
+    settings = [s for key, value in values.items() for s in vm_rules.kept(row, port, key, value)]
+    settings += [setting for key in ended for setting in vm_rules.removed(row, port, key)]
     _refuse_what_is_bad_together(operator, bridge, settings)
     done = confirmations.changed(name, row, Record.VM_PORT, settings)
     return operator.write(request_id, settings, done)
+
+
+def _elsewhere(operator: Operator, name: str) -> Bridge | None:
+    """The bridge that keeps a rule under this name of a VM's interface, if the VM is not known here."""
+    bridges = operator.fleet.bridges
+    if vm_rules.named(bridges, name) is not None or _address(operator, name) is not None:
+        return None
+    return vm_rules.home(operator.fleet, name)
+
+
+def _write_elsewhere(
+    operator: Operator, request_id: int, bridge: Bridge, name: str, assignments: list[str]
+) -> Commands:
+    """Write rules for a VM that is not known here."""
+    settings = _rules_elsewhere(bridge, name, assignments)
+    row = operator.fleet.rows[bridge.config.name]
+    done = confirmations.changed(name, row, Record.VM_PORT, settings)
+    return operator.write(request_id, settings, done)
+
+
+def _rules_elsewhere(bridge: Bridge, name: str, assignments: list[str]) -> list[Setting]:
+    """The settings of rules for a VM that is not known here; `KEY=` removes one."""
+    keys = vm_rules.keys_at(bridge)
+    _refuse_repeated(assignments)
+    ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in keys]
+    values = _assignments([word for word in assignments if word[:-1] not in ended], keys)
+    if "pin" in values:
+        _active(bridge, _uplink(bridge, values["pin"]))
+    rules = {**values, **dict.fromkeys(ended)}
+    return [vm_rules.elsewhere(bridge, name, key, value) for key, value in rules.items()]
 
 
 def _refuse_what_is_bad_together(
@@ -232,29 +264,39 @@ def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[st
 
 def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
+    if (at := _elsewhere(operator, name)) is not None:
+        return _write_elsewhere(operator, request_id, at, name, [f"pin={target}"])
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
     done = confirmations.pinned(bridge, port, target, now_s)
-    return operator.write(request_id, [_vm_setting(bridge, port, "pin", target)], done)
+    row = operator.fleet.rows[bridge.config.name]
+    return operator.write(request_id, vm_rules.kept(row, port, "pin", target), done)
 
 
 def _pinnable(bridge: Bridge, port: VmPortConfig, target: str) -> None:
     """Refuse a pin that would have no effect, because an uplink's role takes precedence."""
-    uplink = _carrier(bridge, port, target)
+    _active(bridge, _carrier(bridge, port, target))
+
+
+def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
+    """Refuse an uplink that is out of service."""
     if uplink.role is not Role.ACTIVE:
         active = [u.name for u in bridge.config.uplinks if u.role is Role.ACTIVE]
         raise Refused(
-            f"uplink {target}: {uplink.role.value} -> an active uplink: {one_of(sorted(active))}"
+            f"uplink {uplink.name}: {uplink.role.value} -> an active uplink: {one_of(sorted(active))}"
         )
 
 
 def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     (name,) = words
+    if (at := _elsewhere(operator, name)) is not None:
+        return _write_elsewhere(operator, request_id, at, name, ["pin="])
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
+    row = operator.fleet.rows[bridge.config.name]
     done = confirmations.unpinned(port)
-    return operator.write(request_id, _without_rule(bridge, port, "pin"), done)
+    return operator.write(request_id, vm_rules.removed(row, port, "pin"), done)
 
 
 def _refuse_unnamed(bridge: Bridge, port: VmPortConfig) -> None:
@@ -326,7 +368,8 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
     if command not in _MOVING:
         return []
     try:
-        bridge, port = _address(operator, name) or _interface(operator, name)
+        named = _address(operator, name) or vm_rules.named(operator.fleet.bridges, name)
+        bridge, port = named or _interface(operator, name)
     except Refused:
         return []
     moves = []
@@ -407,7 +450,14 @@ def _address(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig] | Non
     """An address behind a VM port, as a VM port with the address's name; None if `name` is none.
 
     `PORT/MAC%VLAN` is its name in log and history. Without the VLAN, it is the only one with this MAC.
+    `UUID/MAC` is that of a VM behind a patch port.
     """
+    for bridge in operator.fleet.bridges.values():
+        if (vm := vm_rules.guest_named(bridge, name)) is not None:
+            port, guest = vm
+            known = [a for a in bridge.behind.values() if (a.port, a.mac) == (port.name, guest.mac)]
+            if len(known) == 1:
+                return bridge, _as_port(bridge, port, known[0]).under(name.lower())
     of, slash, address = name.lower().rpartition("/")
     if not slash:
         return None
@@ -434,6 +484,7 @@ def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPort
         name=address.name,
         vm=address.name if guest is None else guest.vm,
         vm_id=None if guest is None else guest.identity,
+        vm_ids=() if guest is None else guest.identities,
         unit="port",
         allowed=unit.allowed,
         rules=unit.rules,
@@ -444,7 +495,7 @@ def _as_port(bridge: Bridge, port: VmPortConfig, address: AddressUnit) -> VmPort
 def _vm_port(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig]:
     if (address := _address(operator, name)) is not None:
         return address
-    bridge, port = _interface(operator, name)
+    bridge, port = vm_rules.named(operator.fleet.bridges, name) or _interface(operator, name)
     if port is None:
         raise Refused(f"port: {name}, an uplink -> {one_of(sorted(bridge.bound))}")
     return bridge, port
@@ -539,21 +590,6 @@ def _refuse_repeated(words: list[str]) -> None:
     named = [word.partition("=")[0] for word in words]
     if repeated := sorted({key for key in named if named.count(key) > 1}):
         raise Refused(f"{shortened(repeated[0])}: given {named.count(repeated[0])} times -> once")
-
-
-def _vm_setting(bridge: Bridge, port: VmPortConfig, key: str, value: str | None) -> Setting:
-    """A setting of a rule for a VM, which the Bridge keeps if the VM has an identity."""
-    if port.vm_id and key in VM_RULE_KEYS:
-        return Setting("Bridge", bridge.config.name, f"{PREFIX}vm-{port.vm_id}-{key}", value)
-    return Setting("Interface", port.name, PREFIX + key, value)
-
-
-def _without_rule(bridge: Bridge, port: VmPortConfig, key: str) -> list[Setting]:
-    """The settings that remove a rule of a VM port, from both places where it can be."""
-    if port.name in bridge.behind:
-        return [_vm_setting(bridge, port, key, None)]
-    kept = [Setting("Interface", port.name, PREFIX + key, None)]
-    return [*kept, _vm_setting(bridge, port, key, None)] if port.vm_id else kept
 
 
 def _ours(external_ids: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from topologies import bench
 
 SWITCH_TESTS = [
     path
-    for names in ("test_documents*.py", "test_ovn_*.py")
+    for names in ("test_documents*.py", "test_ovn_*.py", "test_hypervisors.py")
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
 ]
 # Blocks that no test follows, by their first line, and why. What in them is a command of ours is

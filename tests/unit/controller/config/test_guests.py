@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from controller.config import guests
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.values import VmPortConfig
-from tests.unit.rows import host, port, with_ids
+from tests.unit.rows import host, interface, port, with_ids
 
 NO_PINS: Mapping[str, str] = {}
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -41,8 +43,8 @@ def behind(
 
 def test_a_vm_is_found_by_its_address() -> None:
     found = behind(vif("vnet7", MAC.upper(), vm_id="web", iface_id="i-1"), port("vnet8", 8))
-    assert found.guests == (Guest(MAC, "web", "i-1"),)
-    assert found.guest(MAC) == Guest(MAC, "web", "i-1")
+    guest = Guest(MAC, "web", "i-1", identities=(f"web/{MAC}", "i-1"))
+    assert (found.guests, found.guest(MAC)) == ((guest,), guest)
     assert found.guest(OTHER) is None
 
 
@@ -59,6 +61,36 @@ def test_a_pin_of_a_vm_is_kept_on_the_bridge() -> None:
     known = vif("vnet7", MAC, iface_id="i-1"), vif("vnet8", OTHER, iface_id="i-2")
     found = behind(*known, pins={"i-1": "eth2", "i-2": "eth9"})
     assert [guest.pin for guest in found.guests] == ["eth2", None]
+
+
+def test_a_pin_by_uuid_and_address_is_one_of_the_interface() -> None:
+    known = vif("vnet7", MAC, vm_id="web", iface_id="i-1"), vif("vnet8", OTHER, vm_id="web")
+    assert [g.pin for g in behind(*known, pins={f"web/{MAC}": "eth2"}).guests] == ["eth2", None]
+    both = {f"web/{MAC}": "eth2", "i-1": "eth1"}
+    assert [g.pin for g in behind(*known, pins=both).guests] == ["eth1", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "ids", "vm", "identities"),
+    [
+        ("tap101i0", {}, "101", ("101", "101i0")),
+        ("veth103i12", {}, "103", ("103", "103i12")),
+        ("fwln102o0", {}, "102", ("102", "102i0")),
+        ("tap101i0", {"iface-id": "i"}, "i", ("i",)),
+        ("tap101i0", {"vm-id": "web"}, "web", ("web",)),
+        ("tap3a5c1f2e-9b", {}, None, ()),
+        ("tap99i0", {}, None, ()),
+        ("xtap101i0", {}, None, ()),
+        ("fwln102i0", {}, None, ()),
+        ("vnet7", {"vm-id": "V", "vm-uuid": "u", "iface-id": "i", "attached-mac": MAC}, "V",
+            ("V", "u", f"v/{MAC}", f"u/{MAC}", "i")),
+    ],
+)  # fmt: skip
+def test_whose_an_interface_is(
+    name: str, ids: dict[str, str], vm: str | None, identities: tuple[str, ...]
+) -> None:
+    found = interface(name, 9, ids)
+    assert (guests.vm_name(found), guests.identities(found)) == (vm, identities)
 
 
 def test_nothing_is_looked_for_behind_a_bridge_that_is_not_attached() -> None:
