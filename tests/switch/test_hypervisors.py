@@ -1,6 +1,7 @@
-"""VMs as libvirt and Proxmox plug them in: names and rules.
+"""VMs as libvirt, Proxmox and OpenNebula plug them in: names, rules, and the recipes of the documents.
 
-libvirt's calls are those of its src/util/virnetdevopenvswitch.c. It does not run here.
+libvirt's calls are those of its src/util/virnetdevopenvswitch.c, OpenNebula's those of its driver
+src/vnm_mad/remotes/ovswitch/OpenvSwitch.rb. Neither runs here.
 """
 
 from __future__ import annotations
@@ -12,14 +13,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, run
-from tests.switch.following import follow
+from tests import documents
+from tests.switch import datapath, frames
+from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Station, run
+from tests.switch.following import follow, names, typed
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 
 # As in the documents.
 UUID, MAC = "3a5c1f2e-9b1d-4c58-8a2e-0123456789ab", "52:54:00:5e:00:01"
 on_a_bond = pytest.mark.parametrize("bed", [BedSpec(BALANCE_SLB)], ids=str, indirect=True)
+VMS = 4
+# Its flows for each port: where each frame goes, and which addresses a VM may send from.
+OPENNEBULA_FLOWS = (
+    "table=0,in_port={port},priority=100,actions=note:{note},resubmit(,10)",
+    "table=10,in_port={port},priority=100,actions=resubmit(,20)",
+    "table=20,in_port={port},priority=100,actions=normal",
+    "table=10,in_port={port},dl_src={mac},priority=45000,actions=resubmit(,20)",
+    "table=10,in_port={port},priority=40000,actions=drop",
+)
 
 
 def libvirt_starts(
@@ -120,3 +132,140 @@ def test_a_vm_of_proxmox_has_its_name_and_its_rules(bed: Bed, service: Service) 
     finally:
         bed.plug_in(vm)
         service.do("detach", bed.bridge, "--purge")
+
+
+# ---- a bridge below another --------------------------------------------------------------
+
+
+ON_NO_BRIDGE = BedSpec(PLAIN, 2, (None,) * VMS)
+cables_and_vms = pytest.mark.parametrize("bed", [ON_NO_BRIDGE], ids=str, indirect=True)
+
+
+@pytest.fixture
+def cabled(bed: Bed) -> Iterator[Bed]:
+    """The cables and the VMs of a bed, on no bridge yet; on its own is nothing but LOCAL."""
+    for name in [*names_of_uplinks(bed), *(vm.port for vm in bed.vms)]:
+        bed.ovs.vsctl("--if-exists", "del-port", name)
+    try:
+        yield bed
+    finally:
+        for bridge in ("br-up", "onebr0", "br-phy", "br-ex"):
+            bed.ovs.vsctl("--if-exists", "del-br", bridge)
+
+
+def names_of_uplinks(bed: Bed) -> list[str]:
+    return [uplink.name for uplink in bed.uplinks]
+
+
+def type_block(block: documents.Block, service: Service, bed: Bed) -> None:
+    """What the documents say, on the datapath of the tests."""
+    added = {
+        f"add-br {bridge}": f"add-br {bridge} -- set bridge {bridge} {datapath.SETTING}"
+        for bridge in ("br-up", "onebr0", "br-phy")
+    }
+    typed(block, service, {**added, **names(bed)})
+
+
+def behind(service: Service, port: str) -> dict[str, dict[str, str]]:
+    """The addresses behind a patch port."""
+    shown = json.loads(service.ask("explain", port, "--json"))
+    return {one["mac"]: one for one in shown.get("addresses", ())}
+
+
+def spread(bed: Bed, service: Service, port: str) -> None:
+    """Wait until each VM's address has an uplink of its own, and both uplinks are used."""
+
+    def known() -> bool:
+        bed.introduce()
+        of_vms = {mac: one["uplink"] for mac, one in behind(service, port).items()}
+        used = {of_vms.get(vm.mac) for vm in bed.vms}
+        return used == set(names_of_uplinks(bed))
+
+    wait_until(known, "the addresses use both uplinks", interval_s=0.5)
+
+
+def check_everybody(bed: Bed) -> None:
+    """Broadcasts and unicast among VMs and with the host upstream: one copy where one should be."""
+    host, ends = bed.hosts[0], {str(uplink.upstream_end) for uplink in bed.uplinks}
+    wanted: list[tuple[Shot, list[str], int]] = []
+
+    def add(of: Station, to: Station | None, heard: list[Station], leave: int) -> None:
+        destination = "ff:ff:ff:ff:ff:ff" if to is None else to.mac
+
+        def build(source: str, tag: int, frame_id: int) -> bytes:
+            return frames.plain(source, destination, tag, frame_id)
+
+        shot = bed.shot(of.point, build, of.mac, 0, 0, f"to {to or 'all'}")
+        wanted.append((shot, sorted(map(str, heard)), leave))
+
+    for vm in bed.vms:
+        others = [other for other in bed.vms if other is not vm]
+        for other in others:
+            add(vm, other, [other], 0)
+        add(vm, host, [], 1)
+        add(host, vm, [vm], 0)
+        add(vm, None, others, 1)
+    add(host, None, bed.vms, 0)
+    bed.introduce()
+    bed.revalidated()
+    copies = bed.fire([shot for shot, _, _ in wanted])
+    vms = {str(vm) for vm in bed.vms}
+    for shot, heard, leave in wanted:
+        points = copies[shot.frame_id].points
+        assert [p for p in points if p in vms] == heard, f"{shot.story}: {points}"
+        assert sum(p in ends for p in points) == leave, f"{shot.story}: {points}"
+
+
+@cables_and_vms
+def test_opennebulas_bridge_over_one_of_ours(cabled: Bed, service: Service) -> None:
+    bed, port = cabled, "up-to-one"
+    (block,) = documents.labelled("opennebula")
+    type_block(block, service, bed)
+    assert [u["name"] for u in service.show_json("br-up")["uplinks"]] == names_of_uplinks(bed)
+    vms = {vm: str(uuid.uuid4()) for vm in bed.vms}
+    for number, (vm, vm_uuid) in enumerate(vms.items()):
+        libvirt_starts(bed, "onebr0", vm.port, vm_uuid, vm.mac)
+        ofport = bed.ovs.vsctl("get", "interface", vm.port, "ofport")
+        note = f"00.00.00.{number:02x}.00.00"
+        for flow in OPENNEBULA_FLOWS:
+            filled = flow.format(port=ofport, mac=vm.mac, note=note)
+            bed.ovs.run("ovs-ofctl", "add-flow", "onebr0", filled)
+    written = flows_of("onebr0", bed)
+    spread(bed, service, port)
+    # A VM is known by its UUID, and a rule by UUID and address is one for its address.
+    vm, vm_uuid = next(iter(vms.items()))
+    for uplink in names_of_uplinks(bed):
+        service.do("pin", f"{vm_uuid}/{vm.mac}", uplink)
+
+        def pinned(at: str = uplink) -> bool:
+            return behind(service, port)[vm.mac]["uplink"] == at
+
+        wait_until(pinned, f"it is pinned to {uplink}")
+        check_everybody(bed)
+    assert behind(service, port)[vm.mac]["vm"] == vm_uuid
+    assert flows_of("onebr0", bed) == written
+    service.do("detach", "br-up")
+
+
+def flows_of(bridge: str, bed: Bed) -> str:
+    return bed.ovs.run("ovs-ofctl", "--no-stats", "dump-flows", bridge)
+
+
+@cables_and_vms
+def test_the_bridge_below_that_of_ovn_kubernetes(cabled: Bed, service: Service) -> None:
+    bed, port = cabled, "patch-phy-to-ex"
+    ports = [word for vm in bed.vms for word in ("--", "add-port", "br-ex", vm.port)]
+    bed.ovs.vsctl("add-br", "br-ex", "--", "set", "bridge", "br-ex", datapath.SETTING, *ports)
+    # OVN-Kubernetes has flows of its own there, which end in NORMAL.
+    bed.ovs.run("ovs-ofctl", "add-flow", "br-ex", "table=0,priority=10,actions=normal")
+    made, attached, per_address = documents.labelled("openshift")
+    type_block(made, service, bed)
+    type_block(attached, service, bed)
+    shown = service.show_json("br-phy")
+    assert [u["name"] for u in shown["uplinks"]] == names_of_uplinks(bed)
+    assert (shown["policy"], [p["name"] for p in shown["ports"]]) == ("adaptive", ["br-phy", port])
+    check_everybody(bed)
+    type_block(per_address, service, bed)
+    spread(bed, service, port)
+    check_everybody(bed)
+    service.do("detach", "br-phy")

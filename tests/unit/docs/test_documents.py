@@ -56,6 +56,7 @@ NOT_RUN = {
     "virsh net-define br0.xml": LIBVIRT,
     "<network>": "read as XML below",
     "<interface type='network'>": "read as XML below",
+    'NAME    = "production"': "a template for OpenNebula",
     "auto eno1": "needs Proxmox; what its last line does in a reload is tested on a switch",
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
     " external_ids:ovs-lbt-threshold=60": "the same",
