@@ -1,0 +1,173 @@
+"""The Ansible role: what can be checked of it without Ansible, which does not run here.
+
+Modules and their arguments, conditions on commands, names of variables, files that are included, and
+the commands of ovs-lbt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller import cli
+from controller.config.keys import BRIDGE_KEYS
+
+ROOT = Path(__file__).resolve().parents[3] / "controller" / "ansible"
+ROLE = ROOT / "roles" / "ovs_lbt"
+TASK_FILES = sorted((ROLE / "tasks").glob("*.yml"))
+# Of each module, the arguments that it takes and those that it needs (Ansible 2.14 and later).
+MODULES: dict[str, tuple[set[str], set[str]]] = {
+    "apt": ({"deb", "allow_downgrade"}, {"deb"}),
+    "assert": ({"that", "fail_msg"}, {"that"}),
+    "command": ({"argv"}, {"argv"}),
+    "copy": ({"src", "dest", "mode"}, {"src", "dest", "mode"}),
+    "fail": ({"msg"}, {"msg"}),
+    "include_tasks": ({"_raw"}, {"_raw"}),
+    "lineinfile": (
+        {"path", "regexp", "line", "create", "mode"},
+        {"path", "line", "mode"},
+    ),
+    "pause": ({"seconds"}, {"seconds"}),
+    "set_fact": (set(), set()),
+    "systemd_service": ({"name", "state", "enabled"}, {"name"}),
+    "wait_for_connection": ({"timeout"}, set()),
+}
+PREFIX = "ansible.builtin."
+KEYWORDS = {
+    *("name", "when", "loop", "loop_control", "register", "vars", "until", "retries", "delay"),
+    *("changed_when", "failed_when", "check_mode", "ignore_errors"),
+}
+# Commands that the role relies on, and which come with `attach --confirm`.
+NOT_YET = {"check", "confirm"}
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def tasks(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for item in items:
+        if "block" in item:
+            assert item.keys() <= {"name", "block", "rescue", "when"}
+            yield from tasks(item["block"])
+            yield from tasks(item.get("rescue", []))
+        else:
+            yield item
+
+
+ALL = [(path, task) for path in TASK_FILES for task in tasks(load(path))]
+each_task = pytest.mark.parametrize(
+    ("path", "task"), ALL, ids=[f"{path.stem}-{task['name']}" for path, task in ALL]
+)
+
+
+def module(task: dict[str, Any]) -> tuple[str, Any]:
+    (found,) = [key for key in task if key.startswith(PREFIX)]
+    return found.removeprefix(PREFIX), task[found]
+
+
+@each_task
+def test_a_task_is_one_module_with_arguments_that_it_has(path: Path, task: dict[str, Any]) -> None:
+    name, arguments = module(task)
+    assert task.keys() - KEYWORDS == {PREFIX + name}
+    assert re.match(r"[A-Z]", task["name"]), "ansible-lint: names begin with a capital letter"
+    known, needed = MODULES[name]
+    given = set(arguments) if isinstance(arguments, dict) else {"_raw"}
+    assert needed <= given
+    assert given <= known or name == "set_fact"
+
+
+@each_task
+def test_a_command_says_when_it_changes_something(path: Path, task: dict[str, Any]) -> None:
+    name, arguments = module(task)
+    if name == "command":
+        assert "changed_when" in task, "ansible-lint: no-changed-when"
+        argv = arguments["argv"]
+        assert isinstance(argv, list) or "ovs-lbt" in argv
+        for word in argv if isinstance(argv, list) else []:
+            assert word.count("{{") == word.count("}}")
+
+
+@each_task
+def test_a_file_that_is_included_exists(path: Path, task: dict[str, Any]) -> None:
+    name, file = module(task)
+    if name == "include_tasks":
+        assert (ROLE / "tasks" / file).is_file()
+
+
+def test_every_file_is_included_or_is_the_first() -> None:
+    included = {file for _, task in ALL for name, file in [module(task)] if name == "include_tasks"}
+    assert {path.name for path in TASK_FILES} == included | {"main.yml"}
+
+
+def test_every_variable_is_a_default_or_made_before() -> None:
+    defaults = set(load(ROLE / "defaults" / "main.yml"))
+    made = {task["register"] for _, task in ALL if "register" in task}
+    made |= {name for _, task in ALL for name in task.get("vars", {})}
+    made |= {
+        task["loop_control"]["loop_var"]
+        for _, task in ALL
+        if "loop_var" in task.get("loop_control", {})
+    }
+    for _, task in ALL:
+        name, arguments = module(task)
+        if name == "set_fact":
+            made |= set(arguments)
+    used = set(re.findall(r"\bovs_lbt_\w+", "".join(path.read_text() for path in TASK_FILES)))
+    assert used <= defaults | made, sorted(used - defaults - made)
+    assert defaults <= used, "a default that nothing uses"
+    assert all(name.startswith("ovs_lbt_") for name in defaults | made)
+
+
+def test_the_arguments_of_the_role_are_its_defaults() -> None:
+    specs = load(ROLE / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
+    defaults = load(ROLE / "defaults" / "main.yml")
+    types = {"str": str, "dict": dict, "list": list, "int": int, "bool": bool}
+    assert specs.keys() == defaults.keys()
+    for name, spec in specs.items():
+        assert isinstance(defaults[name], types[spec["type"]]), name
+    bridge = set(specs["ovs_lbt_bridges"]["options"]) - {"name", "settings", "observe", "uplinks"}
+    assert bridge <= BRIDGE_KEYS.keys()
+
+
+def test_the_first_batch_is_one_host_and_a_failure_ends_the_rollout() -> None:
+    (play,) = load(ROOT / "rollout.yml")
+    assert "default([1, " in play["serial"]
+    assert play["max_fail_percentage"] == 0
+    assert play["roles"] == [{"role": ROLE.name}]
+
+
+def commands() -> Iterator[list[str]]:
+    for _, task in ALL:
+        name, arguments = module(task)
+        if name == "command" and isinstance(arguments["argv"], list):
+            yield arguments["argv"]
+
+
+def test_the_commands_are_some_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    ours = [argv[1:] for argv in commands() if argv[0] == "ovs-lbt"]
+    assert {argv[0] for argv in ours} == {"confirm", "set", "check", "detach"}
+    for argv in ours:
+        words = [re.sub(r"\{\{.*?\}\}", "x", word) for word in argv]
+        try:
+            cli._parser().parse_args(words)
+        except SystemExit:
+            said = capsys.readouterr().err
+            assert argv[0] in NOT_YET and "invalid choice" in said, said
+
+
+def test_the_gate_is_before_the_end_and_a_failure_goes_back() -> None:
+    main = load(ROLE / "tasks" / "main.yml")
+    guarded = next(item for item in main if "block" in item)
+    assert [module(task)[1] for task in guarded["block"]] == [
+        "install.yml",
+        "bridge.yml",
+        "healthy.yml",
+    ]
+    assert [module(task)[0] for task in guarded["rescue"]] == ["include_tasks", "fail"]
+    assert module(guarded["rescue"][0])[1] == "roll_back.yml"
