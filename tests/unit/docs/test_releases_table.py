@@ -146,6 +146,21 @@ def test_the_logs_of_a_kernel_s_steps_are_published(tmp_path: Path) -> None:
     assert "| attach | 3 of 3 |" in (checkout / "README.md").read_text()
 
 
+def test_steps_of_an_earlier_commit_on_a_kernel_stay_with_their_commit() -> None:
+    first = [{"name": "attach", "passed": 1, "failed": 0}, {"name": "lacp", "passed": 2}]
+    second = [{"name": "attach", "passed": 3, "failed": 0, "rerun": 0, "verdict": "passed"}]
+    found = table.with_steps_before(
+        {**ON_A_KERNEL, "commit": "def", "steps": second}, {**ON_A_KERNEL, "steps": first}
+    )
+    assert found["steps"] == [{"name": "lacp", "passed": 2, "commit": "abc"}, *second]
+    found["steps"][0] |= {"failed": 0, "rerun": 0, "verdict": "passed"}
+    assert table.table([found]).endswith(" | `def`; lacp: `abc` |")
+    assert "| attach; lacp | 5 of 5 |" in table.table([found])
+    # And with it through a third one.
+    third = table.with_steps_before({**ON_A_KERNEL, "commit": "ghi", "steps": []}, found)
+    assert [step["commit"] for step in third["steps"]] == ["abc", "def"]
+
+
 def test_scripts_are_sound() -> None:
     script = CHECKOUT / "tests/releases/package.sh"
     done = subprocess.run(["shellcheck", script], capture_output=True, text=True)
