@@ -43,6 +43,11 @@ def main() -> int:
         "--rescue", action="store_true", help="only how soon peers reach a rescued host"
     )
     parser.add_argument("--out", type=Path, default=Path("out/overlay/events.json"))
+    parser.add_argument(
+        "--soon-again",
+        action="store_true",
+        help="leave the switch upstream what it has cached of the last event",
+    )
     options = parser.parse_args()
     command = ["python", "-m", "tests.switch.overlay_figures", *sys.argv[1:]]
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +66,7 @@ def main() -> int:
             return 0
         for way in (WAYS[number] for number in options.ways):
             with overlay(tor, way) as cloud:
-                for made in measured(cloud, way, options.repeat):
+                for made in measured(cloud, way, options.repeat, options.soon_again):
                     report["runs"].append(made)
                     print(made, flush=True)
             options.out.write_text(json.dumps(report, indent=2) + "\n")
@@ -82,7 +87,7 @@ def rescued(cloud: Cloud, way: Way, repeat: int) -> Iterator[dict[str, Any]]:
         cloud.hosts[0].start_service()
 
 
-def measured(cloud: Cloud, way: Way, repeat: int) -> Iterator[dict[str, Any]]:
+def measured(cloud: Cloud, way: Way, repeat: int, soon_again: bool) -> Iterator[dict[str, Any]]:
     """Each event, `repeat` times; with the service alive, and then dead."""
     host = cloud.hosts[0]
     for service in ("none",) if way.bond else ("alive", "dead"):
@@ -91,7 +96,8 @@ def measured(cloud: Cloud, way: Way, repeat: int) -> Iterator[dict[str, Any]]:
         for repetition in range(repeat):
             failed: Uplink | None = None
             for event in events.FAILURE if service == "dead" else events.ALL:
-                found = events.happen(cloud, event, failed if event is events.RETURNS else None)
+                to = failed if event is events.RETURNS else None
+                found = events.happen(cloud, event, to, soon_again=soon_again)
                 failed = found.uplink
                 made: dict[str, Any] = {"way": str(way), "service": service, "event": event.name}
                 made |= {"repetition": repetition, **asdict(found), "uplink": found.uplink.name}

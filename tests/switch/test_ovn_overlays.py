@@ -15,14 +15,17 @@ from tests.switch.judging import few_lost, few_twice, judges_time, soon
 from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
-from tests.switch.ovn.overlays import Way, overlay
+from tests.switch.ovn.overlays import Way, endpoint, overlay, ways
+from tests.switch.ovn.talk import Talk
 from tests.switch.waiting import wait_until
 
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
+ONE = Way(policy="adaptive")
 TWO = Way(policy="adaptive", endpoints=2)
 LOST_OF_A_FLOW_MAX = 5
 # Until the command has found an uplink, and the switches have taken up what it sends.
 RESCUED_WITHIN_S = 3.0
+PPS, FRAMES = 50, 50
 
 pytestmark = pytest.mark.skipif(datapath.NAME != "userspace", reason="several switches")
 
@@ -49,6 +52,20 @@ def test_connections_survive_what_happens_to_uplinks_and_endpoints(cloud: Cloud)
             few_lost([found.lost_of_a_flow_max], LOST_OF_A_FLOW_MAX, events.PPS, story)
             few_twice({story: found.twice}, 0, story)
     host.start_service()
+
+
+@pytest.mark.parametrize("cloud", [ONE], ids=str, indirect=True)
+def test_one_endpoint_by_the_documents_recipe(cloud: Cloud) -> None:
+    for host in cloud.hosts:
+        with host.entered():
+            ports = {p["name"]: p for p in host.service.show_json(EXTERNAL)["ports"]}
+        assert ports[EXTERNAL]["endpoint"]["addresses"] == [endpoint(host, 0)]
+        assert ports[EXTERNAL]["policy"] == "adaptive"
+    with Talk(cloud, ways(cloud), PPS) as talk:
+        talk.warm_up()
+        talk.go_on(FRAMES)
+    assert not talk.twice()
+    few_lost(talk.lost(), 0, PPS)
 
 
 @pytest.mark.parametrize("cloud", [SPREAD, SPREAD_IPV6], ids=str, indirect=True)

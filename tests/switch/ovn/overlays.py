@@ -29,6 +29,11 @@ class Way:
     endpoints: int = 1
     ipv6: bool = False
 
+    @property
+    def by_recipe(self) -> bool:
+        """Whether the one endpoint is set up word for word as the documents do it."""
+        return self.endpoints == 1 and self.policy == "adaptive"
+
     def __str__(self) -> str:
         by = self.bond or self.policy
         count = "one endpoint" if self.endpoints == 1 else "two endpoints"
@@ -97,6 +102,10 @@ def _add_endpoints(host: Host, way: Way) -> None:
         for block in documents.labelled("endpoints"):
             host.type(block, names(host))
         return
+    if way.by_recipe:
+        (block,) = documents.labelled("endpoint")
+        host.type(block, names(host))
+        return
     if way.ipv6:
         for device in (EXTERNAL, "lo"):
             key = f"net.ipv6.conf.{device}.disable_ipv6=0"
@@ -112,7 +121,7 @@ def ipv6_endpoint(host: Host) -> str:
 
 
 def _encap(host: Host, way: Way) -> dict[str, str]:
-    """The recipe for two endpoints says it itself."""
-    if way.endpoints > 1:
+    """The recipes say it themselves."""
+    if way.endpoints > 1 or way.by_recipe:
         return {}
     return {"ovn_encap_ip": ipv6_endpoint(host) if way.ipv6 else endpoint(host, 0)}

@@ -26,7 +26,7 @@ from topologies import bench
 
 SWITCH_TESTS = [
     path
-    for names in ("test_documents*.py", "test_ovn_*.py", "test_hypervisors.py")
+    for names in ("test_documents*.py", "test_ovn_*.py", "ovn/*.py", "test_hypervisors.py")
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
 ]
 # Blocks that no test follows, by their first line, and why. What in them is a command of ours is
@@ -63,6 +63,8 @@ NOT_RUN = {
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
     " external_ids:ovs-lbt-threshold=60": "the same",
     "ip route add 198.51.100.0/24 dev tep0 table 11": ONE_NETWORK,
+    "ovs-vsctl add-port br-int g0 -- set interface g0 type=geneve"
+    " options:local_ip=198.51.100.11 options:remote_ip=198.51.100.21": OVERLAY,
     "ovs-vsctl add-port br-int g0 trunks=10 -- set interface g0 type=geneve"
     " options:local_ip=198.51.100.11 options:remote_ip=198.51.100.21": OVERLAY,
     "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
