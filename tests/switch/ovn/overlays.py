@@ -103,8 +103,9 @@ def _add_endpoints(host: Host, way: Way) -> None:
             host.type(block, names(host))
         return
     if way.by_recipe:
-        (block,) = documents.labelled("endpoint")
-        host.type(block, names(host))
+        for label in ("endpoint", "endpoint-ovn"):
+            (block,) = documents.labelled(label)
+            host.type(block, names(host))
         return
     if way.ipv6:
         for device in (EXTERNAL, "lo"):

@@ -36,7 +36,6 @@ SYSTEMD = "where tests run systemd need not be process 1"
 SETUP = "comes before every test; run by hand on a fresh clone"
 HOURS = "takes minutes: run by hand, `make demo` and benches by tests/mininet"
 LIBVIRT = "needs libvirt; the records it makes are made by tests/switch/test_vm_life.py"
-OVERLAY = "needs two hosts with plain tunnels: tests/switch/test_endpoints.py has such a tunnel"
 ONE_NETWORK = "needs the kernel's datapath and OVN 24.03"
 OUTPUT = "an example of what is said; the commands in it are parsed"
 NOT_RUN = {
@@ -63,10 +62,6 @@ NOT_RUN = {
     "ovs_extra set bridge ${IFACE} external_ids:ovs-lbt-policy=load-based"
     " external_ids:ovs-lbt-threshold=60": "the same",
     "ip route add 198.51.100.0/24 dev tep0 table 11": ONE_NETWORK,
-    "ovs-vsctl add-port br-int g0 -- set interface g0 type=geneve"
-    " options:local_ip=198.51.100.11 options:remote_ip=198.51.100.21": OVERLAY,
-    "ovs-vsctl add-port br-int g0 trunks=10 -- set interface g0 type=geneve"
-    " options:local_ip=198.51.100.11 options:remote_ip=198.51.100.21": OVERLAY,
     "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
     "make demo         # the run in the picture, on a real Open vSwitch: at most 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
