@@ -159,14 +159,12 @@ def _port(
 def _reason(bridge: Bridge, port: VmPortConfig, bound: Bound | None) -> str | None:
     """Why its frames leave where they do. A split VM port does not only use its home.
 
-    A pin holds a VM port that was there before, and a policy keeps one that an earlier policy placed.
+    A policy keeps a VM port that an earlier policy placed.
     """
     if bound is None:
         return None
     if port.name in bridge.scheduler.splits.since_s:
         return Reason.SPLIT.value
-    if port.rules.pin == bound.uplink:
-        return Reason.PIN.value
     return port.policy if bound.reason in PRESETS else bound.reason
 
 

@@ -11,6 +11,7 @@ from controller.api.events import Faulted
 from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
 from controller.config.values import VmPortConfig
 from controller.text import drawing, show_view
+from policies.rules import Rule
 
 BAR_CELLS = 20
 
@@ -119,6 +120,7 @@ def _port(port: PortStatus) -> dict[str, Any]:
         **_parts(port),
         **({} if port.units is None else {"units": port.units}),
         **({"split": True} if port.split else {}),
+        **({"pinned": True} if port.rules.get(Rule.PIN.value) == "" else {}),
         **({"endpoint": asdict(port.endpoint)} if port.endpoint else {}),
     }
 

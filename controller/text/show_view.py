@@ -315,9 +315,13 @@ def where(port: JsonObject) -> Span:
 
 
 def why(port: JsonObject, policy: str) -> str:
-    """The reason why a port is on its uplink, and its own policy if it has one."""
-    own = "" if port["policy"] in (policy, port["reason"]) else f" ({port['policy']})"
-    return f"{port['reason'] or '-'}{own}"
+    """The reason why a port is on its uplink, and its own policy if it has one.
+
+    Where a pin is kept, it is the pin, whatever the reason of the last move.
+    """
+    reason = "pin" if port.get("pinned") else port["reason"]
+    own = "" if port["policy"] in (policy, reason) else f" ({port['policy']})"
+    return f"{reason or '-'}{own}"
 
 
 # ---- lines -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.text import show_view
 from tests.unit.fake_switch import World, done, world
 from tests.unit.rows import host, port, with_interface
 
@@ -21,7 +22,8 @@ def here() -> World:
 
 def why(here: World, name: str) -> str:
     (shown,) = json.loads(done(here.ask("show", "--json")))["bridges"]
-    return next(str(port["reason"]) for port in shown["ports"] if port["name"] == name)
+    (port,) = (port for port in shown["ports"] if port["name"] == name)
+    return show_view.why(port, shown["policy"])
 
 
 def test_a_move_says_from_where_to_where(here: World) -> None:
