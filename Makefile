@@ -4,6 +4,8 @@
 #   make bench        every benchmark layout, every policy and every peer: hours
 #                     (ARGS=--quick shows in minutes that all of it works)
 #   make bench-scale  1 to 300 bridges on one service: what they cost (ARGS='--bridges 1 10 100')
+#   make bench-failovers  the service's part of failovers with 300 bridges (ARGS='--service before=DIR
+#                     --service now=. --out FILE' compares checkouts)
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
 #   make bench-learning  how late an Open vSwitch upstream learns, and when each end of a LACP link is
 #                     live: nothing of ours takes part
@@ -61,7 +63,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-database bench-learning bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
+.PHONY: help setup setup-kernel demo bench bench-database bench-failovers bench-learning bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -106,6 +108,9 @@ bench-learning: setup
 
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
+
+bench-failovers: setup
+	$(BIN)/python -m topologies.scale.failovers $(ARGS)
 
 bench-scale: setup
 	$(BIN)/python -m topologies.scale $(ARGS)

@@ -1,7 +1,9 @@
-"""Measures failovers of one service on hundreds of bridges, for one or more checkouts in turn.
+"""`make bench-failovers`: measures failovers of one service on hundreds of bridges.
 
-    python -m topologies.scale.failovers --bridges 300 --service now=.
-    python -m topologies.scale.failovers --service before=/tmp/old --service now=. --out FILE
+    make bench-failovers
+    make bench-failovers ARGS='--service before=/tmp/old --service now=. --out FILE'
+
+The second compares the services of two checkouts.
 
 Each round starts the service of each checkout on the same bridges, fails uplinks of some of them one
 after another, and ends it. The service's part of a failover lasts from the message about the port until

@@ -201,6 +201,20 @@ def test_scale() -> None:
         assert_says(start, row["start_s"])
 
 
+def test_failovers_of_many_bridges() -> None:
+    found = raw("scale/failovers.json")["services"]
+    table = rows("docs/reliability.md", "| service | its part of a failover")
+    for cells, service in zip(table.values(), (found["before"], found["now"]), strict=True):
+        *failover, poll, cpu = cells
+        (run,) = service["runs"]
+        for cell, what in zip(failover, ("service_s", "whole_s", "switch_s"), strict=True):
+            took_s = [one[what] for one in run["failovers"]]
+            assert len(took_s) == 6
+            assert_says(cell, *(1000 * of(took_s) for of in (statistics.median, min, max)))
+        assert_says(poll, *(1000 * run["poll_s"][of] for of in ("median", "p99")))
+        assert_says(cpu, 100 * run["cpu_ratio"])
+
+
 def test_what_one_host_costs() -> None:
     found = raw("scale.json")
     table = rows("docs/operations.md", "| | CPU at rest | resident memory |")
