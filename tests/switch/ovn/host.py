@@ -15,6 +15,7 @@ from tests.switch import datapath, following
 from tests.switch.bed import Uplink, Upstream, run
 from tests.switch.ovn.central import Central
 from tests.switch.service import Service
+from tests.switch.waiting import wait_until
 from tests.switch.wire import Point, inside
 from topologies.network import daemons
 from topologies.network.private_ovs import PrivateOvs
@@ -90,7 +91,10 @@ class Host:
     # ---- what runs there -----------------------------------------------------------------
 
     def join(self, central: Central, **keys: str) -> None:
-        """Start ovn-controller. `keys`: more of those in Open_vSwitch, such as `ovn_encap_ip`."""
+        """Start ovn-controller, and wait for its bridge.
+
+        `keys`: more of those in Open_vSwitch, such as `ovn_encap_ip`.
+        """
         ids = {
             "system-id": self.name,
             "hostname": self.name,
@@ -101,6 +105,9 @@ class Host:
         }
         self.set_keys(ids)
         self.start_controller()
+        wait_until(
+            lambda: INTEGRATION in self.ovs.vsctl("list-br").split(), f"{self} has {INTEGRATION}"
+        )
 
     def start_controller(self) -> None:
         """Start ovn-controller, or start it again."""
