@@ -9,6 +9,8 @@
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
 #   make bench-learning  how late an Open vSwitch upstream learns, and when each end of a LACP link is
 #                     live: nothing of ours takes part
+#   make bench-overlay  what VMs behind tunnel endpoints lose when an uplink fails, ours and bonds
+#                     (ARGS='--ways N... --out FILE')
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
@@ -63,7 +65,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-database bench-failovers bench-learning bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
+.PHONY: help setup setup-kernel demo bench bench-database bench-failovers bench-learning bench-overlay bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -105,6 +107,9 @@ bench-database: setup
 bench-learning: setup
 	$(BIN)/python -m tests.switch.chaos.learning $(ARGS)
 	$(BIN)/python -m tests.switch.chaos.ends $(ARGS)
+
+bench-overlay: setup
+	$(BIN)/python -m tests.switch.overlay_figures $(ARGS)
 
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)
