@@ -6,6 +6,7 @@ Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import logging
@@ -85,6 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     client.call(options.service)
     if options.command == "run":
         return _run(options)
+    if options.command == "attach" and options.from_bond is not None:
+        return _from_bond(options)
+    if options.command == "detach" and options.to_bond is not None:
+        return _to_bond(options)
     if options.command == "detach":
         return _detach(_words(options))
     if options.command == "set":
@@ -173,6 +178,12 @@ def _parser() -> argparse.ArgumentParser:
     attach.add_argument("--policy", metavar="P", help="the teaming policy (default: load-based)")
     attach.add_argument("--teaming", metavar="T", help="switch-independent, static or lacp")
     attach.add_argument("--observe", action="store_true", help="decide and report, move nothing")
+    attach.add_argument(
+        "--from-bond",
+        metavar="BOND",
+        help="first make this bond of Linux one of the bridge, with its members, addresses, routes and VLANs",
+    )
+    _add_yes(attach, "--from-bond")
 
     detach = commands.add_parser("detach", help="stop managing a bridge, and leave it as it was")
     detach.add_argument("bridge", metavar="BRIDGE")
@@ -181,6 +192,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="remove all settings of ovs-lbt, too; also works after a detach",
     )
+    detach.add_argument(
+        "--to-bond",
+        metavar="BOND",
+        help="then make this bond one of Linux again, as before attach --from-bond",
+    )
+    _add_yes(detach, "--to-bond")
 
     show = commands.add_parser(
         "show", help="show uplinks, VM ports, and the uplink of each VM port"
@@ -264,6 +281,14 @@ def _add_examples(commands: Any) -> None:
         command.description = command.description or f"{choice.help[0].upper()}{choice.help[1:]}."
         parts = [command.epilog, examples.text(choice.dest)]
         command.epilog = "\n\n".join(part for part in parts if part)
+
+
+def _add_yes(command: argparse.ArgumentParser, option: str) -> None:
+    command.add_argument(
+        "--yes",
+        action="store_true",
+        help=f"with {option}: do it, and do not only say what it means",
+    )
 
 
 def _add_top(commands: Any) -> None:
@@ -518,6 +543,66 @@ def _detach(words: list[str]) -> int:
     sys.stdout.flush()
     exit_now(status)
     return status
+
+
+def _from_bond(options: argparse.Namespace) -> int:
+    """Make a bond of Linux one of the bridge, and attach it."""
+    from controller import from_linux_bond as moving
+    from controller.config.keys import BRIDGE_KEYS
+    from controller.operations import bond_plan, linux_bond
+
+    if options.uplink:
+        return _failed("--uplink with --from-bond -> one of them: the bond's members are uplinks")
+    for word in _attach_words(options)[1:]:
+        key, _, value = word.partition("=")
+        try:
+            BRIDGE_KEYS[key].parse(value)
+        except ValueError:
+            return _failed(f"{key}: {value} -> {BRIDGE_KEYS[key].expects(value)}")
+    if (obstacle := client.obstacle()) is not None or not client.running():
+        return _failed(obstacle or "no service is running -> start one with: ovs-lbt run")
+    try:
+        host = moving.survey(options.bridge, options.from_bond)
+        print(bond_plan.forward(host))
+        if not options.yes:
+            return _failed("nothing was changed -> the same command with --yes")
+        moving.move(host, _say)
+    except linux_bond.CannotMove as why:
+        return _failed(str(why))
+    _say(bond_plan.configuration(host))
+    if status := _ask("attach", _words(options)):
+        back = f"ovs-lbt detach {options.bridge} --to-bond {options.from_bond} --yes"
+        return _failed(
+            f"{options.from_bond} has moved, but is not attached; to go back: {back}", status
+        )
+    return 0
+
+
+def _to_bond(options: argparse.Namespace) -> int:
+    """Detach a bridge, unless it is detached, and make its bond one of Linux again."""
+    from controller import from_linux_bond as moving
+    from controller.operations import bond_plan, linux_bond
+
+    try:
+        host = moving.survey_back(options.bridge, options.to_bond)
+        print(bond_plan.back(host))
+        if not options.yes:
+            return _failed("nothing was changed -> the same command with --yes")
+        if moving.is_attached(options.bridge):
+            words = [sys.executable, "-m", "controller.cli", "-t", options.service]
+            purge = ["--purge"] if options.purge else []
+            if status := moving.ended([*words, "detach", options.bridge, *purge]):
+                return status
+        moving.move_back(host, _say)
+    except linux_bond.CannotMove as why:
+        return _failed(str(why))
+    return 0
+
+
+def _say(line: str) -> None:
+    """Say what is being done, also to a terminal that has gone meanwhile."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
 
 
 def _history(service: str, words: list[str]) -> int:

@@ -68,6 +68,7 @@ KERNEL = (
     _on_the_kernel("VLANs", f"{_SWITCH}_vlans.py", "-k 'normal_does or re_tagged'"),
     _on_the_kernel("hashing", f"{_SWITCH}_hashing.py", "-k 'connections or fragments'"),
     _on_the_kernel("dp_hash", f"{_SWITCH}_dp_hash.py"),
+    _on_the_kernel("linux-bond", "-s tests/kernel/test_linux_bond.py"),
     _on_the_kernel("connection-hash", f"{_SWITCH}_connection_hash.py"),
     _on_the_kernel("upgrade", f"{_SWITCH}_ovs_upgrade.py"),
 )

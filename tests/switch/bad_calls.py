@@ -46,6 +46,30 @@ CALLS: list[tuple[str, int, str]] = [
     ("-t ovs-lbtaaaaaaaaaaaaaaaaaaaaaaaaaaaa show", USAGE, "argument -t/--target: ovs-lbtaaa…"),
     ("-t ovs-lbt-b show", REFUSED, "no service is running -> start one with: ovs-lbt run --name…"),
     ("show '\udcff'", USAGE, "'\\udcff' -> text in UTF-8"),
+    # ---- names that a VM has on every host, and bonds of Linux --------------------------
+    (
+        "pin 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01 eth0",
+        REFUSED,
+        "VM 3a5c1f2e-9b1d-4c58-8a2e-0123456789ab/52:54:00:00:00:01: not on this host, whose attached"
+        " bridges are br0, br1 -> one attached bridge; …",
+    ),
+    (
+        "unpin 101i0",
+        REFUSED,
+        "VM 101i0: not on this host, whose attached bridges are br0, br1 -> …",
+    ),
+    ("attach br2 --from-bond bond7", REFUSED, "bond7: no bond of Linux -> …"),
+    ("attach br2 --from-bond bond7 --policy pin", REFUSED, "policy: pin -> one of …"),
+    (
+        "attach br2 --from-bond bond7 --uplink eth5",
+        REFUSED,
+        "--uplink with --from-bond -> one of them: the bond's members are uplinks",
+    ),
+    (
+        "detach br0 --to-bond bond0 --yes",
+        REFUSED,
+        "bridge br0: no bond bond0 that replaces one of Linux -> a bond that attach --from-bond has moved",
+    ),
     # ---- show, top, plan, apply, explain -----------------------------------------------
     ("show nobr", REFUSED, f"bridge: nobr -> {BRIDGES}"),
     ("show ''", REFUSED, f"bridge:  -> {BRIDGES}"),

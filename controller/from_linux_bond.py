@@ -1,0 +1,471 @@
+"""`ovs-lbt attach --from-bond` and `detach --to-bond`: a bond of Linux becomes one of Open vSwitch, and back.
+
+One member after another changes sides while the other carries the host's traffic. Addresses, routes
+and VLANs follow in between, at once. If a step fails, everything goes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from controller.dataplane import frames
+from controller.operations import linux_bond
+from controller.operations.linux_bond import RECORD, CannotMove, LinuxBond, Stack, Vlan
+
+COMMAND_TIMEOUT_S = 10
+# A card may negotiate its speed anew when it has been down.
+LINK_PATIENCE_S = 15.0
+# A partner of LACP with slow timeouts may take so long.
+LACP_PATIENCE_S = 40.0
+CHECK_INTERVAL_S = 0.1
+# How long the switches upstream may take until they send by the other member.
+GATEWAY_PATIENCE_S = 15.0
+ETH_P_ALL = 3
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+
+
+@dataclass(slots=True)
+class Host:
+    """What was read of this host before anything changes.
+
+    `at`: the device that the host's addresses are on. `answering`: the gateways that answer.
+    `cut`: addresses, routes and VLANs have begun to change sides.
+    """
+
+    bond: LinuxBond
+    bridge: str
+    at: str
+    own: Stack
+    vlans: tuple[Vlan, ...]
+    answering: tuple[str, ...]
+    makes_bridge: bool
+    cut: bool = False
+
+    @property
+    def in_port(self) -> bool:
+        """Whether the bond of Linux is itself a port of the bridge."""
+        return self.bond.is_port
+
+    @property
+    def announcements(self) -> list[bytes]:
+        """Frames by which switches upstream find the host by another member, and peers by its address.
+
+        In mode balance-alb, peers have addresses of members for it.
+        """
+        stacks = [(None, self.own), *((vlan.tag, vlan.stack) for vlan in self.vlans)]
+        mac, made = self.bond.mac, list[bytes]()
+        for tag, stack in stacks:
+            made.append(frames.rarp(mac, tag))
+            plain = (re.split("[/ ]", address)[0] for address in stack.addresses)
+            made += [frames.garp(mac, IPv4Address(ip), tag) for ip in plain if ":" not in ip]
+        return made
+
+
+def survey(bridge: str, name: str) -> Host:
+    """What would move to the bridge. Changes nothing.
+
+    Raises:
+        CannotMove: it cannot, or a tool is missing.
+    """
+    links = _links()
+    has_it = _asked("ovs-vsctl", "port-to-br", name)
+    bond = linux_bond.read(name, links, bridge, has_it)
+    exists = _asked("ovs-vsctl", "br-exists", bridge) is not None
+    if exists and is_attached(bridge):
+        raise CannotMove(
+            f"bridge {bridge}: attached -> a bridge that is not: ovs-lbt detach {bridge}"
+        )
+    if not exists and linux_bond.has(links, bridge):
+        raise CannotMove(f"bridge {bridge}: another device has this name -> another name")
+    at = bridge if bond.is_port else name
+    own, vlans = _stack(at), _vlans(at, links)
+    if bond.is_port:
+        _refuse_used(name, _stack(name), _vlans(name, links), "the bond is a port of the bridge")
+    elif exists:
+        _refuse_used(bridge, _stack(bridge), _vlans(bridge, links), "the bond has some, too")
+        _refuse_uplinks(bridge)
+    return Host(bond, bridge, at, own, vlans, _answering(own, vlans), not exists)
+
+
+def survey_back(bridge: str, name: str) -> Host:
+    """What would move from the bridge to the bond of Linux that the port replaces. Changes nothing.
+
+    Raises:
+        CannotMove: it replaces none, or a tool is missing.
+    """
+    links = _links()
+    text = _asked("ovs-vsctl", "--if-exists", "get", "port", name, f"external_ids:{RECORD}")
+    if not text or _asked("ovs-vsctl", "port-to-br", name) != bridge:
+        expected = "a bond that attach --from-bond has moved"
+        raise CannotMove(
+            f"bridge {bridge}: no bond {name} that replaces one of Linux -> {expected}"
+        )
+    bond, made_bridge = linux_bond.recorded(json.loads(text))
+    if linux_bond.has(links, name):
+        raise CannotMove(f"{name}: a device of this name exists -> none: the bond is made anew")
+    own, vlans = _stack(bridge), _vlans(bridge, links)
+    return Host(bond, bridge, bridge, own, vlans, _answering(own, vlans), made_bridge)
+
+
+def move(host: Host, say: Callable[[str], None]) -> None:
+    """Make the bond one of Open vSwitch. If a step fails, everything goes back first.
+
+    Raises:
+        CannotMove: it failed, and what is so now.
+    """
+    with _undisturbed():
+        try:
+            _forward(host, say)
+        except CannotMove as why:
+            say(f"failed: {why}; going back")
+            try:
+                _back(host, say)
+            except CannotMove as worse:
+                raise CannotMove(f"{why}; going back failed, too: {worse}") from None
+            raise CannotMove(f"{why}; everything is as before") from None
+
+
+def move_back(host: Host, say: Callable[[str], None]) -> None:
+    """Make the bond one of Linux again.
+
+    Raises:
+        CannotMove: a step failed, and the rest was not done.
+    """
+    with _undisturbed():
+        _back(host, say)
+        _check(host, say)
+
+
+def is_attached(bridge: str) -> bool:
+    """Whether ovs-lbt manages a bridge."""
+    return bool(
+        _vsctl("--if-exists", "get", "bridge", bridge, "external_ids:ovs-lbt-policy").strip()
+    )
+
+
+def ended(command: Sequence[str]) -> int:
+    """Run a command as a process of its own, and return its status.
+
+    A detach without the service ends the process that it runs in.
+    """
+    return subprocess.run(command, start_new_session=True).returncode
+
+
+def _forward(host: Host, say: Callable[[str], None]) -> None:
+    bond, bridge = host.bond, host.bridge
+    *first, last = bond.members
+    for member in first:
+        say(f"{member}: leaves the bond of Linux")
+        _batch([f"link set {member} nomaster", *_up(member, bond)])
+    say(f"{bridge}: takes {', '.join(first)}")
+    _vsctl(*_made(host, first))
+    _wait_for_links(first, bond)
+    if not host.in_port:
+        _cut(bond.name, bridge, host)
+    announced = [*host.announcements, *(_learned(bridge, bond.name) if host.in_port else ())]
+    _announce(first[0], announced)
+    say(f"{bridge}: carries the host's traffic; {last} follows")
+    _batch([f"link del {bond.name}", *_up(last, bond)])
+    _vsctl("--", "--id=@i", "create", "interface", f"name={last}", *_added(bond, "@i"))
+    _wait_for_links([last], bond)
+    _announce(first[0], announced)
+    _check(host, say)
+
+
+def _back(host: Host, say: Callable[[str], None]) -> None:
+    """From wherever it stands: each step looks whether it is needed."""
+    bond, bridge = host.bond, host.bridge
+    *first, last = bond.members
+    if not linux_bond.has(_links(), bond.name):
+        _make_anew(bond, say)
+    for member in first:
+        _to_linux(member, host, say)
+    _batch([f"link set {bond.name} up"])
+    wait(lambda: _has_carrier(bond.name), f"{bond.name}: no link", LINK_PATIENCE_S)
+    if host.in_port:
+        if _members(bond.name) != [bond.name]:
+            words = ("--", "--id=@i", "create", "interface", f"name={bond.name}")
+            _vsctl(*words, "--", "set", "port", bond.name, "interfaces=@i", *_as_before(bond))
+        _announce(bond.name, [*host.announcements, *_learned(bridge, bond.name)])
+    elif host.cut or not _is_on(bond.name, host):
+        _cut(bridge, bond.name, host)
+    if not host.in_port:
+        _announce(bond.name, host.announcements)
+        _drop_port(host)
+    _to_linux(last, host, say)
+    if primary := bond.primary:
+        _batch([f"link set {bond.name} type bond primary {primary}"])
+
+
+def _make_anew(bond: LinuxBond, say: Callable[[str], None]) -> None:
+    """Make the bond of Linux, if need be without options that this kernel does not take with its mode."""
+    try:
+        _batch(linux_bond.made_anew(bond, bond.options))
+    except CannotMove as why:
+        say(f"{why}; made with its essential options only")
+        _batch(linux_bond.made_anew(bond, linux_bond.essential(bond)))
+
+
+def _to_linux(member: str, host: Host, say: Callable[[str], None]) -> None:
+    """Make an interface a member of the bond of Linux, unless it is one."""
+    bond = host.bond
+    if linux_bond.master(_links(), member) == bond.name:
+        return
+    say(f"{member}: joins the bond of Linux")
+    there = _members(bond.name)
+    if member in there and len(there) > 1:
+        got = ("--", "--id=@i", "get", "interface", member)
+        _vsctl(*got, "--", "remove", "port", bond.name, "interfaces", "@i")
+    elif member in there and not host.in_port:
+        _vsctl("del-port", host.bridge, bond.name)
+    _batch([f"link set {member} down", f"link set {member} master {bond.name}"])
+    _batch([f"link set {member} up"])
+
+
+def _drop_port(host: Host) -> None:
+    """Remove the bond from the bridge, and the bridge, if it was made for it and has no other port."""
+    if _asked("ovs-vsctl", "port-to-br", host.bond.name) is not None:
+        _vsctl("del-port", host.bridge, host.bond.name)
+    if _asked("ovs-vsctl", "br-exists", host.bridge) is None:
+        return
+    if host.makes_bridge and not _vsctl("list-ports", host.bridge).split():
+        _vsctl("del-br", host.bridge)
+    else:
+        _vsctl("remove", "bridge", host.bridge, "other_config", "hwaddr")
+
+
+def _made(host: Host, first: Sequence[str]) -> list[str]:
+    """`ovs-vsctl`: the bond's port with its first members."""
+    bond, bridge, words = host.bond, host.bridge, list[str]()
+    ids = [f"@i{number}" for number, _ in enumerate(first)]
+    for identity, member in zip(ids, first, strict=True):
+        words += ["--", f"--id={identity}", "create", "interface", f"name={member}"]
+    record = json.dumps(linux_bond.record(bond, host.makes_bridge))
+    values = [f"interfaces={','.join(ids)}", *bond.settings, f"external_ids:{RECORD}={record}"]
+    if host.in_port:
+        return [*words, "--", "set", "port", bond.name, *values]
+    if host.makes_bridge:
+        words += ["--", "add-br", bridge]
+    mac = f"other_config:hwaddr={json.dumps(bond.mac)}"
+    words += ["--", "set", "bridge", bridge, mac]
+    words += ["--", "set", "interface", bridge, f"mtu_request={bond.mtu_bytes}"]
+    words += ["--", "--id=@p", "create", "port", f"name={bond.name}", *values]
+    return [*words, "--", "add", "bridge", bridge, "ports", "@p"]
+
+
+def _added(bond: LinuxBond, identity: str) -> list[str]:
+    return ["--", "add", "port", bond.name, "interfaces", identity]
+
+
+def _as_before(bond: LinuxBond) -> list[str]:
+    """`ovs-vsctl`: what the port of a bond of Linux had before."""
+    words = ["bond_mode=[]", "lacp=[]", "bond_updelay=0", "bond_downdelay=0"]
+    keys = [s.partition(":")[2].partition("=")[0] for s in bond.settings if ":" in s]
+    words += ["--", "remove", "port", bond.name, "external_ids", RECORD]
+    for key in keys:
+        words += ["--", "remove", "port", bond.name, "other_config", key]
+    return words
+
+
+def _cut(old: str, new: str, host: Host) -> None:
+    """Let the host's addresses, routes and VLANs change sides, in a few milliseconds."""
+    host.cut, links = True, _links()
+    there = [vlan for vlan in host.vlans if linux_bond.has(links, vlan.name)]
+    down = linux_bond.taken_down(old, there)
+    _batch([*down, *linux_bond.set_up(new, host.own, host.vlans)])
+    if lines := linux_bond.routes6(new, host.own, host.vlans):
+        _batch(lines, "-6")
+
+
+def _is_on(device: str, host: Host) -> bool:
+    """Whether the host's addresses and VLANs are on a device already. Their lifetimes go on."""
+
+    def of(stack: Stack) -> set[str]:
+        return {address.partition(" ")[0] for address in stack.addresses}
+
+    wanted = {vlan.name for vlan in host.vlans}
+    there = set(linux_bond.vlan_names(device, _links()))
+    return of(_stack(device)) >= of(host.own) and there >= wanted
+
+
+def _check(host: Host, say: Callable[[str], None]) -> None:
+    """Wait until the gateways that have answered before answer again."""
+    for gateway in host.answering:
+        story = f"gateway {gateway}: no answer any more"
+        wait(lambda at=gateway: _answers(at), story, GATEWAY_PATIENCE_S)  # type: ignore[misc]
+        say(f"gateway {gateway}: answers")
+
+
+# ---- this host ---------------------------------------------------------------------------
+
+
+def _up(member: str, bond: LinuxBond) -> list[str]:
+    """`ip -batch`: an interface that has left the bond of Linux, which took it down."""
+    return [f"link set {member} mtu {bond.mtu_bytes}", f"link set {member} up"]
+
+
+def _wait_for_links(members: Sequence[str], bond: LinuxBond) -> None:
+    for member in members:
+        what = f"{member}: no link in Open vSwitch"
+        wait(lambda at=member: _linked(at), what, LINK_PATIENCE_S)  # type: ignore[misc]
+    if bond.mode == linux_bond.LACP:
+        # Without a partner that answers, the bond falls back, and carries traffic, too.
+        with contextlib.suppress(CannotMove):
+            wait(lambda: all(map(_heard, members)), "LACP: no partner", LACP_PATIENCE_S)
+
+
+def _linked(member: str) -> bool:
+    columns = ("--columns=ofport,link_state", "--format=csv", "--no-headings")
+    ofport, _, state = _vsctl(*columns, "list", "interface", member).strip().partition(",")
+    return ofport.isdigit() and state == "up"
+
+
+def _heard(member: str) -> bool:
+    return _vsctl("get", "interface", member, "lacp_current").strip() == "true"
+
+
+def _has_carrier(device: str) -> bool:
+    (link,) = json.loads(_run("ip", "-json", "link", "show", "dev", device))
+    return "LOWER_UP" in link["flags"]
+
+
+def _members(port: str) -> list[str]:
+    """The interfaces of a port, by name; none if there is no such port."""
+    text = _vsctl("--if-exists", "--bare", "get", "port", port, "interfaces").strip("[] \n")
+    uuids = [one.strip() for one in text.split(",") if one.strip()]
+    return [_vsctl("--bare", "get", "interface", one, "name").strip().strip('"') for one in uuids]
+
+
+def _learned(bridge: str, uplink: str) -> list[bytes]:
+    """Announcements of the addresses that NORMAL has learned on the bridge's other ports."""
+    shown = _asked("ovs-appctl", "fdb/show", bridge) or ""
+    members = {_vsctl("get", "interface", m, "ofport").strip() for m in _members(uplink)}
+    rows = (line.split() for line in shown.splitlines()[1:])
+    return [frames.rarp(r[2], int(r[1])) for r in rows if len(r) == 4 and r[0] not in members]
+
+
+def _announce(device: str, announcements: Sequence[bytes]) -> None:
+    """Let switches upstream learn by a device where addresses are now."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+        wire.bind((device, ETH_P_ALL))
+        for frame in announcements:
+            wire.send(frame)
+
+
+def _answering(own: Stack, vlans: Sequence[Vlan]) -> tuple[str, ...]:
+    routes = [*own.routes, *(route for vlan in vlans for route in vlan.stack.routes)]
+    gateways = dict.fromkeys(w[w.index("via") + 1] for r in routes if "via" in (w := r.split()))
+    return tuple(gateway for gateway in gateways if _answers(gateway))
+
+
+def _answers(address: str) -> bool:
+    return _asked("ping", "-n", "-c", "1", "-W", "1", address) is not None
+
+
+def _refuse_used(device: str, own: Stack, vlans: Sequence[Vlan], why: str) -> None:
+    if own.addresses or vlans:
+        found = ", ".join([*own.addresses, *(vlan.name for vlan in vlans)])
+        raise CannotMove(f"{device}: {found} -> no addresses and VLANs on it: {why}")
+
+
+def _refuse_uplinks(bridge: str) -> None:
+    """Refuse a bridge that may lead to the network already: with the bond it would be a loop."""
+    for port in _vsctl("list-ports", bridge).split():
+        if len(_members(port)) > 1:
+            raise CannotMove(f"bridge {bridge}: has bond {port} -> a bridge without uplinks")
+
+
+def _links() -> str:
+    for tool in ("ip", "ovs-vsctl"):
+        if shutil.which(tool) is None:
+            raise CannotMove(f"{tool}: not installed -> {tool} in PATH")
+    return _run("ip", "-json", "-details", "link", "show")
+
+
+def _stack(device: str) -> Stack:
+    addresses = _run("ip", "-json", "address", "show", "dev", device)
+    both = [
+        _run("ip", family, "route", "show", "table", "all", "dev", device)
+        for family in ("-4", "-6")
+    ]
+    return linux_bond.stack(addresses, *both)
+
+
+def _vlans(device: str, links: str) -> tuple[Vlan, ...]:
+    found = linux_bond.vlan_names(device, links)
+    return linux_bond.vlans(device, links, {name: _stack(name) for name in found})
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """The terminal may be a connection over this very bond: its end must not end this."""
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def wait(condition: Callable[[], bool], found: str, patience_s: float) -> None:
+    """Wait until a condition is true.
+
+    Raises:
+        CannotMove: it is not, within the time.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise CannotMove(f"{found} -> within {patience_s:g} s")
+        time.sleep(CHECK_INTERVAL_S)
+
+
+def _batch(lines: Sequence[str], *options: str) -> None:
+    """Run lines of `ip`, in one go."""
+    _run("ip", *options, "-batch", "-", stdin="\n".join(lines) + "\n")
+
+
+def _vsctl(*words: str) -> str:
+    return _run("ovs-vsctl", f"--timeout={COMMAND_TIMEOUT_S}", *words)
+
+
+def _asked(*command: str) -> str | None:
+    """What a command says; None if it fails."""
+    try:
+        return _run(*command).strip()
+    except CannotMove:
+        return None
+
+
+def _run(*command: str, stdin: str = "") -> str:
+    """Run a command and return what it says.
+
+    Raises:
+        CannotMove: it failed.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=4 * COMMAND_TIMEOUT_S,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotMove(f"{' '.join(command[:3])}: {error} -> a command that ends") from None
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        lines = f" ({'; '.join(stdin.splitlines())})" if stdin else ""
+        raise CannotMove(f"{' '.join(command)}{lines}: {said[0]} -> a command that succeeds")
+    return done.stdout

@@ -1,0 +1,183 @@
+"""What `attach --from-bond` and `detach --to-bond` say: the plan, the risk, and what to write where.
+
+The configuration of the distribution is not ours to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from controller.operations.linux_bond import LACP, LinuxBond, Stack, Vlan
+
+RISK = """\
+risk: the host's own network then depends on ovs-vswitchd. While ovs-vswitchd is stopped, or after it
+failed to start, the host has no network. Have a console that does not depend on this bond. Packets are
+lost while members change sides: a member's link goes down and up again, and with LACP the switch upstream
+negotiates anew. If a step fails, or a gateway that answers now does not answer then, everything goes back.
+The configuration of your distribution still has the bond of Linux. Change it before the next boot."""
+RISK_BACK = """\
+risk: packets are lost while members change sides. The VMs of the bridge lose their network with its bond."""
+
+
+class Moving(Protocol):
+    """What moves, and between which devices."""
+
+    @property
+    def bond(self) -> LinuxBond: ...
+    @property
+    def bridge(self) -> str: ...
+    @property
+    def at(self) -> str: ...
+    @property
+    def own(self) -> Stack: ...
+    @property
+    def vlans(self) -> tuple[Vlan, ...]: ...
+    @property
+    def makes_bridge(self) -> bool: ...
+
+
+def forward(host: Moving) -> str:
+    """What would be done, and what that means."""
+    bond, bridge = host.bond, host.bridge
+    new = ", a new bridge" if host.makes_bridge else ""
+    lines = [
+        f"{bond.name}: bond of Linux, {bond.mode}, {', '.join(bond.members)}, {bond.mac}, MTU {bond.mtu_bytes}",
+        f"becomes: bond {bond.name} of {bridge}{new}, {', '.join(bond.settings)}",
+    ]
+    if bond.is_port:
+        lines.append(f"stays on {bridge}: addresses, routes, VMs")
+    else:
+        lines += _moved(host, bridge)
+    lines += [f"lost: {what}" for what in bond.lost]
+    return "\n".join([*lines, RISK])
+
+
+def back(host: Moving) -> str:
+    """What going back would do, and what that means."""
+    bond = host.bond
+    lines = [
+        f"{bond.name}: bond of {host.bridge}, {', '.join(bond.members)}",
+        f"becomes: bond of Linux, {bond.mode}, {' '.join(bond.options)}",
+        *([] if bond.is_port else _moved(host, bond.name)),
+    ]
+    risk = RISK_BACK
+    if bond.is_port:
+        risk = risk.partition(" The VMs")[0]
+    return "\n".join([*lines, risk])
+
+
+def _moved(host: Moving, to: str) -> list[str]:
+    lines = [f"moves to {to}: {what}" for what in _told(host.own)]
+    for vlan in host.vlans:
+        stands = "; ".join(_told(vlan.stack)) or "no addresses"
+        lines.append(f"moves to {to}: VLAN {vlan.tag}, {vlan.name}: {stands}")
+    return lines
+
+
+def _told(stack: Stack) -> list[str]:
+    return [*stack.addresses, *stack.routes, *stack.routes6]
+
+
+def configuration(host: Moving) -> str:
+    """What to write, for ifupdown, netplan and NetworkManager."""
+    parts = [
+        "to keep this over a boot, replace the bond of Linux in the configuration of your distribution:",
+        f"--- /etc/network/interfaces (ifupdown)\n{_ifupdown(host)}",
+        f"--- /etc/netplan/*.yaml (netplan)\n{_netplan(host)}",
+        f"--- NetworkManager\n{_networkmanager(host)}",
+        "VLAN devices stay what they are, with the bridge in place of the bond."
+        if host.vlans
+        else "",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _addresses(host: Moving) -> tuple[list[str], str | None]:
+    """The host's addresses with their lengths, and its gateway."""
+    plain = [address.partition(" ")[0] for address in host.own.addresses]
+    routes = [*host.own.routes, *host.own.routes6]
+    words = next((r.split() for r in routes if r.startswith("default via ")), None)
+    return plain, words[2] if words else None
+
+
+def _ifupdown(host: Moving) -> str:
+    bond, bridge = host.bond, host.bridge
+    addresses, gateway = _addresses(host)
+    options = " ".join(
+        s if ":" not in s else s.replace("other_config", "other-config") for s in bond.settings
+    )
+    lines = [
+        f"auto {bridge}",
+        f"allow-ovs {bridge}",
+        f"iface {bridge} inet {'static' if addresses else 'manual'}",
+        *(f"    address {address}" for address in addresses),
+        *([f"    gateway {gateway}"] if gateway else []),
+        "    ovs_type OVSBridge",
+        f"    ovs_ports {bond.name}",
+        f"    ovs_extra set bridge ${{IFACE}} other-config:hwaddr={bond.mac} external_ids:ovs-lbt-policy=load-based",
+        f"allow-{bridge} {bond.name}",
+        f"iface {bond.name} inet manual",
+        f"    ovs_bridge {bridge}",
+        "    ovs_type OVSBond",
+        f"    ovs_bonds {' '.join(bond.members)}",
+        f"    ovs_options {options}",
+    ]
+    return "\n".join(lines)
+
+
+def _netplan(host: Moving) -> str:
+    bond, bridge = host.bond, host.bridge
+    addresses, gateway = _addresses(host)
+    mode = next(s.partition("=")[2] for s in bond.settings if s.startswith("bond_mode="))
+    lacp = "{lacp: active}" if bond.mode == LACP else "{}"
+    lines = [
+        "network:",
+        "  version: 2",
+        f"  ethernets: {{{', '.join(f'{member}: {{}}' for member in bond.members)}}}",
+        "  bonds:",
+        f"    {bond.name}:",
+        f"      interfaces: [{', '.join(bond.members)}]",
+        f"      parameters: {{mode: {mode}}}",
+        f"      openvswitch: {lacp}",
+        "  bridges:",
+        f"    {bridge}:",
+        f"      interfaces: [{bond.name}]",
+        f'      macaddress: "{bond.mac}"',
+        *([f"      addresses: [{_quoted(addresses)}]"] if addresses else []),
+        *([f'      routes: [{{to: default, via: "{gateway}"}}]'] if gateway else []),
+        "      openvswitch: {}",
+    ]
+    return "\n".join(lines)
+
+
+def _networkmanager(host: Moving) -> str:
+    bond, bridge = host.bond, host.bridge
+    addresses, gateway = _addresses(host)
+    mode = next(s.partition("=")[2] for s in bond.settings if s.startswith("bond_mode="))
+    lacp = " ovs-port.lacp active" if bond.mode == LACP else ""
+    add = "nmcli connection add type"
+    port = f"{bridge}-{bond.name}"
+    static = [f"ipv4.method manual ipv4.addresses {','.join(a for a in addresses if ':' not in a)}"]
+    static += [f"ipv4.gateway {gateway}"] if gateway and ":" not in gateway else []
+    ipv4 = " ".join(static) if addresses else "ipv4.method disabled"
+    members = (
+        f"{add} ethernet conn.interface {m} con-name {bridge}-{m} master {port} slave-type ovs-port"
+        for m in bond.members
+    )
+    return "\n".join(
+        [
+            f"{add} ovs-bridge conn.interface {bridge} con-name {bridge}",
+            f"{add} ovs-port conn.interface {bond.name} con-name {port} master {bridge}"
+            f" ovs-port.bond-mode {mode}{lacp}",
+            *members,
+            f"{add} ovs-port conn.interface {bridge} con-name {bridge}-port master {bridge}",
+            f"{add} ovs-interface conn.interface {bridge} con-name {bridge}-if master {bridge}-port"
+            f" slave-type ovs-port 802-3-ethernet.cloned-mac-address {bond.mac} {ipv4}",
+            f"nmcli connection delete {bond.name}",
+        ]
+    )
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return ", ".join(f'"{text}"' for text in texts)

@@ -1,0 +1,365 @@
+"""A bond of Linux as values: what stands on it, what cannot move, and the bond that replaces it.
+
+The text of `ip -json` comes in, commands for `ip -batch` and words for `ovs-vsctl` come out.
+`controller/linux_bond.py` runs them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# The key of the Port that says which bond of Linux it replaces.
+RECORD = "ovs-lbt-linux-bond"
+MODES = {
+    "active-backup": "active-backup",
+    "802.3ad": "balance-tcp",
+    "balance-tlb": "balance-slb",
+    "balance-alb": "balance-slb",
+}
+LACP = "802.3ad"
+# What a new bond of Linux is made with, if the old one had it; as `ip link` takes it.
+OPTIONS = (
+    *("miimon", "updelay", "downdelay", "use_carrier", "arp_interval", "arp_validate"),
+    *("arp_ip_target", "primary_reselect", "fail_over_mac", "xmit_hash_policy", "resend_igmp"),
+    *("num_peer_notif", "all_slaves_active", "min_links", "lp_interval"),
+    *("ad_lacp_rate", "ad_select", "ad_actor_sys_prio", "ad_user_port_key", "ad_actor_system"),
+    *("tlb_dynamic_lb", "peer_notify_delay", "ad_lacp_active"),
+)
+# `ip` shows these under other names than it takes, or where the mode has no such option.
+TAKEN_AS = {
+    "ad_lacp_rate": "lacp_rate",
+    "ad_lacp_active": "lacp_active",
+    "num_peer_notif": "num_grat_arp",
+}
+ONLY_LACP = {"ad_lacp_rate", "ad_select", "ad_lacp_active", "min_links"}
+ONLY_TLB = {"tlb_dynamic_lb"}
+NOT_AT_CREATION = {"ad_actor_sys_prio", "ad_user_port_key", "ad_actor_system"}
+ZERO_IS_NONE = {"arp_interval", "updelay", "downdelay", "peer_notify_delay"}
+ESSENTIAL = {"miimon", "updelay", "downdelay", "arp_interval", "arp_ip_target", "lacp_rate"}
+# Routes that the kernel makes by itself with an address.
+LOCAL_KINDS = {"local", "broadcast", "anycast", "multicast"}
+IFNAME_MAX = 15
+
+
+class CannotMove(Exception):
+    """The bond stays as it is. The text: what was found -> what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What stands on a device: addresses and routes as `ip` takes them, without the device's name."""
+
+    addresses: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    routes6: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vlan:
+    """A VLAN device on the bond. `make`: what follows its name in `ip link add`."""
+
+    name: str
+    tag: int
+    make: str
+    mtu_bytes: int
+    master: str | None
+    stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxBond:
+    """A bond of Linux. `members`: the one to move last is last. `options`: as `ip link add` takes them.
+
+    `settings`: of the Port that replaces it. `is_port`: it is a port of an Open vSwitch bridge.
+    """
+
+    name: str
+    mode: str
+    mac: str
+    mtu_bytes: int
+    members: tuple[str, ...]
+    options: tuple[str, ...]
+    settings: tuple[str, ...]
+    lost: tuple[str, ...]
+    is_port: bool
+    primary: str | None
+
+
+def read(name: str, links: str, bridge: str, bridge_of_bond: str | None) -> LinuxBond:
+    """The bond of this name, among all links as `ip -d -json link show` shows them.
+
+    `bridge_of_bond`: the bridge of Open vSwitch that has the bond as a port.
+
+    Raises:
+        CannotMove: there is none, or it cannot be replaced by one of Open vSwitch.
+    """
+    all_links: list[dict[str, Any]] = json.loads(links)
+    by_name = {link["ifname"]: link for link in all_links}
+    bonds = sorted(n for n, link in by_name.items() if _kind(link) == "bond")
+    if name not in bonds:
+        raise CannotMove(f"{name}: no bond of Linux -> {', '.join(bonds) or 'one; there is none'}")
+    link = by_name[name]
+    data: dict[str, Any] = link["linkinfo"]["info_data"]
+    members = [other["ifname"] for other in all_links if other.get("master") == name]
+    _refuse_stacked(name, all_links)
+    mode = data["mode"]
+    if mode not in MODES:
+        expected = f"one of {', '.join(MODES)}: Open vSwitch has no bond for a LAG without LACP"
+        raise CannotMove(f"bond {name} mode: {mode} -> {expected}")
+    if len(members) < 2:
+        raise CannotMove(f"bond {name}: {len(members)} members -> two or more")
+    if bridge_of_bond not in (None, bridge):
+        raise CannotMove(
+            f"bond {name}: a port of bridge {bridge_of_bond} -> attach {bridge_of_bond}"
+        )
+    if bridge_of_bond is None and (master := link.get("master")):
+        expected = "a bond with addresses of its own, or a port of an Open vSwitch bridge"
+        raise CannotMove(f"bond {name}: a port of {master} -> {expected}")
+    last = data.get("active_slave") or members[0]
+    ordered = (*(m for m in members if m != last), last)
+    return LinuxBond(
+        name,
+        mode,
+        link["address"],
+        link["mtu"],
+        ordered,
+        tuple(_options(mode, data)),
+        tuple(_settings(mode, data)),
+        tuple(_lost(data)),
+        bridge_of_bond is not None,
+        data.get("primary"),
+    )
+
+
+def vlans(name: str, links: str, stacks: Mapping[str, Stack]) -> tuple[Vlan, ...]:
+    """The VLAN devices on a device, by name, with what stands on them."""
+    found, names = [], vlan_names(name, links)
+    for link in json.loads(links):
+        if link["ifname"] in names:
+            data = link["linkinfo"]["info_data"]
+            words = ["type", "vlan", "protocol", data["protocol"], "id", str(data["id"])]
+            for option in ("ingress_qos", "egress_qos"):
+                if maps := data.get(option):
+                    words += [f"{option}-map".replace("_", "-")]
+                    words += [f"{one['from']}:{one['to']}" for one in maps]
+            stack = stacks.get(link["ifname"], Stack())
+            made = " ".join(words)
+            found.append(
+                Vlan(link["ifname"], data["id"], made, link["mtu"], link.get("master"), stack)
+            )
+    return tuple(sorted(found, key=lambda vlan: vlan.name))
+
+
+def vlan_names(device: str, links: str) -> tuple[str, ...]:
+    """The VLAN devices on a device."""
+    all_links = json.loads(links)
+    return tuple(
+        one["ifname"] for one in all_links if one.get("link") == device and _kind(one) == "vlan"
+    )
+
+
+def has(links: str, device: str) -> bool:
+    """Whether there is a device of this name."""
+    return any(link["ifname"] == device for link in json.loads(links))
+
+
+def master(links: str, device: str) -> str | None:
+    """The bond or bridge that a device is a port of."""
+    return next(
+        (link.get("master") for link in json.loads(links) if link["ifname"] == device), None
+    )
+
+
+def stack(addresses: str, routes: str, routes6: str) -> Stack:
+    """What stands on a device.
+
+    `addresses`: as `ip -json address show dev DEVICE` shows them. The others: what
+    `ip route show table all dev DEVICE` shows for IPv4 and IPv6.
+    """
+    (device,) = json.loads(addresses) or [{"addr_info": []}]
+    taken = [_address(info, device["ifname"]) for info in device["addr_info"] if _is_moved(info)]
+    return Stack(tuple(taken), _routes(routes), _routes(routes6))
+
+
+def taken_down(device: str, on_it: Sequence[Vlan]) -> list[str]:
+    """`ip -batch`: nothing of the host stands on a device any more."""
+    return [
+        *(f"link del {vlan.name}" for vlan in on_it),
+        f"link set {device} down",
+        f"addr flush dev {device}",
+    ]
+
+
+def set_up(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
+    """`ip -batch`: addresses, IPv4 routes and VLANs stand on this device."""
+    lines = [f"link set {device} up", *_stacked(device, own)]
+    for vlan in on_it:
+        lines.append(f"link add link {device} name {vlan.name} mtu {vlan.mtu_bytes} {vlan.make}")
+        if vlan.master:
+            lines.append(f"link set {vlan.name} master {vlan.master}")
+        lines += [f"link set {vlan.name} up", *_stacked(vlan.name, vlan.stack)]
+    return lines
+
+
+def routes6(device: str, own: Stack, on_it: Sequence[Vlan]) -> list[str]:
+    """`ip -6 -batch`: so do the routes of IPv6."""
+    stacks = {device: own} | {vlan.name: vlan.stack for vlan in on_it}
+    return [f"route replace {r} dev {at}" for at, stack in stacks.items() for r in stack.routes6]
+
+
+def made_anew(bond: LinuxBond, options: Sequence[str]) -> list[str]:
+    """`ip -batch`: the bond of Linux again, without members."""
+    device = f"{bond.name} address {bond.mac} mtu {bond.mtu_bytes}"
+    return [f"link add {device} type bond mode {bond.mode} {' '.join(options)}"]
+
+
+def essential(bond: LinuxBond) -> tuple[str, ...]:
+    """The options without which the bond would not find out that a link is down, or negotiate."""
+    pairs = zip(bond.options[::2], bond.options[1::2], strict=True)
+    return tuple(word for pair in pairs if pair[0] in ESSENTIAL for word in pair)
+
+
+def record(bond: LinuxBond, made_bridge: bool) -> str:
+    """The bond as text, for the Port that replaces it."""
+    return json.dumps({**asdict(bond), "made_bridge": made_bridge}, separators=(",", ":"))
+
+
+def recorded(text: str) -> tuple[LinuxBond, bool]:
+    """The bond of a record, and whether the bridge was made for it.
+
+    Raises:
+        CannotMove: the text is no such record.
+    """
+    try:
+        values = json.loads(text)
+        made_bridge = bool(values.pop("made_bridge"))
+        tuples: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return LinuxBond(**tuples), made_bridge
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise CannotMove(f"Port {RECORD}: {text} -> what attach --from-bond wrote") from None
+
+
+def _refuse_stacked(name: str, links: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse what cannot move with the bond: devices on it other than VLANs, and devices on those."""
+    vlan_names = {
+        one["ifname"] for one in links if one.get("link") == name and _kind(one) == "vlan"
+    }
+    for link in links:
+        on = link.get("link")
+        if (on == name and link["ifname"] not in vlan_names) or on in vlan_names:
+            kind = _kind(link) or "device"
+            expected = "no devices on the bond but VLANs; remove it first"
+            raise CannotMove(f"{kind} {link['ifname']} on {on} -> {expected}")
+
+
+def _options(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
+    for option in OPTIONS:
+        value = data.get(option)
+        if value is None or option in NOT_AT_CREATION or (option in ZERO_IS_NONE and not value):
+            continue
+        if (option in ONLY_LACP and mode != LACP) or (option in ONLY_TLB and mode != "balance-tlb"):
+            continue
+        if option.startswith("arp_") and not data.get("arp_interval"):
+            continue
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        yield from (TAKEN_AS.get(option, option), str(value))
+
+
+def _settings(mode: str, data: Mapping[str, Any]) -> Iterator[str]:
+    yield f"bond_mode={MODES[mode]}"
+    if mode == LACP:
+        fast = data.get("ad_lacp_rate") in ("fast", 1)
+        yield "lacp=active"
+        yield f"other_config:lacp-time={'fast' if fast else 'slow'}"
+        # As Linux does, it forwards by one member while no partner answers.
+        yield "other_config:lacp-fallback-ab=true"
+    for theirs, ours in (("updelay", "bond_updelay"), ("downdelay", "bond_downdelay")):
+        if delay_ms := data.get(theirs):
+            yield f"{ours}={delay_ms}"
+    if (primary := data.get("primary")) and mode == "active-backup":
+        yield f"other_config:bond-primary={primary}"
+
+
+def _lost(data: Mapping[str, Any]) -> Iterator[str]:
+    """What the bond does now, and Open vSwitch's does not."""
+    if data.get("arp_interval"):
+        yield "ARP monitoring (arp_interval): links count as up by carrier; BFD can watch them"
+    if data.get("xmit_hash_policy") not in (None, "layer2") and data["mode"] != "active-backup":
+        yield f"xmit_hash_policy {data['xmit_hash_policy']}: the policy of the bridge decides"
+
+
+def _kind(link: Mapping[str, Any]) -> str:
+    kind = link.get("linkinfo", {}).get("info_kind", "")
+    return str(kind)
+
+
+def _is_moved(info: Mapping[str, Any]) -> bool:
+    """Whether an address moves. The kernel makes link-local ones of the device's MAC address."""
+    return not (info["family"] == "inet6" and info["scope"] == "link")
+
+
+def _address(info: Mapping[str, Any], device: str) -> str:
+    """An address as `ip address add` takes it; DEVICE stands for the name of the device."""
+    peer = info.get("address")
+    words = [f"{info['local']}/{info['prefixlen']}"]
+    if peer:
+        words = [info["local"], "peer", f"{peer}/{info['prefixlen']}"]
+    if info.get("broadcast"):
+        words += ["broadcast", info["broadcast"]]
+    if info["family"] == "inet":
+        words += ["scope", info["scope"]]
+        label = str(info.get("label", device))
+        if label != device and label.startswith(f"{device}:"):
+            words += ["label", f"DEVICE{label.removeprefix(device)}"]
+    if info.get("metric"):
+        words += ["metric", str(info["metric"])]
+    if info.get("dynamic"):
+        words += ["valid_lft", str(info["valid_life_time"])]
+        words += ["preferred_lft", str(info["preferred_life_time"])]
+    if info.get("noprefixroute"):
+        words.append("noprefixroute")
+    # It is the same host with the same MAC address: nobody else has it.
+    return " ".join([*words, *(["nodad"] if info["family"] == "inet6" else [])])
+
+
+def _route(words: list[str]) -> str:
+    """A route as `ip route` takes it without its device; empty for what the kernel makes itself."""
+    if not words or words[0] in LOCAL_KINDS or "fe80::/64" in words[:1] or "ff00::/8" in words[:2]:
+        return ""
+    if "proto" in words and words[words.index("proto") + 1] == "ra":
+        return ""
+    if words[0] in ("nexthop",) or "nhid" in words:
+        raise CannotMove(
+            f"route {' '.join(words)} -> routes with one next hop, without nexthop objects"
+        )
+    for flag in ("linkdown", "dead", "offload", "rt_offload", "trap"):
+        words = [word for word in words if word != flag]
+    for option in ("dev", "expires", "error"):
+        if option in words:
+            at = words.index(option)
+            words = words[:at] + words[at + 2 :]
+    return " ".join(words)
+
+
+def _stacked(device: str, stack: Stack) -> list[str]:
+    """`ip -batch`: addresses and IPv4 routes on a device."""
+    named = []
+    for address in stack.addresses:
+        words = address.replace("label DEVICE", f"label {device}")
+        label = words.partition(" label ")[2].partition(" ")[0]
+        if len(label) > IFNAME_MAX:
+            words = words.replace(f" label {label}", "")
+        named.append(f"addr replace {words} dev {device}")
+    return [*named, *(f"route replace {route} dev {device}" for route in stack.routes)]
+
+
+def _routes(text: str) -> tuple[str, ...]:
+    kept = [route for line in text.splitlines() if (route := _route(line.split()))]
+    # A route by a gateway needs the one to the gateway first.
+    return tuple(sorted(kept, key=lambda route: " via " in route))

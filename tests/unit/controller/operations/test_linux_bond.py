@@ -1,0 +1,285 @@
+"""A bond of Linux as `ip` shows it, what becomes of it, and what is said about that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.operations import bond_plan, linux_bond
+from controller.operations.linux_bond import CannotMove, LinuxBond, Stack, Vlan
+
+MAC = "02:1b:00:00:00:01"
+# What `ip -json -details` of iproute2 6.1 shows, as far as it is read.
+ACTIVE_BACKUP = {
+    "mode": "active-backup",
+    "active_slave": "eth0",
+    "miimon": 100,
+    "updelay": 200,
+    "downdelay": 0,
+    "peer_notify_delay": 0,
+    "use_carrier": 1,
+    "arp_interval": 0,
+    "arp_missed_max": 2,
+    "arp_validate": None,
+    "arp_all_targets": "any",
+    "primary": "eth1",
+    "primary_reselect": "always",
+    "fail_over_mac": "none",
+    "xmit_hash_policy": "layer2",
+    "resend_igmp": 1,
+    "num_peer_notif": 1,
+    "all_slaves_active": 0,
+    "min_links": 0,
+    "lp_interval": 1,
+    "packets_per_slave": 1,
+    "ad_lacp_active": "on",
+    "ad_lacp_rate": "slow",
+    "ad_select": "stable",
+    "tlb_dynamic_lb": 1,
+}
+LACP = {**ACTIVE_BACKUP, "mode": "802.3ad", "ad_lacp_rate": "fast", "xmit_hash_policy": "layer3+4"}
+del LACP["primary"], LACP["active_slave"]
+
+
+def links(data: dict[str, Any] | None = None, *more: dict[str, Any], **bond: Any) -> str:
+    info = {"info_kind": "bond", "info_data": data or ACTIVE_BACKUP}
+    found: list[dict[str, Any]] = [
+        {"ifname": "lo"},
+        {"ifname": "eth0", "master": "bond0", "linkinfo": {"info_slave_kind": "bond"}},
+        {"ifname": "eth1", "master": "bond0", "linkinfo": {"info_slave_kind": "bond"}},
+        {"ifname": "bond0", "address": MAC, "mtu": 1500, "linkinfo": info, **bond},
+        *more,
+    ]
+    return json.dumps(found)
+
+
+def vlan(name: str = "bond0.20", **keys: Any) -> dict[str, Any]:
+    data = {"protocol": "802.1Q", "id": 20, "flags": ["REORDER_HDR"]}
+    info = {"info_kind": "vlan", "info_data": data}
+    return {"ifname": name, "link": "bond0", "mtu": 1400, "linkinfo": info, **keys}
+
+
+def read(text: str, bridge: str = "br0", at: str | None = None) -> LinuxBond:
+    return linux_bond.read("bond0", text, bridge, at)
+
+
+def address(local: str, length: int, **keys: Any) -> dict[str, Any]:
+    family = "inet6" if ":" in local else "inet"
+    return {"family": family, "local": local, "prefixlen": length, "scope": "global", **keys}
+
+
+def stack(*addresses: dict[str, Any], routes: str = "", routes6: str = "") -> Stack:
+    device = {"ifname": "bond0", "addr_info": list(addresses)}
+    return linux_bond.stack(json.dumps([device]), routes, routes6)
+
+
+# ---- what there is ----------------------------------------------------------------------
+
+
+def test_the_active_member_moves_last() -> None:
+    assert read(links()).members == ("eth1", "eth0")
+    assert read(links(ACTIVE_BACKUP | {"active_slave": "eth1"})).members == ("eth0", "eth1")
+
+
+def test_a_bond_keeps_what_open_vswitch_has_too() -> None:
+    bond = read(links())
+    assert bond.settings == (
+        "bond_mode=active-backup",
+        "bond_updelay=200",
+        "other_config:bond-primary=eth1",
+    )
+    assert (bond.mac, bond.mtu_bytes, bond.lost, bond.is_port) == (MAC, 1500, (), False)
+
+
+def test_lacp_is_negotiated_at_the_same_rate() -> None:
+    bond = read(links(LACP))
+    assert bond.settings[:3] == (
+        "bond_mode=balance-tcp",
+        "lacp=active",
+        "other_config:lacp-time=fast",
+    )
+    assert bond.lost == ("xmit_hash_policy layer3+4: the policy of the bridge decides",)
+    assert "lacp_rate fast" in " ".join(bond.options)
+
+
+@pytest.mark.parametrize("mode", ["balance-tlb", "balance-alb"])
+def test_modes_without_a_lag_are_balance_slb(mode: str) -> None:
+    assert "bond_mode=balance-slb" in read(links(ACTIVE_BACKUP | {"mode": mode})).settings
+
+
+def test_options_are_those_that_ip_takes_for_the_mode() -> None:
+    options = " ".join(read(links()).options)
+    assert "miimon 100 updelay 200" in options
+    for absent in (
+        "lacp",
+        "ad_",
+        "arp_",
+        "tlb_",
+        "min_links",
+        "num_peer_notif",
+        "downdelay",
+        "None",
+    ):
+        assert absent not in options, absent
+    watched = ACTIVE_BACKUP | {"miimon": 0, "arp_interval": 100, "arp_ip_target": ["192.0.2.1"]}
+    bond = read(links(watched))
+    assert "arp_interval 100 arp_ip_target 192.0.2.1" in " ".join(bond.options)
+    assert bond.lost[0].startswith("ARP monitoring")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (links(ACTIVE_BACKUP | {"mode": "balance-xor"}), "bond bond0 mode: balance-xor -> one of "),
+        (links(None, {"ifname": "v", "link": "bond0", "linkinfo": {"info_kind": "macvtap"}}),
+            "macvtap v on bond0 -> no devices on the bond but VLANs"),
+        (links(None, vlan(), {"ifname": "v", "link": "bond0.20", "linkinfo": {"info_kind": "vlan"}}),
+            "vlan v on bond0.20 -> "),
+        (links(None, master="virbr0"), "bond bond0: a port of virbr0 -> "),
+        (links().replace('"eth1", "master"', '"eth1", "other"'), "bond bond0: 1 members -> two or more"),
+        (links().replace('"bond0", "address"', '"bond9", "address"'),
+            "bond0: no bond of Linux -> bond9"),
+        (json.dumps([{"ifname": "bond0"}]), "bond0: no bond of Linux -> one; there is none"),
+    ],
+)  # fmt: skip
+def test_what_cannot_move(text: str, why: str) -> None:
+    with pytest.raises(CannotMove) as refused:
+        read(text)
+    assert str(refused.value).startswith(why)
+
+
+def test_a_port_of_open_vswitch_stays_on_its_bridge() -> None:
+    assert read(links(master="ovs-system"), at="br0").is_port
+    with pytest.raises(CannotMove, match="bond bond0: a port of bridge br1 -> attach br1"):
+        read(links(master="ovs-system"), at="br1")
+
+
+# ---- what stands on it ------------------------------------------------------------------
+
+
+def test_addresses_and_routes_follow_as_they_are() -> None:
+    own = stack(
+        address("192.0.2.10", 24, broadcast="192.0.2.255", label="bond0"),
+        address("192.0.2.11", 24, label="bond0:1", noprefixroute=True, metric=300),
+        address("10.0.0.1", 32, address="10.0.0.2", label="bond0"),
+        address("192.0.2.12", 24, dynamic=True, valid_life_time=600, preferred_life_time=300),
+        address("2001:db8::10", 64),
+        address("fe80::1", 64, scope="link"),
+        routes="default via 192.0.2.1 proto static metric 100 linkdown\n"
+        "192.0.2.0/24 proto kernel scope link src 192.0.2.10\n"
+        "local 192.0.2.10 table local proto kernel scope host src 192.0.2.10\n"
+        "broadcast 192.0.2.255 table local proto kernel scope link src 192.0.2.10\n"
+        "203.0.113.0/24 via 192.0.2.1 table 100 onlink\n",
+        routes6="2001:db8::/64 proto kernel metric 256 pref medium\n"
+        "fe80::/64 proto kernel metric 256 pref medium\n"
+        "default via fe80::2 proto ra metric 1024 expires 1796sec hoplimit 64 pref medium\n"
+        "multicast ff00::/8 table local proto kernel metric 256 pref medium\n"
+        "local 2001:db8::10 table local proto kernel metric 0 pref medium\n",
+    )
+    assert own.addresses == (
+        "192.0.2.10/24 broadcast 192.0.2.255 scope global",
+        "192.0.2.11/24 scope global label DEVICE:1 metric 300 noprefixroute",
+        "10.0.0.1 peer 10.0.0.2/32 scope global",
+        "192.0.2.12/24 scope global valid_lft 600 preferred_lft 300",
+        "2001:db8::10/64 nodad",
+    )
+    assert own.routes == (
+        "192.0.2.0/24 proto kernel scope link src 192.0.2.10",
+        "default via 192.0.2.1 proto static metric 100",
+        "203.0.113.0/24 via 192.0.2.1 table 100 onlink",
+    )
+    assert own.routes6 == ("2001:db8::/64 proto kernel metric 256 pref medium",)
+
+
+def test_a_route_with_several_next_hops_is_refused() -> None:
+    with pytest.raises(CannotMove, match="with one next hop"):
+        stack(routes="default nhid 7 via 192.0.2.1\n")
+
+
+def test_everything_changes_sides_in_one_batch() -> None:
+    own = stack(address("192.0.2.10", 24, label="bond0:1"), routes="default via 192.0.2.1\n")
+    (on_it,) = linux_bond.vlans(
+        "bond0", links(None, vlan(master="virbr20")), {"bond0.20": Stack(("198.51.100.1/24",))}
+    )
+    assert linux_bond.taken_down("bond0", [on_it]) == [
+        "link del bond0.20",
+        "link set bond0 down",
+        "addr flush dev bond0",
+    ]
+    assert linux_bond.set_up("br0", own, [on_it]) == [
+        "link set br0 up",
+        "addr replace 192.0.2.10/24 scope global label br0:1 dev br0",
+        "route replace default via 192.0.2.1 dev br0",
+        "link add link br0 name bond0.20 mtu 1400 type vlan protocol 802.1Q id 20",
+        "link set bond0.20 master virbr20",
+        "link set bond0.20 up",
+        "addr replace 198.51.100.1/24 dev bond0.20",
+    ]
+    own = replace(own, routes6=("default via 2001:db8::1",))
+    assert linux_bond.routes6("br0", own, []) == ["route replace default via 2001:db8::1 dev br0"]
+
+
+def test_a_label_that_is_too_long_for_the_bridges_name_is_dropped() -> None:
+    own = stack(address("192.0.2.10", 24, label="bond0:management"))
+    _, added = linux_bond.set_up("br-provider0", own, [])
+    assert added == "addr replace 192.0.2.10/24 scope global dev br-provider0"
+
+
+# ---- the record, and what is said -------------------------------------------------------
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    bond = read(links(LACP))
+    assert linux_bond.recorded(linux_bond.record(bond, made_bridge=True)) == (bond, True)
+    for text in ("{}", "[]", "bond0", '{"made_bridge": true, "name": "bond0"}'):
+        with pytest.raises(CannotMove, match="what attach --from-bond wrote"):
+            linux_bond.recorded(text)
+
+
+@dataclass(frozen=True)
+class Moved:
+    bond: LinuxBond
+    bridge: str
+    at: str
+    own: Stack
+    vlans: tuple[Vlan, ...] = ()
+    makes_bridge: bool = True
+
+
+def moved(data: dict[str, Any] | None = None) -> Moved:
+    own = stack(address("192.0.2.10", 24), routes="default via 192.0.2.1\n")
+    on_it = linux_bond.vlans("bond0", links(data, vlan()), {})
+    return Moved(read(links(data)), "br0", "bond0", own, on_it)
+
+
+def test_the_plan_says_what_moves_and_the_risk() -> None:
+    said = bond_plan.forward(moved()).splitlines()
+    assert said[:5] == [
+        f"bond0: bond of Linux, active-backup, eth1, eth0, {MAC}, MTU 1500",
+        "becomes: bond bond0 of br0, a new bridge, bond_mode=active-backup, bond_updelay=200,"
+        " other_config:bond-primary=eth1",
+        "moves to br0: 192.0.2.10/24 scope global",
+        "moves to br0: default via 192.0.2.1",
+        "moves to br0: VLAN 20, bond0.20: no addresses",
+    ]
+    assert said[5].startswith("risk: the host's own network then depends on ovs-vswitchd")
+    assert "becomes: bond of Linux, active-backup, miimon 100" in bond_plan.back(moved())
+
+
+@pytest.mark.parametrize("data", [ACTIVE_BACKUP, LACP])
+def test_what_to_write_names_members_addresses_and_the_mac_address(data: dict[str, Any]) -> None:
+    said = bond_plan.configuration(moved(data))
+    _, ifupdown, netplan, networkmanager = said.split("---")[:4]
+    for text in (ifupdown, netplan, networkmanager):
+        for part in ("eth0", "eth1", "192.0.2.10/24", "192.0.2.1", MAC, "br0", "bond0"):
+            assert part in text, part
+    parsed = yaml.safe_load(netplan.partition("\n")[2])["network"]
+    mode = "balance-tcp" if data is LACP else "active-backup"
+    assert parsed["bonds"]["bond0"]["parameters"] == {"mode": mode}
+    assert parsed["bridges"]["br0"]["routes"] == [{"to": "default", "via": "192.0.2.1"}]
+    assert f"bond_mode={mode}" in ifupdown
+    assert f"ovs-port.bond-mode {mode}" in networkmanager
