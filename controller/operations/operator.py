@@ -18,7 +18,7 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, 
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import confirmations, diagnosis, explain, show, vm_rules
+from controller.operations import answers, diagnosis, explain, show, vm_rules
 from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
@@ -148,7 +148,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         values = _assignments(assignments, settable(BRIDGE_KEYS))
         attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
-        done = confirmations.changed(name, row, Record.BRIDGE, settings)
+        done = answers.changed(name, row, Record.BRIDGE, settings)
         return operator.write(request_id, settings, done)
     if (at := _elsewhere(operator, name)) is not None:
         return _write_elsewhere(operator, request_id, at, name, assignments)
@@ -163,7 +163,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
         _refuse_what_is_bad_together(operator, bridge, settings)
-        done = confirmations.changed(name, row, Record.UPLINK, settings)
+        done = answers.changed(name, row, Record.UPLINK, settings)
         return operator.write(request_id, settings, done)
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
@@ -174,7 +174,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     settings = [s for key, value in values.items() for s in vm_rules.kept(row, port, key, value)]
     settings += [setting for key in ended for setting in vm_rules.removed(row, port, key)]
     _refuse_what_is_bad_together(operator, bridge, settings)
-    done = confirmations.changed(name, row, Record.VM_PORT, settings)
+    done = answers.changed(name, row, Record.VM_PORT, settings)
     return operator.write(request_id, settings, done)
 
 
@@ -192,7 +192,7 @@ def _write_elsewhere(
     """Write rules for a VM that is not known here."""
     settings = _rules_elsewhere(bridge, name, assignments)
     row = operator.fleet.rows[bridge.config.name]
-    done = confirmations.changed(name, row, Record.VM_PORT, settings)
+    done = answers.changed(name, row, Record.VM_PORT, settings)
     return operator.write(request_id, settings, done)
 
 
@@ -249,7 +249,7 @@ def _move(operator: Operator, request_id: int, words: list[str], now_s: float) -
         # It could not be announced, and upstream switches would keep sending to its old uplink.
         raise Refused(f"address {name}: silent -> an address that the switch has learned")
     broken = _against_shoulds(bridge, port, target)
-    text = "\n".join([one_line(confirmations.moved(bridge, port, target)), *broken])
+    text = "\n".join([one_line(answers.moved(bridge, port, target)), *broken])
     return bridge.move(name, target, Reply(request_id, text), now_s)
 
 
@@ -269,7 +269,7 @@ def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) ->
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
-    done = confirmations.pinned(bridge, port, target, now_s)
+    done = answers.pinned(bridge, port, target, now_s)
     row = operator.fleet.rows[bridge.config.name]
     return operator.write(request_id, vm_rules.kept(row, port, "pin", target), done)
 
@@ -295,7 +295,7 @@ def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float)
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]
-    done = confirmations.unpinned(port)
+    done = answers.unpinned(port)
     return operator.write(request_id, vm_rules.removed(row, port, "pin"), done)
 
 
@@ -332,7 +332,7 @@ def _undrain(operator: Operator, request_id: int, words: list[str], _now_s: floa
     _, uplink = _member(operator, words[0])
     if uplink.role is not Role.DRAINED:
         raise Refused(f"uplink {uplink.name}: {uplink.role.value} -> a drained uplink")
-    return operator.write(request_id, undrained(uplink), confirmations.undrained(uplink))
+    return operator.write(request_id, undrained(uplink), answers.undrained(uplink))
 
 
 def _plan(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
