@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,14 +87,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     client.call(options.service)
     if options.command == "run":
         return _run(options)
+    if getattr(options, "confirm", None) is not None and (option := _moves_a_bond(options)):
+        return _failed(
+            f"--confirm with {option} -> one of them: a bond that has moved is not undone by a timer"
+        )
     if options.command == "attach" and options.from_bond is not None:
         return _from_bond(options)
     if options.command == "detach" and options.to_bond is not None:
         return _to_bond(options)
-    if options.command == "detach":
-        return _detach(_words(options))
     if options.command == "set":
         _check_keys(parser, options.table, options.settings)
+    if getattr(options, "confirm", None) is not None:
+        return _until_confirmed(options)
+    if options.command == "detach":
+        return _detach(_words(options))
+    if options.command == "confirm":
+        return _confirm(options.bridge)
+    if options.command == "revert":
+        return _revert(options.bridge)
     if options.command == "rescue":
         return _rescue(options)
     if options.command == "completion":
@@ -185,6 +196,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_yes(attach, "--from-bond")
 
+    _add_confirm(attach)
+
     detach = commands.add_parser("detach", help="stop managing a bridge, and leave it as it was")
     detach.add_argument("bridge", metavar="BRIDGE")
     detach.add_argument(
@@ -199,6 +212,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_yes(detach, "--to-bond")
 
+    _add_confirm(detach)
+
+    confirm = commands.add_parser("confirm", help="keep a change that was made with --confirm")
+    confirm.add_argument("bridge", metavar="BRIDGE")
+    revert = commands.add_parser(
+        "revert", help="undo a change that was made with --confirm and is not confirmed"
+    )
+    revert.add_argument("bridge", metavar="BRIDGE")
+
     show = commands.add_parser(
         "show", help="show uplinks, VM ports, and the uplink of each VM port"
     )
@@ -212,6 +234,7 @@ def _parser() -> argparse.ArgumentParser:
     setting.add_argument("table", choices=["bridge", "interface"], metavar="bridge|interface")
     setting.add_argument("name", metavar="NAME")
     setting.add_argument("settings", metavar="KEY=VALUE", nargs="+")
+    _add_confirm(setting)
 
     for name, text in (
         ("move", "bind a VM port to an uplink now"),
@@ -289,6 +312,25 @@ def _add_yes(command: argparse.ArgumentParser, option: str) -> None:
         action="store_true",
         help=f"with {option}: do it, and do not only say what it means",
     )
+
+
+def _add_confirm(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--confirm",
+        metavar="S",
+        type=_seconds_to_confirm,
+        help="undo this in S seconds (5 to 86400), unless: ovs-lbt confirm BRIDGE",
+    )
+
+
+def _seconds_to_confirm(text: str) -> str:
+    from controller.operations import unconfirmed
+
+    try:
+        unconfirmed.seconds(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} -> {unconfirmed.EXPECTED}") from None
+    return text
 
 
 def _add_top(commands: Any) -> None:
@@ -406,9 +448,12 @@ def _words(options: argparse.Namespace) -> list[str]:
     """The arguments of a command in the form that the service expects."""
     match options.command:
         case "attach":
-            return _attach_words(options)
+            return [*_attach_words(options), *_confirm_words(options)]
         case "detach":
-            return [options.bridge, *(["--purge"] if options.purge else [])]
+            purge = ["--purge"] if options.purge else []
+            return [options.bridge, *purge, *_confirm_words(options)]
+        case "confirm" | "revert":
+            return [options.bridge]
         case "show" | "plan":
             return [*_bridge(options), *(["--json"] if options.json else [])]
         case "apply":
@@ -418,7 +463,8 @@ def _words(options: argparse.Namespace) -> list[str]:
         case "history":
             return _history_words(options)
         case "set":
-            return [options.table, options.name, *options.settings]
+            changed = [options.table, options.name, *options.settings]
+            return [*changed, *_confirm_words(options)]
         case "unpin":
             return [options.port]
         case "drain" | "undrain":
@@ -436,6 +482,10 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
     }
     given = (f"{key}={value}" for key, value in settings.items() if value is not None)
     return [options.bridge, *given]
+
+
+def _confirm_words(options: argparse.Namespace) -> list[str]:
+    return [] if options.confirm is None else ["--confirm", options.confirm]
 
 
 def _bridge(options: argparse.Namespace) -> list[str]:
@@ -537,12 +587,19 @@ def _detach(words: list[str]) -> int:
 
     try:
         remote = _remote(os.environ.get("OVS_LBT_OVSDB"))
-        status = one_shot.detach(remote, words[0], purge="--purge" in words)
+        status = one_shot.detach(remote, words[0], tuple(words[1:]))
     except (DatabaseAway, ValueError, OSError) as error:
         status = _failed(_blamed(because(error), {"--ovsdb": "OVS_LBT_OVSDB"}))
     sys.stdout.flush()
     exit_now(status)
     return status
+
+
+def _moves_a_bond(options: argparse.Namespace) -> str | None:
+    """The option by which a command moves a bond between Linux and Open vSwitch, if it is there."""
+    if getattr(options, "from_bond", None) is not None:
+        return "--from-bond"
+    return "--to-bond" if getattr(options, "to_bond", None) is not None else None
 
 
 def _from_bond(options: argparse.Namespace) -> int:
@@ -603,6 +660,101 @@ def _say(line: str) -> None:
     """Say what is being done, also to a terminal that has gone meanwhile."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
+
+
+def _until_confirmed(options: argparse.Namespace) -> int:
+    """Make a change that is reverted unless it is confirmed. The reversal is armed first.
+
+    So nothing that happens to this command or the service, from the first moment on, prevents it.
+    """
+    from controller.host import arming
+
+    if (obstacle := client.obstacle()) is not None:
+        return _failed(obstacle)
+    words = _words(options)
+    if options.command != "detach" and not client.running():
+        return _ask(options.command, words)
+    bridge = options.bridge if options.command != "set" else _bridge_of(options)
+    if bridge is None:
+        return _ask(options.command, words)
+    try:
+        armed = arming.arm(bridge, float(options.confirm), options.service)
+    except arming.NotArmed as error:
+        return _failed(str(error))
+    if options.command == "detach" and not client.running():
+        return _detach(words)
+    try:
+        _tell(client.ask(f"lbt/{options.command}", words))
+    except client.Refusal as why:
+        armed.disarm()
+        return _failed(str(why))
+    except client.Unanswered as why:
+        return _failed(str(why))
+    return 0
+
+
+def _bridge_of(options: argparse.Namespace) -> str | None:
+    """The bridge that `set` concerns; None if the interface is on none."""
+    if options.table == "bridge":
+        return str(options.name)
+    from controller.host import one_uplink
+
+    try:
+        found = one_uplink.run("ovs-vsctl", "iface-to-br", options.name.partition("/")[0])
+    except (one_uplink.Refused, OSError):
+        return None
+    return found.strip()
+
+
+def _confirm(bridge: str) -> int:
+    """Confirm through the service if it is running, else in the database."""
+    from controller import reversal
+
+    if (obstacle := client.obstacle()) is not None:
+        return _failed(obstacle)
+    try:
+        if client.running():
+            _tell(client.ask("lbt/confirm", [bridge]))
+        else:
+            print(reversal.confirm(bridge))
+    except (client.Refusal, client.Unanswered, reversal.Unknown) as why:
+        return _failed(_too_late(bridge, str(why)))
+    return 0
+
+
+def _too_late(bridge: str, why: str) -> str:
+    """Why a change was not confirmed. If it was reverted, says so instead of "nothing waits"."""
+    from controller import reversal
+
+    if why != reversal.nothing_waits(bridge):
+        return why
+    from controller.host import journal
+
+    words = [bridge, "--last", "20", "--json"]
+    try:
+        if client.running():
+            told = client.ask("lbt/history", words)
+        else:
+            told = journal.answer(journal.default_path(client.NAME), tuple(words))
+    except (client.Refusal, client.Unanswered, ValueError, OSError):
+        return why
+    if (reverted := reversal.last_reversal(told)) is None:
+        return why
+    return f"bridge {bridge}: too late: {reverted} -> the change once more"
+
+
+def _revert(bridge: str) -> int:
+    """Revert through the service if it is running, else with a service of our own."""
+    from controller import reversal
+
+    if client.obstacle() is not None or client.running():
+        return _ask("revert", [bridge])
+    try:
+        if reversal.waits(bridge) is None:
+            return _failed(reversal.nothing_waits(bridge))
+    except reversal.Unknown as why:
+        return _failed(str(why))
+    return reversal.once(bridge)
 
 
 def _history(service: str, words: list[str]) -> int:
@@ -736,10 +888,15 @@ def _ask(command: str, words: list[str]) -> int:
     """Send a command to the service and print its answer. Returns the exit status."""
     if (answer := _answer(command, words)) is None:
         return 1
+    _tell(answer)
+    return 0
+
+
+def _tell(answer: str) -> None:
+    """Print an answer, its warnings to stderr."""
     for line in answer.splitlines(keepends=True):
         warning = line.startswith("warning: ")
         (sys.stderr if warning else sys.stdout).write(line)
-    return 0
 
 
 def _answer(command: str, words: list[str]) -> str | None:
@@ -765,10 +922,15 @@ def _show(bridge: str | None) -> int:
         print(show_view.standing_by(shown["leader"]))
         lines = []
     else:
-        lines = show_view.blocks(shown["bridges"], terminal.look())
+        lines = show_view.waiting(shown, terminal.look(), _time_of_day)
+        lines += show_view.blocks(shown["bridges"], terminal.look())
     lines += show_view.faults(shown, terminal.look())
     sys.stdout.write(terminal.written(lines))
     return 0
+
+
+def _time_of_day(at_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_s))
 
 
 def _top(options: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from controller.api.events import (
     DatabaseRead,
     Event,
     Faulted,
+    ForwardingByOne,
     ForwardingRead,
     InboundRead,
     InstalledRead,
@@ -51,6 +52,7 @@ from controller.bridge.state import Commands
 from controller.config.rows import PREFIX
 from controller.operations import show
 from controller.operations.attach_detach import AttachDetach
+from controller.operations.confirmations import Confirmations
 from controller.operations.operator import Operator
 from controller.text.wording import one_line
 
@@ -64,7 +66,9 @@ class Engine:
 
     def __init__(self, epoch_s: float = 0.0, leads: bool = True, name: str = "") -> None:
         self.fleet = Fleet(epoch_s, leads)
-        self.operator = Operator(self.fleet, AttachDetach(self.fleet))
+        attach_detach = AttachDetach(self.fleet)
+        confirmations = Confirmations(self.fleet, attach_detach)
+        self.operator = Operator(self.fleet, attach_detach, confirmations)
         # By bridge: when it has something to do next. An event concerns few bridges.
         self._due_s: dict[str, float] = {}
         # By bridge: when a failover goes on, of those where one waits for the switch.
@@ -147,7 +151,8 @@ class Engine:
             case DatabaseRead(bridges=rows, leader=leader, ovs_version=version, ovn=ovn):
                 self._leader = leader
                 self.fleet.ovs_version, self.fleet.ovn = version, ovn
-                return self.fleet.follow(rows, self.operator.in_hand, now_s)
+                followed = self.fleet.follow(rows, self.operator.in_hand, now_s)
+                return [*followed, *self.operator.confirmations.follow(now_s)]
             case Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
             case Challenged():
@@ -166,6 +171,8 @@ class Engine:
             case Written():
                 answered = self.operator.written(event, now_s)
                 return [*answered, *self.fleet.let_go(self.operator.in_hand)]
+            case ForwardingByOne():
+                return self.operator.forwards_by_one(event, now_s)
             case _:
                 bridge = self.fleet.bridges.get(event.bridge)
                 return self._handle_switch(bridge, event, now_s) if bridge else []

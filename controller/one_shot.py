@@ -10,9 +10,12 @@ import threading
 from collections.abc import Callable
 
 from controller.api.events import Reply, Request
+from controller.host import client, journal
 from controller.service import Options, Service
 
 REQUEST_ID = 1
+# A name of its own: a service that hangs, or starts meanwhile, has the usual one.
+REVERSAL = f"{client.NAME}-reversal"
 # Longer than the service waits for a switch or a database that does not answer.
 ANSWER_TIMEOUT_S = 15.0
 
@@ -47,12 +50,32 @@ class OneAnswer:
         return 0
 
 
-def detach(ovsdb: str, bridge: str, purge: bool = False) -> int:
+def detach(ovsdb: str, bridge: str, options: tuple[str, ...] = ()) -> int:
     """Detach a bridge without a running service. Returns the exit status of the command.
 
     Raises:
         DatabaseAway: the database does not answer.
     """
     service = Service(Options(ovsdb, metrics=None, only=bridge), OneAnswer)
-    service.request(Request(REQUEST_ID, ("detach", bridge, *(["--purge"] if purge else []))))
+    service.request(Request(REQUEST_ID, ("detach", bridge, *options)))
     return service.run()
+
+
+def revert(ovsdb: str, bridge: str) -> int:
+    """Revert a change that waits to be confirmed, if no service does.
+
+    A service that hangs loses the lead to this one. Nothing happens while a service that is alive
+    leads. Returns the exit status of the command.
+
+    Raises:
+        DatabaseAway: the database does not answer.
+    """
+    options = Options(
+        ovsdb,
+        metrics=None,
+        history=journal.default_path(client.NAME),
+        only=bridge,
+        name=REVERSAL,
+        request=Request(REQUEST_ID, ("revert", bridge)),
+    )
+    return Service(options, OneAnswer).run()

@@ -31,6 +31,7 @@ from controller.api.events import (
     Disconnect,
     Event,
     ForgetForwarding,
+    ForwardByOne,
     ForwardingRead,
     Leading,
     Observe,
@@ -50,7 +51,7 @@ from controller.api.events import (
 )
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
-from controller.host import addresses, client, control, faults, vswitchd
+from controller.host import addresses, client, control, faults, one_uplink, vswitchd
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
@@ -83,7 +84,8 @@ class Options:
     `metrics` None: do not serve metrics. `listen` None: do not accept connections from bridges.
     `tls` None: no TLS. `metrics_tls` None: serve metrics without TLS. `history` None: do not record
     decisions. `only`: manage this bridge, whatever else is attached. `name`: the name of the
-    service, which differs between services on one Open vSwitch.
+    service, which differs between services on one Open vSwitch. `request`: carried out when this
+    service leads.
     """
 
     ovsdb: str
@@ -94,6 +96,7 @@ class Options:
     history: Path | None = None
     only: str | None = None
     name: str = client.NAME
+    request: Request | None = None
 
 
 class Answers(Protocol):
@@ -119,6 +122,7 @@ class Service:
 
     _dialers: Dialers
     _database: Database
+    _request: Request | None = None
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class Service:
         self._asked: dict[str, tuple[float, bool]] = {}
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
+        self._request = options.request
         self._qdiscs = Qdiscs(self._events.put, self._beside_the_switch, self._confirmed)
         self._supervisor = Supervisor()
         self._role_known = False
@@ -203,6 +208,7 @@ class Service:
             faults.report("commands", error, "control socket", ends=True)
             status = 1
         self._supervisor.stopping()
+        self._journal.flush()
         return status if self._exit_status is None else self._exit_status
 
     def _run_engine(self) -> None:
@@ -244,6 +250,9 @@ class Service:
         for command in commands:
             self._carry_out(command)
         self._role_known |= isinstance(event, Leading)
+        if self._request is not None and self._engine.leads:
+            self._events.put(self._request)
+            self._request = None
         return worth_it
 
     def _answer_challenge(self) -> None:
@@ -292,6 +301,10 @@ class Service:
             case ForgetForwarding(bridge=bridge):
                 if self._beside_the_switch:
                     vswitchd.forget_forwarding(bridge)
+            case ForwardByOne():
+                one_uplink.start(
+                    command, self._events.put, self._confirmed, self._beside_the_switch
+                )
             case Write():
                 self._database.write(command)
             case Answer():

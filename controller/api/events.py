@@ -263,6 +263,14 @@ class BundleDone:
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardingByOne:
+    """The result of a `ForwardByOne`: NORMAL forwards by one uplink, unless there is an `error`."""
+
+    bridge: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: one bridge, the one that has waited longest, does what is due.
 
@@ -320,6 +328,7 @@ Event = (
     | SelectGroupAdded
     | Shaped
     | BundleDone
+    | ForwardingByOne
     | Tick
     | Faulted
     | Request
@@ -472,6 +481,18 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardByOne:
+    """Make NORMAL forward by one plain uplink, and cut the `others` off, as a rescue does.
+
+    The answer is a `ForwardingByOne`.
+    """
+
+    bridge: str
+    uplink: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """An external_ids key of a record; None removes the key.
 
@@ -553,6 +574,7 @@ Command = (
     | SetPortFlags
     | AddSelectGroup
     | Shape
+    | ForwardByOne
     | Write
     | Answer
     | Reply

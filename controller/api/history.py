@@ -28,7 +28,8 @@ class Happened(StrEnum):
     `planned`: moves that were not made, because the bridge is in observe mode. `outcome`: what
     uplinks carried some time after the previous decision. `unrelieved`: an uplink is above the
     threshold and no move helps; `relieved`: that is over. `rule-broken`: a rule of a VM port is not
-    met; `rule-kept`: it is met again.
+    met; `rule-kept`: it is met again. `confirmed`: a change that waited to be confirmed was;
+    `reverted`: it was not, and the bridge is as before it.
     """
 
     MOVED = "moved"
@@ -41,6 +42,8 @@ class Happened(StrEnum):
     LINK_DOWN = "link-down"
     RULE_BROKEN = "rule-broken"
     RULE_KEPT = "rule-kept"
+    CONFIRMED = "confirmed"
+    REVERTED = "reverted"
 
 
 @dataclass(frozen=True, slots=True)

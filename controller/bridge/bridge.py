@@ -26,6 +26,7 @@ from controller.api.events import (
     Reply,
     Report,
     SelectGroupAdded,
+    SendFrame,
     Shaped,
     UnitCountersRead,
 )
@@ -37,7 +38,7 @@ from controller.bridge.phase import Phase, Turn
 from controller.bridge.reconcile import ReconciledBridge
 from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
-from controller.dataplane import specs
+from controller.dataplane import frames, specs
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
@@ -77,6 +78,25 @@ class Bridge(ReconciledBridge):
         self._turn(Turn.GIVE_BACK)
         self.gathering.end()
         return self.reconcile(now_s)
+
+    def introduce_to_normal(self) -> None:
+        """Teach NORMAL where VMs are, as soon as it has taken over a bond. Nobody else hears of it.
+
+        Whoever attaches the bridge again finds the addresses there, also those of silent VMs.
+        """
+        if not self.config.on_bond:
+            return
+        ports = {port.name: port for port in self.config.vm_ports}
+        self.learning_packets.introduce(
+            SendFrame(
+                self.config.name,
+                int(ports[name].ofport),
+                frames.rarp(mac, ports[name].vlans.tag_in(vlan), to_itself=True),
+            )
+            for name, known in sorted(self.addresses.by_port.items())
+            if name in ports
+            for mac, vlan in known
+        )
 
     def move(self, unit: str, target: str, reply: Reply, now_s: float) -> Commands:
         """Make `target` a VM port's home, and answer once the switch has followed.
@@ -423,13 +443,13 @@ class Bridge(ReconciledBridge):
         if not self.flooding.changing:
             from_normal -= set(read.addresses)
         apart = self.address_units.located(self.config)
-        frames = self.learning_packets.take(read, self.config, from_normal, now_s, apart)
+        packets = self.learning_packets.take(read, self.config, from_normal, now_s, apart)
         if self.on_normal and self.installed_anything:
             # On a LAG, no learning packet has to go upstream, and NORMAL would flood those for
             # addresses that it has not learned yet.
-            self.learning_packets.introduce([] if self.config.on_a_lag else frames)
+            self.learning_packets.introduce([] if self.config.on_a_lag else packets)
         else:
-            commands += frames
+            commands += packets
         if self.flooding.changing:
             self.flooding.take_up()
             commands += self.reconcile(now_s)

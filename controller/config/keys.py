@@ -23,6 +23,7 @@ from controller.config.kinds import (
     percent,
     port_names,
     role,
+    saved,
     seconds,
     set_name,
     uplink,
@@ -83,7 +84,7 @@ class Key:
         Raises:
             ValueError: the text is not a valid value.
         """
-        if len(text) > MOST_VALUE_CHARACTERS:
+        if len(text) > MOST_VALUE_CHARACTERS and not self.takes.unlimited:
             raise ValueError(text)
         return self.takes.parse(text)
 
@@ -197,6 +198,14 @@ KEYS = (
         note(),
         None,
         "What attach changed and detach restores.",
+    ),
+    Key(
+        BRIDGE,
+        "unconfirmed",
+        saved(),
+        None,
+        "The change that is reverted unless it is confirmed, until when, and the settings from before"
+        " it, as JSON. Also on a bridge that was detached with `--confirm`.",
     ),
     Key(
         UPLINK,

@@ -34,13 +34,14 @@ class Kind:
 
     `parse` returns the value of a text or raises ValueError. `expected`: what errors and documents
     say. `salvage`: the usable part of an invalid value, for use if there is no earlier valid one.
-    `by_service`: only the service writes it.
+    `by_service`: only the service writes it. `unlimited`: it may be longer than other values.
     """
 
     parse: Callable[[str], Any]
     expected: str
     salvage: Callable[[str], Any] | None = None
     by_service: bool = False
+    unlimited: bool = False
 
 
 def word(*words: str) -> Kind:
@@ -184,6 +185,11 @@ def set_name() -> Kind:
 def written(parse: Callable[[str], Any] = str) -> Kind:
     """A value that only the service writes."""
     return Kind(parse, WRITTEN_BY_US, by_service=True)
+
+
+def saved() -> Kind:
+    """What the service saved of many records; the part that reads it parses it."""
+    return Kind(str, WRITTEN_BY_US, by_service=True, unlimited=True)
 
 
 def port_names(text: str) -> frozenset[str]:

@@ -7,6 +7,7 @@ import logging
 import logging.handlers
 import os
 import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +24,7 @@ LOG = logging.getLogger(__name__)
 FILE_BYTES = 10_000_000
 OLDER_FILES = 5
 BLOCK_BYTES = 1 << 16
+FLUSH_TIMEOUT_S = 1.0
 
 
 def default_path(service: str) -> Path:
@@ -47,6 +49,12 @@ class Journal:
     def write(self, line: str) -> None:
         if self._path is not None:
             self._work.put(lambda: self._file.emit(logging.makeLogRecord({"msg": line})))
+
+    def flush(self) -> None:
+        """Wait until everything is written, but not for a disk that hangs."""
+        written = threading.Event()
+        self._work.put(written.set)
+        written.wait(FLUSH_TIMEOUT_S)
 
     def ask(self, request: Request, names: history.Names, reply: Callable[[Reply], None]) -> None:
         """Answer `history …`, after all earlier writes. `names`: what exists now."""
@@ -87,6 +95,11 @@ class _File(logging.handlers.RotatingFileHandler):
             LOG.exception(
                 "the history file cannot be written -> a writable file: %s", self.baseFilename
             )
+
+
+def append(path: Path, line: str) -> None:
+    """Write an entry where no service does. If the file cannot be written, the entry is lost."""
+    _File(path).emit(logging.makeLogRecord({"msg": line}))
 
 
 def answer(path: Path, words: tuple[str, ...], names: history.Names | None = None) -> str:

@@ -1,6 +1,7 @@
 """NORMAL over one of several plain uplinks: how a bridge forwards without our pipeline and without a loop.
 
-`ovs-lbt rescue` uses it. Only Open vSwitch's own tools are used, because the framework may be what does not work.
+`ovs-lbt rescue` uses it, and the reversal of an attach where NORMAL over all uplinks would be a loop.
+Only Open vSwitch's own tools are used, because the framework may be what does not work.
 """
 
 from __future__ import annotations
@@ -8,19 +9,54 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from controller.api.events import ForwardByOne, ForwardingByOne
 from controller.dataplane.specs import COOKIE_PREFIX
 from controller.dataplane.tables import COOKIE_KIND_MASK, COOKIE_PREFIX_MASK, Kind, cookie
+from controller.host import faults
+from controller.text.wording import because, one_line
 
 COMMAND_TIMEOUT_S = 10
 RESCUE_COOKIE = cookie(Kind.RESCUE, 0)
 # Drop frames of other uplinks before any other flow; forward VM ports after all other flows.
 CUT_PRIORITY, NORMAL_PRIORITY = 65535, 1
+NOT_HERE = "the switch is on another host -> a service on that host"
 
 
 class Refused(Exception):
     """A tool failed. The text: what was found -> what is expected."""
+
+
+def start(
+    command: ForwardByOne,
+    submit: Callable[[ForwardingByOne], None],
+    confirmed: Callable[[], bool],
+    beside_the_switch: bool,
+) -> None:
+    """Carry out a command on a thread, and submit the result.
+
+    `confirmed` is called just before the change: it returns False if another service leads.
+    """
+
+    def carry_out() -> None:
+        error = None
+        try:
+            if not beside_the_switch:
+                raise Refused(NOT_HERE)
+            if not confirmed():
+                raise Refused("another service leads -> ask that service")
+            forward(command.bridge, command.uplink, command.others)
+        except (Refused, OSError) as why:
+            error = one_line(because(why))
+        submit(ForwardingByOne(command.bridge, error))
+
+    faults.once(
+        "openflow",
+        f"one uplink of {command.bridge}",
+        carry_out,
+        lambda found: submit(ForwardingByOne(command.bridge, found)),
+    )
 
 
 def forward(bridge: str, uplink: str, others: tuple[str, ...]) -> None:

@@ -5,6 +5,10 @@ when the switch has confirmed the pipeline. If a step fails, everything is undon
 removes our flows and groups from the switch, and then the configuration. On plain uplinks, the
 bridge stays in fail mode secure, in which it forwards nothing without flows, until only its old
 fail mode remains to be restored.
+
+Both also revert each other, for `confirmations`. A detach that reverts an attach restores the keys
+that the bridge had. It waits for the switch as long as it takes, and never restores a fail mode in
+which plain uplinks would form a loop.
 """
 
 from __future__ import annotations
@@ -13,7 +17,15 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import Reply, Setting, Write, Written
+from controller.api.events import (
+    ForwardByOne,
+    ForwardingByOne,
+    Reply,
+    Report,
+    Setting,
+    Write,
+    Written,
+)
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
 from controller.bridge.gathering import GATHERED_AFTER_S
@@ -24,13 +36,15 @@ from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
-from controller.operations import inspection, integration, overlay, releases
+from controller.operations import inspection, integration, overlay, releases, unconfirmed
+from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
 from controller.text.wording import OUR_LOG, shortened
 
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
 ATTACH_TIMEOUT_S = 10.0
 # A switch that has not answered within this time counts as unreachable.
 DETACH_TIMEOUT_S = 5.0
+NO_REVERSAL_YET = "a switch that answers; the change that was not confirmed is reverted then"
 # What attach writes unless the key is set. A bridge without the key keeps `multipath`, as releases
 # before 0.2 left it: a change of the hash moves most connections to another uplink once.
 HASH, HASH_AT_ATTACH = "connection-hash", "auto"
@@ -42,7 +56,10 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Attach:
-    """An attach in progress: read the bridge, write the configuration, wait for the pipeline."""
+    """An attach in progress: read the bridge, write the configuration, wait for the pipeline.
+
+    `waits`: the change that waits to be confirmed from then on, if it does.
+    """
 
     request_id: int
     deadline_s: float
@@ -51,6 +68,7 @@ class Attach:
     writing: bool = False
     written: bool = False
     applied: bool = False
+    waits: Unconfirmed | None = None
 
     @property
     def fail_mode(self) -> tuple[Setting, ...]:
@@ -68,7 +86,9 @@ class Detach:
     """A detach in progress: gather VM ports, remove our flows, then the configuration.
 
     `purge`: also remove what operators set. `lost`: what could not be done, in words. `stays`: the
-    settings that stay in the database, in words.
+    settings that stay in the database, in words. `waits`: the change that waits to be confirmed from
+    then on, if it does. `reverts`: the change that this detach reverts, if it does. `one_uplink`:
+    it is reverted, but forwards by one uplink only, because the others would form a loop.
     """
 
     request_id: int
@@ -78,6 +98,10 @@ class Detach:
     writing: bool = False
     lost: str | None = None
     stays: str = ""
+    waits: Unconfirmed | None = None
+    reverts: Unconfirmed | None = None
+    one_uplink: ForwardByOne | None = None
+    settings: tuple[Setting, ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,14 +141,25 @@ class AttachDetach:
         return min(times, default=float("inf"))
 
     def attach(
-        self, request_id: int, row: BridgeRow, values: Mapping[str, str], now_s: float
+        self,
+        request_id: int,
+        row: BridgeRow,
+        values: Mapping[str, str],
+        now_s: float,
+        confirm_s: float | None = None,
+        reverts: Unconfirmed | None = None,
     ) -> Commands:
         """Start an attach by reading the bridge. `values`: its keys, each already checked.
+
+        `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the detach that it
+        reverts, if it does.
 
         Raises:
             Refused: the bridge is attached already, or would not have a valid team.
         """
         name = row.name
+        if reverts is None:
+            refuse_waiting(row, self.fleet.epoch_s + now_s)
         if row.attached:
             raise Refused(_attached_already(name, values))
         self._refuse_in_hand(name)
@@ -132,9 +167,9 @@ class AttachDetach:
             raise Refused(impossible)
         if owned := integration.refusal(row, self.fleet.ovn):
             raise Refused(owned)
-        if PREFIX + HASH not in row.external_ids:
+        if PREFIX + HASH not in row.external_ids and reverts is None:
             values = {**values, HASH: HASH_AT_ATTACH}
-        config = attachable(row, values)
+        config = attachable(row, values, as_before=reverts is not None)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
         undo = [
             Setting("Bridge", name, PREFIX + key, row.external_ids.get(PREFIX + key))
@@ -148,22 +183,58 @@ class AttachDetach:
             settings.append(Setting("Bridge", name, "fail_mode", "secure", column="fail_mode"))
             undo.append(Setting("Bridge", name, PREFIX + "before", None))
             undo.append(Setting("Bridge", name, "fail_mode", row.fail_mode, column="fail_mode"))
+        waits = None
+        if confirm_s is not None:
+            back = unconfirmed.before_attach(row)
+            until_s = self.fleet.epoch_s + now_s + confirm_s
+            waits = Unconfirmed(What.ATTACH, until_s, confirm_s, back)
+            undo.append(Setting("Bridge", name, UNCONFIRMED, None))
+        if reverts is not None:
+            also = unconfirmed.missing(reverts, row)
+            settings += [*also, Setting("Bridge", name, UNCONFIRMED, None)]
+            undo += [replace(setting, value=None) for setting in also]
+            undo.append(reverts.as_setting(name))
         self.attaching[name] = Attach(
-            request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo)
+            request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo), waits=waits
         )
         return self.fleet.manage(config, inspects=True)
 
     def detach(
-        self, request_id: int, bridge: Bridge, now_s: float, purge: bool = False
+        self,
+        request_id: int,
+        bridge: Bridge,
+        now_s: float,
+        purge: bool = False,
+        confirm_s: float | None = None,
+        reverts: Unconfirmed | None = None,
     ) -> Commands:
         """Start a detach by reading the bridge. From now on, nothing is decided about it.
 
+        `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the attach that it
+        reverts, if it does.
+
         Raises:
-            Refused: another request is changing the bridge.
+            Refused: another request is changing the bridge, or it would form a loop until it is
+                confirmed.
         """
         name = bridge.config.name
         self._refuse_in_hand(name)
-        self.detaching[name] = Detach(request_id, now_s + DETACH_TIMEOUT_S, purge)
+        waits = None
+        if confirm_s is not None:
+            row = self.fleet.rows[name]
+            refuse_waiting(row, self.fleet.epoch_s + now_s)
+            if _was_standalone(row) and (linked := _looping(row, bridge)):
+                found = (
+                    f"the fail mode before attach, standalone, with links on {', '.join(linked)}"
+                )
+                expected = "one uplink with a link, because NORMAL would join them into a loop"
+                raise Refused(f"bridge {name}: {found} -> {expected}")
+            back = unconfirmed.keys_of(row)
+            until_s = self.fleet.epoch_s + now_s + confirm_s
+            waits = Unconfirmed(What.DETACH, until_s, confirm_s, back)
+        self.detaching[name] = Detach(
+            request_id, now_s + DETACH_TIMEOUT_S, purge, waits=waits, reverts=reverts
+        )
         return bridge.inspect()
 
     def purge(self, request_id: int, row: BridgeRow) -> Commands:
@@ -265,6 +336,8 @@ class AttachDetach:
         lines += [f"note: {text}" for text in integration.advice(bridge.config, self.fleet.rows)]
         # Changes of the database meanwhile were not followed.
         followed = bridge.configure(read_bridge(row, bridge.config), now_s)
+        if attach.waits is not None:
+            lines.append(waiting(name, attach.waits, self.fleet.epoch_s + now_s))
         return [*followed, Reply(attach.request_id, "\n".join(lines))]
 
     def _held_up(self, bridge: Bridge, attach: Attach) -> str:
@@ -292,6 +365,11 @@ class AttachDetach:
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
             attach.undo += (Setting("Bridge", name, key, None),)
+        if attach.waits is not None:
+            linked = tuple(u.name for u in bridge.config.uplinks if bridge.is_up(u))
+            if not bridge.config.on_bond:
+                attach.waits = replace(attach.waits, linked=linked)
+            attach.settings += (attach.waits.as_setting(name),)
         attach.writing = True
         # The new fail mode flushes everything, and from then on each millisecond costs frames.
         ahead = bridge.foreseen(now_s) if attach.fail_mode else []
@@ -325,11 +403,11 @@ class AttachDetach:
 
     def _proceed_detach(self, name: str, detach: Detach, now_s: float) -> Commands:
         bridge, row = self.fleet.bridges.get(name), self.fleet.rows.get(name)
+        if detach.writing and row is not None:
+            return []
         if row is None or bridge is None:
             del self.detaching[name]
             return [Reply(detach.request_id, "")]
-        if detach.writing:
-            return []
         if not detach.removing:
             looked = bridge.settled and not bridge.gathers
             if looked and bridge.gather(now_s):
@@ -337,10 +415,17 @@ class AttachDetach:
                 return bridge.reconcile(now_s)
             if looked or bridge.has_gathered(now_s):
                 detach.removing = True
+                if detach.waits is not None:
+                    bridge.introduce_to_normal()
                 return [*bridge.give_back(now_s), *self._proceed_detach(name, detach, now_s)]
         gone = detach.removing and bridge.settled and not bridge.installed_anything
         if (not gone or bridge.has_queues) and now_s < detach.deadline_s:
             return []
+        if not gone and detach.reverts is not None:
+            # What remains to be done stays in the database until the switch answers.
+            detach.deadline_s = now_s + DETACH_TIMEOUT_S
+            found = "does not answer" if bridge.connected else "is not connected"
+            return [Report("warning", f"bridge {name}: the switch {found} -> {NO_REVERSAL_YET}")]
         detach.writing = True
         commands: Commands = []
         if not gone:
@@ -357,15 +442,42 @@ class AttachDetach:
             )
             commands = bridge.give_back(now_s)
         settings, warning = _fail_mode_back(row, bridge)
+        if detach.reverts is not None and settings and (linked := _looping(row, bridge)):
+            before = [up for up in linked if up in detach.reverts.linked]
+            settings, chosen = (), (before or linked)[0]
+            others = [u.name for u in bridge.config.uplinks if u.name != chosen]
+            others += bridge.config.missing
+            detach.one_uplink = ForwardByOne(name, chosen, tuple(others))
         ours = traces(row, self._others_attached(name)) if detach.purge else _leaving(row)
         detach.stays = _staying(row, ours)
+        if detach.reverts is not None:
+            detach.stays = ""
+            ours = unconfirmed.merged(ours, unconfirmed.restored(detach.reverts, row))
+        if detach.waits is not None:
+            ours = unconfirmed.merged(ours, [detach.waits.as_setting(name)])
         settings = (*ours, *settings)
         if bridge.has_queues:
             found = f"bridge {name}: the queues of {', '.join(bridge.queueing) or 'uplinks'}"
             warning = warning or f"{found} were not removed -> tc qdisc del dev UPLINK root"
         detach.lost = detach.lost or warning
+        if detach.one_uplink is not None:
+            # Its flows would be taken for remains of ours: nothing of ours manages the bridge then.
+            detach.settings = settings
+            return [*commands, *self.fleet.drop(name), detach.one_uplink]
         waits = gone and any(setting.column == "fail_mode" for setting in settings)
         return [*commands, Write(settings, detach.request_id, applied=waits)]
+
+    def forwards_by_one(self, event: ForwardingByOne) -> Commands:
+        """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        detach, row = self.detaching.get(event.bridge), self.fleet.rows.get(event.bridge)
+        if detach is None:
+            return []
+        if event.error is None:
+            return [Write(detach.settings, detach.request_id)]
+        del self.detaching[event.bridge]
+        again = self.fleet.manage(read_bridge(row)) if row is not None and row.attached else []
+        text = f"bridge {event.bridge}: {event.error}"
+        return [*again, Reply(detach.request_id, text, refused=True)]
 
     def _detach_written(self, name: str, detach: Detach, event: Written, now_s: float) -> Commands:
         del self.detaching[name]
@@ -373,11 +485,19 @@ class AttachDetach:
         if event.error is None:
             if bridge is not None:
                 self.leaving[name] = Leaving(None)
-            text = "; ".join(part for part in (detach.lost, detach.stays) if part)
-            return [Reply(event.request_id, text, refused=detach.lost is not None)]
+            told = [part for part in (detach.lost, detach.stays) if part]
+            if detach.waits is not None:
+                told.append(waiting(name, detach.waits, self.fleet.epoch_s + now_s))
+            if (by := detach.one_uplink) is not None:
+                told.append(f"by {by.uplink} alone, because NORMAL over all uplinks is a loop")
+            text = ("\n" if detach.lost is None else "; ").join(told)
+            refused = detach.lost is not None and detach.reverts is None
+            return [Reply(event.request_id, text, refused=refused)]
         commands: Commands = []
         if bridge is not None and row is not None:
             commands = bridge.take_over(read_bridge(row, bridge.config), now_s)
+        elif row is not None and row.attached:
+            commands = self.fleet.manage(read_bridge(row))
         return [*commands, Reply(event.request_id, f"database: {event.error}", refused=True)]
 
     # ---- afterwards --------------------------------------------------------------------
@@ -397,9 +517,14 @@ class AttachDetach:
 
 
 def attachable(
-    row: BridgeRow, values: Mapping[str, str], last: BridgeConfig | None = None
+    row: BridgeRow,
+    values: Mapping[str, str],
+    last: BridgeConfig | None = None,
+    as_before: bool = False,
 ) -> BridgeConfig:
     """The configuration that the bridge would have. `last`: its present one, with invalid values.
+
+    `as_before`: it had these values, so invalid ones are no reason to refuse.
 
     Raises:
         Refused: the bridge would not have a valid team.
@@ -412,7 +537,7 @@ def attachable(
     known = last.errors if last is not None else ()
     bad = (error for error in config.errors if error not in known)
     errors = [str(error) for error in bad if error.record == f"Bridge {row.name}"]
-    if errors:
+    if errors and not as_before:
         raise Refused("; ".join(errors))
     if len(config.uplinks) < 2:
         found = ", ".join(uplink.name for uplink in config.uplinks) or "none"
@@ -496,6 +621,46 @@ def _fail_mode_back(row: BridgeRow, bridge: Bridge) -> tuple[tuple[Setting, ...]
             f" flush {count} flows of other programs -> {by_hand}"
         )
     return (Setting("Bridge", row.name, "fail_mode", before, column="fail_mode"),), None
+
+
+def _was_standalone(row: BridgeRow) -> bool:
+    """Whether a detach restores fail mode standalone."""
+    try:
+        before = BRIDGE_KEYS["before"].parse(row.external_ids.get(PREFIX + "before", ""))
+    except ValueError:
+        return False
+    return bool(before["fail_mode"] != "secure")
+
+
+def _looping(row: BridgeRow, bridge: Bridge) -> list[str]:
+    """The plain uplinks that NORMAL would join into a loop, which takes two with a link."""
+    if row.stp_enable or row.rstp_enable or bridge.config.on_bond:
+        return []
+    linked = [uplink.name for uplink in bridge.config.uplinks if bridge.is_up(uplink)]
+    return linked if len(linked) > 1 else []
+
+
+def waiting(name: str, change: Unconfirmed, epoch_now_s: float) -> str:
+    """What happens unless a change is confirmed, for the operator who has just made it."""
+    left_s = change.left_s(epoch_now_s)
+    return f"{name}: {change.what} is reverted in {left_s:.0f} s, unless: ovs-lbt confirm {name}"
+
+
+def refuse_waiting(row: BridgeRow, epoch_now_s: float) -> None:
+    """Refuse a change of a bridge on which another one waits to be confirmed.
+
+    Raises:
+        Refused: one does.
+    """
+    try:
+        change = unconfirmed.of(row)
+    except ValueError:
+        return
+    if change is not None:
+        left_s = change.left_s(epoch_now_s)
+        found = f"{change.what} waits to be confirmed, for another {left_s:.0f} s"
+        expected = f"ovs-lbt confirm {row.name}, or ovs-lbt revert {row.name}"
+        raise Refused(f"bridge {row.name}: {found} -> {expected}")
 
 
 def _worse(reply: Reply, error: str) -> Reply:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.api.events import Reply, Request, Setting, Write, Written
+from controller.api.events import ForwardingByOne, Reply, Request, Setting, Write, Written
 from controller.api.history import Moved
 from controller.bridge.bridge import Bridge
 from controller.bridge.fleet import Fleet
@@ -18,8 +18,9 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, 
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, diagnosis, explain, show, vm_rules
+from controller.operations import answers, diagnosis, explain, show, unconfirmed, vm_rules
 from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
+from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
 from controller.teaming.address_units import AddressUnit
@@ -32,10 +33,14 @@ LOST = "another service took the lead meanwhile -> ask that service what was don
 
 @dataclass(slots=True)
 class Operator:
-    """Handles operators' requests. Attaches and detaches in progress are in `attach_detach`."""
+    """Handles operators' requests. Attaches and detaches in progress are in `attach_detach`.
+
+    `confirmations`: the changes that wait to be confirmed.
+    """
 
     fleet: Fleet
     attach_detach: AttachDetach
+    confirmations: Confirmations
     draining: list[Drain] = field(default_factory=list)
     # By request: what it has done, once the database has stored its settings.
     confirming: dict[int, str] = field(default_factory=dict)
@@ -54,7 +59,7 @@ class Operator:
     def deadline_s(self) -> float:
         """When the first request in progress has something to do; infinity if there is none."""
         times = [drain.deadline_s for drain in self.draining if drain.written]
-        return min([self.attach_detach.deadline_s(), *times])
+        return min([self.attach_detach.deadline_s(), self.confirmations.deadline_s(), *times])
 
     def answer(self, request: Request, now_s: float) -> Commands:
         """Carry out a request, completely or as far as possible now."""
@@ -76,7 +81,13 @@ class Operator:
         text = self.confirming.pop(event.request_id, None)
         if text is not None and event.error is None:
             return [Reply(event.request_id, text)]
-        return self.attach_detach.written(event, now_s)
+        if (answered := self.confirmations.written(event, now_s)) is not None:
+            return answered
+        return self.confirmations.take(self.attach_detach.written(event, now_s), now_s)
+
+    def forwards_by_one(self, event: ForwardingByOne, now_s: float) -> Commands:
+        """A bridge of plain uplinks forwards by one of them now, or could not be made to."""
+        return self.confirmations.take(self.attach_detach.forwards_by_one(event), now_s)
 
     def write(self, request_id: int, settings: Iterable[Setting], done: str) -> Commands:
         """Write the settings of a request, and answer with what was done."""
@@ -88,12 +99,15 @@ class Operator:
         waiting = [reply for b in self.fleet.bridges.values() for reply in b.abandon()]
         numbers = [*(reply.request_id for reply in waiting), *self.attach_detach.abandon()]
         numbers += [drain.request_id for drain in self.draining]
+        numbers += self.confirmations.abandon()
         self.draining, self.plans = [], Plans()
-        return [Reply(number, LOST, refused=True) for number in numbers]
+        # A reversal waits under a number below zero. The service that leads reverts.
+        return [Reply(number, LOST, refused=True) for number in numbers if number > 0]
 
     def proceed(self, now_s: float) -> Commands:
         """Take requests in progress one step further. Called after each event."""
-        commands = self.attach_detach.proceed(now_s)
+        commands = self.confirmations.proceed(now_s)
+        commands += self.confirmations.take(self.attach_detach.proceed(now_s), now_s)
         for drain in list(self.draining):
             fault = self.fleet.blamed(drain.deadline_s - DRAIN_TIMEOUT_S)
             if answer := drain.proceed(self.fleet.bridges.get(drain.bridge), fault, now_s):
@@ -110,36 +124,68 @@ def _show(operator: Operator, request_id: int, words: list[str], now_s: float) -
     if names:
         _attached_bridge(operator, names[0])
     statuses = operator.fleet.status(*names)
+    fleet = operator.fleet
+    rows = {name: row for name, row in fleet.rows.items() if not names or name in names}
+    waiting = unconfirmed.as_json(rows, fleet.epoch_s + now_s)
     text = (show.as_json if as_json else show.as_text)(
-        statuses, operator.fleet.recent_faults(now_s)
+        statuses, fleet.recent_faults(now_s), waiting
     )
     return [Reply(request_id, text)]
 
 
 def _attach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
-    """`BRIDGE KEY=VALUE…`."""
+    """`BRIDGE KEY=VALUE… [--confirm S]`."""
+    confirm_s, words = _confirm(words)
+    if not words:
+        raise Refused("attach: no bridge -> BRIDGE [KEY=VALUE]... [--confirm S]")
     name, *assignments = words
     row = _row(operator, name)
     values = _assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
-    return operator.attach_detach.attach(request_id, row, values, now_s)
+    return operator.attach_detach.attach(request_id, row, values, now_s, confirm_s)
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    confirm_s, words = _confirm(words)
     purge, names = _options(words, most=1, option="--purge")
     if not names:
-        raise Refused("detach: no bridge -> BRIDGE [--purge]")
-    if purge and not _row(operator, names[0]).attached:
+        raise Refused("detach: no bridge -> BRIDGE [--purge] [--confirm S]")
+    if purge and confirm_s is None and not _row(operator, names[0]).attached:
         return operator.attach_detach.purge(request_id, operator.fleet.rows[names[0]])
     bridge = _attached_bridge(operator, names[0])
-    return operator.attach_detach.detach(request_id, bridge, now_s, purge)
+    return operator.attach_detach.detach(request_id, bridge, now_s, purge, confirm_s)
 
 
-def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
-    """`bridge|interface NAME KEY=VALUE…`, as `ovs-vsctl set`, but checked first.
+def _confirm_change(
+    operator: Operator, request_id: int, words: list[str], now_s: float
+) -> Commands:
+    (name,) = words
+    return operator.confirmations.confirm(request_id, _row(operator, name), now_s)
+
+
+def _revert(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    (name,) = words
+    return operator.confirmations.revert(request_id, _row(operator, name), now_s)
+
+
+def _set(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    """`bridge|interface NAME KEY=VALUE… [--confirm S]`, as `ovs-vsctl set`, but checked first.
 
     `KEY=` removes a rule of a VM port.
     """
+    confirm_s, words = _confirm(words)
+    if len(words) < 3:
+        raise Refused("set: no settings -> bridge|interface NAME KEY=VALUE... [--confirm S]")
+    bridge, record, settings = _settings(operator, words)
+    row = operator.fleet.rows[bridge]
+    if confirm_s is None:
+        done = answers.changed(words[1], row, record, settings)
+        return operator.write(request_id, settings, done)
+    return operator.confirmations.set(request_id, row, tuple(settings), confirm_s, now_s)
+
+
+def _settings(operator: Operator, words: list[str]) -> tuple[str, Record, list[Setting]]:
+    """The settings that `set` writes, what they concern, and its bridge."""
     table, name, *assignments = words
     if table not in ("bridge", "interface"):
         raise Refused(f"table: {table} -> bridge or interface")
@@ -148,10 +194,9 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
         values = _assignments(assignments, settable(BRIDGE_KEYS))
         attachable(row, {**_ours(row.external_ids), **values}, operator.fleet.bridges[name].config)
         settings = [Setting("Bridge", name, PREFIX + key, value) for key, value in values.items()]
-        done = answers.changed(name, row, Record.BRIDGE, settings)
-        return operator.write(request_id, settings, done)
+        return name, Record.BRIDGE, settings
     if (at := _elsewhere(operator, name)) is not None:
-        return _write_elsewhere(operator, request_id, at, name, assignments)
+        return at.config.name, Record.VM_PORT, _rules_elsewhere(at, name, assignments)
     bridge, port = vm_rules.named(operator.fleet.bridges, name) or _interface(operator, name)
     row = operator.fleet.rows[bridge.config.name]
     if port is None:
@@ -163,8 +208,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
             Setting("Interface", name, PREFIX + key, value) for key, value in values.items()
         ]
         _refuse_what_is_bad_together(operator, bridge, settings)
-        done = answers.changed(name, row, Record.UPLINK, settings)
-        return operator.write(request_id, settings, done)
+        return bridge.config.name, Record.UPLINK, settings
     ended = [word[:-1] for word in assignments if word.endswith("=") and word[:-1] in VM_RULE_KEYS]
     others = [word for word in assignments if word[:-1] not in ended]
     _refuse_repeated(assignments)
@@ -174,8 +218,7 @@ def _set(operator: Operator, request_id: int, words: list[str], _now_s: float) -
     settings = [s for key, value in values.items() for s in vm_rules.kept(row, port, key, value)]
     settings += [setting for key in ended for setting in vm_rules.removed(row, port, key)]
     _refuse_what_is_bad_together(operator, bridge, settings)
-    done = answers.changed(name, row, Record.VM_PORT, settings)
-    return operator.write(request_id, settings, done)
+    return bridge.config.name, Record.VM_PORT, settings
 
 
 def _elsewhere(operator: Operator, name: str) -> Bridge | None:
@@ -187,10 +230,10 @@ def _elsewhere(operator: Operator, name: str) -> Bridge | None:
 
 
 def _write_elsewhere(
-    operator: Operator, request_id: int, bridge: Bridge, name: str, assignments: list[str]
+    operator: Operator, request_id: int, bridge: Bridge, name: str, assignment: str
 ) -> Commands:
-    """Write rules for a VM that is not known here."""
-    settings = _rules_elsewhere(bridge, name, assignments)
+    """Write a rule for a VM that is not known here."""
+    settings = _rules_elsewhere(bridge, name, [assignment])
     row = operator.fleet.rows[bridge.config.name]
     done = answers.changed(name, row, Record.VM_PORT, settings)
     return operator.write(request_id, settings, done)
@@ -265,7 +308,7 @@ def _against_shoulds(bridge: Bridge, port: VmPortConfig, target: str) -> list[st
 def _pin(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
     name, target = words
     if (at := _elsewhere(operator, name)) is not None:
-        return _write_elsewhere(operator, request_id, at, name, [f"pin={target}"])
+        return _write_elsewhere(operator, request_id, at, name, f"pin={target}")
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
     _pinnable(bridge, port, target)
@@ -291,7 +334,7 @@ def _active(bridge: Bridge, uplink: UplinkConfig) -> None:
 def _unpin(operator: Operator, request_id: int, words: list[str], _now_s: float) -> Commands:
     (name,) = words
     if (at := _elsewhere(operator, name)) is not None:
-        return _write_elsewhere(operator, request_id, at, name, ["pin="])
+        return _write_elsewhere(operator, request_id, at, name, "pin=")
     bridge, port = _vm_port(operator, name)
     _refuse_unnamed(bridge, port)
     row = operator.fleet.rows[bridge.config.name]
@@ -385,6 +428,8 @@ _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "show": _show,
     "attach": _attach,
     "detach": _detach,
+    "confirm": _confirm_change,
+    "revert": _revert,
     "set": _set,
     "move": _move,
     "pin": _pin,
@@ -433,6 +478,19 @@ def _options(words: list[str], most: int, option: str = "--json") -> tuple[bool,
     if len(names) > most:
         raise Refused(f"{' '.join(names)} -> one name [{option}]")
     return option in words, names
+
+
+def _confirm(words: list[str]) -> tuple[float | None, list[str]]:
+    """How long a change waits to be confirmed, if it does; and all other words."""
+    if "--confirm" not in words:
+        return None, words
+    at = words.index("--confirm")
+    text, rest = "".join(words[at + 1 : at + 2]), [*words[:at], *words[at + 2 :]]
+    try:
+        return unconfirmed.seconds(text), rest
+    except ValueError:
+        found = shortened(text) or "nothing"
+        raise Refused(f"--confirm: {found} -> {unconfirmed.EXPECTED}") from None
 
 
 def _interface(operator: Operator, name: str) -> tuple[Bridge, VmPortConfig | None]:

@@ -16,9 +16,17 @@ from policies.rules import Rule
 BAR_CELLS = 20
 
 
-def as_json(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) -> str:
-    """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch."""
-    return json.dumps({"bridges": _bridges(statuses), **_faults(faults)}, indent=2)
+def as_json(
+    statuses: Sequence[BridgeStatus],
+    faults: Sequence[Faulted] = (),
+    waiting: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Bridges as documented in docs/architecture.md; rates in bit/s, times since the epoch.
+
+    `waiting`: the changes that wait to be confirmed.
+    """
+    shown = {"bridges": _bridges(statuses), **_waiting(waiting), **_faults(faults)}
+    return json.dumps(shown, indent=2)
 
 
 def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) -> str:
@@ -30,11 +38,20 @@ def standing_by(leader: str, json_wanted: bool, faults: Sequence[Faulted] = ()) 
     return "\n".join(drawing.plain(line).rstrip() for line in lines)
 
 
-def as_text(statuses: Sequence[BridgeStatus], faults: Sequence[Faulted] = ()) -> str:
+def as_text(
+    statuses: Sequence[BridgeStatus],
+    faults: Sequence[Faulted] = (),
+    waiting: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """A block for each bridge: uplinks with bars of their load, then the ports on them."""
-    lines = show_view.blocks(_bridges(statuses), drawing.Look())
+    lines = show_view.waiting(_waiting(waiting), drawing.Look())
+    lines += show_view.blocks(_bridges(statuses), drawing.Look())
     lines += show_view.faults(_faults(faults), drawing.Look())
     return "\n".join(drawing.plain(line).rstrip() for line in lines)
+
+
+def _waiting(waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"unconfirmed": list(waiting)} if waiting else {}
 
 
 def _faults(faults: Sequence[Faulted]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from controller.text.drawing import (
@@ -80,6 +80,19 @@ def blocks(bridges: Sequence[JsonObject], look: Look) -> list[Line]:
     for bridge in bridges:
         drawn += [(), *_block(bridge, look)] if drawn else _block(bridge, look)
     return drawn
+
+
+def waiting(
+    answer: JsonObject, look: Look, clock: Callable[[float], str] | None = None
+) -> list[Line]:
+    """Lines for changes that wait to be confirmed. `clock` formats seconds since the epoch."""
+    texts = []
+    for change in answer.get("unconfirmed", ()):
+        name, what, left_s = change["bridge"], change["change"], change["left_s"]
+        at = "" if clock is None else f", at {clock(change['until'])}"
+        when = f"is reverted in {left_s:.0f} s{at}" if left_s else "is being reverted"
+        texts.append(f"{name}: {what} {when}, unless: ovs-lbt confirm {name}")
+    return [*_wrapped(texts, look, Style.WARN), ()] if texts else []
 
 
 def faults(answer: JsonObject, look: Look) -> list[Line]:

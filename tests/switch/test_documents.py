@@ -67,6 +67,19 @@ def test_plain_uplinks_are_adopted_and_what_is_left_is_removed(bed: Bed, service
 
 
 @on_bond
+def test_changes_are_made_and_confirmed(bed: Bed, service: Service) -> None:
+    before = state(bed)
+    steps = follow("confirm", service, bed)
+    said = next(steps)
+    assert f"{bed.bridge}: attach is reverted in " in said
+    assert said.endswith(f"{bed.bridge}: attach confirmed\n")
+    said = next(steps)
+    assert "set confirmed" in said and said.endswith(f"{bed.bridge}: detach confirmed\n")
+    assert next(steps, None) is None
+    assert state(bed) == before
+
+
+@on_bond
 def test_the_readme_attaches_and_detaches_a_bond(bed: Bed, service: Service) -> None:
     attach, detach = follow("readme-bond", service, bed)
     assert bed.bridge in attach and all(uplink.name in attach for uplink in bed.uplinks)

@@ -22,6 +22,8 @@ from controller.api.events import (
     Disconnect,
     Event,
     ForeignFlow,
+    ForwardByOne,
+    ForwardingByOne,
     ForwardingRead,
     InboundRead,
     InstalledRead,
@@ -334,6 +336,9 @@ class World:
         self.log: list[tuple[float, Command]] = []
         self.replies: dict[int, Reply] = {}
         self.refuse_writes: str | None = None
+        # The uplink that a bridge of plain uplinks was given back to, and what goes wrong then.
+        self.forwards_by: dict[str, ForwardByOne] = {}
+        self.refuse_one: str | None = None
         # How uplinks queue: what is there, and the shaper where that is one of ours.
         self.queueing: dict[str, htb.Found] = {}
         self.shapers: dict[str, htb.Shaper] = {}
@@ -511,6 +516,11 @@ class World:
             case Shape():
                 shaped = self._shape(command)
                 (self.held_shaped if self.holds_shaped else self._events).append(shaped)
+            case ForwardByOne(bridge=bridge):
+                error, self.refuse_one = self.refuse_one, None
+                if error is None:
+                    self.forwards_by[bridge] = command
+                self._events.append(ForwardingByOne(bridge, error))
             case Reply(request_id=request_id):
                 assert request_id not in self.replies, "a request is answered once"
                 self.replies[request_id] = command

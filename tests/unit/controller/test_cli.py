@@ -13,7 +13,7 @@ from controller import cli
 from controller.completion import command as scripts
 from controller.config import manual
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS, settable
-from controller.host import client
+from controller.host import arming, client
 from policies.presets import PRESETS
 
 COMMANDS = [
@@ -45,6 +45,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ),
         ("detach br0", ["br0"]),
         ("detach br0 --purge", ["br0", "--purge"]),
+        ("revert br0", ["br0"]),
         ("show --json", ["--json"]),
         ("show br0 --json", ["br0", "--json"]),
         ("set bridge br0 threshold=60 window-s=5", ["bridge", "br0", "threshold=60", "window-s=5"]),
@@ -69,6 +70,88 @@ def test_a_command_goes_to_the_service_word_by_word(
     assert sent == [(line.split()[0], words)]
 
 
+class Armed:
+    """Stands in for an armed reversal."""
+
+    def __init__(self) -> None:
+        self.for_: list[tuple[str, float, str]] = []
+        self.disarmed = False
+
+    def arm(self, *of: object) -> Armed:
+        self.for_.append(of)  # type: ignore[arg-type]
+        return self
+
+    def disarm(self) -> None:
+        self.disarmed = True
+
+
+@pytest.fixture
+def armed(monkeypatch: pytest.MonkeyPatch) -> Armed:
+    made = Armed()
+    monkeypatch.setattr(arming, "arm", made.arm)
+    monkeypatch.setattr(client, "obstacle", lambda: None)
+    monkeypatch.setattr(client, "running", lambda: True)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("attach br0 --confirm 60", ["br0", "--confirm", "60"]),
+        ("detach br0 --purge --confirm 60", ["br0", "--purge", "--confirm", "60"]),
+        (
+            "set bridge br0 policy=explicit --confirm 60",
+            ["bridge", "br0", "policy=explicit", "--confirm", "60"],
+        ),
+    ],
+)
+def test_a_reversal_is_armed_before_the_service_is_asked(
+    armed: Armed,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    words: list[str],
+) -> None:
+    def ask(method: str, asked: list[str]) -> str:
+        assert armed.for_ == [("br0", 60.0, "ovs-lbt")], "armed first"
+        assert (method, asked) == (f"lbt/{line.split()[0]}", words)
+        return "done\nwarning: so\n"
+
+    monkeypatch.setattr(client, "ask", ask)
+    assert cli.main(line.split()) == 0
+    assert not armed.disarmed
+    assert capsys.readouterr() == ("done\n", "warning: so\n")
+
+
+@pytest.mark.parametrize(("kind", "disarms"), [(client.Refusal, True), (client.Unanswered, False)])
+def test_only_a_refusal_disarms(
+    armed: Armed, monkeypatch: pytest.MonkeyPatch, kind: type[Exception], disarms: bool
+) -> None:
+    """A service that does not answer may have made the change."""
+
+    def ask(*_: object) -> str:
+        raise kind("found -> expected")
+
+    monkeypatch.setattr(client, "ask", ask)
+    assert cli.main(["attach", "br0", "--confirm", "60"]) == 1
+    assert armed.disarmed is disarms
+
+
+def test_what_cannot_be_armed_is_not_changed(
+    monkeypatch: pytest.MonkeyPatch, armed: Armed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def arm(*_: object) -> None:
+        raise arming.NotArmed("found -> expected")
+
+    def ask(*_: object) -> str:
+        raise AssertionError("the service was asked")
+
+    monkeypatch.setattr(arming, "arm", arm)
+    monkeypatch.setattr(client, "ask", ask)
+    assert cli.main(["attach", "br0", "--confirm", "60"]) == 1
+    assert capsys.readouterr().err == "ovs-lbt: found -> expected\n"
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -77,6 +160,12 @@ def test_a_command_goes_to_the_service_word_by_word(
         "attach",
         "attach br0 br1",
         "attach br0 --uplink",
+        "attach br0 --confirm",
+        "attach br0 --confirm 4",
+        "detach br0 --confirm soon",
+        "set bridge br0 threshold=60 --confirm 86401",
+        "confirm",
+        "revert br0 br1",
         "detach",
         "show br0 br1",
         "top --interval 0",

@@ -31,7 +31,8 @@ def test_a_default_is_a_value_and_is_told_once(key: Key) -> None:
 
 def test_what_the_service_writes_is_not_an_operators_to_set() -> None:
     ours = {key.name for key in KEYS} - {key.name for key in OPERATORS}
-    assert ours == {"leader", "before", "no-flood-before", "role-before", "binding", "moved"}
+    of_bridges = {"before", "no-flood-before", "unconfirmed"}
+    assert ours == {"leader", *of_bridges, "role-before", "binding", "moved"}
     assert settable({key.name: key for key in OPERATORS}).keys() == {k.name for k in OPERATORS}
 
 

@@ -1,0 +1,134 @@
+"""Arms the reversal of a change outside the service, and outside the session that makes the change.
+
+Under systemd it is a transient timer: it is no part of a login, which may be ended with everything
+in it, and nothing runs that could be killed meanwhile. Elsewhere it is a process in a session of its
+own. Neither survives a reboot. Then the service reverts when it starts, because the database says
+what waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ovs.dirs
+
+# As sd_booted(3) finds out whether systemd is process 1.
+BOOTED = Path("/run/systemd/system")
+ENVIRONMENT_FILE = "/etc/default/ovs-lbt"
+TIMEOUT_S = 10.0
+# What decides where Open vSwitch and this program are.
+PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
+
+
+class NotArmed(Exception):
+    """The reversal could not be armed. The text: what was found -> what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """A reversal that will happen: by a timer of systemd, or by a process."""
+
+    unit: str | None = None
+    pid: int | None = None
+
+    def disarm(self) -> None:
+        """Nothing is left to revert. If this fails, it finds that out by itself."""
+        if self.unit is not None:
+            stop = ["systemctl", "stop", f"{self.unit}.timer"]
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                subprocess.run(stop, capture_output=True, timeout=TIMEOUT_S)
+        if self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, signal.SIGTERM)
+
+
+def arm(bridge: str, wait_s: float, service: str) -> Armed:
+    """Arm the reversal of what will wait to be confirmed on a bridge `wait_s` from now on.
+
+    Raises:
+        NotArmed: neither systemd nor a process of its own can do it.
+    """
+    if BOOTED.is_dir():
+        unit = f"ovs-lbt-reversal-{re.sub('[^A-Za-z0-9_.]', '-', bridge)}-{time.time_ns() // 1_000_000}"
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            asked = systemd_run(unit, bridge, wait_s, service)
+            if subprocess.run(asked, capture_output=True, timeout=TIMEOUT_S).returncode == 0:
+                return Armed(unit=unit)
+    try:
+        return Armed(pid=_detached(_command(bridge, wait_s, service)))
+    except (OSError, ValueError) as error:
+        raise NotArmed(f"the reversal cannot be armed: {error} -> a process of its own") from error
+
+
+def systemd_run(unit: str, bridge: str, wait_s: float, service: str) -> list[str]:
+    """The command that makes the timer, and the service that it starts."""
+    passed_on = sorted(name for name in os.environ if PASSED_ON.fullmatch(name))
+    return [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        f"--unit={unit}",
+        f"--description=Reversal of an unconfirmed change of bridge {bridge}",
+        f"--on-active={wait_s:g}s",
+        "--timer-property=AccuracySec=100ms",
+        "--property=Restart=on-failure",
+        "--property=RestartSec=2s",
+        "--property=StartLimitIntervalSec=0",
+        f"--property=EnvironmentFile=-{ENVIRONMENT_FILE}",
+        *(f"--setenv={name}={os.environ[name]}" for name in passed_on),
+        "--",
+        *_command(bridge, 0.0, service),
+    ]
+
+
+def _command(bridge: str, wait_s: float, service: str) -> list[str]:
+    """What waits and then reverts. The working directory may be anywhere."""
+    us = [sys.executable, "-P", "-m", "controller.reversal"]
+    return [*us, "after", bridge, f"{wait_s:g}", service]
+
+
+def _detached(command: Sequence[str]) -> int:
+    """Start a process that is no child of ours and has no terminal. Returns its number.
+
+    Raises:
+        OSError: it cannot be started.
+        ValueError: it was not started.
+    """
+    read_end, write_end = os.pipe()
+    between = os.fork()
+    if between == 0:
+        # Only what is needed: this is a copy of the command, which may have threads.
+        with contextlib.suppress(Exception):
+            os.setsid()
+            os.chdir("/")
+            started = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=_log(),
+                start_new_session=True,
+            )
+            os.write(write_end, str(started.pid).encode())
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        number = pipe.read()
+    os.waitpid(between, 0)
+    return int(number)
+
+
+def _log() -> int:
+    """Where a process without a terminal reports what it does."""
+    path = Path(ovs.dirs.LOGDIR) / "ovs-lbt-reversal.log"
+    with contextlib.suppress(OSError):
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    return subprocess.DEVNULL

@@ -1,0 +1,225 @@
+"""A change that waits to be confirmed, as the database keeps it: what it was, and how to undo it.
+
+The key `unconfirmed` of the bridge holds it, also while the bridge is not attached. So a service
+that starts, and a command without a service, find it there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from controller.api.events import Setting
+from controller.config.keys import BRIDGE_KEYS
+from controller.config.kinds import DAY_S, number
+from controller.config.rows import PREFIX, BridgeRow
+
+UNCONFIRMED = PREFIX + "unconfirmed"
+LEAST_S, MOST_S = 5.0, DAY_S
+EXPECTED = f"seconds from {LEAST_S:g} to {MOST_S:g}"
+# A change is reverted this much after the time to confirm it has passed. So a confirmation that
+# was given in time is in the database before anybody looks whether there is one.
+GRACE_S = 1.0
+NOTHING_WAITS = "a change made with --confirm, whose time has not passed"
+# What attach writes anew. It must see the bridge as it is then.
+_ANEW = ("before", "no-flood-before", "unconfirmed")
+# What the service writes on interfaces of an attached bridge.
+_OF_SERVICE = (PREFIX + "binding", PREFIX + "moved")
+
+
+class What(StrEnum):
+    """The kinds of changes that can wait to be confirmed."""
+
+    ATTACH = "attach"
+    DETACH = "detach"
+    SET = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """A change that is reverted unless it is confirmed.
+
+    `until_s`: until when it can be confirmed, since the epoch. `seconds`: how long it could be from
+    the start; a clock that is wrong makes nobody wait longer. `back`: the settings from before.
+    `linked`: of plain uplinks, those that had a link before. `begun`: it is being reverted.
+    """
+
+    what: What
+    until_s: float
+    seconds: float
+    back: tuple[Setting, ...] = ()
+    linked: tuple[str, ...] = ()
+    begun: bool = False
+
+    def is_same(self, other: Unconfirmed) -> bool:
+        """Whether both are the same change, reverted or not."""
+        return (self.what, self.until_s, self.back) == (other.what, other.until_s, other.back)
+
+    def left_s(self, epoch_now_s: float) -> float:
+        """How long it can still be confirmed, by the wall clock."""
+        return min(max(self.until_s - epoch_now_s, 0.0), self.seconds)
+
+    def as_setting(self, bridge: str) -> Setting:
+        return Setting("Bridge", bridge, UNCONFIRMED, as_text(self))
+
+
+def as_text(change: Unconfirmed) -> str:
+    """The value of the key."""
+    fields: dict[str, Any] = {
+        "what": change.what.value,
+        "until": round(change.until_s, 3),
+        "seconds": change.seconds,
+        "back": [[s.table, s.record, s.key, s.value] for s in change.back],
+    }
+    if change.linked:
+        fields["linked"] = list(change.linked)
+    if change.begun:
+        fields["begun"] = True
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def parse(text: str) -> Unconfirmed:
+    """Parse the value of the key.
+
+    Raises:
+        ValueError: the service did not write this.
+    """
+    try:
+        found = json.loads(text)
+        back = tuple(_setting(*one) for one in found["back"])
+        linked = tuple(str(name) for name in found.get("linked", ()))
+        until_s, seconds = float(found["until"]), float(found["seconds"])
+        what, begun = What(found["what"]), bool(found.get("begun", False))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(text) from error
+    if not (0 <= until_s < float("inf") and 0 < seconds <= MOST_S):
+        raise ValueError(text)
+    return Unconfirmed(what, until_s, seconds, back, linked, begun)
+
+
+def _setting(table: Any, record: Any, key: Any, value: Any) -> Setting:
+    """A setting to restore. Only our keys: whoever can write the value can write any other."""
+    words = (table, record, key, *(() if value is None else (value,)))
+    if not all(isinstance(word, str) for word in words) or not key.startswith(PREFIX):
+        raise ValueError(key)
+    if table not in ("Bridge", "Port", "Interface"):
+        raise ValueError(table)
+    return Setting(table, record, key, value)
+
+
+def of(row: BridgeRow) -> Unconfirmed | None:
+    """The change of a bridge that waits to be confirmed; None if there is none.
+
+    Raises:
+        ValueError: the service did not write what is there.
+    """
+    text = row.external_ids.get(UNCONFIRMED)
+    return None if text is None else parse(text)
+
+
+def seconds(text: str) -> float:
+    """Parse how long a change may wait.
+
+    Raises:
+        ValueError: the text is not such a time.
+    """
+    asked_s = number(text)
+    if not LEAST_S <= asked_s <= MOST_S:
+        raise ValueError(text)
+    return asked_s
+
+
+# ---- what was there before, and how to restore it ---------------------------------------
+
+
+def keys_of(row: BridgeRow) -> tuple[Setting, ...]:
+    """All our keys of a bridge's records."""
+    found = [("Bridge", row.name, row.external_ids)]
+    for port in row.ports:
+        found.append(("Port", port.name, port.external_ids))
+        found += [("Interface", i.name, i.external_ids) for i in port.interfaces]
+    return tuple(
+        Setting(table, record, key, value)
+        for table, record, ids in found
+        for key, value in sorted(ids.items())
+        if key.startswith(PREFIX) and key != UNCONFIRMED
+    )
+
+
+def before_attach(row: BridgeRow) -> tuple[Setting, ...]:
+    """What an attach replaces. Settings of uplinks and VM ports it leaves alone."""
+    return tuple(s for s in keys_of(row) if s.table == "Bridge" or s.key in _OF_SERVICE)
+
+
+def before_set(row: BridgeRow, settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """The present values of the keys that these settings change."""
+    present = {(s.table, s.record, s.key): s.value for s in keys_of(row)}
+    return tuple(
+        Setting(s.table, s.record, s.key, present.get((s.table, s.record, s.key))) for s in settings
+    )
+
+
+def values(change: Unconfirmed) -> dict[str, str]:
+    """The keys that a bridge is attached with again, without their prefix."""
+    names = {s.key.removeprefix(PREFIX): s.value for s in change.back if s.table == "Bridge"}
+    return {
+        name: value
+        for name, value in names.items()
+        if value is not None and name in BRIDGE_KEYS and name not in _ANEW
+    }
+
+
+def restored(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
+    """The settings from before, as far as their records exist."""
+    there = {("Bridge", row.name)}
+    for port in row.ports:
+        there.add(("Port", port.name))
+        there |= {("Interface", interface.name) for interface in port.interfaces}
+    return tuple(s for s in change.back if (s.table, s.record) in there)
+
+
+def missing(change: Unconfirmed, row: BridgeRow) -> tuple[Setting, ...]:
+    """The settings from before that a detach has removed, besides those of `values`.
+
+    What somebody has set since stays.
+    """
+    present = {(s.table, s.record, s.key) for s in keys_of(row)}
+    attached_with = {PREFIX + name for name in (*values(change), *_ANEW)}
+    return tuple(
+        s
+        for s in restored(change, row)
+        if (s.table, s.record, s.key) not in present
+        and not (s.table == "Bridge" and s.key in attached_with)
+    )
+
+
+def merged(*several: Iterable[Setting]) -> tuple[Setting, ...]:
+    """Settings of one transaction: of two for one key, the later."""
+    by_key: dict[tuple[str, str, str, str], Setting] = {}
+    for settings in several:
+        for s in settings:
+            by_key[s.table, s.record, s.column, s.key] = s
+    return tuple(by_key.values())
+
+
+def as_json(rows: Mapping[str, BridgeRow], epoch_now_s: float) -> list[dict[str, Any]]:
+    """The changes of these bridges that wait to be confirmed, for `show`."""
+    listed = []
+    for name, row in sorted(rows.items()):
+        try:
+            change = of(row)
+        except ValueError:
+            continue
+        if change is not None:
+            listed.append(
+                {
+                    "bridge": name,
+                    "change": change.what.value,
+                    "until": change.until_s,
+                    "left_s": round(change.left_s(epoch_now_s), 1),
+                }
+            )
+    return listed

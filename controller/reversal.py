@@ -1,0 +1,212 @@
+"""Reverts and confirms changes that wait to be confirmed, where no service does.
+
+    python -m controller.reversal once BRIDGE
+    python -m controller.reversal after BRIDGE S SERVICE
+
+The first reverts what waits on a bridge with a temporary service. `controller/host/arming.py` starts the
+second: it waits, looks whether a service reverts, and otherwise makes such attempts until one succeeds.
+
+It looks into the database with ovs-vsctl: it may wait for a day, and holds no copy of the database.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+
+import ovs.dirs
+
+from controller.api import history
+from controller.api.history import Entry, Happened
+from controller.host import client, journal
+from controller.operations import unconfirmed
+from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED, Unconfirmed
+
+LOOK_INTERVAL_S = 0.5
+RETRY_S = 2.0
+VSCTL_TIMEOUT_S = 5
+# A service that is alive reverts by itself, so much later at most. One that hangs is not waited for.
+PATIENCE_S = 5.0
+# An Open vSwitch whose run directory is gone for so long was removed, and was not only restarted.
+GONE_S = 600.0
+# A temporary service gives up by itself before.
+ATTEMPT_TIMEOUT_S = 60.0
+
+
+class Unknown(Exception):
+    """The database does not say what waits. The text: what was found -> what is expected."""
+
+
+def database() -> str:
+    """The database, as the commands that need no service find it."""
+    return os.environ.get("OVS_LBT_OVSDB") or f"unix:{ovs.dirs.RUNDIR}/db.sock"
+
+
+def waits(bridge: str) -> Unconfirmed | None:
+    """What waits to be confirmed on a bridge; None if nothing does, or there is no such bridge.
+
+    Raises:
+        Unknown: the database does not answer, or has what the service did not write.
+    """
+    columns = ["--format=json", "--columns=external_ids", "--if-exists", "list", "bridge", bridge]
+    rows = json.loads(_vsctl(*columns) or '{"data": []}')["data"]
+    ids = dict(rows[0][0][1]) if rows else {}
+    try:
+        return unconfirmed.parse(ids[UNCONFIRMED]) if UNCONFIRMED in ids else None
+    except ValueError:
+        found = f"Bridge {bridge} {UNCONFIRMED}: what the service did not write"
+        raise Unknown(f"{found} -> the value that it wrote") from None
+
+
+def _vsctl(*words: str) -> str:
+    command = [
+        "ovs-vsctl",
+        f"--timeout={VSCTL_TIMEOUT_S}",
+        f"--db={database()}",
+        "--no-wait",
+        *words,
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * VSCTL_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unknown(f"ovs-vsctl: {error} -> a running ovsdb-server") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no answer"]
+        raise Unknown(f"{lines[-1]} -> a running ovsdb-server")
+    return done.stdout
+
+
+def after(bridge: str, wait_s: float) -> int:
+    """Wait, then revert what still waits to be confirmed, however long that takes.
+
+    Returns the exit status: 0 once nothing waits any more.
+    """
+    time.sleep(wait_s)
+    seen: Unconfirmed | None = None
+    due_s, here_s, told = 0.0, time.monotonic(), ""
+    while True:
+        try:
+            change = waits(bridge)
+            if change is None:
+                return 0
+            now_s = time.monotonic()
+            if seen is None or not seen.is_same(change):
+                # From now on, the host's clock does not count: it can be set meanwhile.
+                seen, due_s = change, now_s + change.left_s(time.time()) + GRACE_S
+            if now_s < due_s and not change.begun:
+                time.sleep(due_s - now_s)
+                continue
+            if client.running() and now_s < due_s + PATIENCE_S:
+                time.sleep(LOOK_INTERVAL_S)
+                continue
+            failed = _attempt(bridge)
+        except Unknown as error:
+            failed = str(error)
+        here_s = time.monotonic() if os.path.isdir(ovs.dirs.RUNDIR) else here_s
+        if time.monotonic() > here_s + GONE_S:
+            _say(f"{ovs.dirs.RUNDIR}: removed -> an Open vSwitch")
+            return 1
+        if failed and failed != told:
+            _say(f"bridge {bridge}: {failed}")
+        told = failed
+        time.sleep(RETRY_S if failed else LOOK_INTERVAL_S)
+
+
+def _attempt(bridge: str) -> str:
+    """Try to revert. Returns why that failed, or nothing."""
+    command = [sys.executable, "-P", "-m", "controller.reversal", "once", bridge]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ATTEMPT_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    _say(*done.stdout.splitlines())
+    return " ".join(done.stderr.split()) if done.returncode else ""
+
+
+def _say(*lines: str) -> None:
+    """Report to the log: systemd's, or the file that stands for it."""
+    for line in lines:
+        at = datetime.datetime.now().strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{at} ovs-lbt reversal: {line}", file=sys.stderr, flush=True)
+
+
+def confirm(bridge: str) -> str:
+    """Confirm without a service. Returns what was done.
+
+    Raises:
+        Unknown: nothing waits, its time has passed, or the database does not answer.
+    """
+    change = waits(bridge)
+    if change is None:
+        raise Unknown(nothing_waits(bridge))
+    if change.begun or change.left_s(time.time()) <= 0:
+        found = f"{change.what} was not confirmed in time, and is being reverted"
+        raise Unknown(f"bridge {bridge}: {found} -> {change.what} once more")
+    _vsctl("remove", "bridge", bridge, "external_ids", UNCONFIRMED)
+    entry = Entry(Happened.CONFIRMED, 0.0, bridge, f"{change.what} confirmed")
+    journal.append(journal.default_path(client.NAME), history.as_line(entry, time.time()))
+    return f"{bridge}: {entry.why}"
+
+
+def nothing_waits(bridge: str) -> str:
+    found = f"bridge {bridge}: nothing waits to be confirmed"
+    return f"{found} -> {unconfirmed.NOTHING_WAITS}"
+
+
+def last_reversal(lines: str) -> str | None:
+    """When and why the last change was reverted, by a history as JSON; None if it was not.
+
+    An operator who confirms too late should learn it.
+    """
+    entries = [json.loads(line) for line in lines.splitlines() if line.startswith("{")]
+    ended = [e for e in entries if e["event"] in (Happened.CONFIRMED, Happened.REVERTED)]
+    if not ended or ended[-1]["event"] != Happened.REVERTED:
+        return None
+    at = datetime.datetime.fromtimestamp(ended[-1]["at"]).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{ended[-1]['why']}, at {at}"
+
+
+def once(bridge: str) -> int:
+    """Revert with a temporary service. The process ends with it."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    logging.getLogger().setLevel(logging.ERROR)
+    importlib.import_module("controller.openflow.framework")
+    from controller import one_shot
+    from controller.ovsdb.database import DatabaseAway
+    from controller.service import exit_now
+
+    try:
+        status = one_shot.revert(database(), bridge)
+    except (DatabaseAway, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    exit_now(status)
+    return status
+
+
+def main(words: list[str]) -> int:
+    match words:
+        case ["after", bridge, wait_s, service]:
+            client.call(service)
+            return after(bridge, float(wait_s))
+        case ["once", bridge]:
+            return once(bridge)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

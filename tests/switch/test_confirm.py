@@ -1,0 +1,359 @@
+"""A change with --confirm is undone unless it is confirmed, whatever is killed or hangs meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.switch.adopting import refused, state
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.judging import few_lost, judges_time
+from tests.switch.service import Service
+from tests.switch.test_adoption import FLOW_PPS, others, stopped, traffic, uplink_options
+from tests.switch.test_rescue import check_by
+from tests.switch.waiting import HANG_S, wait_until
+
+# Long enough to kill something on a busy machine before it has passed.
+WAIT_S = 20
+# Long enough to start the command twice.
+TO_CONFIRM_S = 30
+# Where nothing has to happen in between.
+SHORT_S = 5
+KEY = "ovs-lbt-unconfirmed"
+SLB, BACKUP = (BedSpec(team, 2, (None, None)) for team in (BALANCE_SLB, ACTIVE_BACKUP))
+ON_PLAIN = BedSpec(PLAIN, 2, (None, None, 10))
+
+
+@pytest.fixture(params=[SLB, BACKUP, ON_PLAIN], ids=str)
+def any_bed(request: pytest.FixtureRequest, own: Service, tor: Upstream) -> Iterator[Bed]:
+    yield from a_bed(own, tor, request.param)
+
+
+@pytest.fixture
+def bond(own: Service, tor: Upstream) -> Iterator[Bed]:
+    yield from a_bed(own, tor, SLB)
+
+
+@pytest.fixture
+def plain(own: Service, tor: Upstream) -> Iterator[Bed]:
+    yield from a_bed(own, tor, ON_PLAIN)
+
+
+def a_bed(own: Service, tor: Upstream, spec: BedSpec) -> Iterator[Bed]:
+    own.start()
+    with without_agents(own), Bed(own.ovs, tor, spec) as bed:
+        yield bed
+        own.start()
+
+
+class Terminal:
+    """A shell on a terminal of its own, as a login has it, that runs one command and stays."""
+
+    def __init__(self, service: Service, *words: str) -> None:
+        self._master, slave = pty.openpty()
+
+        def take_terminal() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        command = f"{service.executable} {' '.join(words)}; echo ended $?; read nothing"
+        self._shell = subprocess.Popen(
+            ["bash", "-c", command],
+            env=service.ovs.env,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+        self.said = ""
+
+    def ended(self) -> str:
+        """What the command said, once it has ended."""
+        deadline_s = time.monotonic() + HANG_S
+        while "ended " not in self.said:
+            assert time.monotonic() < deadline_s, f"the command hangs: {self.said}"
+            self.said += os.read(self._master, 4096).decode()
+        return self.said.replace("\r", "")
+
+    def kill(self) -> None:
+        """With everything that still belongs to it."""
+        os.killpg(self._shell.pid, signal.SIGKILL)
+        self._shell.wait()
+        os.close(self._master)
+
+
+def kill_both(own: Service, terminal: Terminal, bed: Bed) -> None:
+    """The service and the terminal are gone, and the change still waits."""
+    own.kill()
+    terminal.kill()
+    change = waiting(bed)
+    assert change is not None and time.time() < change["until"], "too slow to prove anything"
+
+
+def waiting(bed: Bed) -> dict[str, float] | None:
+    """What waits to be confirmed, by the database."""
+    ids = bed.ovs.vsctl("--if-exists", "get", "bridge", bed.bridge, f"external_ids:{KEY}")
+    return dict(json.loads(json.loads(ids))) if ids else None
+
+
+def reverted(own: Service, bed: Bed) -> str:
+    """Wait until nothing waits any more; what the history says of it."""
+    wait_until(lambda: waiting(bed) is None, "what was not confirmed is reverted", 3 * HANG_S)
+    return own.do("history", bed.bridge, "--last", "1")
+
+
+def lost_of(losses: dict[str, list[int]]) -> dict[str, int]:
+    """How many frames of each way were lost, and which: frames in a row tell of a switch that waited."""
+    print({way: f"{len(lost)}: {lost[:1]} to {lost[-1:]}" for way, lost in losses.items() if lost})
+    return {way: len(lost) for way, lost in losses.items()}
+
+
+# ---- the service and the terminal are killed ---------------------------------------------
+
+
+@judges_time
+def test_an_attach_is_undone_and_nothing_is_lost(any_bed: Bed, own: Service) -> None:
+    bed = any_bed
+    with others(bed), contextlib.ExitStack() as running:
+        before = state(bed)
+        if bed.spec.on_bond:
+            more, losses = running.enter_context(traffic(bed))
+            more()
+        terminal = Terminal(own, "attach", bed.bridge, *uplink_options(bed), f"--confirm {WAIT_S}")
+        said = terminal.ended()
+        assert f"{bed.bridge}: attach is reverted in " in said and "ended 0" in said, said
+        attached = state(bed)
+        assert set(before["flows"]) < set(attached["flows"])
+        kill_both(own, terminal, bed)
+        until_s = waiting(bed)["until"]  # type: ignore[index]
+        history = reverted(own, bed)
+        assert time.time() >= until_s
+        assert state(bed) == before
+        assert re.search(r"reverted: attach reverted, not confirmed in time\n", history), history
+        if bed.spec.on_bond:
+            more()
+            few_lost(lost_of(losses()), 0, FLOW_PPS, f"attach of {bed} reverted, both killed")
+
+
+@judges_time
+def test_a_detach_is_undone_and_nothing_is_lost(any_bed: Bed, own: Service) -> None:
+    bed = any_bed
+    with contextlib.ExitStack() as running:
+        if bed.spec.on_bond:
+            more, losses = running.enter_context(traffic(bed))
+            more()
+        own.attach(bed, "--policy", "originating-port")
+        bindings, before = own.bindings(bed), state(bed)
+        terminal = Terminal(own, "detach", bed.bridge, f"--confirm {WAIT_S}")
+        said = terminal.ended()
+        assert f"{bed.bridge}: detach is reverted in " in said and "ended 0" in said, said
+        assert not any("cookie=0x6c62" in flow for flow in state(bed)["flows"])
+        kill_both(own, terminal, bed)
+        reverted(own, bed)
+        assert state(bed) == before
+        if bed.spec.on_bond:
+            more()
+            few_lost(lost_of(losses()), 0, FLOW_PPS, f"detach of {bed} reverted, both killed")
+    own.start()
+    own.wait_ready(bed)
+    assert own.bindings(bed) == bindings
+    own.do("detach", bed.bridge)
+
+
+def test_a_change_of_policy_is_undone(bond: Bed, own: Service) -> None:
+    bed = bond
+    own.attach(bed, "--policy", "originating-port")
+    before = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
+    terminal = Terminal(own, "set bridge", bed.bridge, f"policy=explicit --confirm {WAIT_S}")
+    assert "set is reverted in " in terminal.ended()
+    kill_both(own, terminal, bed)
+    reverted(own, bed)
+    assert bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids") == before
+    own.start()
+    own.wait_ready(bed)
+    assert own.show_json(bed.bridge)["policy"] == "originating-port"
+    own.do("detach", bed.bridge)
+
+
+def test_two_links_never_become_a_loop(plain: Bed, own: Service) -> None:
+    """Standalone before, with one link: restored alone if that is still so when the time has passed."""
+    bed = plain
+    with bed.cable_pulled(bed.uplinks[0]):
+        bed.ovs.vsctl("del-fail-mode", bed.bridge)
+        words = ["attach", bed.bridge, *uplink_options(bed), f"--confirm {WAIT_S}"]
+        terminal = Terminal(own, *words)
+        assert "ended 0" in terminal.ended(), terminal.said
+    wait_until(lambda: bed.carrier(bed.uplinks[0]), "the other uplink has a link, too")
+    kill_both(own, terminal, bed)
+    history = reverted(own, bed)
+    assert f"by {bed.uplinks[1]} alone" in history, history
+    assert bed.ovs.vsctl("get-fail-mode", bed.bridge) == "secure"
+    check_by(bed, 1)
+    bed.ofctl("del-flows")
+
+
+# ---- what hangs meanwhile ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
+def test_it_is_tried_until_the_database_answers(bond: Bed, own: Service, dead: bool) -> None:
+    bed = bond
+    before = state(bed)
+    own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+    until_s = waiting(bed)["until"]  # type: ignore[index]
+    if dead:
+        own.kill()
+    with stopped(bed.ovs.pid("ovsdb-server")) as stop:
+        stop()
+        wait_until(lambda: time.time() > until_s + 4, "its time has long passed")
+    reverted(own, bed)
+    assert state(bed) == before
+
+
+def test_a_service_that_hangs_does_not_stop_it(bond: Bed, own: Service) -> None:
+    bed = bond
+    before = state(bed)
+    own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+    with stopped(own.pid) as stop:
+        stop()
+        wait_until(lambda: waiting(bed) is None, "another one reverts", 3 * HANG_S)
+        assert state(bed) == before
+
+    def follows() -> bool:
+        # Until it has taken the connections of those who looked whether it is alive, it takes no other.
+        with contextlib.suppress(BlockingIOError):
+            return bool(json.loads(own.ask("show", "--json")) == {"bridges": []})
+        return False
+
+    wait_until(follows, "it follows when it goes on")
+
+
+def test_a_switch_that_hangs_is_given_back_when_it_answers(bond: Bed, own: Service) -> None:
+    bed = bond
+    before = state(bed)
+    own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+    until_s = waiting(bed)["until"]  # type: ignore[index]
+    with stopped(bed.ovs.pid("ovs-vswitchd")) as stop:
+        stop()
+        wait_until(lambda: time.time() > until_s + 8, "its time has long passed")
+        assert waiting(bed), "the database says what remains to be done"
+    reverted(own, bed)
+    wait_until(lambda: state(bed) == before, "the bridge is as before")
+
+
+def test_after_a_boot_the_service_reverts(bond: Bed, own: Service) -> None:
+    """Neither a timer nor a process survives that: the database says what waits."""
+    bed = bond
+    before = state(bed)
+    with without_agents(own):
+        own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+        until_s = waiting(bed)["until"]  # type: ignore[index]
+    own.kill()
+    wait_until(lambda: time.time() > until_s + 2, "its time has passed")
+    assert waiting(bed)
+    own.start()
+    reverted(own, bed)
+    wait_until(lambda: state(bed) == before, "the bridge is as before")
+
+
+@contextlib.contextmanager
+def without_agents(own: Service) -> Iterator[None]:
+    """Processes that commands leave behind in this block are killed, as a boot would."""
+    before = agents(own)
+    yield
+    for pid in agents(own) - before:
+        os.kill(pid, signal.SIGKILL)
+
+
+def agents(own: Service) -> set[int]:
+    """The processes that wait to revert on this test's Open vSwitch."""
+    return {int(p) for p in os.listdir("/proc") if p.isdigit() and is_agent(own, int(p))}
+
+
+def is_agent(own: Service, pid: int) -> bool:
+    """Whether this is a process that reverts on this test's Open vSwitch."""
+    with contextlib.suppress(OSError):
+        words, environ = (
+            Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")
+        )
+        return b"\0after\0" in words and str(own.ovs.rundir).encode() in environ
+    return False
+
+
+# ---- confirmed, or too late ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
+def test_what_is_confirmed_stays(bond: Bed, own: Service, dead: bool) -> None:
+    bed = bond
+    own.do("attach", bed.bridge, "--confirm", str(TO_CONFIRM_S))
+    until_s = waiting(bed)["until"]  # type: ignore[index]
+    shown = own.do("show", bed.bridge)
+    assert re.match(
+        rf"  {bed.bridge}: attach is reverted in \d+ s, at \d\d:\d\d:\d\d, unless: ovs-lbt confirm",
+        shown,
+    ), shown
+    if dead:
+        own.kill()
+    assert own.do("confirm", bed.bridge) == f"{bed.bridge}: attach confirmed\n"
+    installed = state(bed)
+    wait_until(lambda: time.time() > until_s + 4, "its time has long passed")
+    assert state(bed)["flows"] == installed["flows"]
+    assert "ovs-lbt-policy" in bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
+    assert "confirmed: attach confirmed" in own.do("history", bed.bridge, "--last", "1")
+    own.start()
+    own.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
+def test_who_confirms_too_late_is_told(bond: Bed, own: Service, dead: bool) -> None:
+    bed = bond
+    own.do("attach", bed.bridge, "--confirm", str(SHORT_S))
+    if dead:
+        own.kill()
+    reverted(own, bed)
+    told = refused(own, "confirm", bed.bridge)
+    assert re.fullmatch(
+        rf"ovs-lbt: bridge {bed.bridge}: too late: attach reverted, not confirmed in time,"
+        r" at \S+ \S+ -> the change once more",
+        told,
+    ), told
+
+
+def test_nothing_to_confirm_is_said_with_and_without_the_service(bond: Bed, own: Service) -> None:
+    nothing = f"ovs-lbt: bridge {bond.bridge}: nothing waits to be confirmed -> "
+    for command in ("confirm", "revert"):
+        assert refused(own, command, bond.bridge).startswith(nothing)
+    own.kill()
+    for command in ("confirm", "revert"):
+        assert refused(own, command, bond.bridge).startswith(nothing)
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["service alive", "service killed"])
+def test_it_can_be_reverted_at_once(bond: Bed, own: Service, dead: bool) -> None:
+    before = state(bond)
+    own.do("attach", bond.bridge, "--confirm", "600")
+    if dead:
+        own.kill()
+    assert own.do("revert", bond.bridge) == f"{bond.bridge}: attach reverted, as asked for\n"
+    assert state(bond) == before
+
+
+def test_a_refused_change_leaves_nobody_waiting(bond: Bed, own: Service) -> None:
+    before = agents(own)
+    told = refused(own, "attach", bond.bridge, "--policy", "fastest", "--confirm", "600")
+    assert "policy: fastest" in told
+    wait_until(lambda: agents(own) <= before, "the process has ended")

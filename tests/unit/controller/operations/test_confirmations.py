@@ -1,0 +1,469 @@
+"""Changes with --confirm: kept if they are confirmed in time, otherwise the bridge is as before."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from controller.api.events import Apply, Leading, Record, SendFrame, Write
+from controller.api.history import Happened
+from controller.config.rows import PREFIX, BridgeRow
+from controller.dataplane import frames
+from controller.dataplane.specs import EMPTY
+from controller.operations.unconfirmed import GRACE_S, UNCONFIRMED
+from tests.unit.fake_switch import World, done, refusal, reports, world
+from tests.unit.rows import bridge, host, ours, port, with_ids, with_interface, without_us
+
+WAIT_S = 60
+
+
+def plain(fail_mode: str | None = "secure", **ids: str) -> BridgeRow:
+    ports = (port("eth1", 1), port("eth2", 2), port("vnet0", 10))
+    return bridge(*ports, ids=ours(**ids), fail_mode=fail_mode)
+
+
+def attached(here: World) -> bool:
+    return here.rows["br0"].attached
+
+
+def happened(here: World) -> list[tuple[Happened, str]]:
+    ours_only = (Happened.CONFIRMED, Happened.REVERTED)
+    entries = [c.entry for c in here.commands(Record) if isinstance(c, Record)]
+    return [(e.happened, e.why) for e in entries if e.happened in ours_only]
+
+
+def waits(here: World) -> list[dict[str, object]]:
+    shown = json.loads(done(here.ask("show", "--json")))
+    return list(shown.get("unconfirmed", []))
+
+
+# ---- attach -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", [without_us(host()), plain()], ids=["bond", "plain"])
+def test_an_attach_that_nobody_confirms_is_reverted(row: BridgeRow) -> None:
+    row = with_ids(row, threshold="60", vm_9c5e_pin="eth1")
+    here = world(row).start()
+    uplinks = ["uplinks=eth1,eth2"] if len(row.ports) == 3 else []
+    said = done(here.ask("attach", "br0", *uplinks, "threshold=70", "--confirm", str(WAIT_S)))
+    assert said.splitlines()[-1] == ("br0: attach is reverted in 60 s, unless: ovs-lbt confirm br0")
+    assert waits(here) == [
+        {"bridge": "br0", "change": "attach", "until": WAIT_S, "left_s": WAIT_S - here.now_s}
+    ]
+    here.run_until(WAIT_S + GRACE_S - 0.1)
+    assert attached(here)
+    here.run_until(WAIT_S + GRACE_S + 1)
+    assert here.rows["br0"] == row, "its keys and its fail mode are as before"
+    assert here.switches["br0"].installed == EMPTY
+    assert here.engine.fleet.bridges == {} and waits(here) == []
+    assert happened(here) == [(Happened.REVERTED, "attach reverted, not confirmed in time")]
+    here.log.clear()
+    here.run_for(1000)
+    assert here.log == []
+
+
+def test_an_attach_that_is_confirmed_stays() -> None:
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0", "--confirm", str(WAIT_S)))
+    here.run_until(WAIT_S - 1)
+    assert done(here.ask("confirm", "br0")) == "br0: attach confirmed"
+    assert UNCONFIRMED not in here.rows["br0"].external_ids
+    here.run_until(10 * WAIT_S)
+    assert attached(here) and here.switches["br0"].installed != EMPTY
+    assert happened(here) == [(Happened.CONFIRMED, "attach confirmed")]
+
+
+def test_settings_of_uplinks_that_were_made_meanwhile_stay_as_with_detach() -> None:
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0", "--confirm", str(WAIT_S)))
+    done(here.ask("set", "interface", "eth1", "capacity-mbps=1000"))
+    here.run_until(WAIT_S + GRACE_S + 1)
+    assert here.rows["br0"] == with_interface(without_us(host()), "eth1", capacity_mbps="1000")
+
+
+def test_an_attach_that_fails_waits_for_nothing() -> None:
+    here = World(without_us(host())).start()
+    assert here.ask("attach", "br0", "--confirm", "60") is None
+    here.run_until(10)
+    refusal(here.replies[1])
+    assert here.rows["br0"] == without_us(host()) and waits(here) == []
+
+
+# ---- detach -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_detach_that_nobody_confirms_is_reverted(purge: bool) -> None:
+    row = with_interface(host(threshold="60", vm_9c5e_pin="eth1"), "eth1", capacity_mbps="1000")
+    here = world(row).start()
+    here.run_for(1)
+    before, installed = here.rows["br0"], here.switches["br0"].installed
+    bindings = here.bindings()
+    flows, groups = dict(installed.flows), dict(installed.groups)
+    here.ask("detach", "br0", *(["--purge"] if purge else []), "--confirm", str(WAIT_S))
+    said = done(here.replies[here.asked])
+    assert said.splitlines()[-1] == ("br0: detach is reverted in 60 s, unless: ovs-lbt confirm br0")
+    assert not attached(here) and here.switches["br0"].installed == EMPTY
+    (waiting,) = waits(here)
+    assert (waiting["bridge"], waiting["change"]) == ("br0", "detach")
+    here.run_for(WAIT_S + GRACE_S + 1)
+    assert here.rows["br0"] == before
+    assert here.bindings() == bindings
+    assert (here.switches["br0"].flows, here.switches["br0"].groups) == (flows, groups)
+    assert happened(here) == [(Happened.REVERTED, "detach reverted, not confirmed in time")]
+
+
+def test_a_value_that_was_invalid_before_does_not_stop_a_reversal() -> None:
+    here = world(host(threshold="high")).start()
+    here.run_for(1)
+    before = here.rows["br0"]
+    done(here.ask("detach", "br0", "--confirm", "60"))
+    here.run_for(WAIT_S + GRACE_S + 1)
+    assert here.rows["br0"] == before
+
+
+def test_a_purge_of_a_detached_bridge_cannot_be_undone() -> None:
+    row = with_interface(without_us(host()), "eth1", capacity_mbps="1000")
+    here = world(row).start()
+    assert "not attached" in refusal(here.ask("detach", "br0", "--purge", "--confirm", "60"))
+    assert here.rows["br0"] == row
+
+
+def test_normal_learns_where_silent_vms_are_for_whoever_attaches_again() -> None:
+    here = world(host()).start()
+    mac = "02:00:00:00:00:0a"
+    here.switches["br0"].learned = ((10, mac, 0),)
+    here.run_for(20)
+    here.log.clear()
+    done(here.ask("detach", "br0", "--confirm", "60"))
+    kinds = [c for _, c in here.log if isinstance(c, Apply | SendFrame)]
+    assert isinstance(kinds[-1], SendFrame) and isinstance(kinds[-2], Apply), (
+        "NORMAL has taken over"
+    )
+    assert kinds[-1] == SendFrame("br0", 10, frames.rarp(mac, to_itself=True))
+    here.log.clear()
+    done(here.ask("confirm", "br0"))
+    assert not here.frames()
+
+
+def test_a_detach_of_plain_uplinks_that_nobody_confirms_is_reverted() -> None:
+    here = world(plain(None)).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    here.set_link(2, False)
+    before = here.rows["br0"]
+    done(here.ask("detach", "br0", "--confirm", str(WAIT_S)))
+    assert here.rows["br0"].fail_mode is None
+    here.run_for(WAIT_S + GRACE_S + 1)
+    assert here.rows["br0"] == before and before.fail_mode == "secure"
+
+
+def test_a_detach_that_is_confirmed_stays() -> None:
+    here = world(host()).start()
+    done(here.ask("detach", "br0", "--confirm", str(WAIT_S)))
+    assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
+    here.run_for(10 * WAIT_S)
+    assert here.rows["br0"] == without_us(host())
+
+
+def test_a_detach_that_would_loop_until_it_is_confirmed_is_refused() -> None:
+    here = world(plain(None)).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2"))
+    before = here.rows["br0"]
+    text = refusal(here.ask("detach", "br0", "--confirm", "60"))
+    assert text == (
+        "bridge br0: the fail mode before attach, standalone, with links on eth1, eth2"
+        " -> one uplink with a link, because NORMAL would join them into a loop"
+    )
+    assert here.rows["br0"] == before
+
+
+# ---- set --------------------------------------------------------------------------------
+
+
+def test_settings_that_nobody_confirms_are_reverted() -> None:
+    here = world(host(threshold="60")).start()
+    here.run_for(1)
+    before = here.rows["br0"]
+    said = done(
+        here.ask("set", "bridge", "br0", "policy=explicit", "window-s=9", "--confirm", "60")
+    )
+    assert said == "br0: set is reverted in 60 s, unless: ovs-lbt confirm br0"
+    assert here.rows["br0"].external_ids.items() >= ours(policy="explicit", window_s="9").items()
+    here.run_for(WAIT_S + GRACE_S)
+    assert here.rows["br0"].external_ids == before.external_ids
+    assert happened(here) == [(Happened.REVERTED, "set reverted, not confirmed in time")]
+
+
+def test_a_rule_of_an_interface_that_is_gone_is_not_restored() -> None:
+    here = world(host()).start()
+    done(here.ask("set", "interface", "vnet0", "pin=eth1", "--confirm", "60"))
+    done(here.ask("confirm", "br0"))
+    done(here.ask("set", "interface", "vnet0", "pin=eth2", "--confirm", "60"))
+    here.remove_port("vnet0")
+    here.run_for(WAIT_S + GRACE_S)
+    writes = [c for c in here.commands(Write) if isinstance(c, Write)]
+    assert all(s.record == "br0" for s in writes[-1].settings), writes[-1]
+    assert UNCONFIRMED not in here.rows["br0"].external_ids
+
+
+# ---- one at a time, and nothing when nothing waits ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "attach br0 --confirm 60",
+        "attach br0",
+        "detach br0 --confirm 60",
+        "set bridge br0 threshold=80 --confirm 60",
+    ],
+)
+def test_a_second_change_is_refused_while_one_waits(words: str) -> None:
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    before = here.rows["br0"]
+    here.run_until(20)
+    assert refusal(here.ask(*words.split())) == (
+        "bridge br0: attach waits to be confirmed, for another 40 s"
+        " -> ovs-lbt confirm br0, or ovs-lbt revert br0"
+    )
+    assert here.rows["br0"] == before
+
+
+def test_attaching_a_bridge_whose_detach_waits_is_refused() -> None:
+    here = world(host()).start()
+    done(here.ask("detach", "br0", "--confirm", "60"))
+    assert "detach waits to be confirmed" in refusal(here.ask("attach", "br0"))
+
+
+def test_a_plain_detach_ends_an_attach_that_waits() -> None:
+    row = without_us(host())
+    here = world(row).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    done(here.ask("detach", "br0"))
+    here.run_for(1000)
+    assert here.rows["br0"] == row and happened(here) == []
+
+
+@pytest.mark.parametrize("command", ["confirm", "revert"])
+def test_nothing_to_confirm_is_said(command: str) -> None:
+    here = world(host()).start()
+    assert refusal(here.ask(command, "br0")) == (
+        "bridge br0: nothing waits to be confirmed"
+        " -> a change made with --confirm, whose time has not passed"
+    )
+    assert refusal(here.ask(command, "br7")) == "bridge: br7 -> one of br0"
+
+
+@pytest.mark.parametrize("text", ["4", "86401", "soon", "nan", "-5", ""])
+def test_a_time_that_is_none_is_refused(text: str) -> None:
+    here = world(without_us(host())).start()
+    words = ["attach", "br0", "--confirm", *([text] if text else [])]
+    assert refusal(here.ask(*words)) == (
+        f"--confirm: {text or 'nothing'} -> seconds from 5 to 86400"
+    )
+
+
+def test_it_can_be_reverted_at_once() -> None:
+    row = without_us(host())
+    here = world(row).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.ask("revert", "br0")
+    assert done(here.replies[here.asked]) == "br0: attach reverted, as asked for"
+    assert here.rows["br0"] == row
+    assert "nothing waits" in refusal(here.ask("confirm", "br0"))
+
+
+def test_a_late_confirmation_is_refused_while_it_is_reverted() -> None:
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.run_until(60 + GRACE_S / 2)
+    assert refusal(here.ask("confirm", "br0")) == (
+        "bridge br0: attach was not confirmed in time, and is being reverted -> attach once more"
+    )
+
+
+# ---- whatever fails meanwhile -----------------------------------------------------------
+
+
+def test_a_service_that_was_dead_when_the_time_passed_reverts_when_it_starts() -> None:
+    row = without_us(host())
+    here = world(row).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.now_s = 200.0
+    here.restart_service()
+    here.run_for(1)
+    assert here.rows["br0"] == row and here.switches["br0"].installed == EMPTY
+
+
+def test_a_service_that_starts_meanwhile_waits_for_the_rest() -> None:
+    row = without_us(host())
+    here = world(row).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.now_s = 30.0
+    here.restart_service()
+    here.run_until(60)
+    assert attached(here)
+    here.run_until(62)
+    assert here.rows["br0"] == row
+
+
+def test_a_clock_that_is_wrong_after_a_boot_makes_nobody_wait_longer() -> None:
+    row = without_us(host())
+    here = World(row, start_s=1e9)
+    here.switches = world(row).switches
+    here.start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.now_s = 0.0
+    here.switches["br0"].now_s = 0.0
+    here.restart_service()
+    here.run_until(59)
+    assert attached(here)
+    here.run_until(62)
+    assert here.rows["br0"] == row
+
+
+def test_it_is_tried_until_the_database_takes_it() -> None:
+    row = without_us(host())
+    here = world(row).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.log.clear()
+    for second in range(8):
+        here.refuse_writes = "ovsdb-server is unreachable"
+        here.run_until(60 + second)
+    assert attached(here) and not here.applied(), "nothing changes without the database"
+    (warning,) = reports(here, "warning")
+    assert warning == (
+        "bridge br0: attach was not confirmed, and is not reverted yet:"
+        " database: ovsdb-server is unreachable"
+    )
+    here.refuse_writes = None
+    here.run_until(71)
+    assert here.rows["br0"] == row
+
+
+def test_an_attach_is_not_given_up_while_the_switch_is_away() -> None:
+    row = without_us(host())
+    here = world(row).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.run_until(50)
+    here.disconnect()
+    here.run_until(100)
+    assert attached(here), "the configuration says what is on the switch"
+    here.connect()
+    here.run_for(1)
+    assert here.rows["br0"] == row and here.switches["br0"].installed == EMPTY
+
+
+def test_a_detach_that_cannot_be_reverted_yet_is_tried_again_and_can_be_confirmed() -> None:
+    here = world(host()).start()
+    done(here.ask("detach", "br0", "--confirm", "60"))
+    switch = here.switches.pop("br0")
+    here.run_until(80)
+    assert not attached(here) and waits(here)
+    assert any("is not reverted yet" in text for text in reports(here, "warning"))
+    here.switches["br0"] = switch
+    while here.engine.operator.in_hand:
+        here.run_for(1)
+    assert done(here.ask("confirm", "br0")) == "br0: detach confirmed"
+    here.run_for(100)
+    assert here.rows["br0"] == without_us(host())
+
+
+def test_what_somebody_spoiled_is_reported_once_and_stops_nothing() -> None:
+    here = world(with_ids(host(), unconfirmed="{")).start()
+    here.run_for(100)
+    (warning,) = reports(here, "warning")
+    assert warning == (
+        "Bridge br0 ovs-lbt-unconfirmed: what the service did not write"
+        " -> ovs-vsctl remove bridge br0 external_ids ovs-lbt-unconfirmed"
+    )
+    assert here.switches["br0"].installed != EMPTY
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"what":"attach","until":1,"seconds":60,"back":[["Bridge","br0","others","1"]]}',
+        '{"what":"attach","until":1,"seconds":60,"back":[["QoS","br0","ovs-lbt-policy","1"]]}',
+        '{"what":"attach","until":1,"seconds":60,"back":[["Bridge","br0","ovs-lbt-policy",1]]}',
+        '{"what":"attach","until":1,"seconds":1e9,"back":[]}',
+        '{"what":"reboot","until":1,"seconds":60,"back":[]}',
+        "[]",
+        "[" * 5000,
+        '{"what":"attach","until":"nan","seconds":60,"back":[]}',
+    ],
+)
+def test_nothing_but_our_keys_is_ever_restored(text: str) -> None:
+    row = replace(host(), external_ids={**host().external_ids, PREFIX + "unconfirmed": text})
+    here = world(row).start()
+    here.run_for(100)
+    assert here.rows["br0"].external_ids[UNCONFIRMED] == text and attached(here)
+
+
+# ---- plain uplinks never loop -------------------------------------------------------------
+
+
+def test_standalone_is_restored_where_one_uplink_has_a_link() -> None:
+    row = plain(None)
+    here = world(row).start()
+    here.switches["br0"].ports[2] = replace(here.switches["br0"].ports[2], up=False)
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    assert here.rows["br0"].fail_mode == "secure"
+    here.run_until(62)
+    assert here.rows["br0"] == row and here.forwards_by == {}
+
+
+def test_two_links_are_given_back_to_the_uplink_that_had_one_before() -> None:
+    here = world(plain(None)).start()
+    here.switches["br0"].ports[1] = replace(here.switches["br0"].ports[1], up=False)
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    here.set_link(1, True)
+    here.run_until(62)
+    row = here.rows["br0"]
+    assert (row.external_ids, row.fail_mode) == ({}, "secure"), "standalone would be a loop"
+    by = here.forwards_by["br0"]
+    assert (by.uplink, by.others) == ("eth2", ("eth1",))
+    assert here.engine.fleet.bridges == {} and here.switches["br0"].installed == EMPTY
+    assert happened(here) == [
+        (
+            Happened.REVERTED,
+            "attach reverted, not confirmed in time;"
+            " by eth2 alone, because NORMAL over all uplinks is a loop",
+        )
+    ]
+
+
+def test_a_bridge_that_cannot_forward_by_one_uplink_stays_attached_and_is_tried_again() -> None:
+    here = world(plain(None)).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    here.refuse_one = "ovs-ofctl: failed -> a switch that accepts this command"
+    here.run_until(62)
+    assert attached(here) and here.switches["br0"].installed != EMPTY
+    here.run_until(70)
+    assert not attached(here) and here.forwards_by["br0"].uplink == "eth1"
+
+
+def test_with_a_spanning_tree_nothing_loops() -> None:
+    row = replace(plain(None), rstp_enable=True)
+    here = world(row).start()
+    done(here.ask("attach", "br0", "uplinks=eth1,eth2", "--confirm", "60"))
+    here.run_until(62)
+    assert here.rows["br0"] == row and here.forwards_by == {}
+
+
+# ---- with a standby ----------------------------------------------------------------------
+
+
+def test_a_standby_reverts_nothing() -> None:
+    here = world(without_us(host())).start()
+    done(here.ask("attach", "br0", "--confirm", "60"))
+    here.say(Leading(False))
+    assert here.engine.deadline_s() == float("inf")
+    here.run_until(100)
+    assert attached(here)
+    here.say(Leading(True))
+    here.run_for(1)
+    assert here.rows["br0"] == without_us(host())
