@@ -95,6 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _from_bond(options)
     if options.command == "detach" and options.to_bond is not None:
         return _to_bond(options)
+    if options.command == "check":
+        return _check(parser, options)
     if options.command == "set":
         _check_keys(parser, options.table, options.settings)
     if getattr(options, "confirm", None) is not None:
@@ -220,6 +222,25 @@ def _parser() -> argparse.ArgumentParser:
         "revert", help="undo a change that was made with --confirm and is not confirmed"
     )
     revert.add_argument("bridge", metavar="BRIDGE")
+
+    check = commands.add_parser(
+        "check",
+        help="check whether bridges are healthy, or one is fit to attach",
+        description="Check whether attached bridges are healthy, and used upstream as they are meant; of a bridge\n"
+        "that is not attached, whether an attach would succeed. Changes nothing.\n"
+        "Exit status: 0 all is well, 1 something was found, 2 it could not be checked.",
+    )
+    check.add_argument("bridge", metavar="BRIDGE", nargs="?")
+    check.add_argument(
+        "--uplink",
+        metavar="IF",
+        action="append",
+        default=[],
+        help="an uplink for the attach, in failover order (default: the bond's members)",
+    )
+    check.add_argument("--policy", metavar="P", help="the policy for the attach")
+    check.add_argument("--teaming", metavar="T", help="the teaming for the attach")
+    check.add_argument("--json", action="store_true", help="print JSON")
 
     show = commands.add_parser(
         "show", help="show uplinks, VM ports, and the uplink of each VM port"
@@ -478,7 +499,7 @@ def _attach_words(options: argparse.Namespace) -> list[str]:
         "policy": options.policy,
         "uplinks": ",".join(options.uplink) if options.uplink else None,
         "teaming": options.teaming,
-        "mode": "observe" if options.observe else None,
+        "mode": "observe" if getattr(options, "observe", False) else None,
     }
     given = (f"{key}={value}" for key, value in settings.items() if value is not None)
     return [options.bridge, *given]
@@ -768,6 +789,15 @@ def _history(service: str, words: list[str]) -> int:
     except (ValueError, OSError) as error:
         return _failed(because(error))
     return 0
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    from controller import check
+
+    words = _attach_words(options)
+    if options.bridge is None and len(words) > 1:
+        parser.error("settings for an attach -> a BRIDGE that is not attached")
+    return check.main(words if options.bridge is not None else [], options.json)
 
 
 def _complete(words: list[str]) -> int:

@@ -156,6 +156,7 @@ class Engine:
             case Leading(leads=leads):
                 return self._lead(now_s) if leads else self._stand_by()
             case Challenged():
+                self.fleet.challenged_s = now_s
                 return self._answer()
             case Faulted():
                 return self.fleet.faulted(event)

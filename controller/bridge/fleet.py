@@ -42,6 +42,8 @@ class Fleet:
     epoch_s: float = 0.0
     leads: bool = True
     ovs_version: str | None = None
+    # When a service on standby has last asked whether this one is alive.
+    challenged_s: float | None = None
     bridges: dict[str, Bridge] = field(default_factory=dict)
     # The row that each bridge was last configured from. A request that attaches or detaches a
     # bridge configures it.

@@ -70,8 +70,9 @@ class InboundCheck:
 
     # How often VM ports were announced again because inbound did not follow.
     reannounced: int = 0
-    # How many moves inbound did not follow in the end.
+    # How many moves inbound did not follow in the end, and when the last of them was given up.
     not_followed: int = 0
+    not_followed_s: float | None = None
     # The VM ports that have moved lately, by ofport.
     _watched: dict[int, _Watched] = field(default_factory=dict)
     # When to read counters next, in seconds of engine time.
@@ -128,6 +129,8 @@ class InboundCheck:
         seen = self.take(read.counted, now_s)
         self.reannounced += len(seen.again)
         self.not_followed += len(seen.astray)
+        if seen.astray:
+            self.not_followed_s = now_s
         commands: list[Command] = [
             Observe(config.name, "inbound_follow", s) for _, s in seen.followed
         ]

@@ -39,6 +39,7 @@ COMMANDS = {
     "detach": ("BRIDGE [--purge] [--confirm S]", 1, 4),
     "confirm": ("BRIDGE", 1, 1),
     "revert": ("BRIDGE", 1, 1),
+    "check": ("[BRIDGE [KEY=VALUE]...] [--json]", 0, 33),
     "set": ("bridge|interface NAME KEY=VALUE... [--confirm S]", 3, 66),
     "move": ("PORT UPLINK", 2, 2),
     "pin": ("PORT UPLINK", 2, 2),

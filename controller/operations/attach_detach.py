@@ -14,7 +14,7 @@ which plain uplinks would form a loop.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
@@ -36,8 +36,9 @@ from controller.config.membership import bond_of
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import BridgeConfig
-from controller.operations import inspection, integration, overlay, releases, unconfirmed
+from controller.operations import check, inspection, integration, overlay, releases, unconfirmed
 from controller.operations.unconfirmed import UNCONFIRMED, Unconfirmed, What
+from controller.text import check_view
 from controller.text.wording import OUR_LOG, shortened
 
 # If the switch has not confirmed the pipeline within this time, the attach is undone.
@@ -54,11 +55,30 @@ class Refused(Exception):
     """A request is refused. The text: what was found -> what is expected."""
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Instead of an attach: whether one would succeed. Nothing is written.
+
+    `fit`: the answer, as JSON, for a bridge that was inspected and can be attached. `as_json`: whether
+    the caller wants it so.
+    """
+
+    fit: Callable[[Bridge, float], str]
+    as_json: bool
+
+    def succeeds(self, request_id: int, bridge: Bridge, now_s: float) -> Reply:
+        return Reply(request_id, check_view.shown(self.fit(bridge, now_s), self.as_json))
+
+    def unfit(self, request_id: int, name: str, why: str) -> Reply:
+        return Reply(request_id, check_view.shown(check.unfit(name, why), self.as_json))
+
+
 @dataclass(slots=True)
 class Attach:
     """An attach in progress: read the bridge, write the configuration, wait for the pipeline.
 
-    `waits`: the change that waits to be confirmed from then on, if it does.
+    `waits`: the change that waits to be confirmed from then on, if it does. `trial`: it ends when the
+    bridge has been read.
     """
 
     request_id: int
@@ -69,6 +89,7 @@ class Attach:
     written: bool = False
     applied: bool = False
     waits: Unconfirmed | None = None
+    trial: Trial | None = None
 
     @property
     def fail_mode(self) -> tuple[Setting, ...]:
@@ -148,11 +169,12 @@ class AttachDetach:
         now_s: float,
         confirm_s: float | None = None,
         reverts: Unconfirmed | None = None,
+        trial: Trial | None = None,
     ) -> Commands:
         """Start an attach by reading the bridge. `values`: its keys, each already checked.
 
         `confirm_s`: how long it waits to be confirmed, if it does. `reverts`: the detach that it
-        reverts, if it does.
+        reverts, if it does. With a `trial`, only find out whether an attach would succeed.
 
         Raises:
             Refused: the bridge is attached already, or would not have a valid team.
@@ -195,7 +217,12 @@ class AttachDetach:
             undo += [replace(setting, value=None) for setting in also]
             undo.append(reverts.as_setting(name))
         self.attaching[name] = Attach(
-            request_id, now_s + ATTACH_TIMEOUT_S, tuple(settings), tuple(undo), waits=waits
+            request_id,
+            now_s + ATTACH_TIMEOUT_S,
+            tuple(settings),
+            tuple(undo),
+            waits=waits,
+            trial=trial,
         )
         return self.fleet.manage(config, inspects=True)
 
@@ -304,7 +331,8 @@ class AttachDetach:
                 )
             ]
         if now_s >= attach.deadline_s:
-            late = f"flows not installed within {ATTACH_TIMEOUT_S:g} s"
+            what = "flows not read" if attach.trial else "flows not installed"
+            late = f"{what} within {ATTACH_TIMEOUT_S:g} s"
             why = f"{late}{self._held_up(bridge, attach)}"
             return self._give_up(name, attach, f"{why}; see the log", now_s)
         if not attach.writing:
@@ -361,6 +389,10 @@ class AttachDetach:
             found = "; ".join(obstacle.found for obstacle in found_there)
             expected = "; ".join(obstacle.expected for obstacle in found_there)
             return self._give_up(name, attach, f"{found} -> {expected}", now_s)
+        if attach.trial is not None:
+            del self.attaching[name]
+            reply = attach.trial.succeeds(attach.request_id, bridge, now_s)
+            return [*self.fleet.drop(name), reply]
         if flagged := bridge.flagged_by_others:
             key = PREFIX + "no-flood-before"
             attach.settings += (Setting("Bridge", name, key, ",".join(flagged)),)
@@ -392,6 +424,8 @@ class AttachDetach:
         """Undo everything, and answer when it is undone."""
         del self.attaching[name]
         reply = Reply(attach.request_id, f"bridge {name}: {why}", refused=True)
+        if attach.trial is not None:
+            reply = attach.trial.unfit(attach.request_id, name, why)
         bridge = self.fleet.bridges[name]
         if not attach.writing:
             return [*self.fleet.drop(name), reply]

@@ -18,12 +18,13 @@ from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_RULE_KEYS, Key, 
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow
 from controller.config.values import UplinkConfig, VmPortConfig
-from controller.operations import answers, diagnosis, explain, show, unconfirmed, vm_rules
-from controller.operations.attach_detach import AttachDetach, Refused, attachable, keys
+from controller.operations import answers, check, diagnosis, explain, show, unconfirmed, vm_rules
+from controller.operations.attach_detach import AttachDetach, Refused, Trial, attachable, keys
 from controller.operations.confirmations import Confirmations
 from controller.operations.drain import DRAIN_TIMEOUT_S, Drain, drained, undrained
 from controller.operations.plans import Plans
 from controller.teaming.address_units import AddressUnit
+from controller.text import check_view
 from controller.text.wording import one_line, one_of, shortened
 from policies import failover, rules
 from policies.model import Reason, Role
@@ -143,6 +144,32 @@ def _attach(operator: Operator, request_id: int, words: list[str], now_s: float)
     values = _assignments(assignments, settable(BRIDGE_KEYS))
     values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
     return operator.attach_detach.attach(request_id, row, values, now_s, confirm_s)
+
+
+def _check(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
+    """`[BRIDGE [KEY=VALUE]…]`; the keys as for an attach. The answer is JSON, or its lines."""
+    as_json, names = _options(words, most=len(words))
+    fleet = operator.fleet
+    if not names:
+        return [
+            Reply(request_id, check_view.shown(check.answer(fleet, fleet.serving, now_s), as_json))
+        ]
+    name, *assignments = names
+    row = _row(operator, name)
+    if row.attached:
+        if assignments:
+            raise Refused(f"bridge {name}: attached -> no settings to try")
+        found = check.answer(fleet, [_serving_bridge(operator, name)], now_s)
+        return [Reply(request_id, check_view.shown(found, as_json))]
+    if name in operator.in_hand:
+        raise Refused(f"bridge {name}: another request is changing it -> try again later")
+    values = _assignments(assignments, settable(BRIDGE_KEYS))
+    values.setdefault("policy", str(BRIDGE_KEYS["policy"].default))
+    trial = Trial(lambda bridge, at_s: check.fit(fleet, bridge, at_s), as_json)
+    try:
+        return operator.attach_detach.attach(request_id, row, values, now_s, trial=trial)
+    except Refused as why:
+        return [trial.unfit(request_id, name, one_line(str(why)))]
 
 
 def _detach(operator: Operator, request_id: int, words: list[str], now_s: float) -> Commands:
@@ -427,6 +454,7 @@ def _note_refusal(operator: Operator, words: tuple[str, ...], why: str, now_s: f
 _COMMANDS: dict[str, Callable[[Operator, int, list[str], float], Commands]] = {
     "show": _show,
     "attach": _attach,
+    "check": _check,
     "detach": _detach,
     "confirm": _confirm_change,
     "revert": _revert,

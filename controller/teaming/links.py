@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +15,8 @@ from policies.model import Role
 NEVER_S = float("inf")
 # OpenFlow reports only this much of a port's name.
 PORT_NAME_CHARACTERS = 15
+# So many changes of a link in this time are too many, as the alert OvsLbtLinkFlapping has it.
+FLAPPING_CHANGES, FLAPPING_S = 6, 900.0
 # How long after a member's link is up the database shows its LACP state; usually about 0.1 s.
 LACP_KNOWN_AFTER_S = 1.0
 
@@ -32,6 +34,8 @@ class Links:
     ports: dict[int, PortState] = field(default_factory=dict)
     # How often the link of each uplink went up or down, by name.
     changes: Counter[str] = field(default_factory=Counter)
+    # When the last changes of each uplink were, in seconds of engine time.
+    _changed_s: dict[str, deque[float]] = field(default_factory=dict)
     # The uplinks whose link went up (True) or down since `take_changes`.
     _changed: list[tuple[str, bool]] = field(default_factory=list)
     _last_up: dict[str, bool] = field(default_factory=dict)
@@ -57,7 +61,7 @@ class Links:
         self._lacp_known_s = {}
         for uplink in uplinks:
             if uplink.ofport not in self.ports:
-                self._note(uplink.name, False)
+                self._note(uplink.name, False, now_s)
                 self._usable_from_s[uplink.name] = NEVER_S
 
     def see(
@@ -70,7 +74,7 @@ class Links:
         uplink = next((u for u in uplinks if _is_named(port, u.name)), None)
         if uplink is None:
             return
-        self._note(uplink.name, port.up)
+        self._note(uplink.name, port.up, now_s)
         if uplink.watched_by and before and before.silent and not (port.up or port.silent):
             # The answer was missing because the link went down.
             self._changed.append((uplink.name, False))
@@ -99,9 +103,16 @@ class Links:
         changed, self._changed = self._changed, []
         return changed
 
-    def _note(self, uplink: str, up: bool) -> None:
+    def flaps(self, uplink: str, now_s: float) -> bool:
+        """Whether the link of an uplink went up or down too often lately."""
+        changed_s = self._changed_s.get(uplink, deque())
+        return len(changed_s) == FLAPPING_CHANGES and now_s - changed_s[0] <= FLAPPING_S
+
+    def _note(self, uplink: str, up: bool, now_s: float) -> None:
         if self._last_up.get(uplink, up) != up:
             self.changes[uplink] += 1
+            changed_s = self._changed_s.setdefault(uplink, deque(maxlen=FLAPPING_CHANGES))
+            changed_s.append(now_s)
             self._changed.append((uplink, up))
         self._last_up[uplink] = up
 

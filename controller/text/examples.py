@@ -18,6 +18,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ovs-lbt detach br0", "settings of uplinks and VM ports stay"),
         ("ovs-lbt detach br0 --purge", "nothing of ovs-lbt stays in the database"),
     ),
+    "check": (
+        ("ovs-lbt check", "all attached bridges"),
+        ("ovs-lbt check br0", "one, or whether it is fit to attach"),
+        ("ovs-lbt check br0 --uplink eth0 --uplink eth1", "the same, with plain uplinks"),
+        ("ovs-lbt check --json", "for a program"),
+    ),
     "show": (
         ("ovs-lbt show", "all attached bridges"),
         ("ovs-lbt show br0 --json", "one bridge, for a program"),

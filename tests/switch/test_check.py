@@ -1,0 +1,169 @@
+"""`ovs-lbt check` on real bridges: fit to attach, healthy, and what counters show of the network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.adopting import state
+from tests.switch.bed import BALANCE_SLB, PLAIN, STATIC_LAG, Bed, BedSpec, Station, run
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+
+WELL, FOUND, UNKNOWN = 0, 1, 2
+ON_BOND = BedSpec(BALANCE_SLB, 2, (None, None))
+ON_PLAIN = BedSpec(PLAIN, 2, (None, None))
+IN_VLANS = BedSpec(PLAIN, 2, (10, 20), (10, 20))
+ON_A_LAG = BedSpec(STATIC_LAG, 2, (None, None))
+# More than what `check` takes for chance.
+BROADCASTS = 12
+
+
+def beds(*specs: BedSpec) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
+
+
+@contextlib.contextmanager
+def attached(bed: Bed, service: Service, *options: str) -> Iterator[None]:
+    uplinks = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
+    service.do("attach", bed.bridge, *uplinks, *options)
+    service.wait_ready(bed)
+    bed.introduce()
+    try:
+        yield
+    finally:
+        service.do("detach", bed.bridge)
+
+
+def checked(service: Service, *words: str) -> tuple[int, dict[str, str]]:
+    """The exit status, and by its kind each finding that asks for something."""
+    done = service.command("check", *words, "--json")
+    assert done.stderr == ""
+    answer: dict[str, Any] = json.loads(done.stdout)
+    found = {f["check"]: f["text"] for f in answer["findings"] if f["severity"] != "note"}
+    assert answer["well"] is (not found)
+    return done.returncode, found
+
+
+def broadcast(bed: Bed, *stations: Station) -> None:
+    """So many broadcasts of each, one after another."""
+    for station in stations:
+        vlan = station.vlan or 0
+        for _ in range(BROADCASTS):
+            bed.fire(
+                [bed.shot(station.point, frames.broadcast, station.mac, vlan, 0, "a broadcast")]
+            )
+
+
+@beds(ON_BOND, ON_PLAIN)
+def test_a_bridge_that_is_not_attached_is_judged_and_left_as_it_is(
+    bed: Bed, service: Service
+) -> None:
+    uplinks = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
+    before = state(bed)
+    said = service.command("check", bed.bridge, *uplinks)
+    assert (said.returncode, said.stderr) == (WELL, "")
+    names = ", ".join(uplink.name for uplink in bed.uplinks)
+    first, *_ = said.stdout.splitlines()
+    assert first == f"note: {bed.bridge}: fit to attach: load-based over {names}, 3 VM ports"
+    assert state(bed) == before
+
+    bed.ofctl("add-flow", "table=3,priority=7,actions=drop")
+    try:
+        status, found = checked(service, bed.bridge, *uplinks)
+        assert status == FOUND and "of other programs" in found["unfit"]
+        refused = service.command("attach", bed.bridge, *uplinks).stderr
+        assert found["unfit"].partition(": ")[2] in refused, "in the words of attach"
+    finally:
+        bed.ofctl("del-flows", "table=3")
+    assert state(bed) == before
+    with bed.cable_pulled(bed.uplinks[0]):
+        status, found = checked(service, bed.bridge, *uplinks)
+        assert status == FOUND and found.keys() == {"uplink-down", "no-failover"}
+    if not bed.spec.on_bond:
+        assert checked(service, bed.bridge)[1].keys() == {"unfit"}
+
+
+@beds(ON_BOND)
+def test_health_is_what_it_is_now(bed: Bed, service: Service) -> None:
+    bed.set("bridge", bed.bridge, failback_delay_s=1)
+    with attached(bed, service):
+        assert checked(service) == (WELL, {})
+        assert service.command("check").stdout.splitlines()[-1] == f"{bed.bridge}: well"
+        with bed.cable_pulled(bed.uplinks[1]):
+            wait_until(lambda: len(checked(service)[1]) == 2, "the pulled cable is found")
+            status, found = checked(service, bed.bridge)
+            assert status == FOUND and found.keys() == {"uplink-down", "no-failover"}
+        wait_until(lambda: checked(service) == (WELL, {}), "it is well again")
+        bed.set("bridge", bed.bridge, threshold="much")
+        wait_until(lambda: checked(service)[1].keys() == {"bad-value"}, "the bad value is found")
+        bed.set("bridge", bed.bridge, threshold=75)
+        wait_until(lambda: checked(service) == (WELL, {}), "it is well again")
+        for _ in range(3):
+            with bed.cable_pulled(bed.uplinks[0]):
+                wait_until(lambda: len(checked(service)[1]) >= 2, "the pulled cable is found")
+        wait_until(lambda: checked(service)[1].keys() == {"flapping"}, "the flapping link is found")
+
+
+@beds(ON_BOND)
+def test_without_a_service_or_a_bridge_nothing_is_known(bed: Bed, service: Service) -> None:
+    done = service.command("check", "no-such-bridge")
+    assert (done.returncode, done.stdout) == (UNKNOWN, "")
+    service.kill()
+    done = service.command("check", bed.bridge)
+    assert (done.returncode, done.stdout) == (UNKNOWN, "")
+    assert "no service is running" in done.stderr
+
+
+@beds(ON_PLAIN)
+def test_uplinks_that_are_no_lag_upstream_are_found(bed: Bed, service: Service) -> None:
+    with attached(bed, service):
+        broadcast(bed, *bed.vms)
+        wait_until(lambda: checked(service) == (WELL, {}), "as separate ports they are well")
+        service.do("set", "bridge", bed.bridge, "teaming=static")
+        # The broadcasts so far were those of separate ports.
+        wait_until(lambda: checked(service)[1].keys() == {"no-lag"}, "they are found to be no LAG")
+
+
+@beds(ON_A_LAG)
+def test_uplinks_that_are_a_lag_upstream_are_found(bed: Bed, service: Service) -> None:
+    with attached(bed, service, "--teaming", "static"):
+        broadcast(bed, *bed.vms, *bed.hosts)
+        assert checked(service) == (WELL, {})
+    with attached(bed, service):
+        broadcast(bed, *bed.vms)
+        wait_until(
+            # Its hash may choose one member for the few stations that there are.
+            lambda: checked(service)[1].keys() - {"receives-nothing"} == {"not-one-network"},
+            "they are found to be one",
+        )
+
+
+@beds(IN_VLANS)
+def test_a_vlan_that_is_missing_on_an_uplink_is_found(bed: Bed, service: Service) -> None:
+    end = bed.uplinks[1].upstream_end.interface
+    bed.tor.ovs.vsctl("set", "port", end, "trunks=10")
+    with attached(bed, service):
+        try:
+            broadcast(bed, *bed.hosts)
+            wait_until(lambda: checked(service)[1].keys() == {"vlan"}, "it is found")
+            text = checked(service)[1]["vlan"]
+            assert text.startswith(f"VLAN 20: come by {bed.uplinks[0]}, never by {bed.uplinks[1]}")
+        finally:
+            bed.tor.ovs.vsctl("clear", "port", end, "trunks")
+        broadcast(bed, bed.hosts[1])
+        wait_until(lambda: checked(service) == (WELL, {}), "it is well with the VLAN")
+
+
+@beds(ON_PLAIN)
+def test_members_that_differ_are_found(bed: Bed, service: Service) -> None:
+    with attached(bed, service):
+        run("ip", "link", "set", bed.uplinks[1].name, "mtu", "1400")
+        wait_until(lambda: checked(service)[1].keys() == {"mtu"}, "the other MTU is found")
+        run("ip", "link", "set", bed.uplinks[1].name, "mtu", "1500")
+        wait_until(lambda: checked(service) == (WELL, {}), "it is well with one MTU")

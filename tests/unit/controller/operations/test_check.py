@@ -1,0 +1,182 @@
+"""What `check` finds, driven through the engine: of attached bridges, and of one that is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.api.events import Challenged, Connect, Faulted, ForeignFlow, Write
+from controller.config.rows import BridgeRow
+from tests.unit.fake_switch import World, done, refusal, world
+from tests.unit.rows import (
+    bridge,
+    host,
+    ours,
+    port,
+    two_uplinks,
+    with_interface,
+    with_lacp,
+    without_us,
+)
+
+
+def asked(here: World, *words: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(done(here.ask("check", *words, "--json")))
+    return answer
+
+
+def found(here: World, *words: str) -> dict[str, str]:
+    """What asks for something, by its kind."""
+    findings = asked(here, *words)["findings"]
+    return {one["check"]: one["text"] for one in findings if one["severity"] != "note"}
+
+
+def notes(here: World, *words: str) -> dict[str, str]:
+    findings = asked(here, *words)["findings"]
+    return {one["check"]: one["text"] for one in findings if one["severity"] == "note"}
+
+
+# ---- attached ---------------------------------------------------------------------------
+
+
+def test_a_bridge_without_findings_is_well() -> None:
+    here = world(host()).start()
+    assert done(here.ask("check")) == "br0: well"
+    assert asked(here) == asked(here, "br0")
+    (team,) = asked(here)["bridges"]
+    assert (team["name"], team["attached"], team["teaming"]) == ("br0", True, "switch-independent")
+    assert [u["name"] for u in team["uplinks"]] == ["eth1", "eth2"]
+
+
+def test_uplinks_that_fail_are_found_until_they_are_back() -> None:
+    here = world(host(failback_delay_s="0")).start()
+    here.set_link(2, up=False)
+    assert found(here).keys() == {"uplink-down", "no-failover"}
+    here.set_link(1, up=False)
+    assert found(here).keys() == {"uplink-down", "dark"}
+    here.set_link(1, up=True).set_link(2, up=True).run_for(1)
+    assert found(here) == {}
+    for _ in range(2):
+        here.set_link(2, up=False).set_link(2, up=True)
+    assert found(here).keys() == {"flapping"}
+    here.run_for(1000)
+    assert found(here) == {}, "that was long ago"
+
+
+def test_each_finding_names_its_runbook() -> None:
+    here = world(host()).start()
+    here.set_link(2, up=False)
+    assert {one["runbook"] for one in asked(here)["findings"]} == {"OvsLbtUplinkDown"}
+    assert "(runbook OvsLbtUplinkDown)" in done(here.ask("check"))
+
+
+def test_an_uplink_that_is_watched_and_silent_is_told_apart_from_one_without_a_link() -> None:
+    here = world(with_lacp(host(), "eth1", "eth2", falls_back=False)).start()
+    here.set_link(2, up=False, silent=True)
+    assert "no answer" in found(here)["silent"]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (host(threshold="much"), {"bad-value"}),
+        (replace(host(), stp_enable=True), {"not-done"}),
+        (with_interface(host(), "vnet0", pin="eth2", allow="eth1"), {"rule-broken"}),
+        (with_interface(host(), "eth2", role="standby"), set()),
+        (with_interface(host(uplinks=3), "eth2", role="drained"), set()),
+        (host(mode="observe"), set()),
+    ],
+)
+def test_settings_that_cannot_be_followed_are_found(row: BridgeRow, expected: set[str]) -> None:
+    assert found(world(row).start()).keys() == expected
+
+
+def test_a_switch_that_is_gone_is_found() -> None:
+    here = world(host()).start()
+    here.disconnect()
+    assert found(here).keys() == {"not-connected"}
+
+
+def test_the_host_s_own_findings() -> None:
+    here = world(host()).start()
+    here.say(Faulted("history", "no space", 0.0, 3))
+    here.say(Challenged())
+    assert found(here).keys() == {"fault"}
+    assert notes(here)["standby"] == "this service leads; another one stands by"
+    here.run_for(20)
+    assert "silent for 20 s" in found(here)["standby"]
+
+
+def test_lacp_that_is_not_negotiated_is_found() -> None:
+    here = world(with_lacp(host(), falls_back=True)).start()
+    here.run_for(5)
+    assert "lacp" in found(here)
+
+
+# ---- not attached -----------------------------------------------------------------------
+
+
+def test_a_trial_writes_nothing_and_leaves_nothing() -> None:
+    here = world(without_us(host())).start()
+    before = here.rows["br0"]
+    assert done(here.ask("check", "br0")) == (
+        "note: br0: fit to attach: load-based over eth1, eth2, 4 VM ports"
+    )
+    assert here.rows["br0"] == before and here.commands(Write) == [] and here.applied() == []
+    assert here.engine.fleet.bridges == {} and here.dialled == set()
+    assert len(here.commands(Connect)) == 1
+    assert done(here.ask("check")).startswith("no bridge is attached")
+    done(here.ask("attach", "br0"))
+
+
+def plain(**columns: Any) -> BridgeRow:
+    return replace(bridge(*two_uplinks(), port("vnet0", 10), ids={}), **columns)
+
+
+def test_plain_uplinks_are_named_as_for_an_attach() -> None:
+    here = world(plain()).start()
+    assert "--uplink at least twice" in found(here, "br0")["unfit"]
+    assert found(here, "br0", "uplinks=eth1,eth2") == {}
+    assert "secure while" in notes(here, "br0", "uplinks=eth1,eth2")["fail-mode"]
+    assert "fail-mode" not in notes(
+        world(plain(fail_mode="secure")).start(), "br0", "uplinks=eth1,eth2"
+    )
+
+
+def test_what_attach_would_refuse_is_found_in_its_words() -> None:
+    here = world(without_us(host())).start()
+    here.switches["br0"].foreign = (ForeignFlow(3, 9, 7, "in_port=7"),)
+    why = refusal(here.ask("attach", "br0"))
+    assert found(here, "br0")["unfit"] == f"not fit to attach: {why.removeprefix('bridge br0: ')}"
+
+
+def test_a_switch_that_does_not_answer_is_found_in_time() -> None:
+    here = world(without_us(host())).start()
+    here.switches["br0"].holds_answers = True
+    assert here.ask("check", "br0") is None
+    here.run_for(12)
+    assert "flows not read within 10 s" in done(here.replies[here.asked])
+    assert here.engine.fleet.bridges == {}
+
+
+def test_what_makes_a_bridge_worth_a_second_look() -> None:
+    row = replace(without_us(host()), controllers=("ptcp:6653", "tcp:192.0.2.9:6653"))
+    here = world(row).start()
+    assert found(here, "br0").keys() == {"controller"}
+    assert "tcp:192.0.2.9:6653" in found(here, "br0")["controller"]
+    here = world(with_lacp(without_us(host()), "eth1", falls_back=False)).start()
+    assert found(here, "br0")["lacp"].startswith("LACP (active): not negotiated on eth2")
+
+
+@pytest.mark.parametrize("words", [("br9",), ("br0", "threshold=60"), ("br0", "no-such=1")])
+def test_what_cannot_be_checked_is_refused(words: tuple[str, ...]) -> None:
+    assert " -> " in refusal(world(host()).start().ask("check", *words))
+
+
+def test_keys_are_checked_as_those_of_an_attach() -> None:
+    here = world(without_us(host())).start()
+    assert "threshold" in refusal(here.ask("check", "br0", "threshold=9"))
+    assert ours() == {}
