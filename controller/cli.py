@@ -97,6 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _to_bond(options)
     if options.command == "check":
         return _check(parser, options)
+    if options.command == "support-bundle":
+        from controller import support_bundle
+
+        return support_bundle.main(options.bridges, options.service, options.out)
     if options.command == "set":
         _check_keys(parser, options.table, options.settings)
     if getattr(options, "confirm", None) is not None:
@@ -304,6 +308,22 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("bridge", metavar="BRIDGE", nargs="?")
     which.add_argument(
         "--all", action="store_true", help="rescue every attached bridge that needs it"
+    )
+
+    bundle = commands.add_parser(
+        "support-bundle",
+        help="collect in one file what is needed to find a fault",
+        description="Collect in one file what is needed to find a fault: settings, status, history, flows, groups,\n"
+        "counters, versions and logs, without secrets. This also works without the service.",
+    )
+    bundle.add_argument(
+        "bridges", metavar="BRIDGE", nargs="*", help="whose flows (default: attached bridges)"
+    )
+    bundle.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="the file, or its directory (default: ovs-lbt-support-HOST-TIME.tar.gz here)",
     )
 
     completion = commands.add_parser(

@@ -12,6 +12,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "attach": (
         ("ovs-lbt attach br0", "a bridge with a bond"),
         ("ovs-lbt attach br0 --observe", "decide and report only"),
+        ("ovs-lbt attach br0 --confirm 60", "undone in a minute, unless: ovs-lbt confirm br0"),
         ("ovs-lbt attach br0 --uplink eth0 --uplink eth1 --policy adaptive", "plain uplinks"),
     ),
     "detach": (
@@ -24,6 +25,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ovs-lbt check br0 --uplink eth0 --uplink eth1", "the same, with plain uplinks"),
         ("ovs-lbt check --json", "for a program"),
     ),
+    "confirm": (("ovs-lbt confirm br0", "keeps what was done with --confirm"),),
+    "revert": (("ovs-lbt revert br0", "undoes it at once"),),
     "show": (
         ("ovs-lbt show", "all attached bridges"),
         ("ovs-lbt show br0 --json", "one bridge, for a program"),
@@ -60,6 +63,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "rescue": (
         ("ovs-lbt rescue br0", "one bridge"),
         ("ovs-lbt rescue --all", "every bridge that needs it"),
+    ),
+    "support-bundle": (
+        ("ovs-lbt support-bundle", "a file in this directory"),
+        ("ovs-lbt support-bundle --out /var/tmp br0", "of one bridge, in another directory"),
     ),
     "completion": (
         (". <(ovs-lbt completion bash)", "in this shell"),

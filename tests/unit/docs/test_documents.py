@@ -255,3 +255,12 @@ def test_readme_names_every_package_that_set_up_installs() -> None:
     packages = [entry.partition(":")[0] for entry in entries]
     assert len(packages) > 10
     assert [package for package in packages if package not in words] == []
+
+
+def test_every_runbook_names_the_support_bundle() -> None:
+    page = (documents.ROOT / "docs/operations.md").read_text()
+    runbooks = page.partition("\n## Runbooks\n")[2].partition("\n## ")[0].split("\n### ")[1:]
+    assert len(runbooks) > 15
+    assert [
+        book.split("\n")[0] for book in runbooks if "`ovs-lbt support-bundle`" not in book
+    ] == []

@@ -1,0 +1,242 @@
+"""`ovs-lbt support-bundle`: what somebody who helps from afar has to see, in one file.
+
+Everything in it is asked for separately. What cannot be had, because the service or the switch is dead,
+is named in it, and the rest is there.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.metadata
+import io
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import ovs.dirs
+
+from controller.config.rows import PREFIX
+from controller.host import client
+from controller.host.journal import default_path
+from controller.text.secrets import without_secrets
+from controller.text.wording import because
+
+COMMAND_TIMEOUT_S = 20
+# Of the history, and of each log.
+LAST_ENTRIES = 2000
+LOG_LINES = 5000
+LOG_BYTES = 4_000_000
+OPTIONS = Path("/etc/default/ovs-lbt")
+OS_RELEASE = Path("/etc/os-release")
+LIBRARIES = ("ovs-lbt", "os-ken", "ryu", "ovsdbapp", "ovs", "prometheus-client", "networkx")
+TABLES = ("Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "Manager", "QoS", "Queue")
+# Read and write for whoever made it: it names hosts, addresses and VMs.
+MODE = 0o600
+
+Source = Callable[[], str]
+
+
+class _Missing(Exception):
+    """A part cannot be had. The text: why."""
+
+
+def main(bridges: Sequence[str], service: str, out: Path | None) -> int:
+    """Write the file, and print its name. Returns the exit status."""
+    made_at_s = time.time()
+    name = f"ovs-lbt-support-{platform.node() or 'host'}-{_stamp(made_at_s)}"
+    path = out or Path(f"{name}.tar.gz")
+    if path.is_dir():
+        path /= f"{name}.tar.gz"
+    parts, missing = _collected(_sources(bridges, service))
+    parts["README"] = _contents(parts, missing, made_at_s)
+    try:
+        _write(path, name, parts, made_at_s)
+    except OSError as error:
+        print(f"ovs-lbt: {because(error)} -> --out FILE, in a writable directory", file=sys.stderr)
+        return 1
+    print(path)
+    for part, why in missing.items():
+        print(f"ovs-lbt: not in it: {part}: {why}", file=sys.stderr)
+    return 0
+
+
+def _collected(sources: Iterator[tuple[str, Source]]) -> tuple[dict[str, str], dict[str, str]]:
+    """The parts without their secrets, and why the others are missing."""
+    parts, missing = {}, {}
+    for name, source in sources:
+        try:
+            parts[name] = without_secrets(source())
+        except (_Missing, client.Refusal, client.Unanswered) as why:
+            missing[name] = without_secrets(str(why))
+        except (OSError, ValueError) as error:
+            missing[name] = because(error)
+    return parts, missing
+
+
+def _contents(parts: dict[str, str], missing: dict[str, str], made_at_s: float) -> str:
+    lines = [
+        f"ovs-lbt support-bundle, {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(made_at_s))}",
+        "Passwords, tokens, shared and private keys were removed. Names and addresses of hosts and VMs are in it.",
+        "",
+        *(f"{name}: {len(text.splitlines())} lines" for name, text in sorted(parts.items())),
+        *(f"{name}: MISSING: {why}" for name, why in sorted(missing.items())),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _write(path: Path, directory: str, parts: dict[str, str], made_at_s: float) -> None:
+    """Write all parts, or nothing: a file that is there already stays as it is.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
+    with (
+        os.fdopen(descriptor, "wb") as file,
+        gzip.GzipFile(fileobj=file, mode="wb", mtime=made_at_s) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name, text in sorted(parts.items()):
+            content = text.encode(errors="replace")
+            entry = tarfile.TarInfo(f"{directory}/{name}")
+            entry.size, entry.mode, entry.mtime = len(content), MODE, int(made_at_s)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def _stamp(at_s: float) -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(at_s))
+
+
+# ---- what is in it ---------------------------------------------------------------------
+
+
+def _sources(bridges: Sequence[str], service: str) -> Iterator[tuple[str, Source]]:
+    yield "versions", _versions
+    yield "options", lambda: OPTIONS.read_text()
+    for command, name in (("show", "show.json"), ("check", "check.json")):
+        yield name, partial(_asked, command, "--json")
+    yield "history.jsonl", lambda: _history(service)
+    yield "log/ovs-lbt", lambda: _journal(service)
+    for daemon in ("ovs-vswitchd", "ovsdb-server"):
+        log = Path(ovs.dirs.LOGDIR) / f"{daemon}.log"
+        yield f"log/{daemon}", partial(_tail, log)
+    yield (
+        "processes",
+        lambda: _ran("ps", "-eo", "pid,ni,etime,time,rss,args", "--sort=-time", only="ovs"),
+    )
+    yield "links", lambda: _ran("ip", "-s", "-d", "link")
+    yield "queues", lambda: _ran("tc", "-s", "qdisc")
+    yield "database/show", lambda: _ran("ovs-vsctl", _timeout(), "show")
+    for table in TABLES:
+        listed = ("ovs-vsctl", _timeout(), "--format=json", "list", table)
+        yield f"database/{table}.json", partial(_ran, *listed)
+    for name in bridges or _bridges():
+        yield from _of_bridge(name)
+    for command in ("bond/list", "dpif/show", "coverage/show", "memory/show", "upcall/show"):
+        asked = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", command)
+        yield f"switch/{command.replace('/', '-')}", partial(_ran, *asked)
+    for command in ("bond/show", "lacp/show", "bfd/show"):
+        asked = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", command)
+        yield f"switch/{command.replace('/', '-')}", partial(_ran, *asked)
+
+
+def _of_bridge(name: str) -> Iterator[tuple[str, Source]]:
+    for command in ("dump-flows", "dump-groups", "dump-group-stats", "dump-ports", "show"):
+        asked = ("ovs-ofctl", _timeout(), "-O", "OpenFlow13", command, name)
+        yield f"bridge/{name}/{command}", partial(_ran, *asked)
+    learned = ("ovs-appctl", _timeout(), "-t", "ovs-vswitchd", "fdb/show", name)
+    yield f"bridge/{name}/fdb-show", partial(_ran, *learned)
+
+
+def _bridges() -> list[str]:
+    """The attached bridges; all that have a socket if the database does not say."""
+    attached = f'external_ids:{PREFIX}policy!=""'
+    listed = ("ovs-vsctl", _timeout(), "--bare", "--columns=name", "find", "Bridge", attached)
+    try:
+        return _ran(*listed).split()
+    except (_Missing, OSError):
+        return sorted(path.stem for path in Path(ovs.dirs.RUNDIR).glob("*.mgmt"))
+
+
+def _versions() -> str:
+    lines = [f"{name}: {version}" for name in LIBRARIES if (version := _version(name))]
+    lines += [f"Python: {platform.python_version()}", f"system: {platform.platform()}"]
+    if OS_RELEASE.exists():
+        lines += OS_RELEASE.read_text().splitlines()
+    for tool in ("ovs-vsctl", "ovs-vswitchd"):
+        try:
+            lines.append(_ran(tool, "--version").splitlines()[0])
+        except (_Missing, OSError) as why:
+            lines.append(f"{tool}: {why}")
+    return "\n".join([*lines, ""])
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _asked(command: str, *words: str) -> str:
+    if (obstacle := client.obstacle()) is not None:
+        raise _Missing(obstacle)
+    return client.ask(f"lbt/{command}", words)
+
+
+def _history(service: str) -> str:
+    """The last entries: as the service gives them, else from its file."""
+    words = ("--last", str(LAST_ENTRIES), "--json")
+    if client.obstacle() is None and client.running():
+        return client.ask("lbt/history", words)
+    return _tail(default_path(service), LAST_ENTRIES)
+
+
+def _journal(service: str) -> str:
+    """The log of the unit. A service that was started by hand logs to its terminal."""
+    found = _ran("journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", service)
+    if "-- No entries --" in found or not found.strip():
+        raise _Missing(
+            f"the journal has nothing of {service} -> a service that systemd has started"
+        )
+    return found
+
+
+def _tail(path: Path, lines: int = LOG_LINES) -> str:
+    """The end of a file."""
+    with path.open("rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - LOG_BYTES)
+        file.seek(start)
+        read = file.read().decode(errors="replace").splitlines(keepends=True)
+    # The first line may have been cut.
+    return "".join(read[1 if start else 0 :][-lines:])
+
+
+def _timeout() -> str:
+    return f"--timeout={COMMAND_TIMEOUT_S // 2}"
+
+
+def _ran(*command: str, only: str = "") -> str:
+    """What a command prints; of its lines only those with this text.
+
+    Raises:
+        _Missing: it failed, or is not installed.
+    """
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_TIMEOUT_S
+        )
+    except FileNotFoundError as error:
+        raise _Missing(f"{command[0]}: not installed") from error
+    except subprocess.TimeoutExpired as late:
+        raise _Missing(f"{' '.join(command)}: no answer within {COMMAND_TIMEOUT_S} s") from late
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise _Missing(f"{' '.join(command)}: {why}")
+    return "".join(line for line in done.stdout.splitlines(keepends=True) if only in line)
