@@ -42,8 +42,6 @@ KEYWORDS = {
     *("name", "when", "loop", "loop_control", "register", "vars", "until", "retries", "delay"),
     *("changed_when", "failed_when", "check_mode", "ignore_errors"),
 }
-# Commands that the role relies on, and which come with `attach --confirm`.
-NOT_YET = {"check", "confirm"}
 
 
 def load(path: Path) -> Any:
@@ -149,16 +147,12 @@ def commands() -> Iterator[list[str]]:
             yield arguments["argv"]
 
 
-def test_the_commands_are_some_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_are_some_that_there_are() -> None:
     ours = [argv[1:] for argv in commands() if argv[0] == "ovs-lbt"]
     assert {argv[0] for argv in ours} == {"confirm", "set", "check", "detach"}
     for argv in ours:
         words = [re.sub(r"\{\{.*?\}\}", "x", word) for word in argv]
-        try:
-            cli._parser().parse_args(words)
-        except SystemExit:
-            said = capsys.readouterr().err
-            assert argv[0] in NOT_YET and "invalid choice" in said, said
+        assert cli._parser().parse_args(words).command == argv[0]
 
 
 def test_the_gate_is_before_the_end_and_a_failure_goes_back() -> None:
