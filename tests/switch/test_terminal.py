@@ -189,7 +189,7 @@ def test_a_move_is_asked_about_and_made(team: Bed, service: Service, top: Pane) 
     top.shows("cancelled")
     assert service.bindings(bed)[vm.port] == first
     top.type("m", "Enter", "y")
-    top.shows(f"move {vm.port} {second}: done")
+    top.shows(f"{vm.port}: moved from {first} to {second}")
     assert service.bindings(bed)[vm.port] == second
     top.shows(f"{vm.port}: {first} -> {second}, manual")
     wait_until(lambda: bed.homes()[str(vm)] == [second], "its frames leave by that uplink")
@@ -201,7 +201,7 @@ def test_a_drain_and_its_end(team: Bed, service: Service, top: Pane) -> None:
     top.type("d", "1")
     top.shows(f"[y/n] drain {first}: move 3 VM ports off it, and stop using it?")
     top.type("y")
-    top.shows(f"drain {first}: {first}: idle, 3 VM ports moved", 15.0)
+    top.shows(f"{first}: idle, 3 VM ports moved", 15.0)
     assert set(service.bindings(bed).values()) == {second.name}
     assert row(top.shows("drained"), first.name)[1] == "drained"
     top.type("d", "1")
