@@ -42,6 +42,7 @@ from policies.model import Role
 # After a boot, the switch and its links may need some time.
 PATIENCE_S = 10.0
 CHECK_INTERVAL_S = 0.2
+TOLD_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 PREFERRED = (Role.ACTIVE, Role.STANDBY)
 
 
@@ -118,6 +119,8 @@ def _tell_peers(remote: str, bridges: Collection[str]) -> None:
     """Send what tells peers the own addresses of the tunnel endpoints of these bridges.
 
     A switch upstream may not take the first ones, for example while its port is not forwarding yet.
+    An Open vSwitch learns nothing from a frame that it forwards by a cached flow, as it does if it has
+    heard the same within 10 s, its default of `max-idle`. So the last ones come later than that.
 
     Raises:
         Refused: a frame could not be sent, or the addresses of this host could not be read.
@@ -125,7 +128,7 @@ def _tell_peers(remote: str, bridges: Collection[str]) -> None:
     # The switch may have filled in addresses of ports meanwhile.
     told = list(_told(_read(remote), bridges)) if bridges else []
     waited_s = 0.0
-    for after_s in AFTER_S if told else ():
+    for after_s in TOLD_AFTER_S if told else ():
         time.sleep(after_s - waited_s)
         waited_s = after_s
         for bridge, packet_out in told:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from tests.switch.ovn.cloud import Cloud
 from tests.switch.ovn.host import EXTERNAL, Host
@@ -30,10 +30,18 @@ def reached_after_s(cloud: Cloud) -> float:
     ):
         started_s = time.monotonic()
         said = beside.submit(host.do, "rescue", EXTERNAL)
-        talk.go_on(1)
+        try:
+            talk.go_on(1)
+        except AssertionError as never:
+            raise AssertionError(f"{never}; rescue: {_ended(said)}") from never
         took_s = time.monotonic() - started_s
         assert said.result().startswith(f"{EXTERNAL}: NORMAL by ")
     return took_s
+
+
+def _ended(said: Future[str]) -> str:
+    """What rescue has said, or why it failed."""
+    return str(said.exception() or said.result()) if said.done() else "has not ended"
 
 
 def hear_off_home(cloud: Cloud) -> None:
