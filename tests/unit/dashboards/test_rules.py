@@ -22,7 +22,7 @@ CASES = sorted((ROOT / "tests" / "rules").glob("*.yml"))
 OPERATIONS = ROOT / "docs" / "operations.md"
 
 SEVERITIES = {"critical", "warning", "info"}
-PARTS = ["Means", "Look", "Do", "Ignore"]
+PARTS = ["Means", "Look", "Do", "Ignore", "Unsolved"]
 BASE = "https://ovs-lbt.example/docs"
 # Prometheus's own, of every target.
 SCRAPED = {"up": TARGET_LABELS}
