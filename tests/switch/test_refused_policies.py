@@ -90,6 +90,18 @@ def test_set_refuses_what_cannot_work(attached_as_it_is: Bed, service: Service) 
     assert state(bed) == before
 
 
+def settled(bed: Bed) -> dict[str, object]:
+    """The state once flows follow what was set: `set` answers as soon as the database has it."""
+    seen: list[dict[str, object]] = []
+
+    def stays() -> bool:
+        seen.append(state(bed))
+        return seen[-1:] == seen[-2:-1]
+
+    wait_until(stays, "the flows are settled", interval_s=0.5)
+    return seen[-1]
+
+
 @pytest.mark.parametrize("bed", [PLAIN_TEAM], ids=str, indirect=True)
 def test_a_team_stays_what_its_policy_needs(attached_as_it_is: Bed, service: Service) -> None:
     """With SET in force, no uplink becomes a standby or slower, and the bridge no LAG."""
@@ -98,7 +110,7 @@ def test_a_team_stays_what_its_policy_needs(attached_as_it_is: Bed, service: Ser
         wait_until(lambda: capacities(bed, service) == [100e6] * 2, "equal capacities")
         for preset in SET_PRESETS:
             service.do("set", "bridge", bed.bridge, f"policy={preset}")
-            before = state(bed)
+            before = settled(bed)
             for words, found, expected in (
                 (f"interface {uplink} capacity-mbps=40", "40, 100 Mbit/s", "one speed"),
                 (f"interface {uplink} role=standby", f"{uplink} standby", "no standby"),
