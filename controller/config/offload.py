@@ -63,17 +63,26 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
     return Offload(tuple(told), by_tc, tuple(representors) if past_queues else (), no_queues)
 
 
-def with_policies(found: Offload, policies: Iterable[str]) -> Offload:
-    """The same, and what it means for policies in use."""
+def with_policies(found: Offload, policies: Iterable[str], connection_hash: str) -> Offload:
+    """The same, and what it means for policies in use. `connection_hash`: the key's value."""
     if not found.by_tc:
         return found
-    hashed = [
-        f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
-        " or address is a flow of its own in tc, and its first packet goes through software"
-        for policy in sorted({*policies})
-        if PRESETS[policy].classifier.hashed or PRESETS[policy].splits_by is not None
-    ]
+    hashed = [text for policy in sorted({*policies}) for text in _hashed(policy, connection_hash)]
     return replace(found, told=(*found.told, *hashed))
+
+
+def _hashed(policy: str, connection_hash: str) -> Iterator[str]:
+    preset = PRESETS[policy]
+    if connection_hash == "dp_hash" and preset.spreads_connections:
+        yield (
+            f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not take, so"
+            " software forwards the connections that it hashes"
+        )
+    elif preset.classifier.hashed or preset.splits_by is not None:
+        yield (
+            f"hw-offload with {policy}: what is hashed is resolved as well, so each connection"
+            " or address is a flow of its own in tc, and its first packet goes through software"
+        )
 
 
 def _tc(row: BridgeRow) -> Iterator[str]:

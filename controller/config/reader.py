@@ -80,6 +80,7 @@ class _Reader:
         vm_ports = _several_marked(vm_ports)
         # Open vSwitch fills in the source port of its own tunnels after multipath has seen the frame.
         native = next((port.name for port in vm_ports if _spreads_native_tunnels(port)), None)
+        connection_hash = bridge["connection-hash"] or ("auto" if native else "multipath")
         return BridgeConfig(
             name=name,
             policy=policy,
@@ -98,14 +99,14 @@ class _Reader:
             lacp_current=frozenset(i.name for _, i in members if i.lacp_current),
             falls_back=bool(bond and bond.lacp_fallback)
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
-            connection_hash=bridge["connection-hash"] or ("auto" if native else "multipath"),
+            connection_hash=connection_hash,
             hashed_for=None if bridge["connection-hash"] else native,
             patch_unit=self.patch_unit,
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
             in_userspace=self.row.in_userspace,
             offload=offload.with_policies(
-                self.offload, (policy, *(port.policy for port in vm_ports))
+                self.offload, (policy, *(port.policy for port in vm_ports)), connection_hash
             ),
             not_done=(
                 *normal.not_done(self.row),

@@ -88,6 +88,16 @@ def test_policies_that_hash_fill_the_card_with_flows(policy: str, hashes: bool) 
     assert all(policy in text for text in found)
 
 
+@pytest.mark.parametrize("policy", ["dynamic", "adaptive", "address-hash"])
+@pytest.mark.parametrize(("connection_hash", "in_software"), [("dp_hash", True), ("auto", False)])
+def test_what_dp_hash_hashes_is_said_to_stay_in_software(
+    policy: str, connection_hash: str, in_software: bool
+) -> None:
+    row = switchdev(external_ids=ours(policy=policy, connection_hash=connection_hash))
+    found = [text for text in told(row) if text.startswith(f"hw-offload with {policy}: ")]
+    assert ["software forwards the connections" in text for text in found] == [in_software]
+
+
 def test_a_port_s_own_policy_is_one_in_use() -> None:
     row = with_interface(switchdev(), "vnet2", policy="address-hash")
     assert [t for t in told(row) if "hw-offload with address-hash" in t]
