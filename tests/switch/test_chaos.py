@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.switch.bed import Upstream
-from tests.switch.chaos import audit, losses, model, run
+from tests.switch.chaos import audit, model, run
 from tests.switch.chaos.model import Event
 from tests.switch.chaos.run import Report
 from tests.switch.chaos.world import SABOTAGED_FRAMES, Extras, built
@@ -66,7 +66,7 @@ def judge(report: Report, directory: Path) -> None:
             what = f"lost of {worst.flow.name} at {counted.event}, s"
             at_most(what, worst.lost_ms / 1000, bound_s, bound_s + OUTAGE_S)
         if not any(not one.promised for one in counted.flows):
-            few_twice(counted.twice, losses.TWICE_MAX)
+            few_twice({str(counted.event): counted.flow_twice}, counted.twice_bound)
     if report.violations:
         replay = directory / f"seed-{report.seed}.replay"
         replay.write_text(model.as_text(report.events))

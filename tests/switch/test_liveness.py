@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -167,11 +167,12 @@ def bfd(bed: Bed, service: Service) -> Iterator[None]:
             bed.tor.ovs.vsctl("clear", "interface", uplink.upstream_end.interface, "bfd")
 
 
-def in_earnest(bed: Bed) -> bool:
-    """Whether BFD watches all uplinks, from both ends, as often as it is to."""
+def in_earnest(bed: Bed, uplinks: Sequence[Uplink] = ()) -> bool:
+    """Whether BFD watches these uplinks (all), from both ends, as often as it is to."""
     wanted = ("Remote Session State: up", f"RX Interval: Approx {BFD_PERIOD_MS}ms")
-    sides = [(bed.ovs, u.name) for u in bed.uplinks]
-    sides += [(bed.tor.ovs, u.upstream_end.interface) for u in bed.uplinks]
+    watched = uplinks or bed.uplinks
+    sides = [(bed.ovs, u.name) for u in watched]
+    sides += [(bed.tor.ovs, u.upstream_end.interface) for u in watched]
     said = [ovs.run("ovs-appctl", "bfd/show", name) for ovs, name in sides]
     return all(words in one for one in said for words in wanted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 
@@ -81,6 +82,38 @@ def test_a_broadcast_to_a_vm_that_moves_has_a_bound_of_its_own() -> None:
     assert losses.bound_ms(DOWN, FIRST, broadcast=True, moved=True) == 100
 
 
+def test_a_link_whose_bfd_is_still_slow_has_a_bound_of_its_own() -> None:
+    dark = Event("dark", ("u0",))
+    assert losses.bound_ms(dark, WATCHED, slow=True) == 3100
+    assert losses.bound_ms(DOWN, WATCHED, slow=True) == 100
+
+
+def test_a_broadcast_may_be_lost_when_a_bond_is_taken_over() -> None:
+    observe = Event("observe")
+    assert losses.bound_ms(observe, ON_LACP, broadcast=True) == 20
+    assert losses.bound_ms(observe, ON_LACP) == 0
+    assert losses.bound_ms(observe, FIRST, broadcast=True) == 0
+
+
+def test_a_broadcast_may_come_twice_for_each_link_that_fails() -> None:
+    dead = replace(FIRST, service=Service.DEAD)
+    back = Event("cable-up", ("u0",))
+    assert losses.twice_bound(DOWN, FIRST) == 1
+    assert losses.twice_bound(Event("storm", ("2",)), FIRST) == 4
+    assert losses.twice_bound(MOVE, FIRST) == 0
+    assert losses.twice_bound(back, FIRST) == 0
+    assert losses.twice_bound(back, dead) == 1
+
+
+def test_the_document_names_the_events_after_which_frames_come_twice() -> None:
+    first, events = replace(FIRST, service=Service.DEAD), set[str]()
+    for kind in model.KINDS:
+        for args in (("u0", "2"), ("2",)):
+            with contextlib.suppress(IndexError, ValueError):
+                events |= {kind} if losses.twice_bound(Event(kind, args), first) else set()
+    assert events == {*losses.FAILING, *losses.RETURNING}
+
+
 def test_the_vm_that_an_event_is_about_has_a_bound_of_its_own() -> None:
     renamed = Event("vm-renamed", ("v0",))
     assert losses.is_own(OUT, renamed)
@@ -127,7 +160,7 @@ def test_what_is_not_promised() -> None:
 def test_a_result_says_for_each_kind_what_it_cost() -> None:
     fine, bad = Counted(DOWN, [of(DOWN)], settle_s=0.5), Counted(DOWN, [], settle_s=1.5)
     bad.flows = [of(DOWN, FIRST, set(range(90))), replace(of(DOWN, FIRST, {1}), promised=False)]
-    bad.twice = {"sent": 2}
+    bad.twice, bad.flow_twice = {"sent": 2}, 1
     found = losses.by_kind([fine, bad], [2.0, 4.0])["cable-down"]
     assert found == {
         "n": 2,
@@ -138,6 +171,8 @@ def test_a_result_says_for_each_kind_what_it_cost() -> None:
         "bound_ms": {"least": 100, "most": 100},
         "flows_beyond_bound": 1,
         "frames_twice": 2,
+        "flow_twice": 1,
+        "events_with_frames_twice": 1,
         "unpromised_frames_lost": 99,
         "settle_s": {"median": 1.0, "worst": 1.5},
         "took_s": {"median": 3.0, "worst": 4.0},

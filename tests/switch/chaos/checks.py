@@ -327,6 +327,8 @@ class Background:
         self.traffic = traffic
         # By what was sent: the most frames of it that one receiver heard more than once.
         self.twice: Counter[str] = Counter()
+        # The most frames of one flow that came twice, and how many that may be.
+        self.flow_twice = self.twice_bound = 0
         self.counted: list[Lost] = []
         self.late_s = 0.0
         self.before = world.state
@@ -449,6 +451,7 @@ class Background:
             self.counted = self._count(event, rounds, now)
         heard = self._heard(rounds)
         beyond = [str(one) for one in self.counted if one.beyond]
+        self.twice_bound = losses.twice_bound(event, self.before)
         return self._looped(heard), [*beyond, *self._twice(heard)]
 
     def _on_normal(self) -> bool:
@@ -469,11 +472,20 @@ class Background:
     def _twice(self, heard_at: Mapping[str, Mapping[int, int]]) -> list[str]:
         wrong = []
         for point, heard in heard_at.items():
-            again = (number for number, n in heard.items() if n > 1)
-            twice = Counter(self._sent[number >> STREAM_SHIFT].kind for number in again)
-            self.twice |= twice
-            if twice and not self._on_normal():
-                wrong.append(f"{dict(twice)} heard twice at {point} -> {losses.TWICE_MAX}")
+            again = Counter(number >> STREAM_SHIFT for number, n in heard.items() if n > 1)
+            self.twice |= Counter(
+                kind for i, n in again.items() for kind in [self._sent[i].kind] * n
+            )
+            if self._on_normal():
+                continue
+            self.flow_twice = max([self.flow_twice, *again.values()])
+            for index, count in again.items():
+                sent = self._sent[index]
+                most = self.twice_bound if sent.kind == "broadcasts" else 0
+                if count > most:
+                    wrong.append(
+                        f"{count} {sent.kind} of one flow heard twice at {point} -> {most}"
+                    )
         return wrong
 
     def _heard(self, rounds: Rounds) -> dict[str, dict[int, int]]:
@@ -514,6 +526,7 @@ class Background:
                     own=losses.is_own(flow, event),
                     broadcast=flow.broadcast,
                     moved=flow.vm in moved,
+                    slow=self.world.slow_bfd,
                 )
                 counted.append(
                     losses.lost(

@@ -27,6 +27,8 @@ class Finding:
     number: int
     event: str
     what: str
+    # How late the sender was at worst meanwhile.
+    sender_late_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -91,7 +93,9 @@ def carry_out(
                 world, traffic, number, event, settled_within_s
             )
             report.counted.append(counted)
-            report.findings += [Finding(number, str(event), what) for what in beyond]
+            report.findings += [
+                Finding(number, str(event), what, round(counted.late_s, 3)) for what in beyond
+            ]
             if not go_on:
                 report.violations += beyond
             report.took_s.append(time.monotonic() - since_s)
@@ -124,6 +128,7 @@ def _one(
     broken, beyond = background.wrong(event)
     counted.flows, counted.late_s = background.counted, background.late_s
     counted.twice = dict(background.twice)
+    counted.flow_twice, counted.twice_bound = background.flow_twice, background.twice_bound
     return wrong + broken, beyond, counted
 
 

@@ -132,6 +132,8 @@ class World:
         self.sabotage = sabotage
         # What the last event has left no way to, and since when.
         self.moments: list[Moment] = []
+        # Whether the last event darkened a link whose BFD still sent once a second.
+        self.slow_bfd = False
         # Has a VM send more than an uplink carries, in a block.
         self.load: Callable[[str], contextlib.AbstractContextManager[None]] | None = None
         self.state = first
@@ -223,6 +225,7 @@ class World:
     def begin(self, before: State) -> None:
         """What happens from here on happens to this state."""
         self.moments = [Moment(0.0, before)]
+        self.slow_bfd = False
 
     def _leaves(self, state: State | None) -> None:
         self.moments.append(Moment(time.time(), state))
@@ -316,7 +319,9 @@ class World:
         self._withdrawn.pop(uplink).__exit__(None, None, None)
 
     def _dark(self, uplink: str) -> None:
-        swallow(self.bed, self.uplink(uplink))
+        link = self.uplink(uplink)
+        self.slow_bfd = not self.state.negotiated and not in_earnest(self.bed, [link])
+        swallow(self.bed, link)
 
     def _lit(self, uplink: str) -> None:
         heals(self.bed, self.uplink(uplink))
