@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 from controller.bridge.reconcile import NEW_VM_AUDIT_S
 from controller.dataplane.tables import LOCK_TIMEOUT_S
@@ -456,7 +458,7 @@ class World:
     def _is_followed(self) -> None:
         assert self.other, "nobody stands by"
         other = self.other
-        wait_until(lambda: leads(other), f"{other.name} leads", BOUND_WITHIN_S)
+        wait_until(lambda: _leads(other), f"{other.name} leads", BOUND_WITHIN_S)
         self.service, self.other = other, self.service
         wait_until(
             lambda: self.service.show_json(self.bed.bridge)["connected"],
@@ -472,7 +474,7 @@ class World:
             pair = self.service, self.other
             for one, two in (pair, pair[::-1]):
                 named = stands_by(two).startswith(f"{one.name}@")
-                if leads(one) and not leads(two) and named:
+                if _leads(one) and not _leads(two) and named:
                     self.service, self.other = one, two
                     return True
             return False
@@ -488,7 +490,7 @@ class World:
         wait_until(lambda: not self._is_split(vm), f"{vm} is merged", BOUND_WITHIN_S)
 
     def _is_split(self, vm: str) -> bool:
-        if self.other and not leads(self.service):
+        if self.other and not _leads(self.service):
             # On a busy machine, the one that stands by may take over without being made to.
             self._see_who_leads()
         return bool(self.service.port(self.bed, self.vm(vm)).get("split"))
@@ -618,6 +620,16 @@ def learning_at_once(upstream: PrivateOvs) -> Iterator[None]:
         yield
     finally:
         upstream.vsctl("remove", "Open_vSwitch", ".", *limit)
+
+
+def _leads(service: Service) -> bool:
+    """Whether it says that it leads. On a busy machine it may not say so in time."""
+    try:
+        return leads(service)
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+            raise
+        return False
 
 
 def _told(ovs: PrivateOvs, *command: str) -> str:
