@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from tests import documents
-from tests.switch.bed import BALANCE_SLB, Upstream, run
+from tests.switch.bed import Upstream, run
 from tests.switch.judging import few_lost, few_twice, judges_time
-from tests.switch.ovn.cloud import Cloud, Network
-from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Host, Vm
+from tests.switch.ovn.host import EXTERNAL, INTEGRATION, UPLINKS, Vm
+from tests.switch.ovn.provider import FLOATING_IP, PHYSICAL, VLAN, Place, provider
 from tests.switch.ovn.talk import Talk
 from tests.switch.waiting import wait_until
 
-PHYSICAL, VLAN, VMS = "physnet1", 20, 4
-# Nothing is sent in tunnels here, but ovn-controller wants an endpoint.
-NO_ENDPOINT = "127.0.0.1"
-FLOATING_IP, FLOATING_MAC = "10.2.0.11", "02:0a:02:00:00:11"
+VMS = 4
 PPS, FRAMES = 100, 100
 # Two VMs that send so much fill one uplink, but not both.
 BUSY_PPS, BUSY_FRAME_BYTES, UPLINK_MBPS = 700, 1250, 16
@@ -29,87 +24,40 @@ WINDOW_S = 2
 LOST_IN_FAILOVER_MAX = 10
 
 
-@dataclass(slots=True)
-class Place:
-    """A host with a VLAN of the physical network, and a tenant's network behind a router."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What attach said of br-ex, and of br-int, which it refused."""
 
-    cloud: Cloud
-    vlan: Network
-    external: Network
-    tenant: Network
-    # What attach said, and what the refused attach of br-int did.
-    said: str = ""
-    refused: str = ""
-
-    @property
-    def host(self) -> Host:
-        return self.cloud.hosts[0]
-
-    @property
-    def patch(self) -> str:
-        """The patch port of the VLAN."""
-        return f"patch-ln-{self.vlan.name}-to-{INTEGRATION}"
-
-    def outside(self) -> Vm:
-        assert self.vlan.outside
-        return self.vlan.outside
-
-    def ways(self) -> list[tuple[Vm, Vm]]:
-        """Every VM of the VLAN and the host upstream, in both directions."""
-        to = self.outside()
-        return [*((vm, to) for vm in self.vlan.vms), *((to, vm) for vm in self.vlan.vms)]
-
-    def uplinks(self) -> dict[str, str]:
-        """The uplink of each address behind the VLAN's patch port; empty while the port is away."""
-        ports = self.host.service.show_json(EXTERNAL)["ports"]
-        if self.patch not in {port["name"] for port in ports}:
-            return {}
-        shown = json.loads(self.host.service.ask("explain", self.patch, "--json"))
-        return {one["mac"]: one["uplink"] for one in shown.get("addresses", ())}
-
-    def all_known(self) -> bool:
-        return self.uplinks().keys() >= {vm.mac for vm in self.vlan.vms}
-
-    def on_both(self) -> bool:
-        """Whether the addresses are spread evenly."""
-        used = [*self.uplinks().values()]
-        return sorted(map(used.count, UPLINKS)) == [VMS // 2, VMS // 2]
+    external: str
+    integration: str
 
 
 @pytest.fixture(scope="module")
 def place(tor: Upstream) -> Iterator[Place]:
-    """Attached as the documents do it."""
-    with Cloud(tor, hosts=1, bond=BALANCE_SLB) as cloud:
-        (host,), nbctl = cloud.hosts, cloud.central.nbctl
-        vlan = cloud.add_provider_network("vlan", PHYSICAL, VLAN)
-        external = cloud.add_provider_network("ext", PHYSICAL)
-        tenant = cloud.add_network("red")
-        cloud.add_router("router", tenant, external)
-        host.join(
-            cloud.central,
-            ovn_encap_ip=NO_ENDPOINT,
-            ovn_bridge_mappings=f"{PHYSICAL}:{EXTERNAL}",
-        )
-        nbctl("lrp-set-gateway-chassis", "router-ext", host.name)
-        for network in (*[vlan] * VMS, *[tenant] * 2):
-            cloud.start_vm(host, network)
-        with_ip, _ = tenant.vms
-        nat = ("lr-nat-add", "router")
-        nbctl(*nat, "snat", external.gateway, "10.3.0.0/16")
-        floating = (FLOATING_IP, with_ip.ip, with_ip.name, FLOATING_MAC)
-        nbctl(*nat, "dnat_and_snat", *floating)
-        cloud.settle()
-        host.start_service()
-        made = Place(cloud, vlan, external, tenant)
-        with host.entered():
-            made.refused = host.service.command("attach", INTEGRATION).stderr
-        (block,) = documents.labelled("provider")
-        made.said = host.type(block, {})
-        keys = {"window-s": WINDOW_S, "poll-interval-ms": 200, "failback-delay-s": 0}
-        words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in keys.items()]
-        host.ovs.vsctl("set", "bridge", EXTERNAL, *words)
-        host.limit_uplinks(UPLINK_MBPS)
+    """Its service runs, and nothing is attached yet."""
+    with provider(tor, VMS) as made:
+        made.host.start_service()
         yield made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def said(place: Place) -> Said:
+    """Attached as the documents do it."""
+    host = place.host
+    with host.entered():
+        refused = host.service.command("attach", INTEGRATION).stderr
+    made = Said(place.attach(), refused)
+    keys = {"window-s": WINDOW_S, "poll-interval-ms": 200, "failback-delay-s": 0}
+    words = [f"external_ids:ovs-lbt-{key}={value}" for key, value in keys.items()]
+    host.ovs.vsctl("set", "bridge", EXTERNAL, *words)
+    host.limit_uplinks(UPLINK_MBPS)
+    return made
+
+
+def on_both(place: Place) -> bool:
+    """Whether the addresses of the VLAN are spread evenly."""
+    used = [*place.uplinks().values()]
+    return sorted(map(used.count, UPLINKS)) == [VMS // 2, VMS // 2]
 
 
 @pytest.fixture
@@ -120,15 +68,15 @@ def known(place: Place) -> Place:
     return place
 
 
-def test_attach_says_what_a_patch_port_is_and_whose_br_int_is(place: Place) -> None:
-    assert f"{INTEGRATION}: ovn-controller owns it" in place.refused
-    assert place.refused.rstrip().endswith(f"-> the bridge that has the uplinks: {EXTERNAL}")
+def test_attach_says_what_a_patch_port_is_and_whose_br_int_is(place: Place, said: Said) -> None:
+    assert f"{INTEGRATION}: ovn-controller owns it" in said.integration
+    assert said.integration.rstrip().endswith(f"-> the bridge that has the uplinks: {EXTERNAL}")
     note = f"note: patch port {place.patch} to {INTEGRATION}: to load-based, all VMs behind it"
-    assert note in place.said
+    assert note in said.external
 
 
 def test_addresses_are_spread_and_each_frame_comes_once(known: Place) -> None:
-    assert known.on_both(), known.uplinks()
+    assert on_both(known), known.uplinks()
     with Talk(known.cloud, known.ways(), PPS) as talk:
         talk.warm_up()
         talk.go_on(FRAMES)
@@ -205,7 +153,7 @@ def test_a_pin_of_an_address_is_kept_for_its_vm(known: Place) -> None:
     few_lost(talk.lost(), 0, PPS)
     host.do("unpin", name)
     host.do("move", name, before)
-    assert known.on_both()
+    assert on_both(known)
 
 
 def _on_one_line(text: str) -> str:
@@ -224,7 +172,7 @@ def test_units_outlive_the_patch_port(known: Place) -> None:
         wait_until(known.all_known, "each address is a unit again")
         talk.warm_up()
         talk.go_on(FRAMES)
-    assert known.on_both(), known.uplinks()
+    assert on_both(known), known.uplinks()
     assert not talk.twice()
     few_lost(talk.lost(), 0, PPS)
 

@@ -1,0 +1,387 @@
+"""Loads that jump among VMs of OVN behind one patch port: what each contender makes of them.
+
+`python -m tests.switch.provider_figures --out docs/results/ovn/provider.json`
+
+Three of six VMs of a VLAN send 30 Mbit/s and three 5, over two uplinks of 100. Each jump makes those
+busy that leave by one uplink, so that it has 90 Mbit/s and more, and the other one 15 or less. At first
+each uplink has three. Meanwhile the tenant's VMs ping the outside, through the router and from a
+floating IP: addresses that are nearly idle, and have no reason to move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from tests.switch import frames
+from tests.switch.bed import run, upstream_ovs
+from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
+from tests.switch.ovn.provider import FLOATING_IP, VLAN, Place, provider
+from tests.switch.waiting import wait_until
+from tests.switch.wire import OwnNetwork, Stream, inside
+from topologies.reports.origin import origin
+
+VMS, UPLINK_MBPS, HOT_MBPS, COLD_MBPS = 6, 100, 30, 5
+FLOW_PPS, MTU_BYTES = 1000, 9000
+PHASES, PHASE_S, LOOKS_EVERY_S, RATE_OVER_S = 4, 12.0, 0.1, 1.0
+NICENESS = -10
+# Three and three are 60 and 45 Mbit/s at best; all that is above this is not relieved.
+RELIEVED_RATIO = 0.75
+# The end of a phase, in which nothing should change any more.
+END_S = 5.0
+PINGS_PER_S = 5
+REPEAT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """`bond`: the interval at which Open vSwitch's bond rebalances. `policy`: one of ours, with keys."""
+
+    name: str
+    bond_interval_s: int | None = None
+    policy: tuple[str, ...] = ()
+
+
+CONTENDERS = (
+    Contender("balance-slb", bond_interval_s=10),
+    Contender("balance-slb, every 1 s", bond_interval_s=1),
+    Contender("load-based, window-s=2", policy=("policy=load-based", "window-s=2")),
+    Contender("adaptive", policy=("policy=adaptive",)),
+    Contender("load-based", policy=("policy=load-based",)),
+)
+
+
+def main() -> int:
+    """Measure, and write what was found. Runs are added to those that the file has."""
+    parser = argparse.ArgumentParser(prog="provider_figures", description=__doc__)
+    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
+    parser.add_argument("--contenders", type=int, nargs="+", default=[0, 1, 2, 3], help="by number")
+    parser.add_argument("--phase-s", type=float, default=PHASE_S, help=f"({PHASE_S:g})")
+    parser.add_argument("--out", type=Path, default=Path("out/ovn/provider.json"))
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {"origins": [], "runs": []}
+    if options.out.exists():
+        report = json.loads(options.out.read_text())
+    command = ["python", "-m", "tests.switch.provider_figures", *sys.argv[1:]]
+    report["origins"].append(origin(command))
+    with OwnNetwork().entered(), upstream_ovs() as tor, provider(tor, VMS) as place:
+        _prepare(place)
+        for _ in range(options.repeat):
+            for contender in (CONTENDERS[number] for number in options.contenders):
+                made = _measure(place, contender, options.phase_s)
+                report["runs"].append(made)
+                print(_line(made), flush=True)
+                options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(table(report["runs"]))
+    return 0
+
+
+def _prepare(place: Place) -> None:
+    """Frames are large, so that few are enough."""
+    host, outside = place.host, place.outside()
+    host.start_service()
+    host.limit_uplinks(UPLINK_MBPS)
+    for ovs in (host.ovs, host.tor.ovs):
+        _give_priority(ovs.pid("ovs-vswitchd"))
+    devices = [(host.name, name) for name in UPLINKS]
+    devices += [(host.tor.netns, uplink.upstream_end.interface) for uplink in host.uplinks]
+    for vm in place.vlan.vms:
+        devices += [(host.name, vm.port), (vm.name, "eth0")]
+    devices += [(host.tor.netns, outside.port), (outside.name, "eth0")]
+    for netns, device in devices:
+        run("ip", "-n", netns, "link", "set", device, "mtu", str(MTU_BYTES))
+
+
+def _give_priority(pid: int) -> None:
+    """Also before what others of this machine started: Linux gives each session the same share."""
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists():
+        group.write_text(str(NICENESS))
+
+
+def _measure(place: Place, contender: Contender, phase_s: float) -> dict[str, Any]:
+    """One run from the start at which all that will be busy leaves by the first uplink."""
+    host, vms = place.host, place.vlan.vms
+    hot, cold = vms[::2], vms[1::2]
+    with _attached(place, contender):
+        _introduce(place)
+        _start(place, contender, hot, cold)
+        begun, log_bytes = time.time(), _vswitchd_log(host).stat().st_size
+        pings = [
+            _ping(vm.name, place.external)
+            for vm in (*place.tenant.vms, place.external.outside)
+            if vm
+        ]
+        phases = []
+        for number in range(PHASES):
+            busy = _on_one_uplink(place, contender, number)
+            phases.append(_phase(place, busy, phase_s))
+        lost = [_lost(ping) for ping in pings]
+        made: dict[str, Any] = {
+            "contender": contender.name,
+            "load_average": round(os.getloadavg()[0], 2),
+            "phases": phases,
+            "pings_lost": dict(
+                zip(("floating IP, out", "router, out", "floating IP, in"), lost, strict=True)
+            ),
+        }
+        if contender.policy:
+            return made | _decisions(place, begun)
+        with _vswitchd_log(host).open("rb") as log:
+            log.seek(log_bytes)
+            return made | {"moves": len(re.findall(rb"bond bond0: shift", log.read()))}
+
+
+@contextlib.contextmanager
+def _attached(place: Place, contender: Contender) -> Iterator[None]:
+    host = place.host
+    if contender.bond_interval_s is not None:
+        key = f"other_config:bond-rebalance-interval={1000 * contender.bond_interval_s}"
+        host.ovs.vsctl("set", "port", "bond0", key)
+        yield
+        return
+    place.attach()
+    try:
+        host.do("set", "bridge", EXTERNAL, *contender.policy)
+        yield
+    finally:
+        host.do("detach", EXTERNAL)
+
+
+def _introduce(place: Place) -> None:
+    """Everybody speaks: all addresses are known, here and upstream."""
+    host = place.host
+    with _sending(place, dict.fromkeys(map(str, place.vlan.vms), 0.05), 20):
+        if host.ovs.vsctl("--if-exists", "get", "bridge", EXTERNAL, "external_ids:ovs-lbt-policy"):
+            wait_until(place.all_known, "all addresses are known")
+        else:
+            time.sleep(1.0)
+
+
+def _start(place: Place, contender: Contender, hot: Sequence[Vm], cold: Sequence[Vm]) -> None:
+    host = place.host
+    for uplink, those in zip(UPLINKS, (hot, cold), strict=True):
+        for vm in those:
+            if contender.policy:
+                host.do("move", f"{place.patch}/{vm.mac}%{VLAN}", uplink)
+            else:
+                number = host.ovs.run("ovs-appctl", "bond/hash", vm.mac, str(VLAN)).strip()
+                host.ovs.run("ovs-appctl", "bond/migrate", "bond0", number, uplink)
+
+
+def _on_one_uplink(place: Place, contender: Contender, number: int) -> list[Vm]:
+    """Three VMs of the uplink that most leave by; the uplinks take turns if it is half of them."""
+    used = place.uplinks() if contender.policy else _by_bond(place)
+    there = {name: [vm for vm in place.vlan.vms if used[vm.mac] == name] for name in UPLINKS}
+    turn = UPLINKS[number % 2]
+    fullest = max(UPLINKS, key=lambda name: (len(there[name]), name == turn))
+    return there[fullest][: VMS // 2]
+
+
+def _by_bond(place: Place) -> dict[str, str]:
+    """The member that the bond has for each VM."""
+    host, member = place.host, ""
+    found: dict[str, str] = {}
+    hashes = {
+        host.ovs.run("ovs-appctl", "bond/hash", vm.mac, str(VLAN)).strip(): vm.mac
+        for vm in place.vlan.vms
+    }
+    for line in host.ovs.run("ovs-appctl", "bond/show", "bond0").splitlines():
+        if begins := re.match(r"(?:member|slave) (\w+):", line):
+            member = begins[1]
+        elif entry := re.match(r"\s*hash (\d+):", line):
+            found[hashes.get(entry[1], "")] = member
+    return found
+
+
+def _phase(place: Place, busy: Sequence[Vm], phase_s: float) -> dict[str, Any]:
+    """The busy ones send 30 Mbit/s and the others 5, all to the outside."""
+    host, outside = place.host, place.outside()
+    mbps = {str(vm): float(HOT_MBPS if vm in busy else COLD_MBPS) for vm in place.vlan.vms}
+    before = _received(outside)
+    looks: list[tuple[float, dict[str, int]]] = []
+    with _counters(host.name) as counters, _sending(place, mbps, FLOW_PPS) as stream:
+        begun_s = time.monotonic()
+        while (passed_s := time.monotonic() - begun_s) < phase_s:
+            looks.append((passed_s, _sent_bytes(counters)))
+            time.sleep(LOOKS_EVERY_S)
+        sent = stream.stop()
+    wait_until(lambda: _is_quiet(outside), "the last frame has come")
+    sent_frames = sent.count * len(mbps) - sum(sent.refused)
+    rates = _rates(looks)
+    above = [at for at, of in rates if max(of.values()) > RELIEVED_RATIO]
+    at_end = [of for at, of in rates if at > phase_s - END_S]
+    return {
+        "busy": [str(vm) for vm in busy],
+        "sent_frames": sent_frames,
+        "sender_late_s": round(sent.latest_s, 3),
+        "lost_frames": max(0, sent_frames - (_received(outside) - before)),
+        # The first rate is over the first second: a jump is above from the beginning.
+        "relieved_after_s": round(above[-1], 2) if above else 0.0,
+        "relieved": not any(max(of.values()) > RELIEVED_RATIO for of in at_end),
+        "uplinks_at_end": {
+            name: round(statistics.mean(of[name] for of in at_end), 3) for name in UPLINKS
+        },
+        "utilization": [
+            [round(at, 1), *(round(of[name], 3) for name in UPLINKS)] for at, of in rates
+        ][::5],
+    }
+
+
+def _sending(place: Place, mbps: dict[str, float], pps: float) -> Stream:
+    outside = place.outside()
+    flows = []
+    for vm in place.vlan.vms:
+        size = max(60, round(mbps[str(vm)] * 1e6 / 8 / pps))
+        frame = frames.udp(
+            vm.mac, outside.mac, source_ip=vm.ip, destination_ip=outside.ip, frame_bytes=size
+        )
+        flows.append((vm.point, frame))
+    return Stream(flows, pps)
+
+
+# ---- what is read ------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _counters(netns: str) -> Iterator[TextIO]:
+    """The namespace's counters. A file of /proc/net stays that of the namespace it was opened in."""
+    with inside(netns):
+        file = open("/proc/thread-self/net/dev")
+    with file:
+        yield file
+
+
+def _sent_bytes(counters: TextIO) -> dict[str, int]:
+    counters.seek(0)
+    rows = {row.partition(":")[0].strip(): row.partition(":")[2].split() for row in counters}
+    return {name: int(rows[name][8]) for name in UPLINKS}
+
+
+def _received(vm: Vm) -> int:
+    with _counters(vm.name) as counters:
+        rows = {row.partition(":")[0].strip(): row.partition(":")[2].split() for row in counters}
+    return int(rows["eth0"][1])
+
+
+def _is_quiet(vm: Vm) -> bool:
+    before = _received(vm)
+    time.sleep(0.2)
+    return _received(vm) - before <= 1
+
+
+def _rates(looks: Sequence[tuple[float, dict[str, int]]]) -> list[tuple[float, dict[str, float]]]:
+    """Each uplink's load over the last second, as a share of its capacity."""
+    found, first = [], 0
+    for at, bytes_ in looks:
+        while looks[first + 1][0] <= at - RATE_OVER_S and first + 1 < len(looks):
+            first += 1
+        since, then = looks[first]
+        if at - since < RATE_OVER_S / 2:
+            continue
+        found.append(
+            (
+                at,
+                {
+                    name: (bytes_[name] - then[name]) * 8 / (at - since) / UPLINK_MBPS / 1e6
+                    for name in UPLINKS
+                },
+            )
+        )
+    return found
+
+
+def _ping(netns: str, network: Any) -> subprocess.Popen[str]:
+    outside = network.outside
+    to = FLOATING_IP if netns == outside.name else outside.ip
+    return subprocess.Popen(
+        ["ip", "netns", "exec", netns, "ping", "-q", "-i", str(1 / PINGS_PER_S), to],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _lost(ping: subprocess.Popen[str]) -> int:
+    """Pings without an answer; the one on its way does not count."""
+    ping.send_signal(2)
+    said, _ = ping.communicate(timeout=30)
+    numbers = re.search(r"(\d+) packets transmitted, (\d+) received", said)
+    assert numbers, said
+    return max(0, int(numbers[1]) - int(numbers[2]) - 1)
+
+
+def _vswitchd_log(host: Host) -> Path:
+    return host.ovs.rundir / "ovs-vswitchd.log"
+
+
+def _decisions(place: Place, begun: float) -> dict[str, Any]:
+    """What the history says since: the moves, which of them are of idle addresses, and its words."""
+    host, asked = place.host, ("history", EXTERNAL, "--last", "1000")
+    moves = []
+    for entry in map(json.loads, host.do(*asked, "--json").splitlines()):
+        if entry["event"] == "moved" and entry["at"] >= begun:
+            moves += entry.get("moves", ())
+    busy = {vm.mac for vm in place.vlan.vms}
+    idle = [one for one in moves if not any(mac in one.get("port", "") for mac in busy)]
+    words = host.do(*asked).splitlines()
+    return {"moves": len(moves), "moves_of_idle": idle, "all_moves": moves, "history": words}
+
+
+# ---- what it comes to --------------------------------------------------------------------
+
+
+def _line(made: dict[str, Any]) -> str:
+    phases = "; ".join(
+        f"{p['relieved_after_s']:g} s, {p['lost_frames']} lost, "
+        f"{'/'.join(f'{100 * u:.0f}' for u in p['uplinks_at_end'].values())} %"
+        for p in made["phases"]
+    )
+    idle = len(made.get("moves_of_idle", ()))
+    return (
+        f"{made['contender']}: {phases}; {made['moves']} moves, {idle} of idle; "
+        f"pings lost {made['pings_lost']}, load {made['load_average']}"
+    )
+
+
+def table(runs: list[dict[str, Any]]) -> str:
+    """Medians and ranges over the runs."""
+    lines = []
+    for name in dict.fromkeys(one["contender"] for one in runs):
+        of = [one for one in runs if one["contender"] == name]
+        phases = [phase for one in of for phase in one["phases"]]
+        texts = {
+            "fullest at the end, %": [100 * max(p["uplinks_at_end"].values()) for p in phases],
+            "relieved after, s": [p["relieved_after_s"] for p in phases],
+            "moves": [one["moves"] for one in of],
+            "moves of idle": [len(one.get("moves_of_idle", ())) for one in of],
+            "lost, %": [
+                100
+                * sum(p["lost_frames"] for p in one["phases"])
+                / sum(p["sent_frames"] for p in one["phases"])
+                for one in of
+            ],
+            "pings lost": [sum(one["pings_lost"].values()) for one in of],
+        }
+        found = "; ".join(
+            f"{what} {statistics.median(v):.4g} ({min(v):.4g} to {max(v):.4g})"
+            for what, v in texts.items()
+        )
+        full = sum(not phase["relieved"] for phase in phases)
+        lines.append(f"{name}, n = {len(of)}: {found}; not relieved {full} of {len(phases)}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
