@@ -23,6 +23,7 @@ from controller.api.events import (
     Faulted,
     ForwardingByOne,
     ForwardingRead,
+    FrameHeard,
     InboundRead,
     InstalledRead,
     Leading,
@@ -62,10 +63,17 @@ class Engine:
 
     `epoch_s`: the wall-clock time at which `now_s` was zero. `leads`: False until a `Leading` event
     says otherwise; then another service manages the bridges. `name`: our name for the standby.
+    `probe_key`: signs the probes of path checks.
     """
 
-    def __init__(self, epoch_s: float = 0.0, leads: bool = True, name: str = "") -> None:
-        self.fleet = Fleet(epoch_s, leads)
+    def __init__(
+        self,
+        epoch_s: float = 0.0,
+        leads: bool = True,
+        name: str = "",
+        probe_key: bytes = b"",
+    ) -> None:
+        self.fleet = Fleet(epoch_s, leads, probe_key=probe_key)
         attach_detach = AttachDetach(self.fleet)
         confirmations = Confirmations(self.fleet, attach_detach)
         self.operator = Operator(self.fleet, attach_detach, confirmations)
@@ -236,6 +244,8 @@ class Engine:
                 return bridge.take_stats_again(now_s)
             case UnitCountersRead():
                 return bridge.take_unit_counters(event, now_s)
+            case FrameHeard():
+                return bridge.take_frame(event, now_s)
             case InboundRead():
                 return bridge.take_inbound(event, now_s)
             case LearnedRead():

@@ -75,6 +75,7 @@ FULL_PAUSE_S = 0.01
 # How long the commit of a bundle that was sent ahead can wait. Open vSwitch forgets an open bundle
 # after 10 s (`bundle-idle-timeout`).
 STAGED_FOR_S = 5.0
+PROBE_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,9 @@ class Service:
         answers: Callable[[Callable[[Request], None], str], Answers] = control.Server,
     ) -> None:
         name = f"{options.name}@{socket.gethostname()}"
-        self._engine = Engine(epoch_s=_epoch_s(), leads=False, name=name)
+        self._engine = Engine(
+            epoch_s=_epoch_s(), leads=False, name=name, probe_key=os.urandom(PROBE_KEY_BYTES)
+        )
         self._events = Inbox()
         self._connections: dict[str, Any] = {}
         # By bridge: when its last poll began, and whether that poll reads the units' counters.

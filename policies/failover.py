@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from policies.model import Role, Uplink
 
@@ -53,9 +53,12 @@ def only(allowed: frozenset[str] | None, uplinks: Sequence[Uplink]) -> list[Upli
     return [u for u in uplinks if allowed is None or u.name in allowed]
 
 
-def usable_first(ordered: Sequence[Uplink]) -> tuple[Uplink, ...]:
-    """The same order with unusable uplinks last. The first one is in force."""
-    return tuple(sorted(ordered, key=lambda u: not u.usable))
+def usable_first(ordered: Sequence[Uplink], kept_off: Collection[str] = ()) -> tuple[Uplink, ...]:
+    """The same order with unusable uplinks last. The first one is in force.
+
+    `kept_off`: the names of uplinks that come after all other usable ones.
+    """
+    return tuple(sorted(ordered, key=lambda u: (not u.usable, u.name in kept_off)))
 
 
 def in_service(uplinks: Sequence[Uplink]) -> list[Uplink]:

@@ -78,7 +78,7 @@ def targets(
     """
     serves = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
     together = [u for u in units if (u.rules.in_set or u.rules.reserve_bps) and u.name in homes]
-    if all(homes[unit.name] in serves for unit in together):
+    if all(homes[unit.name] in serves - unit.kept_off for unit in together):
         return {}
     at_home = [replace(unit, uplink=homes[unit.name]) for unit in together]
     wishes = [_candidate(unit, _serving(unit, uplinks)) for unit in at_home]
@@ -201,8 +201,9 @@ def _wishes(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
 
 
 def _serving(unit: Unit, uplinks: Sequence[Uplink]) -> list[str]:
-    """The usable uplinks with the best role, among those that a unit may use."""
-    able = [u for u in order(unit, str(unit.uplink), uplinks) if u.usable]
+    """The usable uplinks with the best role, among those that a unit may use, and is not kept off."""
+    usable = [u for u in order(unit, str(unit.uplink), uplinks) if u.usable]
+    able = [u for u in usable if u.name not in unit.kept_off] or usable
     return [uplink.name for uplink in able if uplink.role is able[0].role]
 
 

@@ -169,7 +169,8 @@ class Unit:
     `allowed`: the names of the uplinks that it may use; None: all. `excluded`: load must not move
     it. `spread`: its uplink carries only what it receives, and buckets carry what it sends. If a
     policy may end that, `load` is what it receives and `spread_bps` what it sends. `divisible`: a
-    policy may spread it. `merge_due`: a policy may merge it again now.
+    policy may spread it. `merge_due`: a policy may merge it again now. `kept_off`: the uplinks that lose
+    its frames although their links are up; it uses one only if no other carries traffic.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Unit:
     spread_bps: float = 0.0
     divisible: bool = False
     merge_due: bool = False
+    kept_off: frozenset[str] = frozenset()
 
     @property
     def own_load(self) -> Load:
@@ -209,6 +211,7 @@ class Unit:
             spread_bps=spread_bps,
             divisible=self.divisible,
             merge_due=self.merge_due,
+            kept_off=self.kept_off,
         )
 
     @property

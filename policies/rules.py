@@ -38,9 +38,11 @@ def permits(unit: Unit, target: str, others: Iterable[Unit], along: Collection[U
     """Whether a policy may move a unit because of load.
 
     `others`: the places of the other members of its sets. `along`: those members that move with it.
-    Hard rules hold; soft rules must not get worse.
+    Hard rules hold; soft rules must not get worse. The target must not be one that loses its frames.
     """
     if unit.allowed is not None and target not in unit.allowed:
+        return False
+    if target in unit.kept_off:
         return False
     if not unit.rules.ruled or unit.uplink is None:
         return True

@@ -118,6 +118,15 @@ class PortRemoved:
     ofport: int
 
 
+@dataclass(frozen=True, slots=True)
+class FrameHeard:
+    """An uplink has received a frame to the address of its probes."""
+
+    bridge: str
+    uplink: int
+    frame: bytes
+
+
 UNSUPPORTED = 2**64 - 1
 
 
@@ -318,6 +327,7 @@ Event = (
     | InstalledRead
     | PortChanged
     | PortRemoved
+    | FrameHeard
     | PortStatsRead
     | StatsRepeated
     | UnitCountersRead
@@ -428,7 +438,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """Send a frame through the pipeline as if VM port `ofport` had sent it."""
+    """Send a frame through the pipeline as if it had come in by port `ofport`."""
 
     bridge: str
     ofport: int
@@ -437,7 +447,7 @@ class SendFrame:
 
 @dataclass(frozen=True, slots=True)
 class DeliverFrame:
-    """Send a frame to a VM port unchanged, bypassing the pipeline."""
+    """Send a frame out by a port unchanged, bypassing the pipeline."""
 
     bridge: str
     ofport: int

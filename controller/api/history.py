@@ -29,7 +29,8 @@ class Happened(StrEnum):
     uplinks carried some time after the previous decision. `unrelieved`: an uplink is above the
     threshold and no move helps; `relieved`: that is over. `rule-broken`: a rule of a VM port is not
     met; `rule-kept`: it is met again. `confirmed`: a change that waited to be confirmed was;
-    `reverted`: it was not, and the bridge is as before it.
+    `reverted`: it was not, and the bridge is as before it. `path-fault`: frames are lost on an uplink
+    whose link is up; `path-mended`: that is over.
     """
 
     MOVED = "moved"
@@ -44,6 +45,8 @@ class Happened(StrEnum):
     RULE_KEPT = "rule-kept"
     CONFIRMED = "confirmed"
     REVERTED = "reverted"
+    PATH_FAULT = "path-fault"
+    PATH_MENDED = "path-mended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,24 @@ from policies.model import Load
 
 
 @dataclass(frozen=True, slots=True)
+class PathFaultStatus:
+    """What is lost on an uplink whose link is up.
+
+    `kind`: `unreachable`, `vlan` or `mtu`. `decided`: False if another uplink may be at fault instead.
+    `vlan`: 0 for frames without a tag; None: all. `since_at`: seconds since the epoch. `found`,
+    `expected`: sentences.
+    """
+
+    kind: str
+    decided: bool
+    vlan: int | None
+    mtu: int | None
+    since_at: float
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkStatus:
     """An uplink now. Byte and drop counters are the switch's own; None if it does not count them.
 
@@ -33,6 +51,7 @@ class UplinkStatus:
     units: int | None = None
     silent: tuple[str, ...] = ()
     decided: Load | None = None
+    path_faults: tuple[PathFaultStatus, ...] = ()
 
     @property
     def utilization_ratio(self) -> float:

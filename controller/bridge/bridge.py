@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from controller.api.events import (
     BundleDone,
     ForwardingRead,
+    FrameHeard,
     InboundRead,
     InstalledRead,
     LearnedRead,
@@ -31,7 +32,7 @@ from controller.api.events import (
     UnitCountersRead,
 )
 from controller.api.history import Moved
-from controller.bridge import addresses
+from controller.bridge import addresses, probing
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced, learned_from_normal
 from controller.bridge.phase import Phase, Turn
@@ -40,13 +41,21 @@ from controller.bridge.state import Commands
 from controller.config.values import BridgeConfig
 from controller.dataplane import frames, specs
 from controller.dataplane.hashing import SELECT_GROUP
+from controller.dataplane.path_probes import HostAnswer
 from controller.decisions.decision_log import move_lines
 from controller.decisions.evidence import Evidence
 from controller.load.filling import MOST_UNITS, READ_EVERY_S
 from controller.load.headers import with_headers
 from controller.load.polling import ADDRESSES_SOON_S
-from controller.teaming import buckets, splits
+from controller.teaming import buckets, path_plan, splits
 from controller.teaming.links import PORT_NAME_CHARACTERS
+from controller.teaming.paths import (
+    FLOODED_S,
+    FULL_RATIO,
+    INTERVAL_S,
+    MOST_HEARD,
+    MOST_PROBES,
+)
 from policies.model import Move, Reason
 
 RETRY_INTERVAL_S = 1.0
@@ -171,6 +180,7 @@ class Bridge(ReconciledBridge):
         self.off_home.forget()
         self.installation.forget()
         self.inbound_check.forget()
+        self.paths.interrupt()
         self.flooding.forget()
         self.connection_hash.forget()
         self.loads.forget_rates()
@@ -321,10 +331,52 @@ class Bridge(ReconciledBridge):
 
     def remove_port(self, ofport: int, now_s: float) -> Commands:
         """A port is gone."""
-        self.links.remove(ofport, self.config.uplinks, now_s)
+        self.links.remove(ofport, self.config.uplinks, self.config.failback_delay_s, now_s)
         self.flooding.gone(ofport)
         self.loads.remove(ofport)
         return self.reconcile(now_s)
+
+    # ---- path checks -------------------------------------------------------------------------
+
+    def _probe(self, now_s: float) -> Commands:
+        """Send a round of probes, unless somebody floods the service with frames like them."""
+        paths, config = self.paths, self.config
+        if paths.flooded_until_s:
+            # The flows that give us such frames come back.
+            paths.flooded_until_s = 0.0
+            return self.reconcile(now_s)
+        linked = {uplink.name for uplink in config.uplinks if self.links.has_link(uplink)}
+        paths.follow(path_plan.paths(config, linked, self.addresses.by_port))
+        probes = paths.begin(now_s)
+        return [*probing.commands(config, probes, self.probe_key)] if probes.paths else []
+
+    def take_frame(self, event: FrameHeard, now_s: float) -> Commands:
+        """The switch has given us a frame that an uplink has received: a probe, or an answer."""
+        paths, config = self.paths, self.config
+        if not self.checks_paths or paths.flooded_until_s:
+            return []
+        if not paths.takes():
+            paths.flooded_until_s = now_s + FLOODED_S
+            paths.interrupt()
+            text = (
+                f"{config.name}: path checks pause for {FLOODED_S:.0f} s: more than {MOST_HEARD} frames in"
+                f" {INTERVAL_S:g} s came to the addresses of probes -> at most {2 * MOST_PROBES}"
+            )
+            return [Report("warning", text), *self.reconcile(now_s)]
+        found = probing.heard(config, event, self.probe_key)
+        if isinstance(found, HostAnswer):
+            uplink = next(u for u in config.uplinks if int(u.ofport) == found.uplink)
+            if (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
+                paths.answered(uplink.name, found.address, vlan)
+        elif found is not None and found.sender != found.receiver:
+            if (path := probing.path_of(config, found)) is not None:
+                paths.arrived(path, found.round)
+        elif found is not None:
+            carried = self.team_view.uplinks()
+            full = {uplink.name for uplink in carried if uplink.utilization_ratio >= FULL_RATIO}
+            if paths.prove(found.round, full, now_s):
+                return self.reconcile(now_s)
+        return []
 
     # ---- counters and decisions --------------------------------------------------------------
 
@@ -487,7 +539,8 @@ class Bridge(ReconciledBridge):
             commands += self.reconcile(now_s)
         if now_s >= self.decision_log.deadline_s():
             commands += self.decision_log.outcome(self.team_view, now_s)
-        if self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s:
+        ended = self.links.end_delays(self.config.uplinks, now_s) or now_s >= self._returns_s
+        if ended or now_s >= self.paths.deadline_s(self.config.failback_delay_s):
             commands += self.reconcile(now_s)
         if now_s >= self.shaping.deadline_s():
             commands += self._shape(now_s)
@@ -496,6 +549,8 @@ class Bridge(ReconciledBridge):
         name = self.config.name
         if now_s >= self.polling.due_s and self.phase.is_attached:
             commands += self._poll(now_s)
+        if self.checks_paths and now_s >= (self.paths.flooded_until_s or self.paths.due_s):
+            commands += self._probe(now_s)
         if self.installation.resume(now_s):
             commands += self.reconcile(now_s)
         if self.installation.audit(now_s):

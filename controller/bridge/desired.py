@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.tables import ASSIGNED
@@ -26,13 +27,14 @@ def team(
     address_units: Iterable[AddressUnit] = (),
     dp_hash: bool = False,
     uplinks: Sequence[Uplink] = (),
+    probe_macs: Mapping[OfPort, str] = MappingProxyType({}),
 ) -> Team:
     """The team that the pipeline is built from.
 
     `split`: the VM ports whose frames the switch spreads. `order`: the uplinks that a unit may use,
     the one in force first. `homes`: the home of each unit, by name. `no_flood`: the ofports with the
     flag `no-flood`. `dp_hash`: whether the switch has the group that hashes connections. `uplinks`:
-    the team as it is now.
+    the team as it is now. `probe_macs`: the addresses of probes, where paths are checked.
     """
     units = list(units)
     orders = {unit.name: tuple(order(unit)) for unit in units if not unit.is_bucket}
@@ -62,6 +64,8 @@ def team(
         dp_hash=dp_hash,
         endpoints=endpoints,
         lanes=lanes(uplinks) if endpoints else {},
+        probe_macs=probe_macs,
+        asks_hosts=bool(probe_macs and config.path_check_targets),
     )
 
 

@@ -53,6 +53,8 @@ class Fleet:
     ovn: Ovn | None = None
     # By device: its IP addresses, and the tunnels that it sends.
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Signs the probes of path checks.
+    probe_key: bytes = field(default=b"", repr=False)
     _marks: Marks = field(default_factory=Marks)
 
     @property
@@ -134,7 +136,7 @@ class Fleet:
         phase = after(Phase.INSPECTING, Turn.TAKE_OVER, config.observes_bond)
         if inspects:
             phase = Phase.INSPECTING
-        self.bridges[config.name] = Bridge(config, self.epoch_s, phase)
+        self.bridges[config.name] = Bridge(config, self.epoch_s, phase, probe_key=self.probe_key)
         reports = [Report("warning", str(error)) for error in config.errors]
         reports += [Report("warning", f"not done: {text}") for text in config.not_done]
         return [*reports, Connect(config.name)]

@@ -17,6 +17,7 @@ from controller.api.events import (
     Report,
     Write,
 )
+from controller.api.history import Entry, Happened
 from controller.bridge import addresses, gathering, kept_rules, learning_packets
 from controller.bridge.installation import Bundle
 from controller.bridge.learning_packets import Announced
@@ -91,6 +92,8 @@ class ReconciledBridge(BridgeState):
         other_mode = old.mode != config.mode
         self._turn(Turn.CHANGE_MODE if other_mode else Turn.CONFIGURE)
         self.links.follow_team(old.uplinks, config.uplinks)
+        if old.failback_delay_s != config.failback_delay_s:
+            self.links.follow_delay(config.failback_delay_s)
         self.addresses.keep(config.vm_ports)
         self.address_units.keep(config)
         if {port.name for port in config.vm_ports} - {port.name for port in old.vm_ports}:
@@ -185,6 +188,7 @@ class ReconciledBridge(BridgeState):
             if self.phase.is_attached:
                 commands += self._follow_lacp(now_s)
                 self._announce_waiting(now_s)
+                commands += self._follow_paths(now_s)
                 commands += self._record_links(now_s)
                 self._choose_applied(now_s)
                 commands += self._bind(now_s)
@@ -203,6 +207,24 @@ class ReconciledBridge(BridgeState):
         """Announce what waited until the service knew whether LACP is negotiated."""
         if not self._lacp_in_doubt:
             self._announce(self.learning_packets.take_waiting(), now_s)
+
+    def _follow_paths(self, now_s: float) -> Commands:
+        """Leave uplinks that probes do not reach, and take those back that they reach again."""
+        config, paths = self.config, self.paths
+        if not self.checks_paths:
+            if not paths.checks_something:
+                return []
+            paths.end()
+        before = dict(paths.since_s)
+        linked = [u.name for u in config.uplinks if self.links.has_link(u)]
+        changed = paths.find(linked, config.failback_delay_s, now_s)
+        unreachable = paths.unreachable()
+        if unreachable != self.links.unreachable:
+            self.links.follow_paths(unreachable, config.uplinks, config.failback_delay_s, now_s)
+        if not changed:
+            return []
+        records = [*self.decision_log.paths(config.name, before, paths.since_s, now_s)]
+        return [*records, *(_path_reported(record.entry) for record in records)]
 
     def _record_links(self, now_s: float) -> Commands:
         """Record the uplinks whose links went up or down."""
@@ -410,6 +432,11 @@ class ReconciledBridge(BridgeState):
         if not self.config.on_a_lag:
             located |= otherwise
         self._announce(frozenset[Announced](ofports | located), now_s)
+
+
+def _path_reported(entry: Entry) -> Report:
+    found = entry.happened is Happened.PATH_FAULT
+    return Report("warning" if found else "info", f"{entry.bridge}: path check: {entry.why}")
 
 
 def _errors_reported(old: BridgeConfig, new: BridgeConfig) -> Commands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
@@ -36,10 +36,13 @@ from controller.load.loads import Loads
 from controller.load.polling import Polling
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
-from controller.teaming import buckets, splits
+from controller.teaming import buckets, kept_off, splits
 from controller.teaming.address_units import AddressUnit, AddressUnits
 from controller.teaming.bindings import Bindings, Bound
+from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
+from controller.teaming.own_addresses import probe_macs
+from controller.teaming.paths import PathChecks
 from controller.teaming.shaping import ShapedTeam, Shaping
 from policies.model import Unit, Uplink
 
@@ -66,6 +69,10 @@ class BridgeState:
     # The addresses behind VM ports: all of them, and those that are units of their own.
     addresses: Addresses = field(default_factory=Addresses)
     address_units: AddressUnits = field(default_factory=AddressUnits)
+    # Which uplinks reach each other, as probes show.
+    paths: PathChecks = field(default_factory=PathChecks)
+    # Signs probes, so that nobody else can make one.
+    probe_key: bytes = field(default=b"", repr=False)
     # ---- what is decided
     # When to read counters.
     polling: Polling = field(default_factory=Polling)
@@ -227,6 +234,8 @@ class BridgeState:
         """Whether units or queues need the learned addresses to be read."""
         if self._follows_addresses and self.config.per_address:
             return True
+        if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
+            return True
         asking = self.config.queued
         if not asking or not self._announces or not self.settled:
             return False
@@ -279,6 +288,7 @@ class BridgeState:
             split=self.split,
             load_changes=self.loads.changes,
             reused=self.reused,
+            kept_off=self.kept_off,
         )
 
     def uplinks(self) -> tuple[Uplink, ...]:
@@ -292,12 +302,29 @@ class BridgeState:
     @property
     def split(self) -> frozenset[str]:
         """The VM ports that are split, as policies see it."""
-        return splits.allowed(self.config, self.scheduler.splits.names)
+        return self._spread(self.scheduler.splits.names)
 
     @property
     def _applied_split(self) -> frozenset[str]:
         """The VM ports whose frames the switch spreads."""
-        return splits.allowed(self.config, self.applied.split)
+        return self._spread(self.applied.split)
+
+    def _spread(self, names: Collection[str]) -> frozenset[str]:
+        """Those of these VM ports that may be split: not while an uplink loses frames of theirs."""
+        return splits.allowed(self.config, names) - self.kept_off.by_unit.keys()
+
+    @property
+    def kept_off(self) -> KeptOff:
+        """The uplinks that lose frames of single VLANs, or long ones, for each unit that has such."""
+        if not self.paths.has_faults:
+            return NOTHING
+        learned, units = self.addresses.by_port, self.address_units.by_name.values()
+        return kept_off.of_team(self.config, self.paths.since_s, learned, units)
+
+    @property
+    def checks_paths(self) -> bool:
+        """Whether the uplinks probe each other now."""
+        return self.config.checks_paths and self._announces and not self.config.fallen_back
 
     @property
     def _applied_units(self) -> tuple[Unit, ...]:
@@ -371,7 +398,13 @@ class BridgeState:
             self.address_units.by_name.values(),
             dp_hash=self.connection_hash.by_dp_hash(self.config, self.installed),
             uplinks=uplinks,
+            probe_macs=probe_macs(self.config) if self._takes_probes else {},
         )
+
+    @property
+    def _takes_probes(self) -> bool:
+        """Whether the switch gives probes to the service: not while somebody floods it with them."""
+        return self.checks_paths and not self.paths.flooded_until_s
 
     def _seeds(
         self, pipeline: specs.Pipeline, installed: specs.Pipeline
@@ -485,6 +518,7 @@ class BridgeState:
     def deadline_s(self) -> float:
         """When `tick` next has something to do; infinity when nothing is waiting."""
         times = [self.links.deadline_s(), self._returns_s, self.decision_log.deadline_s()]
+        times.append(self.paths.deadline_s(self.config.failback_delay_s))
         if self.observing:
             times.append(self.gathering.deadline_s())
         if self.connected:
@@ -494,6 +528,8 @@ class BridgeState:
             times.append(self.inbound_check.deadline_s())
             if self.phase.is_attached:
                 times.append(self.polling.due_s)
+            if self.checks_paths:
+                times.append(self.paths.flooded_until_s or self.paths.due_s)
         return min(times)
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from controller.api.events import UNSUPPORTED, PortCounters
-from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
 from controller.bridge.bridge import Bridge
 from controller.config.endpoints import Endpoint
 from controller.config.values import UplinkConfig, VmPortConfig
@@ -33,7 +33,7 @@ def status(
     config, decided_s = bridge.config, bridge.scheduler.last_s
     units = {port.name: _units(bridge, port) for port in config.vm_ports if port.per_address}
     uplinks = tuple(
-        _uplink(bridge, uplink, of_record, units)
+        _uplink(bridge, uplink, of_record, units, epoch_s)
         for uplink, of_record in zip(bridge.uplinks(), config.uplinks, strict=True)
     )
     rules, bound, team_view = bridge.rules, bridge.bound, bridge.team_view
@@ -97,7 +97,11 @@ def _budgets_spent(bridge: Bridge) -> int:
 
 
 def _uplink(
-    bridge: Bridge, uplink: Uplink, config: UplinkConfig, units: Mapping[str, dict[str, int]]
+    bridge: Bridge,
+    uplink: Uplink,
+    config: UplinkConfig,
+    units: Mapping[str, dict[str, int]],
+    epoch_s: float,
 ) -> UplinkStatus:
     counters = bridge.loads.counters.get(uplink.ofport)
     return UplinkStatus(
@@ -114,7 +118,22 @@ def _uplink(
         units=sum(count[uplink.name] for count in units.values()) if units else None,
         silent=bridge.links.silent(config),
         decided=bridge.decision_log.decided.get(uplink.name),
+        path_faults=tuple(_path_faults(bridge, uplink.name, epoch_s)),
     )
+
+
+def _path_faults(bridge: Bridge, uplink: str, epoch_s: float) -> Iterator[PathFaultStatus]:
+    for fault, since_s in sorted(bridge.paths.since_s.items()):
+        if uplink in fault.uplinks:
+            yield PathFaultStatus(
+                kind=fault.kind.value,
+                decided=fault.decided,
+                vlan=fault.vlan,
+                mtu=fault.mtu,
+                since_at=epoch_s + since_s,
+                found=fault.found,
+                expected=fault.expected,
+            )
 
 
 def _port(

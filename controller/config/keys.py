@@ -14,6 +14,7 @@ from controller.config.kinds import (
     DAY_S,
     Kind,
     flag,
+    hosts,
     integer,
     interface_names,
     mbps,
@@ -25,6 +26,7 @@ from controller.config.kinds import (
     role,
     saved,
     seconds,
+    seconds_or_never,
     set_name,
     uplink,
     uplinks,
@@ -162,9 +164,24 @@ KEYS = (
     Key(
         BRIDGE,
         "failback-delay-s",
-        seconds(0, DAY_S),
+        seconds_or_never(0, DAY_S),
         "45",
-        "How long an uplink carries nothing after its link has returned.",
+        "How long an uplink carries nothing after its link has returned. With `never`, it carries"
+        " nothing until another uplink fails.",
+    ),
+    Key(
+        BRIDGE,
+        "path-check",
+        word("off", "on"),
+        "off",
+        "With `on`, the uplinks probe each other, so that a fault that keeps their links up is found.",
+    ),
+    Key(
+        BRIDGE,
+        "path-check-targets",
+        hosts(),
+        None,
+        "The hosts that are asked by each uplink, to find out which of two uplinks is at fault.",
     ),
     Key(
         BRIDGE,

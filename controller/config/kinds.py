@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, ClassVar
 
 from controller.text.wording import one_of
@@ -24,6 +26,7 @@ DAY_S = 86400.0
 MAX_MBPS = 10_000_000.0
 MOST_NAME_CHARACTERS = 64
 MOST_NOTE_CHARACTERS = 100
+MOST_HOSTS = 8
 FAIL_MODES = ("standalone", "secure")
 WRITTEN_BY_US = "written by the service"
 
@@ -70,6 +73,48 @@ def percent(lowest: float, highest: float) -> Kind:
 
 def seconds(lowest: float, highest: float) -> Kind:
     return _amount("seconds", lowest, highest)
+
+
+def seconds_or_never(lowest: float, highest: float) -> Kind:
+    """Seconds, or `never`: infinity."""
+    amount = seconds(lowest, highest)
+
+    def parse(text: str) -> float:
+        return math.inf if text == "never" else float(amount.parse(text))
+
+    return Kind(parse, f"{amount.expected}, or never")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedHost:
+    """A host in the network that is asked whether an uplink reaches it. `vlan` 0: untagged."""
+
+    address: str
+    vlan: int
+
+    @classmethod
+    def of(cls, text: str) -> CheckedHost:
+        """Parse ADDRESS or ADDRESS%VLAN. Raises ValueError for anything else."""
+        host, percent, vlan = text.strip().partition("%")
+        address = ip_address(host)
+        if address.is_multicast or address.is_unspecified or address.is_loopback:
+            raise ValueError(text)
+        return cls(str(address), integer(1, 4094).parse(vlan) if percent else 0)
+
+
+def hosts() -> Kind:
+    """Hosts in the network, each with its VLAN."""
+
+    def parse(text: str) -> tuple[CheckedHost, ...]:
+        found = tuple(map(CheckedHost.of, text.split(",")))
+        if len(found) > MOST_HOSTS or len(set(found)) != len(found):
+            raise ValueError(text)
+        return found
+
+    expected = (
+        f"1 to {MOST_HOSTS} IP addresses of hosts, comma-separated; ADDRESS%VLAN for one in a VLAN"
+    )
+    return Kind(parse, expected)
 
 
 def milliseconds(lowest: float, highest: float) -> Kind:

@@ -101,6 +101,8 @@ class _Reader:
             and (teaming, bridge["mode"]) == ("lacp", "enforce"),
             connection_hash=connection_hash,
             hashed_for=None if bridge["connection-hash"] else native,
+            path_check=bridge["path-check"] == "on",
+            path_check_targets=bridge["path-check-targets"] or (),
             patch_unit=self.patch_unit,
             hw_offload=self.row.hw_offload,
             no_flood_before=bridge["no-flood-before"] or frozenset(),
@@ -112,6 +114,7 @@ class _Reader:
                 *normal.not_done(self.row),
                 *_unspread(vm_ports, bridge["connection-hash"]),
                 *_waits(self.row),
+                *_unchecked(bridge, teaming, on_bond),
             ),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
@@ -252,6 +255,7 @@ class _Reader:
             tunnel_peers=interface.tunnel_peers,
             keeps_address=tunnel_mac is None and self._is_answered(interface, policy, teaming),
             counted_by_flows=interface.sends_tunnels and self.row.in_userspace,
+            mtu=interface.mtu,
             guests=self._guests(interface, keys["pin"]),
         )
 
@@ -380,6 +384,16 @@ def _unspread(ports: Iterable[VmPortConfig], connection_hash: str | None) -> Ite
                 f"{port.policy} spreads {endpoint}, by peers only: multipath sees no source ports of"
                 " tunnels -> connection-hash=dp_hash"
             )
+
+
+def _unchecked(bridge: Mapping[str, Any], teaming: str, on_bond: bool) -> Iterator[str]:
+    """Why paths are not checked although the operator asked for it."""
+    if bridge["path-check"] == "on" and teaming != Teaming.SWITCH_INDEPENDENT:
+        yield f"path-check: teaming {teaming}, where the network chooses the uplink -> switch-independent"
+    elif bridge["path-check"] == "on" and on_bond and bridge["mode"] == "observe":
+        yield "path-check: mode observe, where nothing of ovs-lbt is on the switch -> enforce"
+    elif bridge["path-check"] == "off" and bridge["path-check-targets"]:
+        yield "path-check-targets: path-check is off, so no host is asked -> path-check=on"
 
 
 def _waits(row: BridgeRow) -> Iterator[str]:

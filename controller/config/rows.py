@@ -69,6 +69,8 @@ class InterfaceRow:
     driver: str | None = None
     # Whether it stands for a function of a card that a VM has, such as a VF.
     represents: bool = False
+    # The longest packet that it carries; None if not known.
+    mtu: int | None = None
     # None if it is no tunnel.
     tunnel: Tunnel | None = None
     # The other end of a patch port, by name; None if it is no patch port.

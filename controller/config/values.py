@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from controller.config.kinds import CheckedHost
 from controller.config.offload import NOTHING, Offload
 from controller.config.rows import Guest
 from controller.config.vlans import TRUNK, PortVlans
@@ -109,6 +110,8 @@ class VmPortConfig:
     # Whether only flows count what it carries: the counters of a port leave out the tunnels that the
     # userspace datapath makes and ends at it.
     counted_by_flows: bool = False
+    # The longest packet that it carries; None if not known.
+    mtu: int | None = None
     # The VMs behind a patch port, as far as their hypervisor has written their addresses.
     guests: tuple[Guest, ...] = ()
 
@@ -181,6 +184,9 @@ class BridgeConfig:
     connection_hash: str = "multipath"
     # The VM port because of which the default is another than multipath; None: it is not.
     hashed_for: str | None = None
+    # Whether the uplinks probe each other, as the operator asks; and the hosts that are asked as well.
+    path_check: bool = False
+    path_check_targets: tuple[CheckedHost, ...] = ()
     # The `unit` of patch ports that have none of their own.
     patch_unit: str = "port"
     # Whether the switch has network cards forward where they can.
@@ -221,6 +227,11 @@ class BridgeConfig:
     def on_a_lag(self) -> bool:
         """Whether the upstream switch treats the uplinks as one link."""
         return self.teaming != Teaming.SWITCH_INDEPENDENT
+
+    @property
+    def checks_paths(self) -> bool:
+        """Whether the uplinks probe each other. On a LAG the network chooses by which one a frame comes."""
+        return self.path_check and not self.on_a_lag and not self.observes_bond
 
     @property
     def observes_bond(self) -> bool:

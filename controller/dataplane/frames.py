@@ -21,6 +21,7 @@ RESPONSE_TIME_S = 0.2
 ROBUSTNESS, QUERY_INTERVAL_S = 2, 125
 IGMP, IGMP_QUERY, ALL_HOSTS = 2, 0x11, IPv4Address("224.0.0.1")
 ICMPV6, MLD_QUERY, ALL_NODES = 58, 130, IPv6Address("ff02::1")
+ND_SOLICITATION, ND_SOURCE_ADDRESS = 135, 1
 ND_ADVERTISEMENT, ND_OVERRIDE, ND_TARGET_ADDRESS, ND_HOPS = 136, 0x20000000, 2, 255
 # The Ethernet addresses of solicited-node multicast groups begin so (RFC 4291 section 2.7.1).
 SOLICITED_NODE = b"\x33\x33\xff"
@@ -36,18 +37,18 @@ def rarp(mac: str, vlan: int | None = None, *, to_itself: bool = False) -> bytes
     the frame; None or 0 leaves it untagged. `to_itself`: addressed to `mac`, so that a switch
     which learns from it sends it nowhere.
     """
-    source = bytes.fromhex(mac.replace(":", ""))
+    source = octets(mac)
     body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, REVERSE_REQUEST)
     body += source + bytes(4) + source + bytes(4)
-    return _ethernet(source if to_itself else BROADCAST, source, vlan, ETH_RARP, body)
+    return frame(source if to_itself else BROADCAST, source, vlan, ETH_RARP, body)
 
 
 def garp(mac: str, address: IPv4Address, vlan: int | None = None) -> bytes:
     """A gratuitous ARP request (RFC 5227 section 3): `address` is at `mac`. Nobody answers it."""
-    source = bytes.fromhex(mac.replace(":", ""))
+    source = octets(mac)
     body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REQUEST)
     body += source + address.packed + bytes(6) + address.packed
-    return _ethernet(BROADCAST, source, vlan, ETH_ARP, body)
+    return frame(BROADCAST, source, vlan, ETH_ARP, body)
 
 
 def advertisement(
@@ -59,14 +60,14 @@ def advertisement(
     and takes this because it is sent to an address of its own. `peer`'s MAC is not known here, so the frame is
     addressed to the group that `peer` is solicited by.
     """
-    source = bytes.fromhex(mac.replace(":", ""))
+    source = octets(mac)
     body = struct.pack("!BBHI", ND_ADVERTISEMENT, 0, 0, ND_OVERRIDE) + address.packed
     body += struct.pack("!BB", ND_TARGET_ADDRESS, 1) + source
     addresses = address.packed + peer.packed
     pseudo = addresses + struct.pack("!II", len(body), ICMPV6)
     body = body[:2] + _checksum(pseudo + body) + body[4:]
     head = struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, ND_HOPS) + addresses
-    return _ethernet(SOLICITED_NODE + peer.packed[-3:], source, vlan, ETH_IPV6, head + body)
+    return frame(SOLICITED_NODE + peer.packed[-3:], source, vlan, ETH_IPV6, head + body)
 
 
 def own_addresses(
@@ -102,7 +103,7 @@ def igmp_query(vlan: int | None = None) -> bytes:
     head += bytes(4) + ALL_HOSTS.packed + router_alert
     head = head[:10] + _checksum(head) + head[12:]
     group = b"\x01\x00\x5e" + (int(ALL_HOSTS) & 0x7FFFFF).to_bytes(3, "big")
-    return _ethernet(group, QUERIER, vlan, ETH_IPV4, head + query)
+    return frame(group, QUERIER, vlan, ETH_IPV4, head + query)
 
 
 def mld_query(vlan: int | None = None) -> bytes:
@@ -122,15 +123,35 @@ def mld_query(vlan: int | None = None) -> bytes:
     length = len(router_alert) + len(query)
     head = struct.pack("!IHBB", 6 << 28, length, 0, 1) + addresses + router_alert
     group = b"\x33\x33" + ALL_NODES.packed[-4:]
-    return _ethernet(group, QUERIER, vlan, ETH_IPV6, head + query)
+    return frame(group, QUERIER, vlan, ETH_IPV6, head + query)
 
 
-def _ethernet(
+def solicitation(mac: bytes, address: IPv6Address) -> bytes:
+    """An IPv6 packet that asks which MAC `address` is at (RFC 4861 section 7.2.2).
+
+    It comes from a link-local address made of `mac` (RFC 4291 appendix A).
+    """
+    identifier = bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
+    source = b"\xfe\x80" + bytes(6) + identifier
+    group = bytes.fromhex("ff0200000000000000000001ff") + address.packed[-3:]
+    body = struct.pack("!BBHI", ND_SOLICITATION, 0, 0, 0) + address.packed
+    body += struct.pack("!BB", ND_SOURCE_ADDRESS, 1) + mac
+    pseudo = source + group + struct.pack("!II", len(body), ICMPV6)
+    body = body[:2] + _checksum(pseudo + body) + body[4:]
+    return struct.pack("!IHBB", 6 << 28, len(body), ICMPV6, ND_HOPS) + source + group + body
+
+
+def octets(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+def frame(
     destination: bytes, source: bytes, vlan: int | None, ethertype: int, body: bytes
 ) -> bytes:
+    """An Ethernet frame of at least 60 bytes. `vlan` tags it; None or 0 leaves it untagged."""
     tag = struct.pack("!HH", ETH_VLAN, vlan) if vlan else b""
-    frame = destination + source + tag + struct.pack("!H", ethertype) + body
-    return frame.ljust(MINIMUM_BYTES, b"\0")
+    whole = destination + source + tag + struct.pack("!H", ethertype) + body
+    return whole.ljust(MINIMUM_BYTES, b"\0")
 
 
 def _checksum(data: bytes) -> bytes:

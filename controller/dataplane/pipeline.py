@@ -17,6 +17,7 @@ from controller.dataplane import (
     learning,
     normal,
     output,
+    path_probes,
     per_address,
     presence,
     reflection,
@@ -38,6 +39,7 @@ FLOWS: tuple[Callable[[Team], Iterable[FlowSpec]], ...] = (
     hashing.flows,
     per_address.flows,
     endpoints.flows,
+    path_probes.flows,
     output.flows,
     normal.flows,
 )

@@ -116,8 +116,14 @@ class Multipath:
     basis: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ToController:
+    """Give the whole frame to this service, and to no other controller."""
+
+
 Action = (
     Output
+    | ToController
     | ToGroup
     | SetField
     | CopyBits

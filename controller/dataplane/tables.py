@@ -110,6 +110,7 @@ class Kind(IntEnum):
     FROM_ADDRESS = 6  # counts what an address behind a VM port sends; its slot, not an ofport
     TO_ADDRESS = 7  # counts what uplinks bring for it
     INBOUND = 8  # counts what one uplink brings for a VM port; from bit 16 on that uplink's ofport
+    PROBE = 9  # gives the service what probes of an uplink's path bring
 
 
 _KINDS = {kind.value: kind for kind in Kind}

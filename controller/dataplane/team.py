@@ -101,6 +101,9 @@ class Team:
     is `tables.ASSIGNED`.
 
     `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, and connections are hashed by it.
+
+    `probe_macs`: for each uplink whose paths are checked, the address of its probes. `asks_hosts`:
+    hosts in the network are asked as well.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -116,6 +119,8 @@ class Team:
     dp_hash: bool = False
     endpoints: tuple[Endpoint, ...] = ()
     lanes: Mapping[OfPort, tuple[OfPort, ...]] = field(default_factory=dict)
+    probe_macs: Mapping[OfPort, str] = field(default_factory=dict)
+    asks_hosts: bool = False
 
     @property
     def is_static_lag(self) -> bool:

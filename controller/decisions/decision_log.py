@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import Record
@@ -13,6 +13,7 @@ from controller.decisions.evidence import Evidence, how
 from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies import outcome
 from policies.model import Load, Move, Reason, Uplink
+from policies.path_faults import PathFault
 from policies.presets import PRESETS
 from policies.rules import Rule
 
@@ -136,6 +137,23 @@ class DecisionLog:
             why = f"{port} {rule}: kept again, or removed"
             yield self._kept(Entry(Happened.RULE_KEPT, now_s, bridge, why, port=port))
 
+    def paths(
+        self,
+        bridge: str,
+        before: Collection[PathFault],
+        after: Collection[PathFault],
+        now_s: float,
+    ) -> Iterator[Record]:
+        """Record path faults that were found, and those that are over."""
+        for fault in sorted(set(after) - set(before)):
+            why = f"{fault.found} -> {fault.expected}"
+            entry = Entry(Happened.PATH_FAULT, now_s, bridge, why, uplink=_only(fault))
+            yield self._kept(entry)
+        for fault in sorted(set(before) - set(after)):
+            why = f"{', '.join(fault.uplinks)}: {fault.short} is over, or no longer checked"
+            entry = Entry(Happened.PATH_MENDED, now_s, bridge, why, uplink=_only(fault))
+            yield self._kept(entry)
+
     def outcome(self, team_view: TeamView, now_s: float) -> list[Record]:
         """Record the outcome of the last decision when it is due."""
         decision = self._decision
@@ -227,6 +245,11 @@ def _why(
         )
         sentences[text] = None
     return list(sentences)
+
+
+def _only(fault: PathFault) -> str | None:
+    """The uplink that is at fault; None if it is not known."""
+    return fault.uplinks[0] if fault.decided else None
 
 
 def _carried(uplink: Uplink, how: str) -> str:

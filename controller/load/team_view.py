@@ -13,6 +13,7 @@ from controller.load.reused import Reused
 from controller.teaming import address_units, buckets, splits
 from controller.teaming.address_units import AddressUnits
 from controller.teaming.bindings import Bound
+from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
 from policies.model import IDLE, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
@@ -32,7 +33,7 @@ KNOWN_S = 1.0
 # How long it takes until all traffic follows a changed group.
 REACTION_S = 0.3
 NO_PEAKS = Peaks()
-NOTHING = (0.0, 0.0, 0.0, 0.0)
+NO_SUMS = (0.0, 0.0, 0.0, 0.0)
 # Late rates are corrected by at most this factor, because two readings of a beat differ by no more.
 MOST_OFF = 1.5
 # An uplink that carries this share of its capacity may be dropping frames.
@@ -66,6 +67,8 @@ class TeamView:
     # How often loads had changed before this moment.
     load_changes: int = 0
     reused: Reused = field(default_factory=Reused)
+    # The uplinks that lose frames of units.
+    kept_off: KeptOff = NOTHING
     # Caches of uplinks and units by window, because a decision asks for them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
@@ -202,18 +205,27 @@ class TeamView:
         """Return all units without loads: VM ports, address units and buckets."""
         ports = [self._vm_port(port, port.binding, IDLE) for port in self.config.vm_ports]
         in_buckets = buckets.units(self.config, self.split, self.uplinks(), self.found)
-        return (*ports, *self._behind(ports), *in_buckets)
+        return (*ports, *self._behind(ports), *map(self._without_lossy, in_buckets))
+
+    def _without_lossy(self, unit: Unit) -> Unit:
+        """Return an address or a bucket that is kept off the uplinks that lose its frames."""
+        of = self.kept_off
+        off = of.of_buckets(unit.policy) if unit.is_bucket else of.of(unit.name)
+        return unit if off == unit.kept_off else replace(unit, kept_off=off)
 
     def _vm_port(self, port: VmPortConfig, uplink: str | None, load: Load) -> Unit:
         name = port.name
         is_split, due = name in self.split, name in self.merge_due
-        parts = load, uplink, port, is_split, due, self.config.on_a_lag
+        parts = load, uplink, port, is_split, due, self.config.on_a_lag, self.kept_off.of(name)
         return self.reused.of("VM port")(name, _vm_port, parts)
 
     def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
         known = self.address_units
         silent = known.silent_s
-        return address_units.units(known.by_name.values(), known.found, self.config, ports, silent)
+        behind = address_units.units(
+            known.by_name.values(), known.found, self.config, ports, silent
+        )
+        return map(self._without_lossy, behind)
 
     def loaded(self, window_s: float | None = None) -> tuple[Unit, ...]:
         """Return all units with their uplinks and what they carry over them."""
@@ -252,7 +264,7 @@ class TeamView:
         )
         if behind and window_s is None:
             behind = self._within_ports(behind)
-        units = self._evenly([*ports, *behind, *in_buckets])
+        units = self._evenly([*ports, *behind, *map(self._without_lossy, in_buckets)])
         return tuple(self._as_carried(units) if window_s is None else units)
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
@@ -310,6 +322,7 @@ class TeamView:
             and self.on_normal is other.on_normal
             and self.merge_due == other.merge_due
             and self.split == other.split
+            and self.kept_off == other.kept_off
             and all(unit.uplink == self._at(unit.name) for unit in made)
             and self.uplinks() == other.uplinks()
         ):
@@ -389,7 +402,7 @@ class TeamView:
                 unit = judged(unit.name, _judged, (most, spread_bps, excluded, unit))
             units.append(unit)
         uplinks = tuple(
-            replace(u, load=_with_peaks(u.load, *sums.get(u.name, NOTHING)))
+            replace(u, load=_with_peaks(u.load, *sums.get(u.name, NO_SUMS)))
             for u in self.carrying()
         )
         found = self._snapshot(policy, uplinks, tuple(units))
@@ -637,7 +650,13 @@ class TeamView:
 
 
 def _vm_port(
-    load: Load, uplink: str | None, port: VmPortConfig, is_split: bool, due: bool, on_a_lag: bool
+    load: Load,
+    uplink: str | None,
+    port: VmPortConfig,
+    is_split: bool,
+    due: bool,
+    on_a_lag: bool,
+    kept_off: frozenset[str],
 ) -> Unit:
     """Make the unit of a VM port."""
     return Unit(
@@ -650,8 +669,9 @@ def _vm_port(
         excluded=port.excluded,
         allowed=port.allowed,
         spread=buckets.hashed_by(port, {port.name} if is_split else ()) is not None,
-        divisible=not is_split and splits.may_split(port, on_a_lag),
+        divisible=not (is_split or kept_off) and splits.may_split(port, on_a_lag),
         merge_due=due,
+        kept_off=kept_off,
     )
 
 

@@ -12,11 +12,13 @@ from typing import Any
 from controller.api.events import (
     BundleDone,
     Event,
+    FrameHeard,
     PortChanged,
     PortRemoved,
     SwitchConnected,
     SwitchGone,
 )
+from controller.dataplane.tables import Kind, cookie_kind
 from controller.openflow import bundles, commands, errors, framework, ports, replies, roles
 from controller.openflow.framework import (
     DEAD_DISPATCHER,
@@ -202,6 +204,14 @@ class TeamingApp(PromptApp):
             self.submit(PortRemoved(bridge, port.ofport))
         else:
             self.submit(PortChanged(bridge, port))
+
+    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
+    @closes_on_failure
+    def packet_in(self, event: Any) -> None:
+        message = event.msg
+        if cookie_kind(message.cookie) is Kind.PROBE:
+            uplink = ports.ofport_of(message.match["in_port"])
+            self.submit(FrameHeard(message.datapath.bridge, uplink, bytes(message.data)))
 
     @set_ev_cls(ofp_event.EventOFPPortStatsReply, MAIN_DISPATCHER)
     @closes_on_failure

@@ -23,21 +23,35 @@ from controller.openflow.bundles import apply_changes
 from controller.openflow.encode import flow_mod
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
+from controller.openflow.nicira import (
+    CONTROLLER_ID,
+    NX_VENDOR,
+    NXT_SET_CONTROLLER_ID,
+    SET_CONTROLLER_ID,
+)
 from controller.openflow.xids import Asked, with_xid
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 
 
 def set_async(datapath: Any) -> list[Any]:
-    """Have the switch send port status messages, but no packet-ins and no flow-removed messages."""
-    all_reasons = 7
+    """Have the switch send port status messages and the frames that our flows give us, and no more.
+
+    The switch gives us no frame by a flow of another program, because such a flow does not name our
+    controller id. No flow-removed messages come.
+    """
+    all_reasons, by_action = 7, 1 << ofp.OFPR_ACTION
+    named = parser.OFPExperimenter(
+        datapath, NX_VENDOR, NXT_SET_CONTROLLER_ID, SET_CONTROLLER_ID.pack(CONTROLLER_ID)
+    )
     return [
+        named,
         parser.OFPSetAsync(
             datapath,
-            packet_in_mask=[0, 0],
+            packet_in_mask=[by_action, 0],
             port_status_mask=[all_reasons, all_reasons],
             flow_removed_mask=[0, 0],
-        )
+        ),
     ]
 
 

@@ -25,6 +25,7 @@ from controller.dataplane.specs import (
     PushVlan,
     Resubmit,
     SetField,
+    ToController,
     ToGroup,
 )
 from controller.dataplane.tables import GROUP_IDS, Kind, Table, cookie_kind
@@ -33,6 +34,7 @@ from controller.openflow.encode import GROUP_TYPES
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.nicira import (
+    CONTROLLER_ID,
     HASH_FIELDS,
     LEARN2_LIMIT,
     LEARN_FIXED_BYTES,
@@ -40,6 +42,7 @@ from controller.openflow.nicira import (
     NX_LEARN_F_WRITE_RESULT,
     NX_MP_ALG_MODULO_N,
     NXAST_LEARN2,
+    WHOLE_FRAME,
     WHOLE_REGISTER,
 )
 
@@ -262,6 +265,12 @@ def _decode_multipath(action: Any) -> Multipath:
     return Multipath(name, action.max_link + 1, target, action.basis)
 
 
+def _decode_controller(action: Any) -> ToController:
+    if (action.max_len, action.controller_id) != (WHOLE_FRAME, CONTROLLER_ID):
+        raise Unknown(repr(action))
+    return ToController()
+
+
 _DECODERS: dict[type, Callable[[Any], Action]] = {
     parser.OFPActionOutput: lambda a: Output(a.port),
     parser.OFPActionGroup: lambda a: ToGroup(a.group_id),
@@ -273,5 +282,6 @@ _DECODERS: dict[type, Callable[[Any], Action]] = {
     parser.NXActionResubmitTable: lambda a: Resubmit(a.table_id),
     parser.NXActionLearn: _decode_learn,
     parser.NXActionMultipath: _decode_multipath,
+    parser.NXActionController: _decode_controller,
     parser.NXActionUnknown: _decode_unknown,
 }

@@ -20,11 +20,13 @@ from controller.dataplane.specs import (
     PushVlan,
     Resubmit,
     SetField,
+    ToController,
     ToGroup,
 )
 from controller.openflow.framework import ofproto as ofp
 from controller.openflow.framework import parser
 from controller.openflow.nicira import (
+    CONTROLLER_ID,
     HASH_FIELDS,
     IN_PORT_TABLE,
     LEARN2_LIMIT,
@@ -33,6 +35,7 @@ from controller.openflow.nicira import (
     NX_LEARN_F_WRITE_RESULT,
     NX_MP_ALG_MODULO_N,
     NXAST_LEARN2,
+    WHOLE_FRAME,
     WHOLE_REGISTER,
 )
 
@@ -90,6 +93,8 @@ def encode_action(action: Action) -> Any:
     match action:
         case Output(port=port):
             return parser.OFPActionOutput(port)
+        case ToController():
+            return parser.NXActionController(WHOLE_FRAME, CONTROLLER_ID, ofp.OFPR_ACTION)
         case ToGroup(group_id=group_id):
             return parser.OFPActionGroup(group_id)
         case SetField(field=field, value=value):

@@ -106,6 +106,7 @@ _WANTED = {
     ofproto.OFPT_ECHO_REPLY,
     ofproto.OFPT_EXPERIMENTER,
     ofproto.OFPT_FEATURES_REPLY,
+    ofproto.OFPT_PACKET_IN,
     ofproto.OFPT_PORT_STATUS,
     ofproto.OFPT_MULTIPART_REPLY,
     ofproto.OFPT_ROLE_REPLY,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 _HEADER = 8
 _MULTIPART_HEADER = 16
-_HELLO, _MULTIPART_REPLY = 0, 19
+_HELLO, _PACKET_IN, _MULTIPART_REPLY = 0, 10, 19
+_PACKET_IN_MATCH, _PACKET_IN_PADDING = 24, 2
 _PORT_STATS_BYTES, _PORT_BYTES = 112, 64
 _FLOW_FIXED, _FLOW_LEAST = 48, 56
 _GROUP_FIXED = 8
@@ -55,8 +56,19 @@ def check(kind: int, message: bytes) -> None:
     if kind == _HELLO:
         for _ in _parts(message, _HEADER, len(message), 4, lengths_at=2):
             pass
+    elif kind == _PACKET_IN:
+        _check_packet_in(message)
     elif kind == _MULTIPART_REPLY:
         _check_rows(len(message) - _MULTIPART_HEADER, _PORT_BYTES)
+
+
+def _check_packet_in(message: bytes) -> None:
+    room = len(message) - _PACKET_IN_MATCH - _PACKET_IN_PADDING
+    if room < _HEADER:
+        raise Malformed(f"a packet-in of {len(message)} bytes -> a match and a frame")
+    _, length = _PAIR.unpack_from(message, _PACKET_IN_MATCH)
+    if not 4 <= length <= room:
+        raise Malformed(f"a match of {length} bytes -> 4 to {room} bytes")
 
 
 def flows(body: bytes) -> Iterator[bytes]:

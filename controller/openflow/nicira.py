@@ -21,3 +21,10 @@ HASH_FIELDS = {"eth_src": 0, "symmetric_l3l4+udp": 3}
 NX_MP_ALG_MODULO_N = 0
 WHOLE_REGISTER = 31  # ofs_nbits: bits 0 to 31
 IN_PORT_TABLE = 0xFFF8  # NXAST_RESUBMIT_TABLE: keep the ingress port
+# The id by which the switch knows this service: the action that gives it frames names it, so no other
+# controller gets them. Other controllers have the id 0 unless they ask for another one.
+CONTROLLER_ID = 0x6C62
+WHOLE_FRAME = 0xFFFF
+NX_VENDOR = 0x00002320
+NXT_SET_CONTROLLER_ID = 20
+SET_CONTROLLER_ID = struct.Struct("!6xH")

@@ -104,7 +104,7 @@ def _of_host(fleet: Fleet, now_s: float) -> Iterator[Finding]:
 def _of_bridge(fleet: Fleet, bridge: Bridge, now_s: float) -> Iterator[Finding]:
     found = [*_of_state(bridge), *_of_config(fleet, bridge)]
     if bridge.connected:
-        found += [*_of_links(bridge, now_s), *_of_moves(fleet, bridge, now_s)]
+        found += [*_of_links(bridge, now_s), *_of_paths(bridge), *_of_moves(fleet, bridge, now_s)]
     yield from (_about(bridge.config.name, finding) for finding in found)
 
 
@@ -136,12 +136,20 @@ def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
             yield Finding(NOTE, "offload", text)
 
 
+def _of_paths(bridge: Bridge) -> Iterator[Finding]:
+    """What is lost between uplinks although their links are up."""
+    for fault in sorted(bridge.paths.since_s):
+        over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""
+        text = f"{fault.found}{over} -> {fault.expected}"
+        yield Finding(WARNING, "path", text, runbook="OvsLbtUplinkDown")
+
+
 def _of_links(bridge: Bridge, now_s: float) -> Iterator[Finding]:
     """Uplinks that carry nothing, and how many could still fail."""
     serving = [u for u in bridge.config.uplinks if u.role in (Role.ACTIVE, Role.STANDBY)]
     working = [uplink for uplink in serving if bridge.is_up(uplink)]
     for uplink in serving:
-        if not bridge.is_up(uplink):
+        if not bridge.is_up(uplink) and uplink.name not in bridge.links.unreachable:
             yield _down(bridge, uplink)
         if bridge.links.flaps(uplink.name, now_s):
             text = f"uplink {uplink.name}: its link goes up and down -> a link that stays"

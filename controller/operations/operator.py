@@ -650,6 +650,8 @@ def _carrier(bridge: Bridge, port: VmPortConfig, name: str) -> UplinkConfig:
         raise Refused(
             f"uplink {name}: not allowed for {port.name} -> {one_of(sorted(port.allowed))}"
         )
+    if name in bridge.kept_off.of(port.name):
+        raise Refused(f"uplink {name}: loses frames of {port.name} (path check) -> another uplink")
     return uplink
 
 

@@ -88,6 +88,7 @@ COLUMNS = {
         "name",
         "ofport",
         "link_speed",
+        "mtu",
         "external_ids",
         "mac_in_use",
         "lacp_current",
@@ -541,6 +542,7 @@ def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
         kind=row.type,
         driver=row.status.get("driver_name"),
         represents=_represents(row, device_role),
+        mtu=_first(row.mtu),
         tunnel=_tunnel(row),
         peer=row.options.get("peer") if row.type == "patch" else None,
     )

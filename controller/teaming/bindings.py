@@ -154,7 +154,7 @@ class Bindings:
             if home != known:
                 asked.setdefault(name, _why_home(unit, known, home))
             reason = asked.get(name) if target == home else None
-            why = _why(by_name.get(bound.uplink), home, reason)
+            why = _why(by_name.get(bound.uplink), home, reason, unit.kept_off)
             if why is Reason.FAILBACK and not unit.is_bucket:
                 if not returns:
                     self._returning = True
@@ -291,7 +291,7 @@ def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
 def _order(
     unit: Unit, home: str, uplinks: tuple[Uplink, ...], taken: Mapping[str, int] | None = None
 ) -> tuple[Uplink, ...]:
-    return failover.usable_first(homes.order(unit, home, uplinks, taken))
+    return failover.usable_first(homes.order(unit, home, uplinks, taken), unit.kept_off)
 
 
 def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
@@ -304,10 +304,12 @@ def _why_home(unit: Unit, known: str | None, home: str) -> Reason:
     )
 
 
-def _why(left: Uplink | None, home: str, asked: Reason | None) -> Reason:
+def _why(left: Uplink | None, home: str, asked: Reason | None, kept_off: frozenset[str]) -> Reason:
     """Why a VM port leaves an uplink (None: it is no longer in the team)."""
     if left is None or not (left.usable or left.waiting):
         return Reason.FAILOVER
+    if left.name in kept_off:
+        return Reason.RULE
     if left.role in (Role.DRAINED, Role.UNUSED):
         return Reason.DRAIN
     if left.name == home:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
 from controller.dataplane.tables import bucket_group_id
 from controller.dataplane.team import Endpoint, Hash
+from controller.teaming.own_addresses import address_of_ours
 from policies.classifiers import BUCKETS
 from policies.model import IDLE, Load, OfPort, Role, Unit, Uplink
 from policies.presets import PRESETS
@@ -21,9 +21,6 @@ HASHED = (
 )
 # The policies under which every VM port sends by buckets.
 ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
-
-# Bits of the first octet of a MAC address.
-MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
 
 
 def number_of(policy: str) -> int:
@@ -177,7 +174,7 @@ def off_home_macs(config: BridgeConfig, split: Collection[str]) -> dict[OfPort, 
     """
     if not in_use(config, split) and not config.per_address:
         return {}
-    return {u.ofport: _address_of_ours(config.name, u.name, u.mac) for u in config.uplinks}
+    return {u.ofport: address_of_ours(config.name, u.name, u.mac) for u in config.uplinks}
 
 
 def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
@@ -188,18 +185,10 @@ def endpoints(config: BridgeConfig) -> Iterator[Endpoint]:
     for port in config.endpoints:
         assert port.tunnel_mac is not None
         macs = (
-            (u.ofport, _address_of_ours(config.name, u.name, u.mac, port.name, port.tunnel_mac))
+            (u.ofport, address_of_ours(config.name, u.name, u.mac, port.name, port.tunnel_mac))
             for u in config.uplinks
         )
         yield Endpoint(port.ofport, port.tunnel_mac, tuple(macs))
-
-
-def _address_of_ours(*parts: str | None) -> str:
-    """A locally administered address that depends on these parts, and on nothing else."""
-    known_by = "\0".join(map(str, parts)).encode(errors="surrogatepass")
-    first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
-    local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
-    return ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
 
 
 def installed(pipeline: Pipeline, uplinks: Iterable[Uplink]) -> dict[str, str]:

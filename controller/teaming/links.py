@@ -43,6 +43,10 @@ class Links:
     _usable_from_s: dict[str, float] = field(default_factory=dict)
     # When the LACP state of each uplink that came up is known.
     _lacp_known_s: dict[str, float] = field(default_factory=dict)
+    # The uplinks that probes do not reach, although their links are up.
+    unreachable: frozenset[str] = frozenset()
+    # When the link of each uplink that has a failback delay returned.
+    _returned_s: dict[str, float] = field(default_factory=dict)
     # The speed of each uplink that the switch reported last.
     _speeds_bps: dict[str, float] = field(default_factory=dict)
 
@@ -83,15 +87,57 @@ class Links:
         if port.up and not was_up:
             self._lacp_known_s[uplink.name] = now_s + LACP_KNOWN_AFTER_S
         if not port.up:
-            self._usable_from_s[uplink.name] = NEVER_S
-        elif self._usable_from_s.get(uplink.name) == NEVER_S:
-            self._usable_from_s[uplink.name] = now_s + delay_s
+            self._fail(uplink.name, delay_s)
+        elif not was_up and self._usable_from_s.get(uplink.name) == NEVER_S:
+            self._return(uplink.name, delay_s, now_s)
 
-    def remove(self, ofport: int, uplinks: Iterable[UplinkConfig], now_s: float) -> None:
+    def remove(
+        self, ofport: int, uplinks: Iterable[UplinkConfig], delay_s: float, now_s: float
+    ) -> None:
         """A port is gone, so its link is down."""
         if port := self.ports.get(ofport):
-            self.see(replace(port, up=False), uplinks, 0.0, now_s)
+            self.see(replace(port, up=False), uplinks, delay_s, now_s)
             del self.ports[ofport]
+
+    def _fail(self, uplink: str, delay_s: float) -> None:
+        """An uplink no longer carries traffic. It may not return until its failback delay has ended.
+
+        If uplinks never fall back, those that have returned since they failed take its place.
+        """
+        failed_before = (
+            self._usable_from_s.get(uplink) == NEVER_S and uplink not in self._returned_s
+        )
+        self._usable_from_s[uplink] = NEVER_S
+        self._returned_s.pop(uplink, None)
+        if delay_s == NEVER_S and not failed_before:
+            for name in self._returned_s:
+                self._usable_from_s.pop(name, None)
+            self._returned_s = {}
+
+    def _return(self, uplink: str, delay_s: float, now_s: float) -> None:
+        """An uplink could carry traffic again; its failback delay begins."""
+        self._returned_s[uplink] = now_s
+        self._usable_from_s[uplink] = now_s + delay_s
+
+    def follow_delay(self, delay_s: float) -> None:
+        """The failback delay was set: those that run follow it."""
+        for name, returned_s in self._returned_s.items():
+            self._usable_from_s[name] = returned_s + delay_s
+
+    def follow_paths(
+        self,
+        unreachable: frozenset[str],
+        uplinks: Iterable[UplinkConfig],
+        delay_s: float,
+        now_s: float,
+    ) -> None:
+        """Take these uplinks for failed, although their links are up; others return as from a failure."""
+        before, self.unreachable = self.unreachable, unreachable
+        for uplink in uplinks:
+            if uplink.name in unreachable - before:
+                self._fail(uplink.name, delay_s)
+            elif uplink.name in before - unreachable and self.has_link(uplink):
+                self._return(uplink.name, delay_s, now_s)
 
     def silent(self, uplink: UplinkConfig) -> tuple[str, ...]:
         """The protocols that hear no answer on an uplink whose link is up; empty if all is well."""
@@ -120,6 +166,7 @@ class Links:
         """Forget the delays of uplinks that left. One that joins while it is down has to wait."""
         stayed = {uplink.name for uplink in old}
         kept = {name: at_s for name, at_s in self._usable_from_s.items() if name in stayed}
+        self._returned_s = {n: at_s for n, at_s in self._returned_s.items() if n in stayed}
         self._usable_from_s = {}
         for uplink in new:
             if uplink.name in kept:
@@ -139,6 +186,7 @@ class Links:
             due = list(waiting)
         for name in due:
             del self._usable_from_s[name]
+            self._returned_s.pop(name, None)
         known = [name for name, at_s in self._lacp_known_s.items() if at_s <= now_s]
         for name in known:
             del self._lacp_known_s[name]
@@ -149,9 +197,14 @@ class Links:
         times = (*self._usable_from_s.values(), *self._lacp_known_s.values())
         return min(times, default=NEVER_S)
 
-    def up(self, uplink: UplinkConfig) -> bool:
+    def has_link(self, uplink: UplinkConfig) -> bool:
+        """Whether the switch reports the link as up."""
         port = self.ports.get(uplink.ofport)
         return port.up if port else not self.connected
+
+    def up(self, uplink: UplinkConfig) -> bool:
+        """Whether an uplink could carry traffic: its link is up, and probes reach it."""
+        return self.has_link(uplink) and uplink.name not in self.unreachable
 
     def lacp_known(self, uplinks: Iterable[UplinkConfig]) -> frozenset[str]:
         """The uplinks that are up, with known LACP state."""
@@ -181,14 +234,22 @@ class Links:
         until_s = self._usable_from_s.get(uplink, now_s)
         return 0.0 if until_s == NEVER_S else until_s - now_s
 
+    def stays_away(self, uplink: str) -> bool:
+        """Whether an uplink could carry traffic again, and does not return by itself."""
+        return uplink in self._returned_s and self._usable_from_s.get(uplink) == NEVER_S
+
     def why_unused(self, uplink: UplinkConfig, now_s: float) -> str:
         """Why no unit can move to this unusable uplink now."""
         if uplink.role in (Role.UNUSED, Role.DRAINED):
             return uplink.role.value
         if watchers := self.silent(uplink):
             return f"no answer ({', '.join(watchers)})"
+        if uplink.name in self.unreachable:
+            return "link up, but probes of other uplinks do not arrive"
         if not self.up(uplink):
             return "link down"
+        if self.stays_away(uplink.name):
+            return "its link returned, but failback-delay-s is never: it waits for another uplink to fail"
         if wait_s := math.ceil(self.waits_s(uplink.name, now_s)):
             return f"its link returned, and its failback delay ends in {wait_s} s"
         return f"{uplink.role.value}, and an active uplink carries traffic"

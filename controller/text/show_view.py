@@ -124,6 +124,16 @@ def _headline(bridge: JsonObject) -> Line:
     return (*line(words, Style.HEAD), Span(GAP), state)
 
 
+def _why_down(uplink: JsonObject) -> str:
+    if uplink.get("silent"):
+        return "no answer"
+    return "unreachable" if _cut_off(uplink) else "down"
+
+
+def _cut_off(uplink: JsonObject) -> bool:
+    return any(f["kind"] == "unreachable" and f["decided"] for f in uplink.get("path_faults", ()))
+
+
 def states(bridge: JsonObject) -> list[str]:
     """Unusual states of a bridge, in words."""
     texts = []
@@ -136,6 +146,13 @@ def states(bridge: JsonObject) -> list[str]:
         for uplink in bridge["uplinks"]
         if uplink.get("silent")
     ]
+    # One that concerns several uplinks is there with each of them.
+    faults = {
+        fault["found"]: f"{fault['found']} -> {fault['expected']}"
+        for uplink in bridge["uplinks"]
+        for fault in uplink.get("path_faults", ())
+    }
+    texts += faults.values()
     return texts
 
 
@@ -232,7 +249,7 @@ def _cells(given: Sequence[int], look: Look, indent: int) -> int:
 def _uplink(bridge: JsonObject, uplink: JsonObject, several: bool) -> Line:
     state = Span(uplink["role"], Style.PLAIN if uplink["role"] == "active" else Style.DIM)
     if not uplink["up"]:
-        state = Span("no answer" if uplink.get("silent") else "down", Style.BAD)
+        state = Span(_why_down(uplink), Style.BAD)
     elif uplink["role"] == "drained":
         state = Span("drained", Style.WARN)
     return (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 DONE, REFUSED, USAGE = 0, 1, 2
 LONG = "x" * 5000
-KEYS_OF_BRIDGES = "connection-hash, failback-delay-s, mode, patch-unit, policy, poll-interval-ms, teaming, threshold, uplinks"
+KEYS_OF_BRIDGES = "connection-hash, failback-delay-s, mode, patch-unit, path-check, path-check-targets, policy, poll-interval-ms, teaming, threshold, uplinks"
 IN_USE = "an interface of an attached bridge"
 OF_THE_BOND = "the members of bond0, all of them and no others: eth0, eth1"
 HASHES = "one of multipath, dp_hash, auto"
@@ -603,7 +603,7 @@ WRITES: list[tuple[str, str, str, str, str]] = [
     ("br0", "teaming", "LAG", "Bridge br0", "one of switch-independent, static, lacp"),
     ("br0", "window-s", "1 0", "Bridge br0", WINDOW),
     ("br0", "poll-interval-ms", "1", "Bridge br0", "milliseconds from 100 to 60000"),
-    ("br0", "failback-delay-s", "x", "Bridge br0", "seconds from 0 to 86400"),
+    ("br0", "failback-delay-s", "x", "Bridge br0", "seconds from 0 to 86400, or never"),
     ("br0", "treshold", "60", "Bridge br0", "one of ovs-lbt-policy, ovs-lbt-uplinks, …"),
     ("br0", "before", "{", "Bridge br0", "written by the service, as JSON: …"),
     ("br0", "before", '{"fail_mode": "up"}', "Bridge br0", "written by the service, as JSON: …"),

@@ -258,9 +258,9 @@ def _sending(place: Place, mbps: dict[str, float], pps: float) -> Stream:
 @contextlib.contextmanager
 def _counters(netns: str) -> Iterator[TextIO]:
     """The namespace's counters. A file of /proc/net stays that of the namespace it was opened in."""
-    with inside(netns):
-        file = open("/proc/thread-self/net/dev")
-    with file:
+    with contextlib.ExitStack() as opened:
+        with inside(netns):
+            file = opened.enter_context(open("/proc/thread-self/net/dev"))
         yield file
 
 

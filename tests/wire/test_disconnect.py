@@ -15,6 +15,7 @@ from typing import Any
 from tests.wire.connecting import RECONNECTS
 from tests.wire.fake_switch import (
     ECHO_REQUEST,
+    EXPERIMENTER,
     FEATURES_REQUEST,
     HELLO,
     MULTIPART_REQUEST,
@@ -76,7 +77,7 @@ def test_a_switch_is_ours_once_it_has_made_us_its_master() -> None:
     seen = run("master")
     assert seen["events"] == ["nothing", "SwitchConnected", "SwitchGone"] * 3
     assert seen["claimed"] == [0, NO_GENERATION, 42]
-    asked = {HELLO, FEATURES_REQUEST, MULTIPART_REQUEST, ROLE_REQUEST, SET_ASYNC}
+    asked = {HELLO, EXPERIMENTER, FEATURES_REQUEST, MULTIPART_REQUEST, ROLE_REQUEST, SET_ASYNC}
     assert set(seen["heard"]) - {ECHO_REQUEST} == asked
     assert seen["threads_left"] == 0
 

@@ -18,6 +18,7 @@ UNMEASURED = {
         "| what must hold | how it is checked |",
         "| event | link state | BFD | LACP | why |",
         "| event | lost at most, ms | why |",
+        "| event | broadcasts twice, of one flow | why |",
         "| what happens | limit | test in `tests/switch` |",
         "| who | what happens | test |",
         "| | detected failures | when a link returns |",

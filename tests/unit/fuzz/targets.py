@@ -326,6 +326,7 @@ def _replicas(draw: st.DrawFn) -> Any:
             name=TEXTS,
             ofport=numbers,
             link_speed=numbers,
+            mtu=numbers,
             external_ids=st.dictionaries(TEXTS, TEXTS, max_size=2),
             mac_in_use=OPTIONAL,
             lacp_current=st.lists(st.booleans(), max_size=1),

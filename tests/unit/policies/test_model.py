@@ -21,6 +21,7 @@ UNLIKE: dict[str, object] = {
     "spread_bps": 4.0,
     "divisible": True,
     "merge_due": True,
+    "kept_off": frozenset({"eth1"}),
 }
 
 

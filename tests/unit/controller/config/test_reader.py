@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config.keys import BRIDGE_KEYS, UPLINK_KEYS, VM_KEYS
+from controller.config.kinds import CheckedHost
 from controller.config.reader import read_bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
@@ -51,6 +52,13 @@ GOOD: dict[str, tuple[str, object, str, object]] = {
     "failback-delay-s": ("failback_delay_s", 45.0, "0", 0.0),
     "connection-hash": ("connection_hash", "multipath", "auto", "auto"),
     "patch-unit": ("patch_unit", "port", "source-mac", "source-mac"),
+    "path-check": ("path_check", False, "on", True),
+    "path-check-targets": (
+        "path_check_targets",
+        (),
+        "192.0.2.1,2001:db8::1%20",
+        (CheckedHost("192.0.2.1", 0), CheckedHost("2001:db8::1", 20)),
+    ),
 }
 NOT_NUMBERS = ("", " ", "nan", "inf", "-inf", "-1", "fast", "7e400", "0x10")
 BAD: dict[str, tuple[str, ...]] = {
@@ -63,6 +71,8 @@ BAD: dict[str, tuple[str, ...]] = {
     "failback-delay-s": ("86401", *NOT_NUMBERS),
     "connection-hash": ("", "dp-hash", "AUTO"),
     "patch-unit": ("", "mac", "Port"),
+    "path-check": ("", "true", "On"),
+    "path-check-targets": ("", "router", "192.0.2.1%0", "192.0.2.1%4095", "224.0.0.1", "0.0.0.0"),
     "uplinks": ("", "eth1", "eth1,", "eth1,eth1", ",", "eth1 eth2"),
 }
 

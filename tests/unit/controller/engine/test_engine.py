@@ -385,7 +385,7 @@ REFUSALS = {
     "set bridge br0 window-s=1_0": "window-s: 1_0 -> seconds from 1 to 86400",
     "set bridge br0 no-flood-before=vnet0": (
         "no-flood-before=vnet0 -> KEY=VALUE with KEY one of connection-hash, failback-delay-s, mode, "
-        "patch-unit, policy, poll-interval-ms, teaming, threshold, uplinks, window-s"
+        "patch-unit, path-check, path-check-targets, policy, poll-interval-ms, teaming, threshold, uplinks, window-s"
     ),
     "set bridge br0 threshold=200": "threshold: 200 -> a percentage from 10 to 100",
     "set interface eth1 role=spare": "role: spare -> one of active, standby, unused, drained",

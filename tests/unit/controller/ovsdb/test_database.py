@@ -58,6 +58,7 @@ def _replica(name: str) -> SimpleNamespace:
         f"{name}-interface",
         ofport=[1],
         link_speed=[],
+        mtu=[],
         external_ids={},
         mac_in_use=[],
         lacp_current=[],

@@ -1,0 +1,23 @@
+"""Source addresses of ours: locally administered, and the same on every start."""
+
+from __future__ import annotations
+
+import hashlib
+
+from controller.config.values import BridgeConfig
+from policies.model import OfPort
+
+MULTICAST_BIT, LOCAL_BIT = 0x01, 0x02
+
+
+def address_of_ours(*parts: str | None) -> str:
+    """A locally administered address that depends on these parts, and on nothing else."""
+    known_by = "\0".join(map(str, parts)).encode(errors="surrogatepass")
+    first, *others = hashlib.blake2b(known_by, digest_size=6).digest()
+    local_unicast = first & ~MULTICAST_BIT | LOCAL_BIT
+    return ":".join(f"{octet:02x}" for octet in (local_unicast, *others))
+
+
+def probe_macs(config: BridgeConfig) -> dict[OfPort, str]:
+    """The address from which each uplink is probed, and to which it is probed."""
+    return {u.ofport: address_of_ours(config.name, u.name, u.mac, "probe") for u in config.uplinks}

@@ -1,0 +1,252 @@
+"""Path checks: which probes between uplinks arrive, and what follows from that.
+
+A round of probes is sent twice a second. Behind it goes a probe that takes no network: the switch
+gives it straight back. It proves that the switch has sent the round, and that its answers reach us.
+Only such rounds count, and only once the next one has proved itself: probes have then had half a
+second to arrive. So neither a busy switch nor a busy service makes a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from controller.teaming.path_plan import Path
+from policies.path_faults import Fault, Passage, PathFault, faults
+
+INTERVAL_S = 0.5
+# How long a probe may take at most: a round is judged when it is at least this old.
+LATEST_S = 0.3
+# So many probes in a row are lost before their path counts as broken: 2 s.
+LOST_AFTER = 4
+# So many arrive in a row before a broken path counts as mended: 5 s.
+MENDED_AFTER = 10
+# The same for a host, whose answers only say which of several uplinks is at fault. It may get each
+# question every other round, and one answer proves that it is reached.
+HOST_LOST_AFTER = 2
+HOST_MENDED_AFTER = 1
+# An uplink that carries this share of its capacity may be dropping probes with other frames. That
+# probes are lost on its paths then proves nothing.
+FULL_RATIO = 0.9
+# The most probes of one round: at most 128 frames a second leave, whatever the number of VLANs.
+MOST_PROBES = 64
+# With so many frames in one round, somebody floods the address of our probes. Then none are taken for
+# a while, and nothing is found.
+MOST_HEARD = 1000
+FLOODED_S = 60.0
+
+
+@dataclass(slots=True)
+class _Probed:
+    """What a path's last probes have shown: how many in a row were lost, and how many arrived."""
+
+    lost: int = 0
+    arrived: int = 0
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of probes."""
+
+    number: int
+    paths: tuple[Path, ...]
+
+
+@dataclass(slots=True)
+class PathChecks:
+    """The path checks of one bridge."""
+
+    # The faults found, and since when, in seconds of engine time.
+    since_s: dict[PathFault, float] = field(default_factory=dict)
+    # When the next round is due, in seconds of engine time.
+    due_s: float = 0.0
+    # Until when no frames are taken, because somebody floods the service with them.
+    flooded_until_s: float = 0.0
+    _plan: tuple[Path, ...] = ()
+    _probed: dict[Path, _Probed] = field(default_factory=dict)
+    _number: int = 0
+    # Where in the plan the next round begins.
+    _next: int = 0
+    # The rounds that are not judged yet; those of their paths whose probes arrived; and when each round
+    # proved itself.
+    _sent: dict[int, tuple[Path, ...]] = field(default_factory=dict)
+    _arrived: dict[int, set[Path]] = field(default_factory=dict)
+    _proved_s: dict[int, float] = field(default_factory=dict)
+    _heard: int = 0
+    # When each fault that is over ended; it stays in force for the failback delay.
+    _ended_s: dict[PathFault, float] = field(default_factory=dict)
+
+    @property
+    def checks_something(self) -> bool:
+        """Whether paths have been probed, or faults are in force."""
+        return bool(self._plan or self.since_s)
+
+    @property
+    def has_faults(self) -> bool:
+        return bool(self.since_s)
+
+    def follow(self, plan: tuple[Path, ...]) -> None:
+        """Probe these paths from now on. What others have shown is forgotten."""
+        if plan == self._plan:
+            return
+        self._plan, self._next = plan, 0
+        kept = set(plan)
+        self._probed = {path: found for path, found in self._probed.items() if path in kept}
+
+    def interrupt(self) -> None:
+        """Nothing that was sent will be answered: the connection is lost. Faults stay."""
+        self._sent, self._arrived, self._proved_s = {}, {}, {}
+        for probed in self._probed.values():
+            probed.lost = probed.arrived = 0
+
+    def end(self) -> None:
+        """No paths are checked any more: `find` finds nothing from now on, at once."""
+        self.interrupt()
+        self._plan, self._probed = (), {}
+        self._ended_s = dict.fromkeys(self.since_s, float("-inf"))
+        self.due_s = self.flooded_until_s = 0.0
+
+    # ---- rounds ------------------------------------------------------------------------
+
+    def begin(self, now_s: float) -> Round:
+        """Begin a round: of a long plan the next part."""
+        self.due_s, self._heard = now_s + INTERVAL_S, 0
+        self._number += 1
+        count = min(MOST_PROBES, len(self._plan))
+        part = [self._plan[(self._next + step) % len(self._plan)] for step in range(count)]
+        self._next = (self._next + count) % len(self._plan) if self._plan else 0
+        # A host's answers do not say which question they answer, so it gets one of them in a round.
+        asked: dict[tuple[str, str, int], list[Path]] = {}
+        for path in part:
+            if path.to_host:
+                asked.setdefault((path.sender, path.receiver, path.vlan), []).append(path)
+        chosen = {questions[self._number % len(questions)] for questions in asked.values()}
+        paths = tuple(path for path in part if not path.to_host or path in chosen)
+        self._sent[self._number], self._arrived[self._number] = paths, set()
+        return Round(self._number, paths)
+
+    def takes(self) -> bool:
+        """Count a frame that was given to us. False: there are too many, and it is not looked at."""
+        self._heard += 1
+        return self._heard <= MOST_HEARD
+
+    @property
+    def is_flooded(self) -> bool:
+        return self._heard > MOST_HEARD
+
+    def arrived(self, path: Path, number: int) -> None:
+        """A probe of this round has arrived."""
+        if path in self._sent.get(number, ()):
+            self._arrived[number].add(path)
+
+    def answered(self, uplink: str, host: str, vlan: int) -> None:
+        """A host has answered by an uplink. It answers the last question."""
+        for number in sorted(self._sent, reverse=True):
+            for path in self._sent[number]:
+                if path.to_host and (path.sender, path.receiver, path.vlan) == (uplink, host, vlan):
+                    self._arrived[number].add(path)
+                    return
+
+    def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
+        """The switch has given back the probe behind this round. Judges the rounds that are old enough.
+
+        `full`: the uplinks that may be dropping frames. Returns whether a path broke or was mended.
+        """
+        if number not in self._sent:
+            return False
+        self._proved_s[number] = now_s
+        changed = False
+        for earlier in [n for n in self._sent if n < number]:
+            proved_s = self._proved_s.get(earlier)
+            if proved_s is not None and now_s - proved_s < LATEST_S:
+                continue
+            paths, arrived = self._sent.pop(earlier), self._arrived.pop(earlier)
+            if self._proved_s.pop(earlier, None) is not None:
+                changed |= self._judge(paths, arrived, full)
+        return changed
+
+    def _judge(self, paths: Iterable[Path], arrived: set[Path], full: Collection[str]) -> bool:
+        """Count what arrived of a round. Returns whether a path broke or was mended."""
+        changed = False
+        for path in paths:
+            probed = self._probed.setdefault(path, _Probed())
+            lost_after = HOST_LOST_AFTER if path.to_host else LOST_AFTER
+            mended_after = HOST_MENDED_AFTER if path.to_host else MENDED_AFTER
+            was_broken = probed.broken
+            if path in arrived:
+                probed.lost, probed.arrived = 0, probed.arrived + 1
+                probed.broken = was_broken and probed.arrived < mended_after
+            elif path.sender not in full and path.receiver not in full:
+                probed.lost, probed.arrived = probed.lost + 1, 0
+                probed.broken = was_broken or probed.lost >= lost_after
+            changed |= probed.broken is not was_broken
+        return changed
+
+    # ---- faults ------------------------------------------------------------------------
+
+    def find(self, uplinks: Sequence[str], failback_delay_s: float, now_s: float) -> bool:
+        """Follow what probes have shown of these uplinks, which have links. Whether faults changed.
+
+        A fault of a VLAN or an MTU that is over stays in force for the failback delay. When a whole
+        uplink is reached again, `Links` delays its return.
+        """
+        found = faults(uplinks, self._passages()) if self._plan else frozenset()
+        before = set(self.since_s)
+        for fault in sorted(found):
+            self.since_s.setdefault(fault, now_s)
+            self._ended_s.pop(fault, None)
+        for fault in before - found:
+            waits = bool(self._plan) and fault.decided and fault.kind is not Fault.UNREACHABLE
+            stays = waits and fault.uplinks[0] in uplinks and len(uplinks) > 1
+            ended_s = self._ended_s.setdefault(fault, now_s)
+            if not stays or now_s >= ended_s + failback_delay_s:
+                del self.since_s[fault], self._ended_s[fault]
+        return before != set(self.since_s)
+
+    def deadline_s(self, failback_delay_s: float) -> float:
+        """When a fault that is over is no longer in force; infinity if there is none."""
+        return min(self._ended_s.values(), default=float("inf")) + failback_delay_s
+
+    def is_over(self, fault: PathFault) -> bool:
+        """Whether a fault is over, and only the failback delay keeps it in force."""
+        return fault in self._ended_s
+
+    def unreachable(self) -> frozenset[str]:
+        """The uplinks that are cut off."""
+        return frozenset(
+            fault.uplinks[0]
+            for fault in self.since_s
+            if fault.kind is Fault.UNREACHABLE and fault.decided
+        )
+
+    def _passages(self) -> list[Passage]:
+        """What probes have shown. A path of which nothing is known yet passes."""
+        passes: dict[tuple[int, int], dict[tuple[str, str], bool]] = {}
+        reaches: dict[tuple[int, int], dict[str, bool]] = {}
+        for path in self._plan:
+            broken = path in self._probed and self._probed[path].broken
+            key = path.vlan, path.mtu
+            passes.setdefault(key, {})
+            if path.to_host:
+                of = reaches.setdefault(key, {})
+                of[path.sender] = of.get(path.sender, False) or not broken
+            else:
+                passes[key][path.sender, path.receiver] = not broken
+        return [
+            Passage(vlan, mtu, pairs, reaches.get((vlan, mtu), {}))
+            for (vlan, mtu), pairs in sorted(passes.items())
+        ]
+
+
+def kept_off(found: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:
+    """The uplinks that lose frames of these VLANs, up to this MTU (None: not known)."""
+    return frozenset(
+        fault.uplinks[0]
+        for fault in found
+        if fault.decided
+        and fault.vlan in vlans
+        and (
+            fault.kind is Fault.VLAN or (fault.kind is Fault.MTU and (fault.mtu or 0) <= (mtu or 0))
+        )
+    )

@@ -1,0 +1,184 @@
+"""Path checks: faults that keep the links up are found, and what is lost on an uplink leaves it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch import frames
+from tests.switch.bed import PLAIN, Bed, BedSpec, Uplink, run
+from tests.switch.judging import judges_time, soon
+from tests.switch.service import Service
+from tests.switch.waiting import wait_until
+
+OF_THREE = BedSpec(PLAIN, 3, (None, None))
+OF_TWO = BedSpec(PLAIN, 2, (None, None), addresses=True)
+IN_VLANS = BedSpec(PLAIN, 3, (10, 20), (10, 20))
+JUMBO = BedSpec(PLAIN, 3, (None, None), mtu_bytes=3000)
+ETH_PROBE = 0x88B6
+# What the documents promise with three uplinks, or with two and a host that is asked.
+FOUND_WITHIN_S = 3.0
+
+
+def beds(*specs: BedSpec) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
+
+
+@pytest.fixture
+def checked(attached: Bed, service: Service) -> Iterator[Bed]:
+    """The bed, whose uplinks probe each other."""
+    attached.introduce()
+    service.do("set", "bridge", attached.bridge, "path-check=on")
+    wait_until(lambda: probes(attached) > 2 * len(attached.uplinks), "probes arrive")
+    yield attached
+    service.do("set", "bridge", attached.bridge, "path-check=off")
+    wait_until(lambda: not flows(attached), "nothing of path checks is on the switch")
+    wait_until(lambda: not faults(service, attached), "no fault is in force")
+
+
+def flows(bed: Bed) -> list[str]:
+    """The flows that give probes to the service."""
+    dumped = bed.ofctl("dump-flows", "cookie=0x6c62740900000000/0xffffffff00000000")
+    return [line for line in dumped.splitlines() if "cookie=" in line]
+
+
+def probes(bed: Bed) -> int:
+    """How many probes the switch has given to the service."""
+    return sum(int(flow.partition("n_packets=")[2].partition(",")[0]) for flow in flows(bed))
+
+
+def faults(service: Service, bed: Bed) -> set[tuple[str, str, bool, int | None]]:
+    """The faults that `show` names: uplink, kind, whether it is decided, and VLAN."""
+    shown = service.show_json(bed.bridge)
+    return {
+        (uplink["name"], fault["kind"], fault["decided"], fault["vlan"])
+        for uplink in shown["uplinks"]
+        for fault in uplink.get("path_faults", ())
+    }
+
+
+@contextlib.contextmanager
+def blocked(bed: Bed, uplink: Uplink, *ways: str) -> Iterator[None]:
+    """The switch upstream neither takes nor sends frames by an uplink's port, whose link stays up."""
+    end = uplink.upstream_end.interface
+
+    def set_to(flag: str) -> None:
+        bed.tor.ovs.run("ovs-ofctl", "-O", "OpenFlow10", "mod-port", bed.upstream, end, flag)
+
+    for way in ways:
+        set_to(f"no-{way}")
+    try:
+        yield
+    finally:
+        for way in ways:
+            set_to(way)
+
+
+def found_after_s(service: Service, bed: Bed, fault: tuple[str, str, bool, int | None]) -> float:
+    """How long it takes from now until the service has found this, and nothing else."""
+    began_s = time.monotonic()
+    wait_until(lambda: faults(service, bed), "a fault is found")
+    took_s = time.monotonic() - began_s
+    wait_until(lambda: faults(service, bed) == {fault}, f"{fault} is found, and nothing else")
+    return took_s
+
+
+@judges_time
+@beds(OF_THREE)
+@pytest.mark.parametrize("ways", [("receive", "forward"), ("forward",), ("receive",)])
+def test_a_port_that_is_blocked_in_any_direction_is_left(
+    checked: Bed, service: Service, ways: tuple[str, ...]
+) -> None:
+    uplink = checked.uplinks[1]
+    vm = checked.vms[0]
+    service.move(vm, uplink)
+    with blocked(checked, uplink, *ways):
+        took_s = found_after_s(service, checked, (uplink.name, "unreachable", True, None))
+        soon("a blocked port is found", took_s, FOUND_WITHIN_S)
+        wait_until(
+            lambda: service.port(checked, vm)["uplink"] != uplink.name, "the VM port has left"
+        )
+        assert service.port(checked, vm)["reason"] == "failover"
+        checked.introduce()
+        done = service.command("check", checked.bridge, "--json")
+        kinds = {finding["check"] for finding in json.loads(done.stdout)["findings"]}
+        assert "path" in kinds and done.returncode == 1
+        assert "unreachable" in service.do("show", checked.bridge)
+    wait_until(lambda: not faults(service, checked), "the fault is over")
+    wait_until(lambda: service.port(checked, vm)["uplink"] == uplink.name, "the VM port returns")
+    assert "path-mended" in service.do("history", "--last", "20")
+
+
+@beds(OF_TWO)
+def test_of_two_uplinks_a_host_decides(checked: Bed, service: Service) -> None:
+    uplink = checked.uplinks[0]
+    both = {(u.name, "unreachable", False, None) for u in checked.uplinks}
+    with blocked(checked, uplink, "receive", "forward"):
+        wait_until(lambda: faults(service, checked) == both, "a fault is found, of either")
+        assert service.show_json(checked.bridge)["uplinks"][0]["up"], "both are still in use"
+        host = checked.hosts[0].ip
+        service.do("set", "bridge", checked.bridge, f"path-check-targets={host}")
+        found_after_s(service, checked, (uplink.name, "unreachable", True, None))
+        wait_until(
+            lambda: uplink.name not in service.bindings(checked).values(), "VM ports have left"
+        )
+
+
+@beds(IN_VLANS)
+def test_a_vlan_that_one_uplink_lacks_is_left_by_the_vm_ports_that_use_it(
+    checked: Bed, service: Service
+) -> None:
+    uplink = checked.uplinks[1]
+    of_10, of_20 = checked.vms
+    service.move(of_10, uplink)
+    service.move(of_20, uplink)
+    end = uplink.upstream_end.interface
+    checked.tor.ovs.vsctl("set", "port", end, "trunks=10")
+    try:
+        found_after_s(service, checked, (uplink.name, "vlan", True, 20))
+        wait_until(
+            lambda: service.port(checked, of_20)["uplink"] != uplink.name, "VLAN 20 has left"
+        )
+        assert service.port(checked, of_20)["reason"] == "rule"
+        assert service.port(checked, of_10)["uplink"] == uplink.name
+        refused = service.command("move", of_20.port, uplink.name)
+        assert refused.returncode == 1 and "path check" in refused.stderr
+    finally:
+        checked.tor.ovs.vsctl("clear", "port", end, "trunks")
+    wait_until(lambda: service.port(checked, of_20)["uplink"] == uplink.name, "VLAN 20 returns")
+
+
+@beds(JUMBO)
+def test_an_mtu_that_one_switch_port_lacks_is_found(checked: Bed, service: Service) -> None:
+    uplink = checked.uplinks[2]
+    end, netns = uplink.upstream_end.interface, uplink.upstream_end.netns
+    vm = checked.vms[0]
+    service.move(vm, uplink)
+    run("ip", "link", "set", end, "mtu", "1500", netns=netns)
+    try:
+        found_after_s(service, checked, (uplink.name, "mtu", True, 0))
+        wait_until(lambda: service.port(checked, vm)["uplink"] != uplink.name, "the VM has left")
+    finally:
+        run("ip", "link", "set", end, "mtu", str(JUMBO.mtu_bytes), netns=netns)
+
+
+@beds(OF_THREE)
+def test_no_probe_reaches_a_vm_and_no_vm_can_make_one(checked: Bed, service: Service) -> None:
+    vm, before = checked.vms[0], probes(checked)
+    target = flows(checked)[0].partition("dl_dst=")[2].partition(",")[0]
+    forged = frames.ethernet(vm.mac, target, ETH_PROBE, bytes(60))
+    stolen = frames.plain(target, vm.mac, 0, 0)
+    with checked.ears(*(one.point for one in checked.vms)) as ears:
+        for _ in range(50):
+            checked.send(vm.point, forged)
+            checked.send(vm.point, stolen)
+        wait_until(lambda: probes(checked) > before + 12, "probes go on")
+        ears.listen(0.2)
+        # A VM's ear also hears what the VM sends.
+        heard = [f for one in checked.vms for f in ears[one.point].frames() if not f.outgoing]
+    assert not [f for f in heard if f.ethertype == ETH_PROBE]
+    assert not faults(service, checked), "nobody upstream takes a VM's frames for those of a probe"

@@ -1,0 +1,139 @@
+"""Rounds of probes: which count, and when a path is broken or mended."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.teaming.path_plan import Path
+from controller.teaming.paths import (
+    INTERVAL_S,
+    LOST_AFTER,
+    MENDED_AFTER,
+    MOST_HEARD,
+    MOST_PROBES,
+    PathChecks,
+)
+from policies.path_faults import Fault, PathFault
+
+TEAM = ("a", "b", "c")
+PLAN = tuple(sorted(Path(0, 0, x, y) for x in TEAM for y in TEAM if x != y))
+CUT_OFF = PathFault(Fault.UNREACHABLE, ("a",))
+
+
+class Probing:
+    """Path checks whose probes take these paths."""
+
+    def __init__(self, plan: tuple[Path, ...] = PLAN) -> None:
+        self.checks, self.now_s = PathChecks(), 0.0
+        self.checks.follow(plan)
+
+    def rounds(
+        self, count: int, lost: str = "", proves: bool = True, full: frozenset[str] = frozenset()
+    ) -> None:
+        """Run rounds in which what the uplink `lost` sends and receives is lost."""
+        for _ in range(count):
+            sent = self.checks.begin(self.now_s)
+            for path in sent.paths:
+                if lost not in (path.sender, path.receiver):
+                    self.checks.arrived(path, sent.number)
+            if proves:
+                self.checks.prove(sent.number, full, self.now_s)
+            self.now_s += INTERVAL_S
+
+    def found(self, delay_s: float = 0.0) -> set[PathFault]:
+        self.checks.find(TEAM, delay_s, self.now_s)
+        return set(self.checks.since_s)
+
+
+def test_a_path_is_broken_when_some_probes_in_a_row_are_lost() -> None:
+    here = Probing()
+    here.rounds(LOST_AFTER, lost="a")
+    assert here.found() == set()
+    # The next round proves that the last one had its time.
+    here.rounds(1, lost="a")
+    assert here.found() == {CUT_OFF}
+
+
+def test_a_single_loss_breaks_nothing() -> None:
+    here = Probing()
+    for _ in range(5):
+        here.rounds(LOST_AFTER - 1, lost="a")
+        here.rounds(1)
+    assert here.found() == set()
+
+
+def test_a_broken_path_is_mended_when_probes_have_arrived_for_a_while() -> None:
+    here = Probing()
+    here.rounds(LOST_AFTER + 1, lost="a")
+    assert here.found() == {CUT_OFF}
+    here.rounds(MENDED_AFTER)
+    assert here.found() == {CUT_OFF}
+    here.rounds(1)
+    assert here.found() == set()
+
+
+def test_rounds_that_the_switch_does_not_prove_do_not_count() -> None:
+    here = Probing()
+    here.rounds(20, lost="a", proves=False)
+    here.rounds(2)
+    assert here.found() == set()
+
+
+def test_what_is_lost_on_a_full_uplink_proves_nothing() -> None:
+    here = Probing()
+    here.rounds(50, lost="a", full=frozenset("a"))
+    assert here.found() == set()
+
+
+def test_a_lost_connection_ends_rows_of_losses_but_no_fault() -> None:
+    here = Probing()
+    here.rounds(LOST_AFTER + 1, lost="a")
+    here.found()
+    here.checks.interrupt()
+    here.rounds(LOST_AFTER - 1, lost="b")
+    assert here.found() == {CUT_OFF}
+
+
+def test_a_fault_of_a_vlan_stays_for_the_failback_delay() -> None:
+    plan = tuple(sorted(Path(0, v, x, y) for v in (10, 20) for x in TEAM for y in TEAM if x != y))
+    here = Probing(plan)
+    for _ in range(LOST_AFTER + 1):
+        sent = here.checks.begin(here.now_s)
+        for path in sent.paths:
+            if path.vlan == 10 or "a" not in (path.sender, path.receiver):
+                here.checks.arrived(path, sent.number)
+        here.checks.prove(sent.number, (), here.now_s)
+        here.now_s += INTERVAL_S
+    fault = PathFault(Fault.VLAN, ("a",), vlan=20)
+    assert here.found(45.0) == {fault}
+    here.rounds(MENDED_AFTER + 1)
+    assert here.found(45.0) == {fault}
+    assert here.checks.is_over(fault)
+    here.now_s += 44.0
+    assert here.found(45.0) == {fault}
+    here.now_s += 2.0
+    assert here.found(45.0) == set()
+
+
+def test_a_long_plan_is_probed_in_parts() -> None:
+    plan = tuple(sorted(Path(0, v, x, y) for v in range(50) for x in "ab" for y in "ab" if x != y))
+    checks = PathChecks()
+    checks.follow(plan)
+    first, second = (checks.begin(n * INTERVAL_S).paths for n in range(2))
+    assert (len(first), len(second)) == (MOST_PROBES, MOST_PROBES)
+    assert {*first, *second} == set(plan)
+
+
+@pytest.mark.parametrize(("frames", "taken"), [(MOST_HEARD, True), (MOST_HEARD + 1, False)])
+def test_a_flood_is_noticed(frames: int, taken: bool) -> None:
+    checks = PathChecks()
+    checks.begin(0.0)
+    assert [checks.takes() for _ in range(frames)][-1] is taken
+
+
+def test_when_checks_end_no_fault_is_left() -> None:
+    here = Probing()
+    here.rounds(LOST_AFTER + 1, lost="a")
+    assert here.found(45.0) == {CUT_OFF}
+    here.checks.end()
+    assert here.found(45.0) == set()
