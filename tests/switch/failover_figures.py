@@ -37,9 +37,9 @@ CONTENDERS = (
 )
 CACHED = (100, 10_000)
 CUTS = 9
-# Connections of each VM that are watched, and the rate of each.
-WATCHED, PPS = 4, 125.0
-BEFORE, AFTER = 30, 60
+# Connections of each VM that are watched, and the rate of each: silence is known to 2 ms.
+WATCHED, PPS = 1, 500.0
+BEFORE, AFTER = 100, 200
 SENT_PER_S = 3000.0
 # Why Open vSwitch translates all cached flows again, as its coverage counters name it.
 REASONS = ("reconfigure", "port_toggled", "bond", "flow_table", "mac_learning")
