@@ -9,6 +9,8 @@
 #   make bench-database  what a restart of ovsdb-server costs, ours and bonds (ARGS='--out FILE')
 #   make bench-learning  how late an Open vSwitch upstream learns, and when each end of a LACP link is
 #                     live: nothing of ours takes part
+#   make bench-cached  what the failure of an uplink costs without the service, with few and many flows
+#                     cached (OVS_LBT_DATAPATH=kernel; ARGS='--cached N... --out FILE')
 #   make bench-overlay  what VMs behind tunnel endpoints lose when an uplink fails, ours and bonds
 #                     (ARGS='--ways N... --out FILE')
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
@@ -65,7 +67,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-database bench-failovers bench-learning bench-overlay bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-database bench-failovers bench-learning bench-overlay bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -100,6 +102,9 @@ endef
 
 bench-times: setup
 	$(BIN)/python -m pytest -m times --figures out/times.json $(SWITCHES) $(PYTEST_ARGS)
+
+bench-cached: setup
+	$(BIN)/python -m tests.switch.failover_figures $(ARGS)
 
 bench-database: setup
 	$(BIN)/python -m tests.switch.chaos.database $(ARGS)

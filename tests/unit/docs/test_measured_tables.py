@@ -215,6 +215,44 @@ def test_failovers_of_many_bridges() -> None:
         assert_says(cpu, 100 * run["cpu_ratio"])
 
 
+CONNECTIONS = {
+    (one["connections"], row["contender"]): one
+    for file in ("connections/failover.json", "connections/many.json")
+    for row in raw(file)["rows"]
+    for one in row["sizes"]
+}
+
+
+def test_failovers_with_many_connections() -> None:
+    table = rows("docs/reliability.md", "| userspace datapath | n | cached flows |")
+    assert len(table) == len(CONNECTIONS)
+    for first, (n, flows, alive, dead, _) in table.items():
+        size, name = first.split(" connections, ")
+        one = CONNECTIONS[int(size.replace(",", "")), name.strip("`")]
+        assert_says(flows, one["flows"])
+        for cell, services in ((alive, ("alive", "none")), (dead, ("dead",))):
+            lost = [c["probe_lost"] for c in one["failovers"] if c["service"] in services]
+            if lost:
+                assert_says(*of_runs(cell, lost))
+                assert int(n) == len(lost)
+            else:
+                assert cell == "–"
+
+
+def test_failovers_on_the_kernel() -> None:
+    table = rows("docs/reliability.md", "| kernel's datapath, service dead | n |")
+    found: dict[str, list[float]] = {}
+    for run in raw("causes/failover_kernel_few.json")["runs"]:
+        found.setdefault(f"few {run['who']}", []).append(run["lost"])
+    for run in raw("causes/failover_kernel.json")["runs"]:
+        if run["silent_ms"] is not None:
+            found.setdefault(run["by"], []).append(run["silent_ms"])
+    assert len(table) == len(found)
+    for (n, _, cell), values in zip(table.values(), found.values(), strict=True):
+        assert int(n) == len(values)
+        assert_says(*of_runs(cell, values))
+
+
 def test_what_one_host_costs() -> None:
     found = raw("scale.json")
     table = rows("docs/operations.md", "| | CPU at rest | resident memory |")
