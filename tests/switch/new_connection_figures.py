@@ -37,10 +37,11 @@ CONTENDERS = (
     Contender("dynamic, dp_hash, on balance-tcp", LACP, "dp_hash"),
 )
 AS_IT_IS, EACH = "as it is", "each"
-FIRST_PER_S, STEP_RATIO, STEPS_MAX = 5000.0, 1.12, 28
+FIRST_PER_S, STEP_RATIO, STEPS_MAX = 8000.0, 1.15, 17
 STEP_S = 0.5
-# What a busy machine loses now and then.
 LOST_RATIO_MAX = 0.001
+# A busy machine loses more now and then: a rate is too high if all of so many attempts lose.
+ATTEMPTS = 3
 # The sender itself is too slow, and not the switch.
 REACHED_RATIO_MIN = 0.9
 QUIET_S, QUIET_TIMEOUT_S = 0.1, 5.0
@@ -55,6 +56,7 @@ def main() -> int:
     """Measure all of them in turn, and write what was found."""
     parser = argparse.ArgumentParser(prog="new_connection_figures", description=__doc__)
     parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
+    parser.add_argument("--by", nargs="+", default=[one.name for one in CONTENDERS])
     parser.add_argument("--first", type=int, default=0, help="number of the first run (0)")
     parser.add_argument("--out", type=Path, default=Path("out/new_per_second.json"))
     options = parser.parse_args()
@@ -69,7 +71,7 @@ def main() -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with OwnNetwork().entered(), upstream_ovs() as tor:
         for number in range(options.first, options.first + options.repeat):
-            for contender in CONTENDERS:
+            for contender in (one for one in CONTENDERS if one.name in options.by):
                 found = measured(tor, contender)
                 run = {"by": contender.name, "repetition": number, **found, "origin": made_by}
                 report["runs"].append(run)
@@ -109,16 +111,28 @@ def most_per_s(bed: Bed, frames: sender.Frames, out: socket.socket) -> dict[str,
     """The highest rate before the first step at which frames are lost, and that step."""
     best, per_s = 0.0, FIRST_PER_S
     for _ in range(STEPS_MAX):
-        bed.ovs.run("ovs-appctl", "revalidator/purge")
-        sent, lost, took_s = step(bed, frames, out, per_s)
-        reached = sent / took_s
-        if lost > LOST_RATIO_MAX * sent:
-            return {"most_per_s": round(best), "lost_at_per_s": round(reached), "lost": lost / sent}
+        reached, lost_ratio = best_of(bed, frames, out, per_s)
+        if lost_ratio > LOST_RATIO_MAX:
+            return {"most_per_s": round(best), "lost_at_per_s": round(reached), "lost": lost_ratio}
         best = max(best, reached)
         if reached < REACHED_RATIO_MIN * per_s:
             break
         per_s *= STEP_RATIO
     return {"most_per_s": round(best), "lost_at_per_s": None, "lost": 0.0}
+
+
+def best_of(
+    bed: Bed, frames: sender.Frames, out: socket.socket, per_s: float
+) -> tuple[float, float]:
+    """Of the attempt at a rate that lost least: the rate that it reached, and the share that it lost."""
+    attempts: list[tuple[float, float]] = []
+    for _ in range(ATTEMPTS):
+        bed.ovs.run("ovs-appctl", "revalidator/purge")
+        sent, lost, took_s = step(bed, frames, out, per_s)
+        attempts.append((sent / took_s, lost / sent))
+        if attempts[-1][1] <= LOST_RATIO_MAX:
+            break
+    return min(attempts, key=lambda attempt: attempt[1])
 
 
 def step(

@@ -253,6 +253,20 @@ def test_failovers_on_the_kernel() -> None:
         assert_says(*of_runs(cell, values))
 
 
+def test_failovers_without_the_service() -> None:
+    table = rows("docs/reliability.md", "| userspace datapath, service dead | n |")
+    found: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for run in raw("causes/failover_userspace.json")["runs"]:
+        found.setdefault((run["connections"], run["by"]), []).append(run)
+    ordered = [found[key] for key in sorted(found, key=lambda key: key[0])]
+    assert len(table) == len(ordered)
+    for (n, flows, cell), runs in zip(table.values(), ordered, strict=True):
+        assert int(n) == len(runs)
+        assert_says(flows, statistics.median(run["flows"] for run in runs))
+        assert_says(*of_runs(cell, [run["silent_ms"] for run in runs]))
+        assert all(run["revalidations"]["reconfigure"] for run in runs)
+
+
 def test_what_one_host_costs() -> None:
     found = raw("scale.json")
     table = rows("docs/operations.md", "| | CPU at rest | resident memory |")
