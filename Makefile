@@ -11,6 +11,8 @@
 #                     live: nothing of ours takes part
 #   make bench-cached  what the failure of an uplink costs without the service, with few and many flows
 #                     cached (OVS_LBT_DATAPATH=kernel; ARGS='--cached N... --out FILE')
+#   make bench-translation  what it costs the switch to translate a cached flow again, ours and NORMAL
+#   make bench-new-connections  how many new connections a second the switch forwards, ours and NORMAL
 #   make bench-overlay  what VMs behind tunnel endpoints lose when an uplink fails, ours and bonds
 #                     (ARGS='--ways N... --out FILE')
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
@@ -67,7 +69,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-cached bench-database bench-failovers bench-learning bench-overlay bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-replay bench-scale bench-times test test-quick test-ryu test-fresh \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -105,6 +107,12 @@ bench-times: setup
 
 bench-cached: setup
 	$(BIN)/python -m tests.switch.failover_figures $(ARGS)
+
+bench-translation: setup
+	$(BIN)/python -m tests.switch.translation_figures $(ARGS)
+
+bench-new-connections: setup
+	$(BIN)/python -m tests.switch.new_connection_figures $(ARGS)
 
 bench-database: setup
 	$(BIN)/python -m tests.switch.chaos.database $(ARGS)

@@ -215,7 +215,7 @@ def test_failovers_of_many_bridges() -> None:
         assert_says(cpu, 100 * run["cpu_ratio"])
 
 
-CONNECTIONS = {
+CACHED = {
     (one["connections"], row["contender"]): one
     for file in ("connections/failover.json", "connections/many.json")
     for row in raw(file)["rows"]
@@ -225,10 +225,10 @@ CONNECTIONS = {
 
 def test_failovers_with_many_connections() -> None:
     table = rows("docs/reliability.md", "| userspace datapath | n | cached flows |")
-    assert len(table) == len(CONNECTIONS)
+    assert len(table) == len(CACHED)
     for first, (n, flows, alive, dead, _) in table.items():
         size, name = first.split(" connections, ")
-        one = CONNECTIONS[int(size.replace(",", "")), name.strip("`")]
+        one = CACHED[int(size.replace(",", "")), name.strip("`")]
         assert_says(flows, one["flows"])
         for cell, services in ((alive, ("alive", "none")), (dead, ("dead",))):
             lost = [c["probe_lost"] for c in one["failovers"] if c["service"] in services]
@@ -265,6 +265,31 @@ def test_failovers_without_the_service() -> None:
         assert_says(flows, statistics.median(run["flows"] for run in runs))
         assert_says(*of_runs(cell, [run["silent_ms"] for run in runs]))
         assert all(run["revalidations"]["reconfigure"] for run in runs)
+
+
+def test_translations_and_new_connections() -> None:
+    for head, file, figures in (
+        ("| translated again | n |", "causes/translation.json", ("revalidated_us",)),
+        (
+            "| thousands of new connections",
+            "connections/new_per_second.json",
+            ("as it is", "each"),
+        ),
+    ):
+        found: dict[str, list[dict[str, Any]]] = {}
+        for run in raw(file)["runs"]:
+            found.setdefault(run["by"], []).append(run)
+        table = rows("docs/reliability.md", head)
+        assert len(table) == len(found)
+        for (n, *cells), runs in zip(table.values(), found.values(), strict=True):
+            assert int(n) == len(runs)
+            for cell, key in zip(cells, ("lookups", "resubmits", "groups"), strict=False):
+                assert_says(cell, runs[0][key])
+            for cell, figure in zip(cells[-len(figures) :], figures, strict=True):
+                values = [run[figure] for run in runs]
+                if isinstance(values[0], dict):
+                    values = [one["most_per_s"] / 1000 for one in values]
+                assert_says(*of_runs(cell, values))
 
 
 def test_what_one_host_costs() -> None:
