@@ -64,7 +64,8 @@ class Kernel:
         variables = f"export OVS_LBT_DATAPATH=kernel PYTHONPATH={here}"
         if self.runs == NATIVE:
             return ["bash", "-c", f"{variables}; {MEASURE} && {{ {command}; }}"]
-        variables += f" TMPDIR={TEMPORARY}"
+        # A guest that is ended leaves the name of the test that it was at.
+        variables += f" TMPDIR={TEMPORARY} PYTHONUNBUFFERED=1"
         begin = f"mkdir -m 1777 {TEMPORARY} && modprobe openvswitch && cd {here} && {MEASURE} && {BE_UP}"
         return self._booting(f"{variables}; {begin} && {{ {command}; }}", name)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +116,26 @@ def test_a_step_that_fails_or_is_late_is_no_success(tmp_path: Path) -> None:
     # A busy machine ends it late.
     assert re.fullmatch(r"not done in time: \d+ s -> at most 0.05 s", late["verdict"])
     assert told[-1].startswith("x: not done in time")
+
+
+def test_a_step_that_waits_for_a_processor_has_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step("x", "x", "", 0.05)
+
+    def run() -> dict[str, Any]:
+        return running.run(step, ["sleep", "0.5"], tmp_path / "x.log", lambda _: None)
+
+    assert run()["status"] is None
+    monkeypatch.setattr(running, "waits_s", lambda _: {"1": time.monotonic()})
+    found = run()
+    assert found["verdict"] == result.PASSED
+    assert 0.05 < found["waited_s"] <= found["seconds"]
+
+
+def test_the_kernel_tells_how_long_a_thread_has_waited() -> None:
+    found = running.waits_s(os.getsid(0))
+    assert found[str(threading.get_native_id())] >= 0
 
 
 def test_what_other_steps_found_is_kept_for_the_same_commit_only(tmp_path: Path) -> None:
