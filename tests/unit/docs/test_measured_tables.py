@@ -175,6 +175,30 @@ def of_runs(cell: str, values: Sequence[float]) -> tuple[Any, ...]:
     return (cell, median, min(values), max(values)) if "(" in cell else (cell, median)
 
 
+def test_loads_that_jump_below_ovn() -> None:
+    runs = raw("ovn/provider.json")["runs"]
+    table = rows("docs/reliability.md", "| contender | relieved after, s |")
+    assert {first.replace("`", "") for first in table} == {run["contender"] for run in runs}
+    for first, (relieved, fullest, missed, moves, lost) in table.items():
+        of = [run for run in runs if run["contender"] == first.replace("`", "")]
+        jumps = [jump for run in of for jump in run["phases"]]
+        assert (len(of), len(jumps)) == (5, 20)
+        assert_says(*of_runs(relieved, [jump["relieved_after_s"] for jump in jumps]))
+        at_end = [100 * max(jump["uplinks_at_end"].values()) for jump in jumps]
+        assert_says(*of_runs(fullest, at_end))
+        assert_says(missed, sum(not jump["relieved"] for jump in jumps))
+        assert_says(*of_runs(moves, [run["moves"] for run in of]))
+        assert_says(*of_runs(lost, [share_lost(run["phases"]) for run in of]))
+        assert not any(run.get("moves_of_idle") for run in of)
+    assert sum(sum(run["pings_lost"].values()) for run in runs) == 1
+
+
+def share_lost(jumps: Sequence[dict[str, Any]]) -> float:
+    """Percent of the frames that were sent."""
+    lost, sent = (sum(jump[key] for jump in jumps) for key in ("lost_frames", "sent_frames"))
+    return 100.0 * float(lost) / float(sent)
+
+
 def test_soak() -> None:
     table = rows("docs/reliability.md", "| bed | seed | events | violations |")
     for seed, events, violations, took, service in table.values():
