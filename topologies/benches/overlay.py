@@ -23,7 +23,14 @@ from topologies.loads.streams import Flow
 
 BOTH_WAYS, ONE_WAY = "both ways, two endpoints", "one way, one endpoint"
 ONE_ENDPOINT = "both ways, one endpoint"
-VXLAN, HEADROOM = "both ways, two endpoints, VXLAN", "headroom, both ways"
+HEADROOM = "headroom, both ways"
+# The same, through VXLAN.
+VXLAN, VXLAN_ONE_WAY, VXLAN_ONE_ENDPOINT = (
+    f"{name}, VXLAN" for name in (BOTH_WAYS, ONE_WAY, ONE_ENDPOINT)
+)
+# The scenario whose bond others are compared with, if it is not their own.
+COMPARED_WITH = {BOTH_WAYS: ONE_ENDPOINT, VXLAN: VXLAN_ONE_ENDPOINT}
+ONE_WAYS, ONE_ENDPOINTS = (ONE_WAY, VXLAN_ONE_WAY), (ONE_ENDPOINT, VXLAN_ONE_ENDPOINT)
 # Teams that upstream switches need not know of, and those that need a LAG.
 SWITCH_INDEPENDENT = (MANUAL, "load-based", "adaptive", "active-backup", "balance-slb")
 # The policies that spread what one endpoint sends.
@@ -95,6 +102,20 @@ def scenarios(options: Options) -> list[Scenario]:
             contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
         ),
         Scenario(
+            name=VXLAN_ONE_WAY,
+            what="The same as the second, through VXLAN.",
+            layout=overlay.layout(endpoints=1, far_mbps=FAST_MBPS, encapsulation="vxlan"),
+            load=functools.partial(_load, pace=options.pace, both_ways=False),
+            contenders=(*SWITCH_INDEPENDENT, "dynamic", *LAG),
+        ),
+        Scenario(
+            name=VXLAN_ONE_ENDPOINT,
+            what="The same as the third, through VXLAN.",
+            layout=overlay.layout(endpoints=1, encapsulation="vxlan"),
+            load=both,
+            contenders=(*SPREADING, "active-backup", BASELINE),
+        ),
+        Scenario(
             name=HEADROOM,
             what="The first without the uplinks' limits, and with as much load as TCP can send: what "
             "the machine could carry.",
@@ -163,8 +184,6 @@ def derived(results: Sequence[Result]) -> dict[str, dict[str, Figures]]:
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
     """Several endpoints use both uplinks in both directions, and one that is split where it sends."""
     medians = {one.scenario.name: one.medians() for one in results}
-    # What a bond makes of one endpoint, which is what most hosts have.
-    one_endpoint = medians.get(ONE_ENDPOINT, {}).get(BASELINE)
     found: list[Expectation] = []
     for scenario, contenders in medians.items():
         if scenario == HEADROOM:
@@ -173,11 +192,11 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
                 for one, ratio in ((one, of["headroom_ratio"]) for one, of in contenders.items())
             ]
             continue
-        if scenario == ONE_ENDPOINT:  # the bond to compare with; peers decide where one receives
+        if scenario in ONE_ENDPOINTS:  # the bond to compare with; peers decide where one receives
             continue
-        bond = contenders.get(BASELINE) if scenario == ONE_WAY else one_endpoint
-        others = {BOTH_WAYS: "load-based", VXLAN: "load-based", ONE_WAY: "dynamic"}
-        for name in ("adaptive", others.get(scenario, "")):
+        # With one endpoint, as most hosts have it.
+        bond = medians.get(COMPARED_WITH.get(scenario, scenario), {}).get(BASELINE)
+        for name in ("adaptive", "dynamic" if scenario in ONE_WAYS else "load-based"):
             if name in contenders and bond:
                 ratio = contenders[name]["throughput_bps"] / max(1.0, bond["throughput_bps"])
                 condition = f"{scenario}: {name} over {BASELINE} with one endpoint"
