@@ -13,10 +13,8 @@ keeps the service from starting.
 
 from __future__ import annotations
 
-import queue
 import time
-from collections.abc import Collection, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 
 import ovs.daemon  # ovs.unixctl needs this module and does not import it
@@ -25,24 +23,18 @@ import ovs.unixctl
 import ovs.unixctl.client
 import ovs.util
 
-from controller.api.events import DatabaseRead, Event
-from controller.bridge.learning_packets import AFTER_S
-from controller.config import endpoints
+from controller.announce_endpoints import announce, read
 from controller.config.reader import read_bridge
 from controller.config.rows import BridgeRow
 from controller.config.values import BridgeConfig, UplinkConfig
-from controller.dataplane import frames
-from controller.host import addresses
 from controller.host.client import NAME
 from controller.host.one_uplink import Refused, forward, has_pipeline, run
-from controller.ovsdb.database import Database
 from controller.text.wording import one_of
 from policies.model import Role
 
 # After a boot, the switch and its links may need some time.
 PATIENCE_S = 10.0
 CHECK_INTERVAL_S = 0.2
-TOLD_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 PREFERRED = (Role.ACTIVE, Role.STANDBY)
 
 
@@ -63,12 +55,12 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
         raise Refused(
             "the service is running -> no running service: rescue is for a host without it"
         )
-    rows = {row.name: row for row in _read(remote).bridges}
+    rows = {row.name: row for row in read(remote).bridges}
     if bridge is not None:
         if bridge not in rows:
             raise Refused(f"bridge: {bridge} -> {one_of(sorted(rows))}")
         yield f"{bridge}: {_rescue(rows[bridge])}"
-        _tell_peers(remote, {bridge})
+        announce(remote, {bridge})
         return
     failures, rescued = [], set()
     for row in rows.values():
@@ -81,7 +73,7 @@ def rescue(remote: str, bridge: str | None) -> Iterator[str]:
             except Refused as refusal:
                 failures.append(str(refusal))
     try:
-        _tell_peers(remote, rescued)
+        announce(remote, rescued)
     except Refused as refusal:
         failures.append(str(refusal))
     if failures:
@@ -113,48 +105,6 @@ def _rescue(row: BridgeRow) -> str:
     forward(row.name, chosen.name, tuple(others))
     link = "" if is_up else ", whose link is down"
     return f"NORMAL by {chosen.name}{link}; disconnected: {', '.join(others)}"
-
-
-def _tell_peers(remote: str, bridges: Collection[str]) -> None:
-    """Send what tells peers the own addresses of the tunnel endpoints of these bridges.
-
-    A switch upstream may not take the first ones, for example while its port is not forwarding yet.
-    An Open vSwitch learns nothing from a frame that it forwards by a cached flow, as it does if it has
-    heard the same within 10 s, its default of `max-idle`. So the last ones come later than that.
-
-    Raises:
-        Refused: a frame could not be sent, or the addresses of this host could not be read.
-    """
-    # The switch may have filled in addresses of ports meanwhile.
-    told = list(_told(_read(remote), bridges)) if bridges else []
-    waited_s = 0.0
-    for after_s in TOLD_AFTER_S if told else ():
-        time.sleep(after_s - waited_s)
-        waited_s = after_s
-        for bridge, packet_out in told:
-            run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
-
-
-def _told(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Each frame to send, with its bridge."""
-    try:
-        devices = addresses.read_addresses().devices
-    except OSError as error:
-        raise Refused(
-            f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
-        ) from error
-    found = endpoints.find(read.bridges, read.ovn, devices)
-    peers = endpoints.ipv6_peers(chain(*map(endpoints.tunnels, read.bridges)), found)
-    for row in read.bridges:
-        if row.name not in bridges:
-            continue
-        for port in read_bridge(endpoints.marked(row, found, peers)).endpoints:
-            native = port.vlans.native
-            if port.tunnel_mac is None or native is None:
-                continue
-            own = (port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers)
-            for frame in frames.own_addresses(*own, port.vlans.tag_in(native)):
-                yield row.name, f'in_port="{port.name}", packet={frame.hex()}, actions=NORMAL'
 
 
 def _choose(config: BridgeConfig) -> tuple[UplinkConfig, bool]:
@@ -199,11 +149,3 @@ def _answers(name: str) -> bool:
     if not error and client is not None:
         client.close()
     return not error
-
-
-def _read(remote: str) -> DatabaseRead:
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    Database(remote, events.put)
-    read = events.get()
-    assert isinstance(read, DatabaseRead)
-    return read

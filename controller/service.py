@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.metadata
 import logging
@@ -22,6 +23,7 @@ import ovs.dirs
 from controller.api import history
 from controller.api.events import (
     AddSelectGroup,
+    AnnounceEndpoints,
     Answer,
     Apply,
     Challenged,
@@ -51,7 +53,15 @@ from controller.api.events import (
 )
 from controller.api.status import BridgeStatus
 from controller.engine import Engine
-from controller.host import addresses, client, control, faults, one_uplink, vswitchd
+from controller.host import (
+    addresses,
+    announcing,
+    client,
+    control,
+    faults,
+    one_uplink,
+    vswitchd,
+)
 from controller.host.journal import Journal
 from controller.host.notify import Supervisor
 from controller.host.qdisc import Qdiscs
@@ -138,6 +148,7 @@ class Service:
         self._connections: dict[str, Any] = {}
         # By bridge: when its last poll began, and whether that poll reads the units' counters.
         self._asked: dict[str, tuple[float, bool]] = {}
+        self._ovsdb = options.ovsdb
         self._beside_the_switch = options.ovsdb.startswith("unix:")
         self._only = options.only
         self._request = options.request
@@ -176,6 +187,10 @@ class Service:
             is_current=lambda: self._database.is_current,
             tried=lambda: self._events.put(Tick()),
         )
+        if options.only is not None and self._beside_the_switch:
+            # Its only request configures the bridge once, and must know the tunnel endpoints then.
+            with contextlib.suppress(OSError):
+                self._events.put(addresses.read_addresses())
         self._database = Database(options.ovsdb, self._submit_database, options.tls)
         self._database.contend()
         if self._beside_the_switch:
@@ -194,8 +209,9 @@ class Service:
 
     def _submit_database(self, event: Event) -> None:
         if self._only is not None and isinstance(event, DatabaseRead):
-            rows = tuple(row for row in event.bridges if row.name == self._only)
-            event = replace(event, bridges=rows)
+            # Other bridges may have the tunnels of this one's endpoints.
+            rows = (r if r.name == self._only else r.without_our_keys() for r in event.bridges)
+            event = replace(event, bridges=tuple(rows))
         if isinstance(event, Challenged):
             self._challenged.set()
         self._events.put(event)
@@ -308,6 +324,9 @@ class Service:
                 one_uplink.start(
                     command, self._events.put, self._confirmed, self._beside_the_switch
                 )
+            case AnnounceEndpoints(bridge=bridge):
+                if self._beside_the_switch:
+                    announcing.start(bridge, self._ovsdb)
             case Write():
                 self._database.write(command)
             case Answer():

@@ -503,6 +503,16 @@ class ForwardByOne:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnounceEndpoints:
+    """Announce the own addresses of a bridge's tunnel endpoints, several times within 15 s.
+
+    That goes on when the bridge has been given back, and when this service has ended.
+    """
+
+    bridge: str
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """An external_ids key of a record; None removes the key.
 
@@ -585,6 +595,7 @@ Command = (
     | AddSelectGroup
     | Shape
     | ForwardByOne
+    | AnnounceEndpoints
     | Write
     | Answer
     | Reply

@@ -3,8 +3,13 @@
 Peers with Open vSwitch's userspace datapath keep the address that they took from a tunnel's frame last,
 whether the endpoint still sends from it or not. Switches upstream forget an address that is silent for
 minutes, and would then flood everything that peers send there. So off-home addresses are announced at
-intervals, and whenever another uplink serves them. When an endpoint is spread no more, it announces its own
-address, by gratuitous ARP and neighbour advertisements: such peers take the address from these as well.
+intervals, and whenever another uplink serves them. When an endpoint is spread no more, or an off-home
+address of it has ended, it announces its own address, by gratuitous ARP and neighbour advertisements: such
+peers take the address from these as well.
+
+An Open vSwitch learns nothing from a frame that it forwards by a cached flow, as it does if it has heard the
+same within 10 s, its default of `max-idle`. So an announcement that follows another one within that time is
+lost on it, and a tunnel's frame that was under way may come between them. The last one is sent later than that.
 """
 
 from __future__ import annotations
@@ -13,15 +18,18 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.api.events import SendFrame
+from controller.api.events import AnnounceEndpoints, SendFrame
 from controller.bridge.learning_packets import AFTER_S
-from controller.config.values import BridgeConfig
+from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane import frames
 from controller.dataplane.team import Endpoint
 from policies.model import OfPort
 
 # How often. Switches forget an address after 300 s (IEEE 802.1Q) unless set otherwise.
 INTERVAL_S = 60.0
+
+# When to announce an endpoint's own address: the last time, peers have forgotten their cached flows.
+OWN_AFTER_S = (*AFTER_S, AFTER_S[-1] + 12.0)
 
 # An off-home address, or None for the endpoint's own, with the endpoint's ofport.
 _Named = tuple[OfPort, str | None]
@@ -33,16 +41,20 @@ class OffHomeAddresses:
 
     # By which uplink each address comes, for the endpoints that may have sent from it.
     _served: dict[_Named, OfPort] = field(default_factory=dict)
+    # The endpoints as they were last: one that has no off-home addresses any more is still announced.
+    _ports: dict[OfPort, VmPortConfig] = field(default_factory=dict)
     # The endpoints that the switch spreads.
     _spread: frozenset[OfPort] = frozenset()
     # When to announce each set next, in seconds of engine time.
     _due: list[tuple[float, frozenset[_Named]]] = field(default_factory=list)
+    # The same, for peers that have learned nothing from the ones before. No request waits for them.
+    _late: list[tuple[float, frozenset[_Named]]] = field(default_factory=list)
     # When to announce all of them next.
     _all_s: float = math.inf
 
     @property
     def idle(self) -> bool:
-        """Whether no change is left to announce."""
+        """Whether no change is left to announce, except to peers that may have learned nothing so far."""
         return not self._due
 
     @property
@@ -52,7 +64,7 @@ class OffHomeAddresses:
 
     def forget(self) -> None:
         """Announce nothing of what is known now: the bridge is given back, or the switch is another one."""
-        self._served, self._due, self._all_s = {}, [], math.inf
+        self._served, self._due, self._late, self._all_s = {}, [], [], math.inf
 
     def follow(
         self,
@@ -63,6 +75,7 @@ class OffHomeAddresses:
         now_s: float,
     ) -> None:
         """The switch has a pipeline with these lanes, and spreads these endpoints."""
+        self._know(config)
         may_spread = {port.ofport for port in config.endpoints if port.may_spread}
         known = {ofport for ofport, _ in self._served}
         served: dict[_Named, OfPort] = {
@@ -73,18 +86,28 @@ class OffHomeAddresses:
             if lanes.get(lane)
         }
         changed = {named for named, uplink in served.items() if self._served.get(named) != uplink}
-        changed |= {(ofport, None) for ofport in self._spread - spread}
+        ended = {ofport for ofport, _ in self._served.keys() - served.keys()}
+        own: set[_Named] = {(ofport, None) for ofport in ended | (self._spread - spread)}
         self._served, self._spread = served, spread
-        if changed:
-            self._due += [(now_s + after_s, frozenset(changed)) for after_s in AFTER_S]
+        if changed | own:
+            self._due += [(now_s + after_s, frozenset(changed | own)) for after_s in AFTER_S]
+        if own:
+            late_s = OWN_AFTER_S[len(AFTER_S) :]
+            self._late += [(now_s + after_s, frozenset(own)) for after_s in late_s]
         if not served:
             self._all_s = math.inf
         elif self._all_s == math.inf:
             self._all_s = now_s + INTERVAL_S
 
+    def _know(self, config: BridgeConfig) -> None:
+        """Remember the endpoints, and forget those whose port is gone or another one."""
+        there = {(port.ofport, port.name) for port in config.vm_ports}
+        kept = {o: port for o, port in self._ports.items() if (o, port.name) in there}
+        self._ports = kept | {port.ofport: port for port in config.endpoints}
+
     def deadline_s(self) -> float:
         """When to announce next."""
-        return min((self._all_s, *(at_s for at_s, _ in self._due)))
+        return min((self._all_s, *(at_s for at_s, _ in (*self._due, *self._late))))
 
     def due_s(self) -> float:
         """When to announce a change next."""
@@ -92,23 +115,35 @@ class OffHomeAddresses:
 
     def take(self, config: BridgeConfig, now_s: float) -> list[SendFrame]:
         """The frames that are due."""
-        due = {named for at_s, of in self._due if at_s <= now_s for named in of}
+        self._know(config)
+        due = {named for at_s, of in (*self._due, *self._late) if at_s <= now_s for named in of}
         self._due = [entry for entry in self._due if entry[0] > now_s]
+        self._late = [entry for entry in self._late if entry[0] > now_s]
         if now_s >= self._all_s:
             self._all_s = now_s + INTERVAL_S
             due |= self._served.keys()
-        return list(_frames(config, due))
+        return list(_frames(config.name, self._ports, due))
 
-    def part(self, config: BridgeConfig) -> list[SendFrame]:
-        """NORMAL has taken over: the frames by which peers learn the endpoints' own addresses."""
-        ended = {(ofport, None) for ofport in {ofport for ofport, _ in self._served} | self._spread}
+    def part(self, config: BridgeConfig) -> list[SendFrame | AnnounceEndpoints]:
+        """Our flows are gone: tell peers the endpoints' own addresses, now and for a while.
+
+        Also those of endpoints of which nothing is known here: a service that has died may have spread
+        them. On plain uplinks, the bridge may forward nothing yet.
+        """
+        self._know(config)
+        ended = {port.ofport for port in config.endpoints}
+        ended |= {ofport for ofport, _ in self._served} | self._spread
         self.forget()
         self._spread = frozenset()
-        return list(_frames(config, ended))
+        if not ended:
+            return []
+        own = ((ofport, None) for ofport in ended)
+        return [*_frames(config.name, self._ports, own), AnnounceEndpoints(config.name)]
 
 
-def _frames(config: BridgeConfig, announced: Iterable[_Named]) -> Iterable[SendFrame]:
-    ports = {port.ofport: port for port in config.endpoints}
+def _frames(
+    bridge: str, ports: Mapping[OfPort, VmPortConfig], announced: Iterable[_Named]
+) -> Iterable[SendFrame]:
     for ofport, mac in sorted(announced, key=lambda named: (named[0], named[1] or "")):
         port = ports.get(ofport)
         if port is None or port.vlans.native is None:
@@ -116,9 +151,9 @@ def _frames(config: BridgeConfig, announced: Iterable[_Named]) -> Iterable[SendF
         assert port.tunnel_mac is not None
         tag = port.vlans.tag_in(port.vlans.native)
         if mac is not None:
-            yield SendFrame(config.name, ofport, frames.rarp(mac, tag))
+            yield SendFrame(bridge, ofport, frames.rarp(mac, tag))
             continue
         for frame in frames.own_addresses(
             port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers, tag
         ):
-            yield SendFrame(config.name, ofport, frame)
+            yield SendFrame(bridge, ofport, frame)

@@ -366,7 +366,7 @@ class ReconciledBridge(BridgeState):
         commands += self.decision_log.moved(self.team_view, bundle.moves, now_s)
         if not self.installed_anything:
             commands += self.learning_packets.take_introductions()
-            commands += self.off_home.part(self.config)
+            commands += self.off_home.part(self.config) if bundle.changes else []
             if self.on_normal:
                 # On NORMAL, no flows count them.
                 self.address_units.forget()

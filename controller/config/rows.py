@@ -148,6 +148,11 @@ class BridgeRow:
         ports = tuple(port.with_interfaces(changed) for port in self.ports)
         return self if ports == self.ports else replace(self, ports=ports)
 
+    def without_our_keys(self) -> BridgeRow:
+        """The same bridge as if it had never been attached."""
+        ids = {key: v for key, v in self.external_ids.items() if not key.startswith(PREFIX)}
+        return replace(self, external_ids=ids)
+
     @property
     def attached(self) -> bool:
         """Whether the bridge is attached: its policy key is present."""

@@ -25,6 +25,7 @@ import ovs.dirs
 BOOTED = Path("/run/systemd/system")
 ENVIRONMENT_FILE = "/etc/default/ovs-lbt"
 TIMEOUT_S = 10.0
+LOG_NAME = "ovs-lbt-reversal.log"
 # What decides where Open vSwitch and this program are.
 PASSED_ON = re.compile(r"OVS_[A-Z_]+|PYTHONPATH|PATH")
 
@@ -114,7 +115,7 @@ def _detached(command: Sequence[str]) -> int:
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=_log(),
+                stderr=log(LOG_NAME),
                 start_new_session=True,
             )
             os.write(write_end, str(started.pid).encode())
@@ -126,9 +127,9 @@ def _detached(command: Sequence[str]) -> int:
     return int(number)
 
 
-def _log() -> int:
+def log(name: str) -> int:
     """Where a process without a terminal reports what it does."""
-    path = Path(ovs.dirs.LOGDIR) / "ovs-lbt-reversal.log"
+    path = Path(ovs.dirs.LOGDIR) / name
     with contextlib.suppress(OSError):
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
     return subprocess.DEVNULL

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.switch import datapath
-from tests.switch.bed import Uplink, Upstream
+from tests.switch.bed import BALANCE_SLB, Uplink, Upstream
 from tests.switch.judging import few_lost, few_twice, judges_time, soon
 from tests.switch.ovn import events, rescue
 from tests.switch.ovn.cloud import Cloud
@@ -22,6 +22,7 @@ from tests.switch.waiting import wait_until
 SPREAD, SPREAD_IPV6 = Way(policy="dynamic"), Way(policy="dynamic", ipv6=True)
 ONE = Way(policy="adaptive")
 TWO = Way(policy="adaptive", endpoints=2)
+ON_A_BOND = Way(policy="dynamic", bond=BALANCE_SLB, attached=True)
 LOST_OF_A_FLOW_MAX = 5
 # Until the command has found an uplink, and the switches have taken up what it sends.
 RESCUED_WITHIN_S = 3.0
@@ -90,6 +91,31 @@ def test_a_rescued_host_is_reached_by_peers_that_only_send(cloud: Cloud) -> None
     soon("a peer reaches a rescued host", rescue.reached_after_s(cloud), RESCUED_WITHIN_S)
     assert rescue.neighbour(peer, host) == rescue.mac(host)
     host.start_service()
+
+
+@pytest.mark.parametrize("cloud", [ON_A_BOND], ids=str, indirect=True)
+@pytest.mark.parametrize("by", ["detach", "detach without the service", "observe"])
+def test_peers_that_cache_an_announcement_learn_from_the_last(cloud: Cloud, by: str) -> None:
+    """NORMAL takes no frame for an off-home address, and a cached flow teaches a peer nothing."""
+    host, peer = cloud.hosts
+    rescue.cache_announcement(cloud)
+    if by == "observe":
+        host.do("set", "bridge", EXTERNAL, "mode=observe")
+    else:
+        if by == "detach without the service":
+            host.service.kill()
+        host.do("detach", EXTERNAL)
+    try:
+        wait_until(
+            lambda: rescue.neighbour(peer, host) == rescue.mac(host),
+            "the peer has its own address",
+        )
+    finally:
+        if by == "observe":
+            host.do("set", "bridge", EXTERNAL, "mode=enforce")
+        else:
+            host.start_service()
+            set_policy(host, "dynamic")
 
 
 def set_policy(host: Host, policy: str) -> None:

@@ -21,13 +21,19 @@ VMS = 4
 class Way:
     """How the hosts team their uplinks. `bond`: by one of Open vSwitch, in this mode.
 
-    `policy`: by us. `endpoints`: how many a host has, one or two.
+    `policy`: by us. `endpoints`: how many a host has, one or two. `attached`: the bond is attached.
     """
 
     bond: str | None = None
     policy: str = "originating-port"
     endpoints: int = 1
     ipv6: bool = False
+    attached: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the service teams the uplinks."""
+        return self.bond is None or self.attached
 
     @property
     def by_recipe(self) -> bool:
@@ -35,7 +41,7 @@ class Way:
         return self.endpoints == 1 and self.policy == "adaptive"
 
     def __str__(self) -> str:
-        by = self.bond or self.policy
+        by = f"{self.policy} on a bond" if self.attached else self.bond or self.policy
         count = "one endpoint" if self.endpoints == 1 else "two endpoints"
         return f"{by}, {count}{', IPv6' * self.ipv6}"
 
@@ -62,7 +68,7 @@ def overlay(tor: Upstream, way: Way) -> Iterator[Cloud]:
     with Cloud(tor, bond=way.bond) as cloud:
         network = cloud.add_network("red")
         for host in cloud.hosts:
-            if way.bond is None:
+            if way.is_ours:
                 host.start_service()
                 key = "external_ids:ovs-lbt-failback-delay-s=0"
                 host.ovs.vsctl("set", "bridge", EXTERNAL, key)

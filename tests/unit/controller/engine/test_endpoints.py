@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.api.events import AddressesRead, DatabaseRead, SendFrame
+from controller.api.events import AddressesRead, AnnounceEndpoints, DatabaseRead, SendFrame
 from controller.bridge.off_home import INTERVAL_S
 from controller.config.rows import BridgeRow, InterfaceRow, Ovn, Tunnel
 from controller.dataplane.frames import advertisement, garp, rarp
@@ -309,6 +309,13 @@ def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(ends
         ids = {**row.external_ids, **ours(policy="load-based")}
         here.write(replace(row, external_ids=ids)).run_for(5.0)
         assert here.commands(SendFrame).count(own) == 3
+        # A drain would not wait for the last one, which is for peers that have cached the others.
+        assert here.engine.fleet.bridges["br0"].at_rest
+        here.run_for(7.0)
+        assert here.commands(SendFrame).count(own) == 3
+        here.run_for(4.0)
+        assert here.commands(SendFrame).count(own) == 4
+        assert not here.commands(AnnounceEndpoints)
         # Peers may not have heard it.
         later_s = here.now_s
         here.run_for(INTERVAL_S)
@@ -316,6 +323,35 @@ def test_peers_are_told_the_endpoints_own_address_when_it_is_spread_no_more(ends
     else:
         done(here.ask("detach", "br0"))
         assert here.commands(SendFrame).count(own) == 1
+        assert here.commands(AnnounceEndpoints) == [AnnounceEndpoints("br0")]
+
+
+def test_peers_are_told_by_a_service_that_has_not_spread_anything_itself() -> None:
+    """The one that did has died. A detach without it is made by another one."""
+    here = overlay_team("load-based")
+    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    done(here.ask("detach", "br0"))
+    assert own in here.commands(SendFrame)
+    assert here.commands(AnnounceEndpoints) == [AnnounceEndpoints("br0")]
+
+
+def test_peers_are_told_when_a_lag_ends_the_off_home_addresses() -> None:
+    """They may have heard one of these last."""
+    here = overlay_team()
+    here.run_for(10.0)
+    own = SendFrame("br0", 10, garp(OWN_MAC, IPv4Address("192.0.2.1")))
+    assert own not in here.commands(SendFrame)
+    row = here.rows["br0"]
+    here.write(replace(row, external_ids={**row.external_ids, **ours(teaming="static")}))
+    here.run_for(16.0)
+    assert here.commands(SendFrame).count(own) == 4
+
+
+def test_nobody_is_told_of_a_bridge_without_endpoints() -> None:
+    here = world(host()).start()
+    here.run_for(1.0)
+    done(here.ask("detach", "br0"))
+    assert not here.commands(AnnounceEndpoints)
 
 
 PEERS = ("2001:db8::2", "2001:db8::3")

@@ -1,0 +1,111 @@
+"""Announces the own addresses of tunnel endpoints for a while, without the service.
+
+    python -m controller.announce_endpoints BRIDGE DATABASE
+
+Peers may still send to an off-home address of an endpoint, which nobody takes once a bridge has been given
+back. What tells them has to be repeated (`bridge.off_home`), and the service may end before: the
+command that detaches a bridge without a service does, and the package may be removed. So the service starts
+this as a process of its own (`host.announcing`). `rescue` does the same in its own process.
+
+This module uses Open vSwitch's own tools and not the framework, because the framework may be what
+keeps the service from starting.
+"""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+
+from controller.api.events import DatabaseRead, Event
+from controller.bridge.off_home import OWN_AFTER_S
+from controller.config import endpoints
+from controller.config.reader import read_bridge
+from controller.dataplane import frames
+from controller.host import addresses
+from controller.host.one_uplink import Refused, run
+from controller.ovsdb.database import Database, DatabaseAway
+
+
+def announce(remote: str, bridges: Collection[str]) -> None:
+    """Announce the own addresses of all tunnel endpoints of these bridges, at each of `OWN_AFTER_S`.
+
+    A switch upstream may not take the first ones, for example while its port is not forwarding yet.
+    The announcements go as the bridge forwards then: what is drained, cut off or dropped stays so.
+
+    Raises:
+        Refused: the addresses of this host could not be read, or the last announcement was not sent.
+        DatabaseAway: the database does not answer.
+    """
+    # The switch may have filled in addresses of ports meanwhile.
+    _repeat(list(_announced(read(remote), bridges)) if bridges else [])
+
+
+def _repeat(announced: Sequence[tuple[str, str]]) -> None:
+    failures = dict[str, str]()
+    begun_s = time.monotonic()
+    for after_s in OWN_AFTER_S if announced else ():
+        time.sleep(max(0.0, begun_s + after_s - time.monotonic()))
+        failures.clear()
+        for bridge, packet_out in announced:
+            try:
+                run("ovs-ofctl", "-O", "OpenFlow13", "packet-out", bridge, packet_out)
+            except (Refused, OSError, subprocess.SubprocessError) as error:
+                # The switch may be restarting.
+                failures[bridge] = str(error)
+    if failures:
+        raise Refused("; ".join(failures.values()))
+
+
+def _announced(read: DatabaseRead, bridges: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Each announcement, with its bridge."""
+    try:
+        devices = addresses.read_addresses().devices
+    except OSError as error:
+        raise Refused(
+            f"addresses of this host: {error} -> addresses, by which peers find tunnel endpoints"
+        ) from error
+    found = endpoints.find(read.bridges, read.ovn, devices)
+    peers = endpoints.ipv6_peers(chain(*map(endpoints.tunnels, read.bridges)), found)
+    for row in read.bridges:
+        if row.name not in bridges:
+            continue
+        for port in read_bridge(endpoints.marked(row, found, peers)).endpoints:
+            native = port.vlans.native
+            if port.tunnel_mac is None or native is None:
+                continue
+            own = (port.tunnel_mac, port.tunnel_addresses, port.tunnel_peers)
+            for frame in frames.own_addresses(*own, port.vlans.tag_in(native)):
+                yield row.name, f'in_port="{port.name}", packet={frame.hex()}, actions=TABLE'
+
+
+def read(remote: str) -> DatabaseRead:
+    """The database as it is now.
+
+    Raises:
+        DatabaseAway: it does not answer.
+    """
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    Database(remote, events.put)
+    found = events.get()
+    assert isinstance(found, DatabaseRead)
+    return found
+
+
+def main(words: list[str]) -> int:
+    match words:
+        case [bridge, remote]:
+            try:
+                announce(remote, {bridge})
+            except (Refused, DatabaseAway) as error:
+                print(f"ovs-lbt announcements: {error}", file=sys.stderr)
+                return 1
+            return 0
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""Starts `controller.announce_endpoints` as a process that outlives this one."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+
+from controller.host import arming, faults
+
+LOG_NAME = "ovs-lbt-announce.log"
+# systemd-run that is refused ends at once, and the announcements of a service take longer.
+REFUSED_WITHIN_S = 5.0
+
+
+def start(bridge: str, remote: str) -> None:
+    """Announce the tunnel endpoints of a bridge, which is given back, for a while.
+
+    Under systemd it is a scope of its own: what ends with the service, or with a login, has to go on.
+    """
+    command = [sys.executable, "-P", "-m", "controller.announce_endpoints", bridge, remote]
+    unit = f"--unit=ovs-lbt-announce-{time.time_ns() // 1_000_000}"
+    scope = ["systemd-run", "--scope", "--quiet", "--collect", unit, "--"]
+    first = [*scope, *command] if arming.BOOTED.is_dir() else command
+    started_s = time.monotonic()
+    with contextlib.suppress(OSError):
+        process = _started(first)
+
+        def wait() -> None:
+            failed = process.wait() != 0
+            if failed and first is not command and time.monotonic() < started_s + REFUSED_WITHIN_S:
+                _started(command).wait()
+
+        faults.once("announcements", f"announcements of {bridge}", wait, lambda _found: None)
+
+
+def _started(command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a process without a terminal, in a session of its own.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=arming.log(LOG_NAME),
+        start_new_session=True,
+        cwd="/",
+    )
