@@ -6,6 +6,7 @@ To place VMs on endpoints is to place units on uplinks, so the planner of `adapt
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,11 +37,16 @@ def assign(vms: Sequence[Vm], capacities_bps: Mapping[str, float]) -> dict[str, 
             used[vm.endpoint] += vm.load
     unplaced = [vm for vm in vms if vm.name not in placed]
     for vm in sorted(unplaced, key=lambda vm: (-max(vm.load.tx_bps, vm.load.rx_bps), vm.name)):
-        # The largest first, each to where it fills least.
-        best = min(
-            capacities_bps,
-            key=lambda name: ((used[name] + vm.load).utilization_ratio(capacities_bps[name]), name),
-        )
+        # The largest first, each to where it fills least. Idle ones fill nothing, and are spread, too.
+        counts = Counter(placed.values())
+
+        def rank(
+            name: str, load: Load = vm.load, counts: Counter[str] = counts
+        ) -> tuple[float, int, str]:
+            ratio = (used[name] + load).utilization_ratio(capacities_bps[name])
+            return ratio, counts[name], name
+
+        best = min(capacities_bps, key=rank)
         placed[vm.name] = best
         used[best] += vm.load
     uplinks = [

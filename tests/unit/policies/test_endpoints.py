@@ -46,6 +46,12 @@ def test_a_vm_whose_endpoint_is_not_known_gets_one() -> None:
     assert assign(vms, TWO) == {"old": "a", "new": "b", "lost": "b"}
 
 
+def test_idle_vms_are_spread() -> None:
+    """They may not stay idle."""
+    placed = assign([Vm(f"vm{n}", Load()) for n in range(6)], TWO)
+    assert sorted(placed.values()) == ["a", "a", "a", "b", "b", "b"]
+
+
 def test_capacities_count() -> None:
     vms = [Vm(f"vm{n}", Load(10.0)) for n in range(11)]
     placed = assign(vms, {"a": 1000.0, "b": 100.0})
