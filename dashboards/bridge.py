@@ -32,6 +32,7 @@ from dashboards.queries import (
     at_any_time,
     each_step,
     how_many,
+    if_connected,
     in_bits,
     in_range,
     in_service,
@@ -178,7 +179,7 @@ def _at_once() -> list[panels.Panel]:
                 ),
                 Column(
                     "Changes",
-                    expr=_each("sum", changes),
+                    expr=_each("sum", if_connected(HERE, changes)),
                     unit=panels.COUNT,
                     steps=panels.NONE_IS_BEST,
                     width=80,
@@ -412,7 +413,7 @@ def _vm_ports() -> list[panels.Panel]:
                 Column("Limit", expr=in_bits(limit), unit=panels.BITS, width=85),
                 Column(
                     "Frames dropped",
-                    expr=_each("sum", drops, "port"),
+                    expr=_each("sum", if_connected(HERE, drops), "port"),
                     unit=panels.COUNT,
                     steps=panels.NONE_IS_BEST,
                     width=135,
@@ -426,6 +427,7 @@ def _vm_ports() -> list[panels.Panel]:
 
 
 def _rules() -> list[panels.Panel]:
+    broken = if_connected(HERE, HERE("rule_broken"))
     return [
         rows(
             "Rules of VM ports",
@@ -435,10 +437,9 @@ def _rules() -> list[panels.Panel]:
             [
                 Column("VM port", "port"),
                 Column("Rule", "rule"),
-                Column(
-                    "Now", expr=_each("max", HERE("rule_broken"), "port, rule"), words=panels.KEPT
-                ),
+                Column("Now", expr=_each("max", broken, "port, rule"), words=panels.KEPT),
             ],
+            labelled=[_each("max", HERE("rule_broken"), "port, rule")],
             sort=["Now"],
             height=7,
         ),

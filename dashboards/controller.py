@@ -20,6 +20,7 @@ from dashboards.panels import (
 from dashboards.queries import (
     BRIDGES,
     BY_SERVICE,
+    LEADERS,
     ON_BRIDGE,
     ON_SERVICE,
     RANGE,
@@ -58,12 +59,7 @@ def build() -> model.Dashboard:
 
 def _is_anything_wrong() -> list[panels.Panel]:
     return [
-        number(
-            "Services up",
-            "Services that Prometheus scrapes. Good: one for each host.",
-            Ask(how_many(TARGETS.of("up"), 1)),
-            steps=panels.NONE_IS_BAD,
-        ),
+        glance.wrong_now(width=4),
         number(
             "Services down",
             "Services that Prometheus cannot scrape. Good: 0. `systemctl status ovs-lbt` on that "
@@ -107,7 +103,7 @@ def _which() -> list[panels.Panel]:
             "Every service: its version, whether it leads, and what it manages. Good: one version "
             "everywhere. If no service leads, read the logs of those on standby.",
             [
-                Column("Host", "instance"),
+                Column("Host", "instance", link=frame.TO_SERVICE),
                 Column("Job", "job", width=130),
                 Column("Version", "version", width=100),
                 Column(
@@ -165,12 +161,17 @@ def _which() -> list[panels.Panel]:
 
 
 def _connection() -> list[panels.Panel]:
-    connected, leader = BRIDGES("bridge_connected"), SERVICES("leader")
+    connected, leader, up = BRIDGES("bridge_connected"), SERVICES("leader"), TARGETS.of("up")
     errors, faults = BRIDGES("config_errors"), SERVICES("faults_total")
     most = f"increase({faults}[{RANGE}] @ end())"
     every = {"instance": "all", "bridge": "bridges"}
     not_connected = f"{connected} and {ON_BRIDGE} {at_any_time('min', connected)} == 0"
-    not_leading = f"{leader} and {ON_SERVICE} {at_any_time('min', leader)} == 0"
+    # Of services that are down, nobody knows whether they lead: so they are neither left out, nor one
+    # of those of which one leads.
+    role = f"max {BY_SERVICE} ({leader} or {ON_SERVICE} ({up} == 0) + 3)"
+    ever = f"({at_any_time('min', up)} == 0 or {ON_SERVICE} {at_any_time('min', leader)} == 0)"
+    not_leading = f"{role} and {ON_SERVICE} {ever}"
+    every_job = {"instance": "every job"}
     return [
         states(
             "Connection to switches",
@@ -182,10 +183,13 @@ def _connection() -> list[panels.Panel]:
         ),
         states(
             "Which service leads",
-            "When a service led or was on standby: each that did not always lead, and whether any "
-            "did. Good: one of each pair leads at any time.",
-            of_host(and_all(not_leading, f"max({leader})", instance="any"), SERVICE),
-            words=panels.DECIDES,
+            "When a service led, was on standby, or was down: each that did not always lead, and whether "
+            "one leads in every job, while all services answer. Good: no red. Without a standby, a "
+            "service always leads; services that stand by for each other are a job of their own.",
+            of_host(
+                and_all(not_leading, known(f"2 - min({LEADERS})", "> 1"), **every_job), SERVICE
+            ),
+            words=panels.LEADS,
         ),
         lines(
             "Configuration errors by bridge",

@@ -43,7 +43,7 @@ def build() -> model.Dashboard:
         frame.many_bridges(),
         # Marks of many bridges would hide the graphs.
         frame.marks(
-            BRIDGES, listed="Latest bindings", among=f"count({BRIDGES('bridge_info')}) <= {MARKED}"
+            BRIDGES, listed="Last ten moves", among=f"count({BRIDGES('bridge_info')}) <= {MARKED}"
         ),
         [
             Section("", [*_is_anything_wrong(), *_what_was_done()]),
@@ -97,21 +97,7 @@ def _is_anything_wrong() -> list[panels.Panel]:
             steps=panels.DONE,
             width=5,
         ),
-        number(
-            "Oldest last decision",
-            "The age of the last decision, of the bridge where it is oldest. Good: at most a few poll "
-            "intervals. It grows while a switch is not connected or a service hangs. See the log of "
-            "that service. While a service is down, a short age is not known.",
-            Ask(
-                known(
-                    f"time() - min({BRIDGES('last_decision_timestamp_seconds')})",
-                    f"> {panels.OLD_S}",
-                )
-            ),
-            unit=panels.SECONDS,
-            steps=panels.AGE,
-            width=5,
-        ),
+        glance.wrong_now(width=5),
     ]
 
 
@@ -123,36 +109,10 @@ def _what_was_done() -> list[panels.Panel]:
     by_reason = "(job, instance, bridge, reason)"
     refused = f"(sum by {by_reason} ({in_range(BRIDGES('moves_refused_total'))}) > 0)"
     planned = f"sum by {by_reason} ({in_range(BRIDGES('moves_planned_total'))})"
-    by_port = "max by (job, instance, bridge, port, uplink, reason)"
-    latest = f"topk(20, {by_port} ({BRIDGES('port_bound_timestamp_seconds')}))"
     most = f"sum {BY_BRIDGE} (increase({BRIDGES('failovers_total')}[{RANGE}] @ end()))"
     failovers = f"sum {BY_BRIDGE} ({each_step(BRIDGES('failovers_total'))})"
     return [
-        rows(
-            "Latest bindings",
-            "The twenty VM ports that were bound last: when, to which uplink, and why. If the reason "
-            "is the name of a policy, that policy placed the port for the first time. restored: the "
-            "service found the binding when it started. Those of a service that is down are not known: its "
-            "bridge has its last moves. Click a name to see the bridge.",
-            [
-                Column(
-                    "When",
-                    expr=short_host(f"{latest} * 1000"),
-                    unit=panels.TIME,
-                    width=170,
-                ),
-                Column("Reason", "reason", words=panels.WHY, width=130),
-                Column("VM port", "port"),
-                Column("To", "uplink", width=95),
-                Column("Bridge", "bridge", link=frame.FROM_ROW, width=95),
-                Column("Host", "host", link=frame.FROM_ROW),
-                Column("Instance", "instance", hidden=True),
-                Column("Job", "job", hidden=True),
-            ],
-            sort=["When"],
-            width=15,
-            height=10,
-        ),
+        glance.last_moves(width=15, height=10),
         events(
             "Applied by reason",
             "Moves that switches have carried out. Policies cause threshold, rebalance, split and "

@@ -211,6 +211,9 @@ def _services() -> panels.Panel:
     def each(expr: str) -> str:
         return f"max {BY_SERVICE} ({expr})"
 
+    connected, decided = BRIDGES("bridge_connected"), BRIDGES("last_decision_timestamp_seconds")
+    # Not known while a bridge has none: it would seem to be as young as that of the others.
+    oldest = each(f"time() - {decided}")
     return rows(
         "Services",
         "Every service, those that need attention first. Good: up, and the last decision at most a "
@@ -226,9 +229,15 @@ def _services() -> panels.Panel:
             ),
             Column(
                 "Bridges connected",
-                expr=f"sum {BY_SERVICE} ({BRIDGES('bridge_connected')})",
+                expr=f"sum {BY_SERVICE} ({connected})",
                 unit=panels.COUNT,
                 width=165,
+            ),
+            Column(
+                "of",
+                expr=f"count {BY_SERVICE} ({connected})",
+                unit=panels.COUNT,
+                width=45,
             ),
             Column(
                 "Configuration errors",
@@ -239,7 +248,7 @@ def _services() -> panels.Panel:
             ),
             Column(
                 "Last decision",
-                expr=each(f"time() - {BRIDGES('last_decision_timestamp_seconds')}"),
+                expr=f"{oldest} unless {ON_SERVICE} ({connected} == 1 unless {ON_BRIDGE} {decided})",
                 unit=panels.SECONDS,
                 steps=panels.AGE,
                 width=120,

@@ -144,6 +144,11 @@ ALL = "All"
 FROM_ROW = to_bridge("__data.fields")
 FROM_SERIES = to_bridge("__field.labels")
 TO_SERVICE = _to(CONTROLLER, "__data.fields", "job", "instance")
+# With what is chosen here.
+TO_FLEET = (
+    f"/d/{FLEET}?${{datasource:queryparam}}&${{job:queryparam}}&${{instance:queryparam}}"
+    "&${bridge:queryparam}&${__url_time_range}"
+)
 # To what the row's label `board` names.
 TO_BOARD = FROM_ROW.replace(f"/d/{BRIDGE}?", "/d/${__data.fields.board}?")
 
@@ -156,7 +161,10 @@ def with_board(alerts: str) -> str:
     """
     alerts = f'label_replace({alerts}, "board", "{CONTROLLER}", "", "")'
     alerts = f'label_replace({alerts}, "board", "{BRIDGE}", "bridge", ".+")'
-    return f'label_replace({alerts}, "bridge", "{ALL}", "bridge", "")'
+    # One about a job, in which nobody leads, has no host either.
+    for label in ("host", "instance", "bridge"):
+        alerts = f'label_replace({alerts}, "{label}", "{ALL}", "{label}", "")'
+    return alerts
 
 
 def one_bridge() -> list[Builder[model.VariableModel]]:

@@ -1,4 +1,4 @@
-"""What the first screen of every dashboard of many bridges shows: the fullest uplinks, the last moves.
+"""What first screens of many bridges share: how much is wrong, the fullest uplinks, the last moves.
 
 A bridge, or a bar of an uplink, leads to the dashboard of its bridge.
 """
@@ -6,13 +6,14 @@ A bridge, or a bar of an uplink, leads to the dashboard of its bridge.
 from __future__ import annotations
 
 from dashboards import frame, panels
-from dashboards.panels import Column, of_host, ranking, rows
+from dashboards.panels import Ask, Column, number, of_host, ranking, rows
 from dashboards.queries import (
     BRIDGES,
     BY_UPLINK,
     MOST,
     RANGE,
     REASONS,
+    how_much_is_wrong,
     of_links_up,
     short_host,
 )
@@ -20,6 +21,20 @@ from dashboards.queries import (
 UTILIZATION = of_links_up(BRIDGES, BRIDGES("uplink_utilization_ratio"))
 # As many bars as can be read in a low panel.
 FEW = 3
+
+
+def wrong_now(*, width: int) -> panels.Panel:
+    """Whether anything is wrong, on dashboards that do not say what."""
+    return number(
+        "Wrong now",
+        "What is known to be wrong, on all hosts: services that are down, jobs in which nobody leads, "
+        "bridges that are not connected, uplinks that are down or unrelieved, and invalid values. Good: "
+        "0. Click it to see on the fleet dashboard where it is.",
+        Ask(how_much_is_wrong()),
+        steps=panels.NONE_IS_GOOD,
+        link=frame.TO_FLEET,
+        width=width,
+    )
 
 
 def worst_uplinks(*, width: int, height: int, most: int = MOST) -> panels.Panel:

@@ -93,6 +93,7 @@ SWITCH: Words = {"-1": ("service down", BAD), **CONNECTED}
 RELIEVED: Words = {"0": ("fine", GOOD), "1": ("nothing helps", BAD)}
 KEPT: Words = {"0": ("kept", GOOD), "1": ("broken", BAD)}
 DECIDES: Words = {"0": ("standby", NEUTRAL), "1": ("leads", GOOD)}
+LEADS: Words = {**DECIDES, "2": ("nobody leads", BAD), "3": ("down", BAD)}
 STATES: Words = {"firing": ("firing", BAD), "pending": ("pending", WARNING)}
 SEVERITY: Words = {
     "3": ("critical", BAD),
@@ -179,6 +180,7 @@ def number(
     words: Words | None = None,
     shown: BigValueTextMode = BigValueTextMode.AUTO,
     decimals: int = 0,
+    link: str = "",
     width: int = 4,
 ) -> stat.Panel:
     """The present value as a coloured number, the legend's text, or both (`shown`)."""
@@ -192,6 +194,8 @@ def number(
         .text_mode(shown)
         .reduce_options(_last())
     )
+    if link:
+        panel.data_links([build.DashboardLink(FOLLOW).url(link)])
     _coloured(panel, steps, words)
     return _panel(panel, title, text, [_instant(ask)], unit, width, height=3)
 

@@ -59,6 +59,8 @@ ONE_SERVICE = Scope(('job="$job"', 'instance="$instance"'))
 # its name, because nothing else tells it while the service is down. The alerts do the same.
 TARGETS = Scope(('job=~"ovs-lbt.*"', 'job=~"$job"', 'instance=~"$instance"'))
 BUILDS = SERVICES("build_info")
+# Services that stand by for each other have a job of their own.
+LEADERS = f"max by (job) ({SERVICES('leader')})"
 
 
 def in_bits(rate: str) -> str:
@@ -159,8 +161,35 @@ def known_of_uplinks(value: str) -> str:
 
 
 def all_answering(series: str) -> str:
-    """What is said of all only while all services answer."""
-    return f"{series} unless on () {TARGETS.of('up')} == 0"
+    """What is said of all only while all services answer, and of each job, one leads.
+
+    Of the bridges of a job in which all stand by, nobody says anything.
+    """
+    dead, leaderless = f"{TARGETS.of('up')} == 0", f"{LEADERS} == 0"
+    return f"{series} unless on () {dead} unless on () {leaderless}"
+
+
+def if_connected(scope: Scope, count: str) -> str:
+    """A count that is zero only while the switch answers. What was counted before is so anyway."""
+    return f"(({count}) > 0 or ({count}) and {ON_BRIDGE} {scope('bridge_connected')} == 1)"
+
+
+def how_much_is_wrong() -> str:
+    """How many services, bridges, uplinks and values are known not to be well.
+
+    What makes others not known is among them: so zero says that all are well.
+    """
+    links = of_connected(BRIDGES, BRIDGES("uplink_up"))
+    counted = {
+        "service": f"{TARGETS.of('up')} == bool 0",
+        "job": f"{LEADERS} == bool 0",
+        "bridge": f"{BRIDGES('bridge_connected')} == bool 0",
+        "uplink": f"({links} == bool 0) and {in_service(BRIDGES)}",
+        "relief": of_connected(BRIDGES, BRIDGES("uplink_unrelieved")),
+        "value": BRIDGES("config_errors"),
+    }
+    named = (f'label_replace({n}, "of", "{kind}", "", "")' for kind, n in counted.items())
+    return f"sum({' or '.join(named)})"
 
 
 def short_host(series: str) -> str:

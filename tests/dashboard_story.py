@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests import documents
 from tests.unit.dashboards import recorded, story
+from tests.unit.dashboards.at_once import at_once
 from tests.unit.dashboards.dashboards import BY_NAME
 from tests.unit.dashboards.recorded import Prometheus
 from tests.unit.dashboards.shown import Cell
@@ -25,7 +26,7 @@ DOCUMENT = documents.ROOT / "docs" / "dashboards-story.md"
 CHOSEN = {"job": JOB, "instance": HV1, "bridge": "br0"}
 ORDER = ("fleet", "bridge", "decisions", "controller")
 # Tables of what has been: of these, only what is new is told.
-OF_THE_PAST = {"Last ten moves", "Latest bindings"}
+OF_THE_PAST = {"Last ten moves"}
 # A colour that says how well something is, other than one by which names are known again.
 JUDGING = {"green", "orange", "red"}
 FEW = 4
@@ -41,6 +42,14 @@ what to expect on the screen when the same happens to you.
 An hour is shown, unless a step says otherwise. Of tables and bars, a step has what is new or has changed since the step
 before it. `{COMMAND}` makes this document. `tests/unit/dashboards/test_story.py` compares it with
 what is shown, and what is shown with what happened.
+"""
+
+AT_ONCE = """\
+## What is seen at once
+
+Whoever opens a dashboard wants to know four things within five seconds, without scrolling: whether anything is wrong,
+which uplink is full, what was moved last and why, and where to click next. Here is what each first screen answers. What
+is wrong is what is red or orange now, and what has an alert. If nothing is, but not everything is known, it says so.
 """
 
 
@@ -65,7 +74,13 @@ def told(directory: Path) -> Iterator[Prometheus]:
 def made(prometheus: Prometheus) -> str:
     """The document, as a Prometheus that has seen the story tells it."""
     return "\n".join(
-        [INTRODUCTION, *_steps(), *(line for d in ORDER for line in _of(d, prometheus))]
+        [
+            INTRODUCTION,
+            *_steps(),
+            AT_ONCE,
+            *(line for d in ORDER for line in _at_once(d, prometheus)),
+            *(line for d in ORDER for line in _of(d, prometheus)),
+        ]
     )
 
 
@@ -79,18 +94,34 @@ def _steps() -> Iterator[str]:
     yield ""
 
 
+def _at_once(name: str, prometheus: Prometheus) -> Iterator[str]:
+    yield f"### {_title(name)}, at once"
+    yield ""
+    yield "| step | wrong | fullest uplink | moved last, and why | click |"
+    yield "|---|---|---|---|---|"
+    for moment in story.played().moments:
+        seen = at_once(_look(name, moment, prometheus))
+        yield _row(moment.name, seen.wrong, seen.fullest, seen.moved, seen.next)
+    yield ""
+
+
+def _title(name: str) -> str:
+    return str(BY_NAME[name].json["title"].partition(": ")[2].capitalize())
+
+
+def _look(name: str, moment: Moment, prometheus: Prometheus) -> Look:
+    return Look(prometheus, BY_NAME[name], moment.at_s, moment.range_s, _chosen(name))
+
+
 def _minutes(moment: Moment) -> str:
     minutes, seconds = divmod(int(moment.at_s - story.BEGIN_S), 60)
     return f"10:{minutes:02}:{seconds:02}"
 
 
 def _of(name: str, prometheus: Prometheus) -> Iterator[str]:
-    looks = [
-        (moment, Look(prometheus, BY_NAME[name], moment.at_s, moment.range_s, _chosen(name)))
-        for moment in story.played().moments
-    ]
+    looks = [(moment, _look(name, moment, prometheus)) for moment in story.played().moments]
     panels = looks[0][1].first_screen()
-    yield f"## {BY_NAME[name].json['title'].partition(': ')[2].capitalize()}"
+    yield f"## {_title(name)}"
     yield ""
     if name == "bridge":
         yield f"Of bridge {CHOSEN['bridge']} of {CHOSEN['instance']}."

@@ -266,7 +266,8 @@ def test_has_data_with_the_labels_it_is_shown_by(story: Story, query: Query) -> 
         "bridge: Switch A": 1,
         "decisions: Refused A": 1,
         "decisions: Bridges in observe mode A": 0,
-        "controller: Services up A": 1,
+        "controller: Wrong now A": 1,
+        "decisions: Wrong now A": 1,
     }.items(),
 )
 def test_headlines_tell_the_story(story: Story, place: str, value: float) -> None:

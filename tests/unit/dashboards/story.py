@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import Metric
 
-from controller.api.events import AddressesRead, Observe, ReadStats
+from controller.api.events import AddressesRead, Leading, Observe, ReadStats
 from controller.config.rows import BridgeRow, Tunnel
 from controller.host import faults
 from controller.metrics.exporter import Exporter
@@ -51,7 +51,7 @@ NAMES = (
     *("uplink down", "uplink still down", "failed back", "drained", "undrained"),
     *("bad value", "no answer", "still a bad value", "mended"),
     *("service dead", "service still dead", "service back", "bridge gone"),
-    *("all dead", "all dead, 5 minutes shown", "all back"),
+    *("all dead", "all dead, 5 minutes shown", "all back", "nobody leads"),
 )
 
 # A name, and labels in the order of their names.
@@ -78,6 +78,8 @@ class Facts:
     at_s: float
     # Whether each service runs.
     services: Mapping[str, bool]
+    # Services that lead.
+    leading: frozenset[str]
     # By bridge of each service that runs and leads: whether its switch answers.
     answers: Mapping[tuple[str, str], bool]
     # By bridge: its uplinks, and whether each has a link.
@@ -93,6 +95,11 @@ class Facts:
     moves: tuple[Move, ...]
     # When a move was refused, by the switch or to an operator.
     refused: tuple[float, ...]
+
+    @property
+    def is_all_known(self) -> bool:
+        """Whether all services run, and one of each pair leads: so each bridge is heard of."""
+        return all(self.services.values()) and {HV1, HV2} <= self.leading
 
     def moved(self, range_s: float, *instance: str) -> int:
         """How many moves were made in the last `range_s`."""
@@ -447,6 +454,11 @@ class Plot:
             target.revive(self.now_s)
         self._until(39)
         self._look("all back", "All services run again.")
+        self.two.say(Leading(leads=False))
+        self._until(40)
+        self._look(
+            "nobody leads", "The service of hv2 stands by since a minute, and so does its standby."
+        )
 
     # ---- what happens ------------------------------------------------------------------
 
@@ -501,6 +513,9 @@ class Plot:
         return Facts(
             self.now_s,
             {target.instance: target.alive for target in self.targets},
+            frozenset(
+                t.instance for t in self.targets if t.alive and t.here and t.here.engine.leads
+            ),
             answers,
             links,
             frozenset(drained),

@@ -50,6 +50,8 @@ NO_CAUSE = {("bridge", "Dropped frames")}
 MARKS_APART_MS = 1000
 LATEST = 10
 MOST_LINES = 10
+# In place of a host, where a row is about several.
+OF_ALL = {"all", "every job"}
 # What stands where a value would.
 NOTHING_SAID = {"", "-", "none", "not known", "No data"}
 # When panels are asked whether they have data: each has cause for some at one of these.
@@ -120,8 +122,8 @@ NOTHING = "- (grey)"
 
 
 def found_or_unknown(count: int, facts: Facts) -> str:
-    """What is wrong counts; that nothing is wrong is known only while all services run."""
-    return alarming(count) if count or all(facts.services.values()) else UNKNOWN
+    """What is wrong counts; that nothing is wrong is known only while all bridges are heard of."""
+    return alarming(count) if count or facts.is_all_known else UNKNOWN
 
 
 def of_uplinks(count: int, facts: Facts) -> str:
@@ -140,7 +142,7 @@ def if_any(count: int, facts: Facts) -> str:
 def observing(facts: Facts) -> str:
     """A bridge whose service is down may observe, too."""
     count = [mode for *_, mode in facts.policies.values()].count("observe")
-    return f"{count} (blue)" if count or all(facts.services.values()) else UNKNOWN
+    return f"{count} (blue)" if count or facts.is_all_known else UNKNOWN
 
 
 def in_range(count: int, moment: Moment, colour: str, none: str) -> str:
@@ -155,12 +157,17 @@ def planned(moment: Moment) -> int:
     return moment.facts.moved(moment.range_s) + moment.facts.refusals(moment.range_s)
 
 
-def age(moment: Moment) -> str:
+def wrong(moment: Moment) -> str:
+    """Everything that is wrong; if that is nothing, everything is known."""
     facts = moment.facts
-    """As old as the oldest; that none is old is known only while all services run."""
-    if not all(facts.answers.values()):
-        return "3 mins (red)"
-    return "0 s (green)" if all(facts.services.values()) else UNKNOWN
+    leaderless = [HV2] if facts.services[HV2] and HV2 not in facts.leading else []
+    return alarming(
+        list(facts.services.values()).count(False)
+        + len(leaderless)
+        + list(facts.answers.values()).count(False)
+        + sum(map(len, (facts.down, facts.unrelieved)))
+        + sum(facts.bad_values.values())
+    )
 
 
 def of_here(told: Callable[[Moment], str]) -> Callable[[Moment], str]:
@@ -204,16 +211,12 @@ TRUTHS: dict[tuple[str, str], Truth] = {
         m.facts.moved_for(Reason.FAILOVER, m.range_s), m, "orange", "green"
     ),
     ("decisions", "Bridges in observe mode"): lambda m: observing(m.facts),
-    ("decisions", "Oldest last decision"): age,
-    ("controller", "Services up"): lambda m: (
-        f"{up} (blue)" if (up := sum(m.facts.services.values())) else "0 (red)"
-    ),
+    ("decisions", "Wrong now"): wrong,
+    ("controller", "Wrong now"): wrong,
     ("controller", "Services down"): lambda m: alarming(
         list(m.facts.services.values()).count(False)
     ),
-    ("controller", "Deciding"): lambda m: if_any(
-        sum(up for service, up in m.facts.services.items() if service != HV2_STANDBY), m.facts
-    ),
+    ("controller", "Deciding"): lambda m: if_any(len(m.facts.leading), m.facts),
     ("controller", "Bridges not connected"): lambda m: found_or_unknown(
         list(m.facts.answers.values()).count(False), m.facts
     ),
@@ -317,13 +320,13 @@ def test_every_uplink_has_one_row(prometheus: Prometheus, name: str) -> None:
 
 
 @each_moment
-@pytest.mark.parametrize("dashboard", ["bridge", "fleet", "controller"])
+@each_dashboard
 def test_the_last_moves_are_those_that_were_made_last(
-    prometheus: Prometheus, dashboard: str, name: str
+    prometheus: Prometheus, dashboard: Dashboard, name: str
 ) -> None:
     moment = moment_of(name)
-    seen = look(prometheus, moment, dashboard)
-    places = () if dashboard == "bridge" else ("Host", "Bridge")
+    seen = look(prometheus, moment, dashboard.name)
+    places = () if dashboard.name == "bridge" else ("Host", "Bridge")
     columns = (*places, "VM port", "To", "Reason")
     rows = texts(seen.table(seen.panel("Last ten moves")), *columns)
     made = [
@@ -399,6 +402,13 @@ ALERTS: dict[str, set[tuple[str, ...]]] = {
         ("ServiceDown", "firing", HV2_STANDBY, "-", "-"),
     },
     "all back": {
+        ("ServiceDown", "firing", HV1, "-", "-"),
+        ("ServiceDown", "firing", HV2, "-", "-"),
+        ("ServiceDown", "firing", HV2_STANDBY, "-", "-"),
+    },
+    # About a job, and so about all of its hosts.
+    "nobody leads": {
+        ("NoLeader", "pending", "All", "-", "-"),
         ("ServiceDown", "firing", HV1, "-", "-"),
         ("ServiceDown", "firing", HV2, "-", "-"),
         ("ServiceDown", "firing", HV2_STANDBY, "-", "-"),
@@ -479,16 +489,6 @@ def test_the_uplink_of_a_port_is_not_known_while_the_service_is_down(
         assert ({"not known"} == set(at_last)) != is_known
 
 
-def test_bindings_that_are_not_known_are_not_said_to_be_all(prometheus: Prometheus) -> None:
-    seen = look(prometheus, moment_of("service dead"), "decisions")
-    panel = seen.panel("Latest bindings")
-    assert {row["Host"].text for row in seen.table(panel)} == {short(HV2)}
-    assert "a service that is down are not known" in panel["description"]
-    # Where its description leads to.
-    bridge = look(prometheus, moment_of("service dead"), "bridge")
-    assert bridge.table(bridge.panel("Last ten moves"))
-
-
 # Of the second host, whose VMs send the same all the time: graphs of what its uplinks carry.
 OF_LOAD = [
     ("fleet", "Sent by each host"),
@@ -549,6 +549,10 @@ def test_loads_do_not_seem_to_change_while_a_service_ends_or_begins(
     [
         ("controller", "Connection to switches", "mended", "hv2 br0", "green red green"),
         ("controller", "Which service leads", "mended", HV2_STANDBY, "blue"),
+        ("controller", "Which service leads", "service back", HV1, "green red green"),
+        ("controller", "Which service leads", "nobody leads", HV2, "green red green blue"),
+        ("controller", "Which service leads", "mended", "every job", "green"),
+        ("controller", "Which service leads", "nobody leads", "every job", "green red"),
         ("decisions", "Unrelieved uplinks", "mended", "hv1 br0 eth3", "green red green"),
     ],
 )
@@ -750,6 +754,52 @@ def test_what_is_not_known_is_not_green(
     for panel in dashboard.asking:
         for cell in seen.cells(panel):
             assert not (cell.text in NOTHING_SAID and cell.is_green), panel["title"]
+
+
+def green_of_all(seen: Look) -> Iterator[str]:
+    """What says of all services, bridges or uplinks together that they are well now."""
+    for panel in seen.dashboard.asking:
+        if panel["type"] == "stat":
+            yield from (panel["title"] for tile in seen.tiles(panel) if tile.is_green)
+        if panel["type"] == "state-timeline":
+            for target in panel["targets"]:
+                for series in seen.ask(panel, target):
+                    cell = shown.display(shown.configured(panel, ""), series.value)
+                    is_now = series.points[-1][0] > seen.at_s - SCRAPE_S
+                    if series.labels["instance"] in OF_ALL and is_now and cell.is_green:
+                        yield panel["title"]
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "bridge"])
+def test_all_are_well_only_while_all_are_heard_of(prometheus: Prometheus, name: str) -> None:
+    """One that does not answer, or that nobody decides for, is not hidden by those that are well."""
+    for moment in ("service dead", "service still dead", "all dead", "all dead, 5 minutes shown"):
+        assert list(green_of_all(look(prometheus, moment_of(moment), name))) == [], moment
+    # One of forty.
+    assert list(green_of_all(at_fleet(prometheus, name))) == []
+    # All services answer then, and that is all.
+    leaderless = set(green_of_all(look(prometheus, moment_of("nobody leads"), name)))
+    assert leaderless <= {"Services down"}
+    assert "Services down" not in leaderless or name != "decisions"
+
+
+def test_nothing_of_a_bridge_that_is_not_heard_of_is_green(prometheus: Prometheus) -> None:
+    """Not even that nothing has happened to it: what did while nobody looked is not known."""
+    for moment, chosen, known in (
+        ("no answer", OTHER, {"Configuration errors"}),
+        ("service dead", ONE, set()),
+        ("nobody leads", OTHER, set()),
+    ):
+        seen = look(prometheus, moment_of(moment), "bridge", **chosen)
+        green = {
+            panel["title"]
+            for panel in seen.dashboard.asking
+            if panel["type"] != "state-timeline"
+            for cell in seen.cells(panel)
+            # The colour of a reason.
+            if cell.is_green and cell.text != Reason.FAILBACK
+        }
+        assert green == known, moment
 
 
 # ---- forty hosts -----------------------------------------------------------------------

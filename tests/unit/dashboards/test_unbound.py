@@ -22,7 +22,7 @@ def team() -> BridgeRow:
     """Bridge br0, whose endpoint of tunnels may use eth2 only."""
     vms = [
         port("vnet0", FIRST_VM_PORT, ours(allow="eth2")),
-        port("vnet1", FIRST_VM_PORT + 1),
+        port("vnet1", FIRST_VM_PORT + 1, ours(affinity="alone")),
     ]
     keys = ours(policy="load-based", poll_interval_ms=story.POLLED_MS)
     return bridge(bond(interface("eth1", 1), interface("eth2", 2)), *vms, ids=keys)
@@ -95,3 +95,12 @@ def test_what_an_endpoint_sends_is_not_known_without_its_switch(
     seen = Look(prometheus, BY_NAME["bridge"], BEGIN_S + END_S, END_S - SCRAPE_S, chosen)
     ((found,),) = seen.answers(seen.panel("Tunnel endpoints: sent")).values()
     assert LOST_S - 2 * SCRAPE_S <= found.points[-1][0] - BEGIN_S <= LOST_S
+
+
+def test_a_rule_is_not_said_to_be_kept_without_the_switch(prometheus: recorded.Prometheus) -> None:
+    chosen = {"job": JOB, "instance": HV1, "bridge": "br0"}
+    for after_s, kept in ((LOST_S - SCRAPE_S, "kept (green)"), (END_S, "- (grey)")):
+        seen = Look(prometheus, BY_NAME["bridge"], BEGIN_S + after_s, after_s, chosen)
+        rows = seen.table(seen.panel("Rules of VM ports"))
+        said = {row["VM port"].text: str(row["Now"]) for row in rows}
+        assert said == {"vnet0": "broken (red)", "vnet1": kept}
