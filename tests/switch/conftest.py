@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import pytest
 
@@ -19,6 +20,15 @@ from tests.switch.wire import OwnNetwork
 from topologies.network.private_ovs import PrivateOvs
 
 SWITCH_NICE = -10
+LOG_TAIL_LINES = 15
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A fixture's value with daemons of its own."""
+
+    def log_tails(self, lines: int) -> dict[str, str]: ...
+
 
 _services: list[Service] = []
 _in_our_network: set[str] = set()
@@ -123,12 +133,15 @@ def attached(bed: Bed, session_service: Service) -> Iterator[Bed]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Show the end of the service's log beside a failure."""
+    """Show beside a failure how the logs end of the service and of the hosts that the test uses."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:
         for service in _services:
             report.sections.append(("ovs-lbt run", service.log_tail()))
+        for used in getattr(item, "funcargs", {}).values():
+            if isinstance(used, Logged):
+                report.sections.extend(used.log_tails(LOG_TAIL_LINES).items())
 
 
 @pytest.fixture

@@ -163,6 +163,7 @@ def _on_one_line(text: str) -> str:
 def test_units_outlive_the_patch_port(known: Place) -> None:
     """As when ovn-controller removes it with the network, and creates it again."""
     cloud, host = known.cloud, known.host
+    host.remove_patch_ports_at_once()
     cloud.central.nbctl("lsp-del", f"ln-{known.vlan.name}")
     wait_until(lambda: known.patch not in host.ovs.vsctl("list-ports", EXTERNAL), "it is gone")
     cloud.add_localnet(known.vlan, PHYSICAL, VLAN)

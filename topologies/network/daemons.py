@@ -71,6 +71,13 @@ class Daemons:
                 raise RuntimeError(f"{daemon} did not start (exit {process.poll()}): {tail}")
             time.sleep(0.01)
 
+    def log_tails(self, lines: int) -> dict[str, str]:
+        """The last lines of each daemon's log, by the log's name."""
+        return {
+            log.name: "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+            for log in sorted(self._rundir.glob("*.log"))
+        }
+
     def stop(self, daemon: str, signal_number: int = signal.SIGTERM) -> None:
         """Stop a daemon, if it is running, and wait for its end."""
         if (process := self._running.pop(daemon, None)) is not None:

@@ -60,6 +60,10 @@ class Central:
         """Wait until the flows of all hosts are those that the northbound database asks for."""
         self.nbctl("--timeout=30", "--wait=hv", "sync")
 
+    def log_tails(self, lines: int) -> dict[str, str]:
+        """The last lines of each daemon's log."""
+        return {f"central {name}": tail for name, tail in self._daemons.log_tails(lines).items()}
+
     def close(self) -> None:
         self._daemons.close()
         shutil.rmtree(self.rundir, ignore_errors=True)

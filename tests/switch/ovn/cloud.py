@@ -141,6 +141,13 @@ class Cloud:
         network = next(n for n in self.networks if one in (*n.vms, n.outside))
         return to.mac if to in (*network.vms, network.outside) else network.gateway_mac
 
+    def log_tails(self, lines: int) -> dict[str, str]:
+        """The last lines of the log of each daemon that runs here, by the host's and the log's name."""
+        found: dict[str, str] = {}
+        for place in (self.central, *self.hosts):
+            found |= place.log_tails(lines)
+        return found
+
     def settle(self) -> None:
         """Wait until every VM's port is known, and all hosts have the flows for it."""
         is_up = [

@@ -88,6 +88,11 @@ class Host:
         with inside(self.name):
             yield
 
+    def log_tails(self, lines: int) -> dict[str, str]:
+        """The last lines of the log of each daemon of this host, and of its service."""
+        found = self._daemons.log_tails(lines) | {"ovs-lbt run": self.service.log_tail(lines)}
+        return {f"{self} {name}": tail for name, tail in found.items()}
+
     # ---- what runs there -----------------------------------------------------------------
 
     def join(self, central: Central, **keys: str) -> None:
@@ -113,6 +118,17 @@ class Host:
         """Start ovn-controller, or start it again."""
         with self.entered():
             self._daemons.start("ovn-controller", f"unix:{self.ovs.rundir}/db.sock")
+
+    def remove_patch_ports_at_once(self) -> None:
+        """Have ovn-controller remove patch ports that it needs no longer, however young it is.
+
+        By itself it keeps them until it has run 20 times and for 10 s, and then until its next run. Where
+        the machine is busy, one run covers many changes. OVN 22.03 has neither the delay nor the command.
+        """
+        socket = f"{self.ovs.rundir}/ovn-controller.{self._daemons.pid('ovn-controller')}.ctl"
+        asked, command = ("ovn-appctl", "-t", socket), "debug/ignore-startup-delay"
+        if command in self.ovs.run(*asked, "list-commands"):
+            self.ovs.run(*asked, command)
 
     def set_keys(self, ids: Mapping[str, str]) -> None:
         """Set keys of the table Open_vSwitch."""

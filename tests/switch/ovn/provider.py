@@ -39,6 +39,10 @@ class Place:
         """The patch port of the VLAN."""
         return patch_port(self.vlan)
 
+    def log_tails(self, lines: int) -> dict[str, str]:
+        """As the cloud's."""
+        return self.cloud.log_tails(lines)
+
     def outside(self) -> Vm:
         """The host upstream in the VLAN."""
         assert self.vlan.outside
