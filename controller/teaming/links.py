@@ -19,6 +19,8 @@ PORT_NAME_CHARACTERS = 15
 FLAPPING_CHANGES, FLAPPING_S = 6, 900.0
 # How long after a member's link is up the database shows its LACP state; usually about 0.1 s.
 LACP_KNOWN_AFTER_S = 1.0
+# Links that return within this time have failed of one cause, such as a switch that restarted.
+TOGETHER_S = 3.0
 
 
 @dataclass(slots=True)
@@ -177,13 +179,12 @@ class Links:
     def end_delays(self, uplinks: Sequence[UplinkConfig], now_s: float) -> bool:
         """Whether a delay has ended since the last call.
 
-        If no active or standby uplink is up without a delay, all waiting uplinks are in use. Then
-        the end of one delay ends all of them, so that no unit leaves the others.
+        The end of one delay ends those of all waiting uplinks that are in use, so that no unit leaves
+        them.
         """
-        waiting = {name: at_s for name, at_s in self._usable_from_s.items() if at_s != NEVER_S}
-        due = [name for name, at_s in waiting.items() if at_s <= now_s]
+        due = {name for name, at_s in self._usable_from_s.items() if at_s <= now_s}
         if due and not self._suffice(self._without_delay(uplinks)):
-            due = list(waiting)
+            due |= {u.name for u in self._returned_first(uplinks)}
         for name in due:
             del self._usable_from_s[name]
             self._returned_s.pop(name, None)
@@ -214,16 +215,24 @@ class Links:
     def usable(self, uplinks: Sequence[UplinkConfig]) -> set[str]:
         """The uplinks that carry traffic now.
 
-        An uplink in its failback delay is used if the only others are being drained, or there are
-        none.
+        If all of them wait, or the only others are being drained, those are used that returned first.
+        What a later one is connected to may not forward yet.
         """
-        ready = self._without_delay(uplinks)
-        up = [uplink for uplink in uplinks if self.up(uplink)]
-        return {uplink.name for uplink in (ready if self._suffice(ready) else up)}
+        used = self._without_delay(uplinks)
+        if not self._suffice(used):
+            used += self._returned_first(uplinks)
+        return {uplink.name for uplink in used}
 
     def _without_delay(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
         """The uplinks that are up and have no failback delay."""
         return [u for u in uplinks if self.up(u) and u.name not in self._usable_from_s]
+
+    def _returned_first(self, uplinks: Iterable[UplinkConfig]) -> list[UplinkConfig]:
+        """The waiting uplinks that returned first, and those that returned together with them."""
+        waiting = [u for u in uplinks if self.up(u) and u.name in self._returned_s]
+        serving = [u for u in waiting if self._suffice([u])] or waiting
+        first_s = min((self._returned_s[u.name] for u in serving), default=NEVER_S)
+        return [u for u in waiting if self._returned_s[u.name] <= first_s + TOGETHER_S]
 
     def _suffice(self, uplinks: Iterable[UplinkConfig]) -> bool:
         """Whether one of them is active or standby."""

@@ -19,7 +19,6 @@ from tests.switch.service import Service
 from tests.switch.wire import OwnNetwork
 from topologies.network.private_ovs import PrivateOvs
 
-SWITCH_NICE = -10
 LOG_TAIL_LINES = 15
 
 
@@ -58,7 +57,6 @@ def ovs() -> Iterator[PrivateOvs]:
     """An Open vSwitch of our own; without one these tests fail, as nothing is proven."""
     _alone("ovs")
     with PrivateOvs(prefix="ovs-lbt-test-") as private:
-        _give_priority(private)
         yield private
 
 
@@ -66,7 +64,6 @@ def ovs() -> Iterator[PrivateOvs]:
 def tor() -> Iterator[Upstream]:
     """Another one, upstream."""
     with upstream_ovs() as made:
-        _give_priority(made.ovs)
         yield made
 
 
@@ -75,12 +72,6 @@ def _alone(fixture: str) -> None:
     _in_our_network.add(fixture)
     shared = datapath.NAME == "kernel" and len(_in_our_network) > 1
     assert not shared, f"{' and '.join(sorted(_in_our_network))} -> one, in a process of its own"
-
-
-def _give_priority(private: PrivateOvs) -> None:
-    """As ovs-ctl does: with a userspace datapath the daemon is the forwarder."""
-    for thread in Path(f"/proc/{private.pid('ovs-vswitchd')}/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), SWITCH_NICE)
 
 
 @pytest.fixture(scope="session")

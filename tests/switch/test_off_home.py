@@ -175,6 +175,7 @@ def test_addresses_move_to_another_uplink_with_what_has_them(
     for position, failed in enumerate(bed.uplinks):
         following = bed.uplinks[(position + 1) % len(bed.uplinks)].name
         with bed.cable_pulled(failed):
+            bed.revalidated()
             shots = connections(bed)
             after = dict(zip((s.story for s in shots), left(bed, shots), strict=True))
             for story, (uplink, mac) in before.items():
@@ -183,6 +184,7 @@ def test_addresses_move_to_another_uplink_with_what_has_them(
             bed.revalidated()
             for mac in sources(bed, team).values():
                 assert received(bed, to(bed, mac, 3)) == 3 * [["vm0"]]
+        bed.revalidated()
         shots = connections(bed)
         assert dict(zip((s.story for s in shots), left(bed, shots), strict=True)) == before
         bed.revalidated()

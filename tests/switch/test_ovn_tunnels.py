@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -135,10 +136,11 @@ def test_vms_follow_the_plan(cloud: Cloud) -> None:
         with ThreadPoolExecutor() as both:
             plans = [*both.map(planned, cloud.hosts)]
     for host, plan in zip(cloud.hosts, plans, strict=True):
-        # How much that is depends on how fast the machine sends.
-        one, other = (place["planned_rx_bps"] for place in plan["endpoints"])
-        assert one > 0.0
-        assert one == pytest.approx(other, rel=0.2)
+        # How much that is depends on how fast the machine sends, and when.
+        full, free = sorted(plan["endpoints"], key=itemgetter("planned_rx_bps"), reverse=True)
+        gap_bps = full["planned_rx_bps"] - free["planned_rx_bps"]
+        there = [vm for vm in plan["vms"] if vm["planned_endpoint"] == full["address"]]
+        assert there and all(vm["rx_bps"] >= gap_bps for vm in there), "none would be better off"
         with host.entered():
             for command in plan["commands"]:
                 host.ovs.run(*shlex.split(command))

@@ -143,9 +143,9 @@ class Cloud:
 
     def log_tails(self, lines: int) -> dict[str, str]:
         """The last lines of the log of each daemon that runs here, by the host's and the log's name."""
-        found: dict[str, str] = {}
-        for place in (self.central, *self.hosts):
-            found |= place.log_tails(lines)
+        found = self.central.log_tails(lines)
+        for host in self.hosts:
+            found |= host.log_tails(lines)
         return found
 
     def settle(self) -> None:

@@ -89,8 +89,10 @@ class Host:
             yield
 
     def log_tails(self, lines: int) -> dict[str, str]:
-        """The last lines of the log of each daemon of this host, and of its service."""
+        """The last lines of the log of each daemon of this host and of its service, and its tunnels' routes."""
         found = self._daemons.log_tails(lines) | {"ovs-lbt run": self.service.log_tail(lines)}
+        for asked in ("tnl/neigh/show", "ovs/route/show", "tnl/ports/show", "dpctl/dump-flows"):
+            found[asked] = self.ovs.run("ovs-appctl", asked)
         return {f"{self} {name}": tail for name, tail in found.items()}
 
     # ---- what runs there -----------------------------------------------------------------

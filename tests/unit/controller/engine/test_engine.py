@@ -236,6 +236,34 @@ def test_an_uplink_that_waits_is_better_than_none() -> None:
     assert set(here.bindings().values()) == {"eth1"}
 
 
+def test_of_two_uplinks_that_wait_the_later_one_carries_nothing() -> None:
+    """The first is used, as nothing else is left; what the other is connected to may not forward yet."""
+    here = world(host(failback_delay_s="45")).start()
+    before = here.bindings()
+    here.set_link(1, up=False).set_link(2, up=False).run_until(10)
+    here.set_link(2, up=True).run_until(20)
+    here.set_link(1, up=True).run_until(20.5)
+    assert set(here.bindings().values()) == {"eth2"}
+    assert here.switches["br0"].uplink_of(10) == 2, "the switch uses it no more than the service"
+    # The delay of the first one has ended; the other one's has not.
+    here.run_until(64.9)
+    assert set(here.bindings().values()) == {"eth2"}
+    here.run_until(65)
+    assert here.bindings() == before
+
+
+def test_uplinks_that_return_together_are_used_together() -> None:
+    """As when the switch restarts that they are connected to."""
+    here = world(host(failback_delay_s="45")).start()
+    before = here.bindings()
+    here.set_link(1, up=False).set_link(2, up=False).run_until(10)
+    here.set_link(2, up=True).run_until(11)
+    here.set_link(1, up=True).run_until(12)
+    assert here.bindings() == before
+    here.run_until(55.5)
+    assert here.bindings() == before, "the end of one delay ends the other's"
+
+
 def test_with_every_uplink_down_vm_ports_stay_bound() -> None:
     here = world(host()).start()
     here.set_link(1, up=False).set_link(2, up=False).run_for(60)
