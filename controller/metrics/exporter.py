@@ -151,9 +151,18 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "1 while the uplink's link is up, but LACP, BFD or CFM receives nothing on it.",
         labels,
     )
+    path_fault = _gauge(
+        "uplink_path_fault",
+        "1 while probes between uplinks are lost on the uplink although its link is up.",
+        [*labels, "kind", "vlan", "mtu", "decided"],
+    )
     for bridge in bridges:
         for uplink in bridge.uplinks:
             key = [bridge.name, uplink.name]
+            for fault in uplink.path_faults:
+                where = ["" if part is None else str(part) for part in (fault.vlan, fault.mtu)]
+                decided_label = "true" if fault.decided else "false"
+                _add(path_fault, [*key, fault.kind, *where, decided_label], 1)
             _add(info, [*key, uplink.role], 1)
             _add(unrelieved, key, uplink.unrelieved)
             _add(units, key, uplink.units)
@@ -171,7 +180,7 @@ def _uplink_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
                 _add(decided, [*key, "transmit"], basis.tx_bps / capacity_bps)
                 _add(decided, [*key, "receive"], basis.rx_bps / capacity_bps)
     yield from (info, sent, received, drops, capacity, up, changes, utilization, unrelieved)
-    yield from (units, silent, decided)
+    yield from (units, silent, decided, path_fault)
 
 
 def _port_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:

@@ -141,7 +141,7 @@ def _of_paths(bridge: Bridge) -> Iterator[Finding]:
     for fault in sorted(bridge.paths.since_s):
         over = "; it is over, and its failback delay runs" if bridge.paths.is_over(fault) else ""
         text = f"{fault.found}{over} -> {fault.expected}"
-        yield Finding(WARNING, "path", text, runbook="OvsLbtUplinkDown")
+        yield Finding(WARNING, "path", text, runbook="OvsLbtPathFault")
 
 
 def _of_links(bridge: Bridge, now_s: float) -> Iterator[Finding]:

@@ -74,7 +74,8 @@ class Account:
     wrong, or an empty text. `behind`: the addresses behind it that are units of their own, the
     busiest first; all other fields are about the rest of the port's traffic. `cooldown_until_s`: the
     end of its cooldown, if it is in one. `split_s`, `split_why`: since when and why what it sends
-    is spread by connection. `endpoint`: the tunnels that are sent by it, if any.
+    is spread by connection. `endpoint`: the tunnels that are sent by it, if any. `kept_off`: for each
+    uplink that loses some of its frames, what is lost there.
     """
 
     bridge: str
@@ -107,6 +108,7 @@ class Account:
     split_s: float | None = None
     split_why: str = ""
     endpoint: Endpoint | None = None
+    kept_off: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def uplink(self) -> Uplink | None:
@@ -175,7 +177,17 @@ def account(
         split_s=bridge.split_since_s(port.name),
         split_why=_split_why(bridge, port.name),
         endpoint=endpoint,
+        kept_off=_kept_off(bridge, unit),
     )
+
+
+def _kept_off(bridge: Bridge, unit: Unit) -> dict[str, str]:
+    """What is lost on each uplink that a unit is kept off."""
+    faults = sorted(bridge.paths.since_s)
+    return {
+        uplink: ", ".join(fault.short for fault in faults if fault.uplinks == (uplink,))
+        for uplink in sorted(unit.kept_off)
+    }
 
 
 def _split_why(bridge: Bridge, name: str) -> str:

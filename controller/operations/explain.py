@@ -88,6 +88,7 @@ def as_json(account: Account, epoch_s: float, now_s: float) -> str:
         "allowed": sorted(port.allowed) if port.allowed is not None else None,
         "prefer": list(port.rules.prefer),
         "avoid": sorted(port.rules.avoid),
+        "kept_off": dict(account.kept_off),
         "affinity": port.rules.affinity,
         "anti_affinity": port.rules.anti_affinity,
         "rules_broken": {rule.value: how for rule, how in account.rules.items() if how},
@@ -267,6 +268,10 @@ def _rules(account: Account) -> list[str]:
         rules.append(f"should not use {', '.join(sorted(port.rules.avoid))}")
     if part := part_of(port):
         rules.append(part)
+    rules += [
+        f"kept off {uplink} while another uplink carries traffic: path checks lose frames there ({lost})"
+        for uplink, lost in account.kept_off.items()
+    ]
     rules += [f"broken: {rule}, {how}" for rule, how in account.rules.items() if how]
     if account.own_policy != account.bridge_policy:
         rules.append(f"has its own policy; the policy of the bridge is {account.bridge_policy}")

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from controller.teaming.paths import MOST_HEARD
 from tests.switch import frames
 from tests.switch.bed import PLAIN, Bed, BedSpec, Uplink, run
 from tests.switch.judging import judges_time, soon
 from tests.switch.service import Service
-from tests.switch.waiting import wait_until
+from tests.switch.waiting import holds, wait_until
+from tests.switch.wire import Stream
 
 OF_THREE = BedSpec(PLAIN, 3, (None, None))
 OF_TWO = BedSpec(PLAIN, 2, (None, None), addresses=True)
@@ -22,6 +24,10 @@ JUMBO = BedSpec(PLAIN, 3, (None, None), mtu_bytes=3000)
 ETH_PROBE = 0x88B6
 # What the documents promise with three uplinks, or with two and a host that is asked.
 FOUND_WITHIN_S = 3.0
+IPV6_HOST = "2001:db8::fe"
+# For so long no round of probes may be found broken: four of them and their answers fit in it.
+NO_FINDING_S = 5.0
+FLOOD_PPS = 2 * MOST_HEARD
 
 
 def beds(*specs: BedSpec) -> pytest.MarkDecorator:
@@ -128,6 +134,45 @@ def test_of_two_uplinks_a_host_decides(checked: Bed, service: Service) -> None:
         )
 
 
+@beds(OF_TWO)
+def test_a_host_that_is_asked_by_ipv6_decides(checked: Bed, service: Service) -> None:
+    uplink, host = checked.uplinks[1], checked.hosts[0]
+    netns = host.point.netns
+    run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0", netns=netns)
+    run("ip", "addr", "add", f"{IPV6_HOST}/64", "dev", "eth0", "nodad", netns=netns)
+    try:
+        service.do("set", "bridge", checked.bridge, f"path-check-targets={IPV6_HOST}")
+        with blocked(checked, uplink, "receive", "forward"):
+            found_after_s(service, checked, (uplink.name, "unreachable", True, None))
+    finally:
+        run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=1", netns=netns)
+
+
+@beds(OF_THREE)
+def test_a_switch_that_restarts_is_no_fault(checked: Bed, service: Service) -> None:
+    before = service.do("history", checked.bridge).count("path-fault")
+    checked.restart_switch()
+    wait_until(lambda: service.show_json(checked.bridge)["connected"], "it is connected again")
+    wait_until(lambda: probes(checked) > 2 * len(checked.uplinks), "probes arrive again")
+    holds(lambda: not faults(service, checked), "nothing is found", NO_FINDING_S)
+    assert service.do("history", checked.bridge).count("path-fault") == before
+
+
+@beds(OF_THREE)
+def test_more_frames_than_probes_can_be_pause_the_checks(checked: Bed, service: Service) -> None:
+    """They come from upstream, to the address of a probe."""
+    uplink = checked.uplinks[0]
+    target = flows(checked)[0].partition("dl_dst=")[2].partition(",")[0]
+    forged = frames.ethernet(checked.hosts[0].mac, target, ETH_PROBE, bytes(60))
+    with Stream([(uplink.upstream_end, forged)], 2 * FLOOD_PPS):
+        wait_until(lambda: not flows(checked), "the switch gives the service no more of them")
+    assert "path checks pause" in service.log_tail()
+    assert not faults(service, checked)
+    # As at the end of the pause.
+    service.do("set", "bridge", checked.bridge, "path-check=off")
+    service.do("set", "bridge", checked.bridge, "path-check=on")
+
+
 @beds(IN_VLANS)
 def test_a_vlan_that_one_uplink_lacks_is_left_by_the_vm_ports_that_use_it(
     checked: Bed, service: Service
@@ -145,6 +190,11 @@ def test_a_vlan_that_one_uplink_lacks_is_left_by_the_vm_ports_that_use_it(
         )
         assert service.port(checked, of_20)["reason"] == "rule"
         assert service.port(checked, of_10)["uplink"] == uplink.name
+        told = {"uplink": uplink.name, "kind": "vlan", "vlan": "20", "mtu": "", "decided": "true"}
+        assert service.metric("ovslbt_uplink_path_fault", **told) == 1
+        why = json.loads(service.do("explain", of_20.port, "--json"))
+        assert why["kept_off"] == {uplink.name: "VLAN 20"}
+        assert json.loads(service.do("explain", of_10.port, "--json"))["kept_off"] == {}
         refused = service.command("move", of_20.port, uplink.name)
         assert refused.returncode == 1 and "path check" in refused.stderr
     finally:

@@ -65,7 +65,9 @@ def test_the_page_lists_every_reason_of_a_move() -> None:
 
 
 def with_uplinks(count: int) -> BridgeStatus:
-    return replace(BR0, uplinks=tuple(replace(ETH1, name=f"eth{n}") for n in range(count)))
+    """On which probes lose nothing."""
+    well = replace(ETH1, path_faults=())
+    return replace(BR0, uplinks=tuple(replace(well, name=f"eth{n}") for n in range(count)))
 
 
 def with_ports(count: int) -> BridgeStatus:
@@ -87,7 +89,7 @@ def test_series_grow_by_as_many_with_each_port_uplink_and_bridge_as_the_page_say
     bare = replace(BR0, uplinks=(), ports=())
     assert series(bare, replace(bare, name="br1")) - series(bare) == bridge
     assert series(bare) == service + bridge
-    assert series(BR0) == service + bridge + uplink + port
+    assert series(BR0) == service + bridge + uplink + port + len(ETH1.path_faults)
 
 
 def _steps(of: Callable[[int], BridgeStatus]) -> list[int]:

@@ -229,6 +229,20 @@ def test_without_a_failback_delay_the_vm_ports_return_at_once() -> None:
     assert set(here.bindings().values()) == {"eth1", "eth2"}
 
 
+def test_without_failback_an_uplink_carries_nothing_until_another_one_fails() -> None:
+    here = world(host(failback_delay_s="never")).start()
+    before = here.bindings()
+    here.set_link(1, up=False).run_until(10)
+    here.set_link(1, up=True).run_until(100_000)
+    assert set(here.bindings().values()) == {"eth2"}
+    here.set_link(2, up=False).run_for(1)
+    assert set(here.bindings().values()) == {"eth1"}
+    here.set_link(2, up=True).run_for(100_000)
+    assert set(here.bindings().values()) == {"eth1"}, "now the other one waits"
+    here.write(with_ids(here.rows["br0"], failback_delay_s="45")).run_for(60)
+    assert here.bindings() == before, "with a delay, it is over"
+
+
 def test_an_uplink_that_waits_is_better_than_none() -> None:
     here = world(host(failback_delay_s="45")).start()
     here.set_link(1, up=False).run_until(10)

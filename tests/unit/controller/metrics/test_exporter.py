@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from prometheus_client.core import Metric
 
-from controller.api.status import BridgeStatus, PortStatus, UplinkStatus
+from controller.api.status import BridgeStatus, PathFaultStatus, PortStatus, UplinkStatus
 from controller.config.endpoints import Endpoint
 from controller.host.faults import PARTS
 from controller.metrics.exporter import Exporter
@@ -33,6 +33,7 @@ COUNTERS = {
 GAUGES = {
     "uplink_capacity_bytes_per_second",
     "uplink_decided_utilization_ratio",
+    "uplink_path_fault",
     "uplink_silent",
     "uplink_up",
     "uplink_info",
@@ -70,6 +71,8 @@ HISTOGRAMS = {
 
 ETH1 = UplinkStatus("eth1", True, "active", 1e9, Load(5e8, 2.5e8), 2**63, 7, 3, True, 5, 3)
 ETH1 = replace(ETH1, decided=Load(1.2e9, 1e8))
+LOST = PathFaultStatus("mtu", True, 20, 9000, 1700.0, "frames are lost", "a larger MTU")
+ETH1 = replace(ETH1, path_faults=(LOST, replace(LOST, kind="unreachable", vlan=None, mtu=None)))
 # As many as a VM port can have.
 RULES = {rule.value: "" for rule in Rule} | {"pin": "on eth1 -> eth2"}
 VNET0 = PortStatus(
