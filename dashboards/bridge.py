@@ -198,8 +198,8 @@ def _at_once() -> list[panels.Panel]:
             [
                 panels.severity(alerts, "alertname, alertstate, uplink"),
                 Column("Alert", "alertname"),
-                Column("State", "alertstate", words=panels.STATES, width=90),
-                Column("Uplink", "uplink", is_uplink=True, width=85),
+                Column("State", "alertstate", words=panels.STATES, width=80),
+                Column("Uplink", "uplink", is_uplink=True, width=80),
             ],
             sort=["Severity", "Alert"],
             width=10,

@@ -114,7 +114,7 @@ def _where() -> list[panels.Panel]:
                     "alertname, alertstate, job, instance, bridge, uplink",
                     lambda found: frame.with_board(short_service(found)),
                 ),
-                Column("Alert", "alertname", width=200),
+                Column("Alert", "alertname", width=220),
                 Column("State", "alertstate", words=panels.STATES, width=90),
                 Column("Host", "host", link=frame.TO_SERVICE),
                 Column("Instance", "instance", hidden=True),

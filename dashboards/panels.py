@@ -497,7 +497,7 @@ def severity(alerts: str, labels: str, of: Callable[[str], str] = str) -> Column
         for rank, (name, _) in SEVERITY.items()
     )
     expr = of(f"max by ({labels}) ({ranks})")
-    return Column("Severity", expr=expr, unit=COUNT, words=SEVERITY, width=95)
+    return Column("Severity", expr=expr, unit=COUNT, words=SEVERITY, width=90)
 
 
 def _column_properties(column: Column) -> list[model.DynamicConfigValue]:

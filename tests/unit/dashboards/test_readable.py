@@ -19,6 +19,7 @@ from policies.model import Reason
 from policies.presets import PRESETS
 from tests.unit.dashboards.dashboards import ALL, BY_NAME, IN_LEGEND, QUERIES, Dashboard, Query
 from tests.unit.dashboards.exported import EXPORTED
+from tests.unit.dashboards.test_rules import NAMES as ALERT_NAMES
 
 # What Grafana 11.6 has above the panels, on a screen 1600 x 1000: switches of marks take a line more.
 SCREEN_PX, ABOVE_PX, WITH_MARKS_PX = 1000, 184, 224
@@ -616,6 +617,21 @@ def test_names_of_policies_are_not_cut(dashboard: Dashboard) -> None:
             if placed or properties["label"] == "policy":
                 needed = max(map(text_px, PRESETS)) + CELL_PADDING_PX
                 assert needed <= properties["custom.width"], f"{panel['title']}: {title}"
+
+
+@each_dashboard
+def test_names_of_alerts_are_not_cut(dashboard: Dashboard) -> None:
+    for panel in of_type(dashboard, "table"):
+        shown = {t: p for t, p in columns(panel).items() if not p.get("custom.hidden")}
+        least = {t: p.get("custom.width", p.get("custom.minWidth")) for t, p in shown.items()}
+        for title, properties in shown.items():
+            if properties["label"] != "alertname":
+                continue
+            sharing = [t for t, p in shown.items() if "custom.width" not in p]
+            left_px = panel_px(panel) - sum(least.values())
+            width = least[title] + (left_px / len(sharing) if title in sharing else 0)
+            needed = max(map(text_px, ALERT_NAMES)) + CELL_PADDING_PX
+            assert needed <= width, f"{panel['title']}: {title} needs {needed:.0f}"
 
 
 @each_dashboard
