@@ -222,6 +222,11 @@ def test_only_what_is_wrong_by_an_alert_is_red(dashboard: Dashboard) -> None:
     for panel in of_type(dashboard, "table"):
         for title in {"Optimality", "Imbalance"} & set(columns(panel)):
             assert "thresholds" not in columns(panel)[title], panel["title"]
+    for panel in of_type(dashboard, "timeseries"):
+        if any("optimality" in expr or "imbalance" in expr for expr in exprs(panel)):
+            # A threshold's colours could be those of the lines, or of areas behind them.
+            assert "thresholds" not in {c["mode"] for c in settings(panel, "color")}, panel["title"]
+            assert not list(settings(panel, "thresholds")), panel["title"]
 
 
 # Counts.
