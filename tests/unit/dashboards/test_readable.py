@@ -746,6 +746,28 @@ def test_limits_do_not_fill_the_legend(dashboard: Dashboard) -> None:
             assert all(expr.endswith(" > 0") for expr in exprs(panel)), "zeros fill the legend"
 
 
+@each_dashboard
+def test_legends_name_what_several_lines_are_of_once(dashboard: Dashboard) -> None:
+    """What an uplink sends and receives has one colour, and so one entry."""
+    for panel in of_type(dashboard, "timeseries"):
+        hiding = [
+            override["matcher"]["options"]
+            for override in panel["fieldConfig"]["overrides"]
+            if any(
+                p["id"] == "custom.hideFrom" and p["value"]["legend"]
+                for p in override["properties"]
+            )
+        ]
+        named = [
+            target["legendFormat"].partition("}}")[0]
+            for target in panel["targets"]
+            if target["legendFormat"].startswith("{{")
+            and target["refId"] not in hiding
+            and not any(re.search(by[1:-1], target["legendFormat"]) for by in hiding if len(by) > 1)
+        ]
+        assert len(named) == len(set(named)), f"{panel['title']}: {named}"
+
+
 def test_ports_of_uplinks_are_drawn_to_the_same_scale() -> None:
     (panel,) = (panel for panel in BY_NAME["bridge"].asking if "repeat" in panel)
     assert panel["maxPerRow"] == 2

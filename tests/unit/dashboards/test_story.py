@@ -350,6 +350,17 @@ def test_the_last_moves_are_those_that_were_made_last(
 
 
 @each_moment
+def test_refusals_are_told_of_how_many_that_were_planned(prometheus: Prometheus, name: str) -> None:
+    moment = moment_of(name)
+    seen, facts = look(prometheus, moment, "decisions"), moment.facts
+    rows = texts(seen.table(seen.panel("Refusals")), "Refused", "of", "Reason", "Bridge", "Host")
+    refused = 0 if moment.range_s < story.HOUR_S else facts.refusals(moment.range_s)
+    planned = refused + facts.moved_for(Reason.MANUAL, moment.range_s, *HERE)
+    told = (str(refused), str(planned), str(Reason.MANUAL), "br0", short(HV1))
+    assert rows == ([told] if refused else [])
+
+
+@each_moment
 def test_every_service_has_one_row(prometheus: Prometheus, name: str) -> None:
     moment = moment_of(name)
     for dashboard in ("fleet", "controller"):
