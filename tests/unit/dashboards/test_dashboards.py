@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -267,3 +268,15 @@ def test_a_label_or_metric_that_no_longer_exists_is_found() -> None:
     assert unused(more) == ["on no dashboard: ovslbt_new"]
     wider = EXPORTED | {"ovslbt_leader": EXPORTED["ovslbt_build_info"]}
     assert unused(wider) == ["on no dashboard: ovslbt_leader's version"]
+
+
+def test_faults_that_readme_lists_are_held_by_tests_that_there_are() -> None:
+    _, _, after = (DIRECTORY / "README.md").read_text().partition("\n## Faults that tests hold\n")
+    section, _, _ = after.partition("\n## ")
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    held = [re.findall(r"`(test_\w+)`", row) for row in rows]
+    assert held
+    assert all(held), rows[held.index([])]
+    sources = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    there = {name for text in sources for name in re.findall(r"^def (test_\w+)\(", text, re.M)}
+    assert {name for names in held for name in names} <= there
