@@ -323,7 +323,7 @@ def test_reasons_have_their_colour_everywhere(dashboard: Dashboard) -> None:
 
 
 @each_dashboard
-def test_marks_have_the_colours_of_their_reasons(dashboard: Dashboard) -> None:
+def test_marks_have_the_words_and_colours_of_their_reasons(dashboard: Dashboard) -> None:
     marked: list[str] = []
     for mark in dashboard.annotations:
         (found,) = re.findall(r'reason=~"([^"]*)"', mark["expr"])
@@ -334,6 +334,8 @@ def test_marks_have_the_colours_of_their_reasons(dashboard: Dashboard) -> None:
             assert [mark["iconColor"]] == [REASONS[Reason(r)] for r in reasons], mark["name"]
         else:
             assert mark["iconColor"] not in {"red", "green"}, mark["name"]
+        failed_over = reasons == [Reason.FAILOVER]
+        assert ("failed over" in mark["titleFormat"]) == failed_over, mark["name"]
     assert sorted(marked) == (sorted(Reason) if dashboard.annotations else [])
 
 
@@ -782,6 +784,17 @@ def test_ports_of_uplinks_are_drawn_to_the_same_scale() -> None:
     capacities = {ref for ref, legend in legends.items() if legend.startswith("capacity")}
     assert len(capacities) == 2
     assert len(capacities & below) == 1
+    unnamed = {
+        override["matcher"]["options"]
+        for override in panel["fieldConfig"]["overrides"]
+        if any(
+            p["id"] == "custom.hideFrom" and p["value"]["legend"] for p in override["properties"]
+        )
+    }
+    assert capacities & unnamed == capacities & below, "the capacity is named once"
+    for target in panel["targets"]:
+        of_capacity = "ovslbt_uplink_capacity_bytes_per_second{" in target["expr"]
+        assert of_capacity == (target["refId"] in capacities), target["refId"]
     # Colours of Grafana 9 are by order: not all that is newer is there.
     assert panel["fieldConfig"]["defaults"]["color"]["mode"] == "palette-classic"
 
