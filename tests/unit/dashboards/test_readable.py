@@ -632,7 +632,9 @@ def test_names_of_policies_are_not_cut(dashboard: Dashboard) -> None:
 def test_names_of_alerts_are_not_cut(dashboard: Dashboard) -> None:
     for panel in of_type(dashboard, "table"):
         shown = {t: p for t, p in columns(panel).items() if not p.get("custom.hidden")}
-        least = {t: p.get("custom.width", p.get("custom.minWidth")) for t, p in shown.items()}
+        least: dict[str, int] = {
+            t: p.get("custom.width", p.get("custom.minWidth", LEAST_PX)) for t, p in shown.items()
+        }
         for title, properties in shown.items():
             if properties["label"] != "alertname":
                 continue
