@@ -25,12 +25,12 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 def state(bed: Bed) -> dict[str, Any]:
     """All that an operator could compare: flows, groups, and the database's records.
 
-    What was learned for our pipeline comes and goes while there is one.
+    What was learned for our pipeline comes and goes while there is one, and so does what holds a flood up.
     """
     flows = bed.ofctl("dump-flows", "--no-stats").splitlines()
     groups = bed.ofctl("dump-groups").splitlines()
     if any("cookie=0x6c627400" in f for f in flows):
-        flows = [f for f in flows if "cookie=0x6c627403" not in f]
+        flows = [f for f in flows if "cookie=0x6c627403" not in f and "hard_timeout=" not in f]
     return {
         "flows": sorted(f.strip() for f in flows if "actions=" in f),
         "groups": sorted(g.strip() for g in groups if "group_id=" in g),

@@ -77,9 +77,14 @@ def _left(bed: Bed, vm: Station, how: str) -> Iterator[None]:
 
 def _returned(bed: Bed, service: Service, vm: Station) -> None:
     wait_until(lambda: bool(service.bindings(bed).get(vm.port)), f"{vm}'s port is bound")
-    bed.introduce()
-    bed.revalidated()
-    assert _comes_out(bed, bed.vms[1], vm) == [str(vm)]
+
+    def reached() -> bool:
+        """A service that has just started is bound before the switch has all of its flows."""
+        bed.introduce()
+        bed.revalidated()
+        return _comes_out(bed, bed.vms[1], vm) == [str(vm)]
+
+    wait_until(reached, f"{vm} is reached")
 
 
 def _comes_out(bed: Bed, sender: Station, vm: Station) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from topologies.graph.layout import Layout, Role
 from topologies.graph.parts import Tunnel
 from topologies.graph.ports import checked_interface_name, own_interface, upstream_interface
 from topologies.network.switches import LearningSwitch, ServerBridge, vsctl
+
+# More than ovs-vswitchd needs to take up an address, on a busy machine.
+KNOWN_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +141,29 @@ class IntegrationBridge(LearningSwitch):
         super().start(controllers)
         vsctl(*self.overlay.transaction(str(self.name)))
         for command in self.overlay.settings():
-            _run(*command)
+            _run_at_last(*command)
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 (Mininet's name)
         for command in self.overlay.removals():
             with contextlib.suppress(RuntimeError):
                 _run(*command)
         super().stop(deleteIntfs)
+
+
+def _run_at_last(*command: str) -> None:
+    """Run a command, again if it fails: ovs-vswitchd knows an address some time after the kernel does.
+
+    Raises:
+        RuntimeError: it failed for 10 s; the message has the reason.
+    """
+    deadline_s = time.monotonic() + KNOWN_WITHIN_S
+    while True:
+        try:
+            return _run(*command)
+        except RuntimeError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.1)
 
 
 def _run(*command: str) -> None:
