@@ -4,7 +4,7 @@
 of layouts, `network` builds networks from them, and `loads` generates traffic. `benches` defines the
 scenarios and expectations of each layout, `compare` runs the contenders, and `reports` shows the
 results. `seeds` generates load jumps, `scale` measures many bridges, and `connections` many
-connections. `examples` has experiments of one file each, to copy and change.
+connections. `experiment` has what experiments in a few lines need, and `examples` one to copy.
 
 `LAYOUT_NAMES` lists all layouts in the order in which `ovs-lbt bench --all` runs them. The layout
 `NAME` is `topologies/NAME.py`, and its bench is `topologies/benches/NAME.py`.

@@ -28,7 +28,10 @@ VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
 
 
 class Bench:
-    """One bench under way; marked, so that its processes can be told from others'."""
+    """One bench under way; marked, so that its processes can be told from others'.
+
+    `out` are the words before the name of what it writes, and that name.
+    """
 
     def __init__(
         self,
@@ -36,19 +39,20 @@ class Bench:
         *words: str,
         command: Sequence[str] = (str(OVS_LBT), "bench"),
         pace: Sequence[str] = ("--quick",),
+        out: Sequence[str] = ("--out", "out"),
         **more: str,
     ) -> None:
         assert OVS_LBT.exists(), f"{OVS_LBT} is not installed: run make setup"
         assert os.geteuid() == 0, f"user id {os.geteuid()} -> root: namespaces and Open vSwitch"
         self._mark = uuid.uuid4().hex
-        self.out = directory / "out"
+        self.out = directory / out[-1]
         self._log = directory / "bench.log"
         # Not below `directory`: a path must be short enough for the sockets in it.
         self._temporary = Path(tempfile.mkdtemp(prefix="lb-"))
         self._before = _interfaces(), _namespaces()
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [*command, *words, *pace, "--out", str(self.out)],
+                [*command, *words, *pace, *out[:-1], str(self.out)],
                 cwd=directory,
                 env={**os.environ, MARK: self._mark, "TMPDIR": str(self._temporary), **more},
                 stdin=subprocess.DEVNULL,

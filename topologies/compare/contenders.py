@@ -185,6 +185,9 @@ class OvsBond(Contender):
         self._migrate(bond, mac, uplink)
 
     def place(self, interface: str, mac: str, uplink: str) -> None:
+        # Open vSwitch moves hashes of no other bond.
+        if self.server_class is not TEAMS["balance-slb"]:
+            return
         # Addresses with the same hash stay together on the uplink of the last one placed.
         for bond in self._bonds:
             self._migrate(bond, mac, uplink)

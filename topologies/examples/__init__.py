@@ -1,1 +1,1 @@
-"""Example experiments to copy and change. Each file builds a layout, runs a load, and draws it."""
+"""Experiments to copy and change. Each file compares contenders under a load, and draws them."""

@@ -27,6 +27,9 @@ Derive = Callable[[Sequence[Report], float], Mapping[str, float]]
 class StreamLoad(Load):
     """Runs flows, each with its own sender and receiver process.
 
+    `measured_s` is a part of the load in which every flow sends. Without it, the whole load is
+    measured, and each stream's rate is the one while its flow sends.
+
     `derive` computes further figures. With `may_fail`, a flow that cannot connect or loses its
     connection counts as a flow without traffic; otherwise it is an error.
     """
@@ -35,7 +38,7 @@ class StreamLoad(Load):
         self,
         stage: Stage,
         flows: Sequence[Flow],
-        measured_s: tuple[float, float],
+        measured_s: tuple[float, float] | None = None,
         *,
         derive: Derive | None = None,
         may_fail: bool = False,
@@ -45,7 +48,8 @@ class StreamLoad(Load):
         self._derive = derive
         self._may_fail = may_fail
         self.load_s = max(flow.begin_s + flow.duration_s for flow in flows)
-        self.measured_s = self.steady_s = measured_s
+        self._is_whole = measured_s is None
+        self.measured_s = self.steady_s = measured_s or (0.0, self.load_s)
         self._receivers: list[subprocess.Popen[bytes]] = []
         self._senders: list[subprocess.Popen[bytes]] = []
 
@@ -74,14 +78,16 @@ class StreamLoad(Load):
         ]
         streams_bps = [rate_bps for flow in rates_bps for rate_bps in flow]
         found = spread(streams_bps)
+        received = sum(map(received_bytes, reports))
+        throughput_bps = received * 8 / self.load_s if self._is_whole else found.total
         figures: dict[str, float] = {"stream_mean_bps": found.mean}
         if len(streams_bps) > 1:
             figures |= {"stream_stdev_bps": found.stdev, "stream_cv": found.cv}
         if self._derive is not None:
-            figures |= self._derive(reports, found.total)
+            figures |= self._derive(reports, throughput_bps)
         return Outcome(
-            received_bytes=sum(map(received_bytes, reports)),
-            throughput_bps=found.total,
+            received_bytes=received,
+            throughput_bps=throughput_bps,
             figures=figures,
             details={"stream_rates_bps": rates_bps},
         )
@@ -95,6 +101,8 @@ class StreamLoad(Load):
         """Each stream's rate in the measured part of the load."""
         if not report and self._may_fail:
             return [0.0] * flow.streams
+        if self._is_whole:
+            return stream_rates_bps(report, flow.streams, 0.0, flow.duration_s)
         from_s, to_s = (at_s - flow.begin_s for at_s in self.measured_s)
         return stream_rates_bps(report, flow.streams, from_s, to_s)
 

@@ -65,7 +65,7 @@ NOT_RUN = {
     "ovs-lbt plan --endpoints": "tests/switch/test_endpoints.py, test_ovn_tunnels.py",
     "make demo         # the run in the picture, on a real Open vSwitch: at most 4 minutes": HOURS,
     "mn --custom topologies/mixed_speed.py --topo mixed_speed,vms=6": "tests/mininet/test_layouts.py",
-    ".venv/bin/python -m topologies.examples.compare_two_uplinks --seconds 30 --out out/two_uplinks": "tests/mininet/test_examples.py",
+    ".venv/bin/python -m topologies.examples.compare_two_uplinks two_uplinks.png": "tests/mininet/test_examples.py",
     "docker compose -f dashboards/compose.yml up": "needs Docker; the files by test_provisioning.py",
     "promtool check config dashboards/provisioning/prometheus.yml": "test_provisioning.py",
     "install -D -t /var/lib/grafana/dashboards/ovs-lbt dashboards/*.json": "needs Grafana",

@@ -189,3 +189,20 @@ def test_a_service_whose_history_does_not_grow_is_looked_at_now_and_then() -> No
     look = contenders.Look()
     due = [n for n in range(40) if look.is_due(0, n * 0.25)]
     assert due == [0, 1, 9, 17, 25, 33]
+
+
+@pytest.mark.parametrize(("name", "moved"), [("balance-slb", True), ("active-backup", False)])
+def test_vms_are_placed_where_open_vswitch_can_move_hashes(name: str, moved: bool) -> None:
+    class Ovs:
+        def __init__(self) -> None:
+            self.migrated: list[tuple[str, ...]] = []
+
+        def run(self, *command: str) -> str:
+            if command[1] == "bond/migrate":
+                self.migrated.append(command[2:])
+            return "17\n"
+
+    contender, ovs = contenders.OvsBond(name), Ovs()
+    contender._ovs, contender._bonds = ovs, ["s-team"]  # type: ignore[assignment]
+    contender.place("vm1-1", "00:00:00:00:00:01", "up2")
+    assert ovs.migrated == ([("s-team", "17", "up2")] if moved else [])

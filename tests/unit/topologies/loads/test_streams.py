@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from topologies import set_vs_lbfo
 from topologies.benches.set_vs_lbfo import STREAMS
 from topologies.compare.pace import ACCELERATED
 from topologies.compare.plan import Options
+from topologies.loads.load import Stage
+from topologies.loads.stream_load import StreamLoad
 from topologies.loads.streams import (
     INTERVAL_S,
     Flow,
@@ -20,6 +23,7 @@ from topologies.loads.streams import (
     spread,
     stream_rates_bps,
 )
+from topologies.network.private_ovs import PrivateOvs
 
 # The rates of NTttcp's eight threads in KB/s, and the document's figures for them.
 THREADS_KB_PER_S = {
@@ -136,6 +140,20 @@ def test_the_traffic_of_a_span_is_the_sum_of_its_parts(
         carried = before * middle_s + after * (end_s - middle_s)
         assert carried == pytest.approx(total * end_s, rel=1e-6)
     assert sum(whole) * end_s == pytest.approx(8 * received_bytes(report), rel=1e-6)
+
+
+def test_flows_that_send_at_different_times_are_measured_over_the_whole_load(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flows = [Flow("vm1", "client1", "", 4.0), Flow("vm2", "client1", "", 2.0, begin_s=8.0)]
+    reports = [_report([[30e6]] * 4), _report([[50e6]] * 2)]
+    nothing_is_up = object.__new__(PrivateOvs)
+    layout = set_vs_lbfo.layout()
+    load = StreamLoad(Stage(layout, "", {}, {}, nothing_is_up, tmp_path), flows)
+    monkeypatch.setattr(load, "_report", lambda number, _end_s: reports[number])
+    outcome = load.finish()
+    assert outcome.details["stream_rates_bps"] == [[30e6], [50e6]]
+    assert outcome.throughput_bps == pytest.approx((4 * 30e6 + 2 * 50e6) / 10)
 
 
 def test_an_empty_report_has_no_bytes_and_no_ports() -> None:
