@@ -22,7 +22,7 @@ from topologies.reports import comparison as page_comparison
 from topologies.reports import layout_texts
 from topologies.reports import origin as page_origin
 from topologies.reports import table as page_table
-from topologies.reports.code_changes import CodeChanges
+from topologies.reports.code_changes import CodeChanges, rebased
 from topologies.reports.comparison import MOST_DEVIATION_RATIO, Behind, Duel, Order, Published, Side
 from topologies.reports.known_figures import BEFORE_UNIT, Figure, percent, repetitions
 from topologies.reports.origin import NOT_RECORDED
@@ -33,6 +33,8 @@ from topologies.seeds.report import NAME as SHIFT_SEEDS
 from topologies.seeds.report import section as seeds_section
 
 NOTES = "notes.md"
+# Its table has the commits that were rebased after they were measured.
+ABOUT = "README.md"
 # Reports that do not belong to a single layout.
 SCALE = "scale"
 CONNECTIONS = "connections"
@@ -71,7 +73,8 @@ ranges of the runs overlap, the figure is listed under *No difference* instead. 
 range, so a difference between two single runs may not be reproducible.
 
 *Measured at* names the commit of the runs. It also says whether the policies (`policies/`) or the
-forwarding (`controller/dataplane/`) have changed since.
+forwarding (`controller/dataplane/`) have changed since. Raw figures have other names of commits that
+were rebased before they were published.
 """
 
 
@@ -122,7 +125,8 @@ def read(directory: Path, changes: CodeChanges | None = None) -> str:
     other_reports = {name: found.pop(name) for name in SECTIONS if name in found}
     path = directory / NOTES
     notes = read_notes(path.read_text()) if path.exists() else {}
-    known = changes or CodeChanges()
+    about = directory / ABOUT
+    known = changes or CodeChanges(here=rebased(about.read_text()) if about.exists() else {})
     measured = {
         name: known.lines(one, str((directory / f"{name}.json").resolve()))
         for name, one in (found | other_reports).items()

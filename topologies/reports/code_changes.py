@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,20 @@ SHORT = 7
 # Every generated line starts with one of these, so that tests can ignore them in shallow clones.
 MEASURED, KEPT = "Measured at commit", f"Commit of the runs: {NOT_RECORDED}"
 UNKNOWN = "commit not in this repository"
+# A row of the table of commits that were rebased: names in raw figures, and the commit here.
+REBASED = re.compile(r"^\| (?P<names>`[0-9a-f]{7}`[^|]*) \| `(?P<here>[0-9a-f]{7})`", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class CodeChanges:
-    """The history of a checkout. Without a checkout, no commit is known."""
+    """The history of a checkout. Without a checkout, no commit is known.
+
+    `here` has the commits of this history by the names that raw figures give them. Those were
+    rebased after the figures had been measured.
+    """
 
     root: Path = ROOT
+    here: Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, commit: str) -> bool:
         """Whether a commit is in this repository."""
@@ -69,9 +77,9 @@ class CodeChanges:
             key = (one.get("commit", ""), bool(one.get("modified")))
             found[key] = found.get(key, 0) + 1
         lines = [
-            f"{MEASURED} `{commit[:SHORT]}`{' with uncommitted changes' * modified}"
+            f"{MEASURED} {self._named(commit)}{' with uncommitted changes' * modified}"
             f"{f' ({count} of {len(origins)} runs)' if len(found) > 1 else ''}:"
-            f" {self.since(commit)}."
+            f" {self.since(self.here.get(commit[:SHORT], commit))}."
             for (commit, modified), count in found.items()
             if commit
         ]
@@ -81,10 +89,27 @@ class CodeChanges:
             lines.append(self._not_recorded(limit or self.last_commit(path)))
         return lines
 
+    def _named(self, commit: str) -> str:
+        name = commit[:SHORT]
+        here = self.here.get(name)
+        return f"`{here}`, {name} in the raw figures" if here else f"`{name}`"
+
     def _not_recorded(self, commit: str) -> str:
         if not commit:
             return f"{KEPT}."
         return f"{KEPT}; they are no later than `{commit[:SHORT]}`: {self.since(commit)}."
+
+
+def rebased(page: str) -> dict[str, str]:
+    """The commits of this history by their names in raw figures, from the table of a page.
+
+    A name in parentheses says of which files a row is, and is not part of it.
+    """
+    return {
+        name: row["here"]
+        for row in REBASED.finditer(page)
+        for name in re.findall(r"`([0-9a-f]{7})`", re.sub(r"\([^)]*\)", "", row["names"]))
+    }
 
 
 def _names(paths: Sequence[str]) -> str:

@@ -1,12 +1,11 @@
-"""Tables of measured figures in docs/reliability.md and docs/operations.md against the raw figures.
+"""Tables of measured figures in docs/reliability.md against the raw figures.
 
 A row is compared with the median and the range of its runs in docs/results, as exact as the row is
-written. (README's table: `test_documents.py`; generated tables: the tests of what makes them.)
+written. (docs/operations.md: `test_operations_tables.py`; README's table: `test_documents.py`; generated tables: the tests of what makes them.)
 """
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Sequence
@@ -14,37 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests import documents
-
-RESULTS = documents.ROOT / "docs" / "results"
-NUMBER = r"-?\d+(?:\.\d+)?"
-
-
-def raw(name: str) -> Any:
-    return json.loads((RESULTS / name).read_text())
-
-
-def rows(page: str, head: str) -> dict[str, list[str]]:
-    """The cells of the table whose head begins with `head`, by the first cell."""
-    lines = iter((documents.ROOT / page).read_text().splitlines())
-    assert any(line.startswith(head) for line in lines), f"{page}: no table {head}"
-    next(lines)
-    found = {}
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        first, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        found[first] = cells
-    return found
-
-
-def assert_says(cell: str, *found: float) -> None:
-    """The numbers of a cell are these, as exact as they are written."""
-    numbers = re.findall(NUMBER, cell)
-    assert len(numbers) == len(found), f"{cell}: {len(found)} numbers are due, {found}"
-    for number, value in zip(numbers, found, strict=True):
-        half = 0.5 * 10.0 ** -len(number.partition(".")[2])
-        assert abs(float(number) - value) <= half * 1.001, f"{cell} -> {value:g}"
+from tests.unit.docs.figures import NUMBER, assert_says, grouped, of_runs, plain, raw, rows
 
 
 class Of(NamedTuple):
@@ -169,12 +138,6 @@ def test_carrier_loss() -> None:
         assert_says(*of_runs(lost, [100 * run["loss_ratio"] for run in runs]))
 
 
-def of_runs(cell: str, values: Sequence[float]) -> tuple[Any, ...]:
-    """A cell, and what it must say: the median, and the range if it has one."""
-    median = statistics.median(values)
-    return (cell, median, min(values), max(values)) if "(" in cell else (cell, median)
-
-
 def test_loads_that_jump_below_ovn() -> None:
     runs = raw("ovn/provider.json")["runs"]
     table = rows("docs/reliability.md", "| contender | relieved after, s |")
@@ -240,7 +203,7 @@ def test_failovers_of_many_bridges() -> None:
 
 
 CACHED = {
-    (one["connections"], row["contender"]): one
+    (one["connections"], row["contender"]): one | {"load_average": row["origin"]["load_average"][0]}
     for file in ("connections/failover.json", "connections/many.json")
     for row in raw(file)["rows"]
     for one in row["sizes"]
@@ -250,10 +213,11 @@ CACHED = {
 def test_failovers_with_many_connections() -> None:
     table = rows("docs/reliability.md", "| userspace datapath | n | cached flows |")
     assert len(table) == len(CACHED)
-    for first, (n, flows, alive, dead, _) in table.items():
+    for first, (n, flows, alive, dead, load) in table.items():
         size, name = first.split(" connections, ")
         one = CACHED[int(size.replace(",", "")), name.strip("`")]
         assert_says(flows, one["flows"])
+        assert_says(load, one["load_average"])
         for cell, services in ((alive, ("alive", "none")), (dead, ("dead",))):
             lost = [c["probe_lost"] for c in one["failovers"] if c["service"] in services]
             if lost:
@@ -265,30 +229,113 @@ def test_failovers_with_many_connections() -> None:
 
 def test_failovers_on_the_kernel() -> None:
     table = rows("docs/reliability.md", "| kernel's datapath, service dead | n |")
-    found: dict[str, list[float]] = {}
-    for run in raw("causes/failover_kernel_few.json")["runs"]:
-        found.setdefault(f"few {run['who']}", []).append(run["lost"])
-    for run in raw("causes/failover_kernel.json")["runs"]:
-        if run["silent_ms"] is not None:
-            found.setdefault(run["by"], []).append(run["silent_ms"])
-    assert len(table) == len(found)
-    for (n, _, cell), values in zip(table.values(), found.values(), strict=True):
-        assert int(n) == len(values)
-        assert_says(*of_runs(cell, values))
+    few = grouped(raw("causes/failover_kernel_few.json")["runs"], "who")
+    runs = [
+        run for run in raw("causes/failover_kernel.json")["runs"] if run["silent_ms"] is not None
+    ]
+    many = grouped(runs, "by")
+    by_name = {
+        plain(first).partition(" connections, ")[::2]: cells for first, cells in table.items()
+    }
+    assert by_name.keys() == {("few", on_the_bond(who)) for who in few} | {
+        ("10,000", by) for by in many
+    }
+    for who, of in few.items():
+        n, _, cell = by_name["few", on_the_bond(who)]
+        assert int(n) == len(of)
+        assert_says(*of_runs(cell, [run["lost"] for run in of]))
+    for by, of in many.items():
+        n, flows, cell = by_name["10,000", by]
+        assert int(n) == len(of)
+        assert_says(flows, statistics.median(run["flows"] for run in of))
+        assert_says(*of_runs(cell, [run["silent_ms"] for run in of]))
+
+
+def on_the_bond(who: str) -> str:
+    """A contender of few connections, by the name of its row."""
+    return "balance-slb" if who == "balance-slb" else "load-based on balance-slb"
 
 
 def test_failovers_without_the_service() -> None:
     table = rows("docs/reliability.md", "| userspace datapath, service dead | n |")
-    found: dict[tuple[int, str], list[dict[str, Any]]] = {}
-    for run in raw("causes/failover_userspace.json")["runs"]:
-        found.setdefault((run["connections"], run["by"]), []).append(run)
-    ordered = [found[key] for key in sorted(found, key=lambda key: key[0])]
-    assert len(table) == len(ordered)
-    for (n, flows, cell), runs in zip(table.values(), ordered, strict=True):
+    found = grouped(raw("causes/failover_userspace.json")["runs"], "connections", "by")
+    assert {plain(first) for first in table} == {f"{n:,} connections, {by}" for n, by in found}
+    for (connections, by), runs in found.items():
+        n, flows, cell = named(table, f"{connections:,} connections, {by}")
         assert int(n) == len(runs)
         assert_says(flows, statistics.median(run["flows"] for run in runs))
         assert_says(*of_runs(cell, [run["silent_ms"] for run in runs]))
         assert all(run["revalidations"]["reconfigure"] for run in runs)
+
+
+def named(table: dict[str, list[str]], name: str) -> list[str]:
+    """The cells of the row with this name."""
+    (cells,) = (cells for first, cells in table.items() if plain(first) == name)
+    return cells
+
+
+def test_order_of_revalidations() -> None:
+    table = rows("docs/reliability.md", "| the first revalidation began |")
+    runs = raw("causes/failover_order.json")["runs"]
+    assert len(runs) == 48
+    for first, cells in table.items():
+        for who, (n, lost) in zip(("balance-slb", "ours"), (cells[:2], cells[2:]), strict=True):
+            of = [
+                run["lost"]
+                for run in runs
+                if (run["who"] == "balance-slb") == (who == "balance-slb")
+                and began_early(run) == first.startswith("before")
+            ]
+            assert_says(n, len(of))
+            assert_says(*of_runs(lost, of))
+
+
+def began_early(run: dict[str, Any]) -> bool:
+    """Whether the first revalidation began before the new state took effect."""
+    sees = "bond_sees" if run["who"] == "balance-slb" else "group_sees"
+    return bool(run["revalidation_starts"][0] < run[sees])
+
+
+def test_an_upstream_switch_that_learns_late() -> None:
+    table = rows("docs/reliability.md", "| the switch upstream | moves to a new port (n = 2) |")
+    found = raw("soak/learning/moves.json")["found_after_ms"]
+    assert len(table) == len(found)
+    for (there, back), name in zip(table.values(), ("as it is", "no cached flows"), strict=True):
+        first, later = sorted(found[name][:2]), found[name][2:]
+        assert_says(there, *first)
+        assert len(later) == 22
+        assert_says(back, min(later), max(later), statistics.median(later))
+
+
+def test_events_below_tunnels() -> None:
+    table = rows("docs/reliability.md", "| hosts | service | an uplink fails |")
+    runs = raw("overlay/events.json")["runs"]
+    assert len(runs) == 65
+    assert not any(run["twice"] for run in runs)
+    assert all(run["tcp_unbroken"] for run in runs)
+    found = grouped(runs, "way", "service")
+    names = {"–": "none", "alive": "alive", "dead": "dead"}
+    assert {(plain(way), names[cells[0]]) for (way, cells) in split(table)} == found.keys()
+    for way, (service, fails, returns, moves, pause) in split(table):
+        of = found[plain(way), names[service]]
+        events = grouped(of, "event")
+        for cell, event in zip(
+            (fails, returns, moves),
+            ("an uplink fails", "it returns", "an endpoint moves"),
+            strict=True,
+        ):
+            if cell == "–":
+                assert (event,) not in events and event not in events
+                continue
+            lost = [run["lost"] for run in events[event]]
+            assert len(lost) == 5
+            assert_says(*of_runs(cell, lost))
+        assert_says(pause, max(run["tcp_pause_s"] for run in of))
+
+
+def split(table: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
+    """The rows of a table of which several have the same first cell."""
+    return [(first.partition("\0")[0], cells) for first, cells in table.items()]
 
 
 def test_translations_and_new_connections() -> None:
@@ -300,28 +347,23 @@ def test_translations_and_new_connections() -> None:
             ("as it is", "each"),
         ),
     ):
-        found: dict[str, list[dict[str, Any]]] = {}
-        for run in raw(file)["runs"]:
-            found.setdefault(run["by"], []).append(run)
+        found = grouped(raw(file)["runs"], "by")
         table = rows("docs/reliability.md", head)
-        assert len(table) == len(found)
-        for (n, *cells), runs in zip(table.values(), found.values(), strict=True):
+        by_name = {
+            plain(first).removesuffix(", plain uplinks"): cells for first, cells in table.items()
+        }
+        assert by_name.keys() == found.keys()
+        for by, (n, *cells) in by_name.items():
+            runs = found[by]
             assert int(n) == len(runs)
-            for cell, key in zip(cells, ("lookups", "resubmits", "groups"), strict=False):
+            counted = ("lookups", "resubmits", "groups", "learns")[: len(cells) - len(figures)]
+            for cell, key in zip(cells, counted, strict=False):
                 assert_says(cell, runs[0][key])
             for cell, figure in zip(cells[-len(figures) :], figures, strict=True):
                 values = [run[figure] for run in runs]
                 if isinstance(values[0], dict):
                     values = [one["most_per_s"] / 1000 for one in values]
                 assert_says(*of_runs(cell, values))
-
-
-def test_what_one_host_costs() -> None:
-    found = raw("scale.json")
-    table = rows("docs/operations.md", "| | CPU at rest | resident memory |")
-    for cells, row in zip(table.values(), (found["rows"][0], found["adaptive"]), strict=True):
-        assert_says(cells[0], 100 * row["at_rest"]["cpu_ratio"])
-        assert_says(cells[1], row["rss_bytes"] / 1e6)
 
 
 def test_another_figure_is_seen() -> None:

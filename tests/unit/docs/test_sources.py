@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import documents
+from topologies.reports.origin import git
 
 DOCS = documents.ROOT / "docs"
+PAGES = ("benchmarks.md", "operations.md", "policies.md", "reliability.md")
+COMMIT = re.compile(r"`[0-9a-f]{7}`")
 # Tables without measured figures, by their first heads: what is checked, limits, meanings, and
 # what others publish.
 UNMEASURED = {
@@ -71,3 +75,50 @@ def test_sources_exist(name: str) -> None:
 def test_a_table_without_a_source_is_seen() -> None:
     text = "| a |\n|---|\n| 1 |\n\nMore.\n\n| b |\n|---|\n| 2 |\n\n*Source:* x.\nand y.\n"
     assert list(tables(text)) == [("| a |", "More.\n"), ("| b |", "*Source:* x.\nand y.\n")]
+
+
+# A table in docs/operations.md may be in an item of a list, and so is its source.
+FIGURES = ("reliability.md", "operations.md")
+TESTS = Path(__file__).parent
+GENERATED = re.compile(r"<!-- (\w+): begin.*?<!-- \1: end -->", re.DOTALL)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_table_with_raw_figures_is_compared_with_them(name: str) -> None:
+    compared = set()
+    for path in TESTS.glob("test_*_tables.py"):
+        compared |= set(re.findall(r"\"( *\|[^\"]*)\"", path.read_text()))
+    assert len(compared) > 20
+    # What is generated from raw figures is compared as a whole (test_chaos_losses.py).
+    written = GENERATED.sub("", (DOCS / name).read_text())
+    found = [
+        head
+        for head, after in tables(re.sub(r"^ +", "", written, flags=re.MULTILINE))
+        if after.startswith("*Source:*") and "(results/" in after
+    ]
+    assert found
+    heads = tuple(head.strip() for head in compared)
+    assert [head for head in found if not head.startswith(heads)] == []
+
+
+@pytest.mark.parametrize("name", ["reliability.md", "policies.md", "results/notes.md"])
+def test_figures_without_raw_figures_name_a_commit(name: str) -> None:
+    text = " ".join((DOCS / name).read_text().split())
+    told = [found.start() for found in re.finditer("raw figures were not kept", text, re.I)]
+    assert told
+    # The first of them says what the page does. A source may say more before it.
+    told = [at for at in told if not text[:at].endswith("or says that ")]
+    without = [text[at - 90 : at + 25] for at in told if not COMMIT.search(text[at - 200 : at])]
+    assert without == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{n}" for n in PAGES)])
+def test_commits_are_in_this_history_or_it_is_said_which_is(page: str) -> None:
+    shallow = git("rev-parse", "--is-shallow-repository")
+    if shallow is None or shallow.strip() != "false":
+        pytest.skip("without the whole history, no commit is known")
+    renamed = set(COMMIT.findall((DOCS / "results/README.md").read_text()))
+    found = set(COMMIT.findall((documents.ROOT / page).read_text())) - renamed
+    ancestors = (git("merge-base", "--is-ancestor", one.strip("`"), "HEAD") for one in found)
+    missing = [one for one, is_here in zip(found, ancestors, strict=True) if is_here is None]
+    assert missing == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.reports.code_changes import UNKNOWN, CodeChanges
+from topologies.reports.code_changes import UNKNOWN, CodeChanges, rebased
 
 NAMES = {
     **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "nobody"),
@@ -110,3 +110,21 @@ def test_each_commit_of_a_report_has_a_line(root: Path) -> None:
     assert f"no later than `{later[:7]}`" in lines
     (lines,) = changes.lines_of([{"no_later_than": commit}], path)
     assert f"no later than `{commit[:7]}`: `policies/` has changed" in lines
+
+
+def test_a_commit_that_was_rebased_is_named_as_it_is_here(root: Path) -> None:
+    here = _git(root, "rev-parse", "HEAD")
+    page = (
+        "| a file names | here it is |\n|---|---|\n"
+        f"| `aaaaaaa` (`x.json` before `ccccccc`), `bbbbbbb`, modified | `{here[:7]}`, and more |\n"
+        "| `ddddddd` | not in the history; `eeeeeee` published the figures |\n"
+    )
+    assert rebased(page) == {"aaaaaaa": here[:7], "bbbbbbb": here[:7]}
+    changes = CodeChanges(root, rebased(page))
+    same = "`policies/` and `controller/dataplane/` have not changed since."
+    assert changes.lines_of([{"commit": "a" * 40}], "docs/results/c.json") == [
+        f"Measured at commit `{here[:7]}`, aaaaaaa in the raw figures: {same}"
+    ]
+    assert changes.lines_of([{"commit": here}], "docs/results/c.json") == [
+        f"Measured at commit `{here[:7]}`: {same}"
+    ]

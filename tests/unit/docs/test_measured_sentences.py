@@ -1,0 +1,396 @@
+"""Sentences with measured figures against the raw figures of docs/results.
+
+Each is written here with its figures computed, as exact as the page writes them. The page must have
+it word for word.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests import documents
+from tests.unit.docs.figures import grouped, raw
+
+
+def loads_that_jump_by_seed() -> tuple[str, str]:
+    jumps = [seed["jump"] for seed in raw("shift_seeds.json")["seeds"]]
+    assert len(jumps) == 20
+    ours, bond = (
+        [100 * jump[name]["loss_ratio"] for jump in jumps]
+        for name in ("adaptive", "balance-slb/1s")
+    )
+    return "README.md", (
+        f"In twenty of them `adaptive` lost {statistics.median(ours):.3f} % at the median and"
+        f" {max(ours):.2f} % at most, `balance-slb` at 1 s {statistics.median(bond):.1f} % and"
+        f" {max(bond):.0f} %"
+    )
+
+
+def settled_s() -> list[float]:
+    runs = scenario("shift", "load jump")["adaptive"]["runs"]
+    assert len(runs) == 5
+    return [run["settle_s"] for run in runs]
+
+
+def a_jump_in_readme() -> tuple[str, str]:
+    least, most = min(settled_s()), max(settled_s())
+    return "README.md", (
+        f"`adaptive` had settled a jump of load after {least:.1f} to {most:.1f} s ([five runs]"
+    )
+
+
+def a_jump_in_readme_s_table() -> tuple[str, str]:
+    least, most = min(settled_s()), max(settled_s())
+    return "README.md", f"a full uplink is relieved {least:.1f} to {most:.1f} s after a change"
+
+
+def a_jump_in_policies() -> tuple[str, str]:
+    least, most = min(settled_s()), max(settled_s())
+    return "docs/policies.md", (
+        f"Five jumps on a real switch were settled after {least:.2f} to {most:.2f} s"
+    )
+
+
+def scenario(layout: str, name: str) -> dict[str, Any]:
+    (found,) = (one for one in raw(f"{layout}.json")["scenarios"] if one["name"] == name)
+    contenders: dict[str, Any] = found["contenders"]
+    return contenders
+
+
+def endpoints(name: str, contender: str) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = scenario("overlay", name)[contender]["runs"]
+    assert len(runs) == 5
+    return runs
+
+
+def mbps(name: str, contender: str) -> float:
+    return statistics.median(run["throughput_bps"] for run in endpoints(name, contender)) / 1e6
+
+
+def one_endpoint() -> tuple[str, str]:
+    one = "one way, one endpoint"
+    bond = mbps(one, "balance-slb")
+    return "docs/operations.md", (
+        f"what eight VMs sent from one endpoint was {mbps(one, 'adaptive') / bond:.2f} times as much"
+        f" with `adaptive` as with `balance-slb`, and {mbps(one, 'dynamic') / bond:.2f} times with"
+        " `dynamic`"
+    )
+
+
+def split_in_vain() -> tuple[str, str]:
+    name = "both ways, one endpoint, VXLAN"
+    ours, bond = (endpoints(name, who) for who in ("adaptive", "balance-slb"))
+    lost, lost_by_bond = ([100 * run["loss_ratio"] for run in of] for of in (ours, bond))
+    moves = statistics.median(run["moves"] for run in ours)
+    assert statistics.median(lost_by_bond) == 0
+    return "docs/operations.md", (
+        f"`adaptive` lost {statistics.median(lost):.1f} % of the packets in {moves:.0f} moves"
+        f" ({min(lost):.0f} to {max(lost):.1f} %, n = 5), and `balance-slb` lost none"
+        f" ({min(lost_by_bond):.0f} to {max(lost_by_bond):.1f} %)"
+    )
+
+
+def vxlan() -> tuple[str, str]:
+    two, one = "both ways, two endpoints, VXLAN", "both ways, one endpoint, VXLAN"
+    starts = [
+        run["origin"]["load_average"][0]
+        for name in (two, one)
+        for who in ("adaptive", "balance-slb")
+        for run in endpoints(name, who)
+    ]
+    return "docs/operations.md", (
+        f"VXLAN works like Geneve: {mbps(two, 'adaptive'):.1f} Mbit/s with `adaptive` and two"
+        f" endpoints, {mbps(two, 'balance-slb'):.1f} with `balance-slb` and two,"
+        f" {mbps(one, 'balance-slb'):.1f} with `balance-slb` and one (same source, n = 5, load"
+        f" average {min(starts):.0f} to {max(starts):.0f})"
+    )
+
+
+def rescued() -> tuple[str, str]:
+    runs = raw("overlay/rescue.json")["runs"]
+    assert [len(of) for of in grouped(runs, "way").values()] == [5, 5]
+    after, loads = ([run[key] for run in runs] for key in ("reached_after_s", "load_average"))
+    return "docs/operations.md", (
+        f"reached the host again {min(after):.1f} to {max(after):.1f} s after the command was typed"
+        f" (n = 5 each with IPv4 and IPv6, load average {min(loads):.0f} to {max(loads):.0f};"
+    )
+
+
+def failover_by_multipath() -> tuple[str, str]:
+    texts = []
+    for file in ("causes/failover_userspace.json", "causes/failover_kernel.json"):
+        of = [
+            run["silent_ms"]
+            for run in raw(file)["runs"]
+            if run["by"] == "dynamic, multipath, on balance-slb" and run["connections"] == 10_000
+        ]
+        texts.append(
+            f"{statistics.median(of):.0f} ms ({min(of):.0f} to {max(of):.0f}, n = {len(of)})"
+        )
+    userspace, kernel = texts
+    return "docs/operations.md", (
+        f"with 10,000 connections, a failover then took {userspace} on the userspace datapath, and"
+        f" {kernel} on the kernel's"
+    )
+
+
+def cost_of_bridges() -> tuple[str, str]:
+    found = {row["bridges"]: row for row in raw("scale.json")["rows"]}
+    cpu = found[300]["at_rest"]["cpu_ratio"] - found[1]["at_rest"]["cpu_ratio"]
+    resident = found[300]["rss_bytes"] - found[1]["rss_bytes"]
+    per_bridge = {n: 1000 * found[n]["scrape"]["cpu_s"] / n for n in (10, 100, 300)}
+    assert round(per_bridge[10]) == round(per_bridge[100])
+    return "docs/operations.md", (
+        f"Each further bridge of 50 ports costs {100 * cpu / 299:.1f} % of a core and"
+        f" {resident / 299 / 1e6:.1f} MB. One service uses at most one core. A scrape of its metrics"
+        f" takes {per_bridge[10]:.0f} ms of CPU time for each such bridge with 10 or 100 of them, and"
+        f" {per_bridge[300]:.0f} ms with 300."
+    )
+
+
+def a_week_replayed() -> tuple[str, str]:
+    found = raw("replay/week.json")
+    return "docs/operations.md", (
+        f"`adaptive` took {found['replay']['cpu_s']:.0f} s of processor time for the week of"
+        f" {found['vm_ports']} VMs"
+    )
+
+
+def every_poll_replayed() -> tuple[str, str]:
+    peer = raw("replay/week.json")["peer"]
+    times = peer["every_poll"]["cpu_s"] / peer["skipping"]["cpu_s"]
+    return "docs/operations.md", f"the minute before it took {times:.0f} times as long"
+
+
+def many_connections() -> tuple[str, str]:
+    flows = {
+        row["contender"]: one["flows"]
+        for row in raw("connections/many.json")["rows"]
+        for one in row["sizes"]
+        if one["connections"] == 100_000
+    }
+    return "docs/operations.md", (
+        f"100,000 connections took {flows['dynamic']} entries by `dynamic`,"
+        f" {flows['adaptive, split']} by a split VM port, and {flows['balance-tcp']} by Open"
+        " vSwitch's `balance-tcp`"
+    )
+
+
+def lost(file: str, services: Sequence[str]) -> dict[tuple[str, int], list[float]]:
+    """Frames of the probe lost, by contender and connections."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for row in raw(file)["rows"]:
+        for one in row["sizes"]:
+            of = [cut["probe_lost"] for cut in one["failovers"] if cut["service"] in services]
+            if of:
+                found[row["contender"], one["connections"]] = of
+    return found
+
+
+def alive_or_dead() -> tuple[str, str]:
+    apart = []
+    for file in ("connections/failover.json", "connections/many.json"):
+        alive, dead = lost(file, ["alive"]), lost(file, ["dead"])
+        for key, of in alive.items():
+            assert max(min(of), min(dead[key])) <= min(max(of), max(dead[key])), key
+            apart.append(abs(statistics.median(of) - statistics.median(dead[key])))
+    return "docs/reliability.md", (
+        "the ranges overlap in every row, and the medians differ in either direction, by"
+        f" {min(apart):.0f} to {max(apart):.0f}"
+    )
+
+
+def with_many_connections() -> tuple[str, str]:
+    alive, dead = (
+        {key: f"{statistics.median(of):.0f}" for key, of in lost(file, services).items()}
+        for file, services in (
+            ("connections/many.json", ["alive", "none"]),
+            ("connections/many.json", ["dead"]),
+        )
+    )
+
+    def with_(size: int) -> str:
+        split, lag = ("adaptive, split", size), ("dynamic/lacp", size)
+        return (
+            f"`balance-tcp` lost {alive['balance-tcp', size]}, `dynamic` {alive['dynamic', size]} and"
+            f" {dead['dynamic', size]}, a split VM port {alive[split]} and {dead[split]}, and"
+            f" `dynamic/lacp` {alive[lag]} and {dead[lag]}"
+        )
+
+    return "docs/reliability.md", (
+        f"In the failover with 30,000, with the service alive and dead, {with_(30_000)}; with"
+        f" 100,000, {with_(100_000)}."
+    )
+
+
+def flows_by_dp_hash() -> tuple[str, str]:
+    flows = {
+        (row["contender"], one["connections"]): one["flows"]
+        for row in raw("connections.json")["rows"]
+        for one in row["sizes"]
+        if one["connections"] > 100
+    }
+    ours = {
+        key: count
+        for key, count in flows.items()
+        if key[0] in ("dynamic", "dynamic/lacp", "adaptive, split")
+    }
+    shares = [count / flows["balance-tcp", size] for (_, size), count in ours.items()]
+    return "docs/benchmarks.md", (
+        f"by `dp_hash`, {min(ours.values())} to {max(ours.values())} with 10,000 and 30,000"
+        f" connections, {min(shares):.2f} to {max(shares):.2f} of those of `balance-tcp`"
+    )
+
+
+def service_in_two_switches() -> tuple[str, str]:
+    contenders = scenario("two_switches", "a switch fails")
+    load_s = raw("two_switches.json")["environment"]["pace"]["outage_s"][-1]
+    percent = {name: 100 * of.get("cpu_s_ovs-lbt", 0) / load_s for name, of in contenders.items()}
+    usual = [percent[name] for name in ("originating-port", "load-based", "adaptive")]
+    return "docs/benchmarks.md", (
+        f"The service itself takes {min(usual):.1f} to {max(usual):.1f} % of a core, and"
+        f" {percent['dynamic']:.1f} with `dynamic`."
+    )
+
+
+def streams_repeated() -> tuple[str, str]:
+    (found,) = raw("repeated/set_vs_lbfo.json")["scenarios"]
+    texts = {}
+    for name in ("set", "dynamic/lacp", "dynamic", "balance-tcp"):
+        of = [100 * run["stream_cv"] for run in found["contenders"][name]["runs"]]
+        assert len(of) == 3
+        texts[name] = f"{statistics.median(of):.2f} % ({min(of):.2f} to {max(of):.2f})"
+    return "docs/benchmarks.md", (
+        f"`set` {texts['set']}, `dynamic/lacp` {texts['dynamic/lacp']}, `dynamic`"
+        f" {texts['dynamic']} and `balance-tcp` {texts['balance-tcp']}."
+    )
+
+
+def room_of_the_bed() -> tuple[str, str]:
+    (found,) = raw("overlay/headroom.json")["scenarios"]
+    runs = [run for of in found["contenders"].values() for run in of["runs"]]
+    ratios = [of["headroom_ratio"] for of in found["contenders"].values()]
+    assert {f"{ratio:.1f}" for ratio in ratios} == {f"{max(ratios):.1f}"}
+    starts = [run["origin"]["load_average"][0] for run in runs]
+    return "docs/benchmarks.md", (
+        f"carried {max(ratios):.1f} times the rate needed in each direction at once (two runs, load"
+        f" average {min(starts):.0f} to {max(starts):.0f};"
+    )
+
+
+def new_connections() -> tuple[str, str]:
+    runs = raw("connections/new_per_second.json")["runs"]
+    starts = [run["load_average"] for run in runs]
+    return "docs/reliability.md", (
+        f"three of three attempts (load average {min(starts):.0f} to {max(starts):.0f})"
+    )
+
+
+def new_connections_over_normal() -> tuple[str, str]:
+    found = grouped(raw("connections/new_per_second.json")["runs"], "by")
+
+    def over(name: str, how: str) -> float:
+        most = [
+            statistics.median(run[how]["most_per_s"] for run in found[by])
+            for by in (f"{name} on balance-slb", "balance-slb")
+        ]
+        return most[0] / most[1]
+
+    assert over("load-based", "each") == pytest.approx(1, abs=0.005)
+    return "docs/reliability.md", (
+        f"So `load-based` and `dynamic` with `dp_hash` take {over('load-based', 'as it is'):.2f} and"
+        f" {over('dynamic, dp_hash,', 'as it is'):.2f} times as many as NORMAL on the same bond, that"
+        " is the next step in the median. `multipath`, where each is an upcall, takes"
+        f" {over('dynamic, multipath,', 'as it is'):.2f} times as many, less than the 0.8 that we"
+        " wanted. If each connection is translated, `load-based` takes as many as NORMAL, `dp_hash`"
+        f" {over('dynamic, dp_hash,', 'each'):.2f} and `multipath`"
+        f" {over('dynamic, multipath,', 'each'):.2f} times as many."
+    )
+
+
+def translations() -> tuple[str, str]:
+    start = raw("causes/translation.json")["origin"]["load_average"][0]
+    return "docs/reliability.md", f"a flow of its own (load average {start:.0f} at the start)"
+
+
+def links() -> tuple[str, str]:
+    found = {seed: raw(f"soak/links/seed-{seed}.json")["kinds"].values() for seed in (5, 9, 12)}
+    n = {seed: sum(kind["n"] for kind in kinds) for seed, kinds in found.items()}
+    worst = {
+        seed: max(kind["flow_lost_ms"]["worst"] for kind in kinds) for seed, kinds in found.items()
+    }
+    return "docs/reliability.md", (
+        f"with BFD at most {max(worst[5], worst[9]):.0f} ms were lost in {n[5] + n[9]} of these"
+        f" events, and with LACP at most {worst[12]:.0f} ms in {n[12]}."
+    )
+
+
+def ends_of_a_link() -> tuple[str, str]:
+    apart = sorted(
+        abs(one["upstream"] - one["here"])
+        for one in raw("soak/learning/ends.json")["live_after_ms"]
+    )
+    return "docs/reliability.md", (
+        f"within {apart[-2]:.0f} ms of each other in {len(apart) - 1} of {len(apart)} cases, and"
+        f" {apart[-1]:.0f} ms apart in one."
+    )
+
+
+def events_soon_again() -> tuple[str, str]:
+    runs = [
+        run
+        for run in raw("overlay/events_soon_again.json")["runs"]
+        if run["event"] == "an uplink fails"
+    ]
+    # A flow has 250 frames a second.
+    silent = {
+        key: sum(run["lost_of_a_flow_max"] > 100 for run in of)
+        for key, of in grouped(runs, "way", "service").items()
+    }
+    assert silent["dynamic, one endpoint", "alive"] == 0
+    alive, dead = (silent["adaptive, two endpoints", service] for service in ("alive", "dead"))
+    return "docs/reliability.md", (
+        f"lost for 0.5 s: in {silent['dynamic, one endpoint', 'dead']} of 5 failures with one"
+        f" endpoint and the service dead, in {alive} and {dead} of 5 with two endpoints and the"
+        f" service alive and dead, and in {silent['balance-slb, one endpoint', 'none']} of 5 below"
+        " `balance-slb`."
+    )
+
+
+SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
+    loads_that_jump_by_seed,
+    a_jump_in_readme,
+    a_jump_in_readme_s_table,
+    a_jump_in_policies,
+    one_endpoint,
+    split_in_vain,
+    vxlan,
+    rescued,
+    failover_by_multipath,
+    cost_of_bridges,
+    a_week_replayed,
+    every_poll_replayed,
+    many_connections,
+    alive_or_dead,
+    with_many_connections,
+    flows_by_dp_hash,
+    service_in_two_switches,
+    streams_repeated,
+    room_of_the_bed,
+    new_connections,
+    new_connections_over_normal,
+    translations,
+    links,
+    ends_of_a_link,
+    events_soon_again,
+)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES, ids=lambda one: one.__name__)
+def test_a_sentence_says_what_was_measured(sentence: Callable[[], tuple[str, str]]) -> None:
+    page, text = sentence()
+    assert text in " ".join((documents.ROOT / page).read_text().split()), f"{page}: {text}"
