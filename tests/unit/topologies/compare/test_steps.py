@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -24,7 +25,8 @@ def test_overdue_step_describes_itself() -> None:
     with pytest.raises(Overdue) as caught, step("build the network", SHORT_S, "its log"):
         threading.Event().wait()
     text = str(caught.value)
-    assert text.startswith("build the network: not done after 0.0 s -> done within 0.02 s; ")
+    # A busy machine is some tenths late.
+    assert re.match(r"build the network: not done after \d\.\d s -> done within 0\.02 s; ", text)
     assert "waiting in threading.py" in text.replace(f"{Path(threading.__file__).parent.name}/", "")
     assert text.endswith("; check: its log")
 
@@ -82,10 +84,10 @@ def test_inner_step_does_not_change_the_outer_limit() -> None:
 def test_long_step_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "PROGRESS_INTERVAL_S", SHORT_S)
     reported: list[str] = []
-    with pytest.raises(Overdue), step("x", 5 * SHORT_S, "y", reported.append):
+    with pytest.raises(Overdue), step("x", 50 * SHORT_S, "y", reported.append):
         threading.Event().wait()
     assert len(reported) >= 2
-    assert reported[0] == "x: not done after 0 s of at most 0.1 s"
+    assert reported[0] == "x: not done after 0 s of at most 1 s"
 
 
 @pytest.mark.parametrize(
