@@ -13,7 +13,7 @@ from dashboards.queries import (
     MOST,
     RANGE,
     REASONS,
-    how_much_is_wrong,
+    how_many_are_wrong,
     of_links_up,
     short_host,
 )
@@ -24,13 +24,14 @@ FEW = 3
 
 
 def wrong_now(*, width: int) -> panels.Panel:
-    """Whether anything is wrong, on dashboards that do not say what."""
+    """With how many services anything is wrong, on dashboards that do not say what."""
     return number(
         "Wrong now",
-        "What is known to be wrong, on all hosts: services that are down, jobs in which nobody leads, "
-        "bridges that are not connected, uplinks that are down or unrelieved, and invalid values. Good: "
-        "0. Click it to see on the fleet dashboard where it is.",
-        Ask(how_much_is_wrong()),
+        "How many services something is known to be wrong with: the service is down, a bridge is not "
+        "connected, an uplink is down or unrelieved, a value is invalid, or an alert of severity warning "
+        "or critical fires. A job in which nobody leads counts as one more. Good: 0. Click it to see on "
+        "the fleet dashboard where it is.",
+        Ask(how_many_are_wrong()),
         steps=panels.NONE_IS_GOOD,
         link=frame.TO_FLEET,
         width=width,

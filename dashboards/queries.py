@@ -59,6 +59,8 @@ ONE_SERVICE = Scope(('job="$job"', 'instance="$instance"'))
 # its name, because nothing else tells it while the service is down. The alerts do the same.
 TARGETS = Scope(('job=~"ovs-lbt.*"', 'job=~"$job"', 'instance=~"$instance"'))
 BUILDS = SERVICES("build_info")
+# Alerts that call for somebody: those of severity info do not.
+ALARMING = ('alertname=~"OvsLbt.*"', 'alertstate="firing"', 'severity=~"warning|critical"')
 # Services that stand by for each other have a job of their own.
 LEADERS = f"max by (job) ({SERVICES('leader')})"
 
@@ -174,22 +176,25 @@ def if_connected(scope: Scope, count: str) -> str:
     return f"(({count}) > 0 or ({count}) and {ON_BRIDGE} {scope('bridge_connected')} == 1)"
 
 
-def how_much_is_wrong() -> str:
-    """How many services, bridges, uplinks and values are known not to be well.
+def how_many_are_wrong() -> str:
+    """How many services are known not to be well, with all that they manage.
 
-    What makes others not known is among them: so zero says that all are well.
+    A job in which nobody leads is one more. What makes others not known is among them: so zero says
+    that all are well. An alert names what it is about: of a service, none names a bridge, and of a job,
+    none names a service. Whatever else is wrong with the same service, it counts once.
     """
+    about = ('job=~"$job|"', 'instance=~"$instance|"', 'bridge=~"$bridge|"')
     links = of_connected(BRIDGES, BRIDGES("uplink_up"))
-    counted = {
-        "service": f"{TARGETS.of('up')} == bool 0",
-        "job": f"{LEADERS} == bool 0",
-        "bridge": f"{BRIDGES('bridge_connected')} == bool 0",
-        "uplink": f"({links} == bool 0) and {in_service(BRIDGES)}",
-        "relief": of_connected(BRIDGES, BRIDGES("uplink_unrelieved")),
-        "value": BRIDGES("config_errors"),
-    }
-    named = (f'label_replace({n}, "of", "{kind}", "", "")' for kind, n in counted.items())
-    return f"sum({' or '.join(named)})"
+    wrong = (
+        f"{TARGETS.of('up')} == 0",
+        f"{LEADERS} == 0",
+        f"{BRIDGES('bridge_connected')} == 0",
+        f"{links} == 0 and {in_service(BRIDGES)}",
+        f"{of_connected(BRIDGES, BRIDGES('uplink_unrelieved'))} > 0",
+        f"{BRIDGES('config_errors')} > 0",
+        Scope((*ALARMING, *about)).of("ALERTS"),
+    )
+    return f"count(count {BY_SERVICE} ({' or '.join(wrong)})) or 0 * count({TARGETS.of('up')})"
 
 
 def short_host(series: str) -> str:

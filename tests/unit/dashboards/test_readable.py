@@ -152,8 +152,11 @@ def test_zero_is_not_said_of_services_that_do_not_answer(dashboard: Dashboard) -
         (steps,) = (t["steps"] for t in settings(panel, "thresholds"))
         (expr,) = exprs(panel)
         zero_is_good = {"value": 0, "color": "green"} in steps or "Good: 0" in panel["description"]
-        # A sum of what is wrong is not zero if services that do not answer are in it.
-        counts_them = re.match(r"sum\((label_replace\()?up\{[^}]*\} == bool 0", expr)
+        # A count of what is wrong is not zero if services that do not answer are in it.
+        counts_them = re.match(
+            r"(sum\(up\{[^}]*\} == bool 0|count\(count by \(job, instance\) \(up\{[^}]*\} == 0 or)",
+            expr,
+        )
         assert counts_them or not zero_is_good or "unless on () up{" in expr, panel["title"]
 
 

@@ -157,17 +157,34 @@ def planned(moment: Moment) -> int:
     return moment.facts.moved(moment.range_s) + moment.facts.refusals(moment.range_s)
 
 
+def alarming_about(name: str) -> set[str]:
+    """The services that an alert of severity warning or critical fires about, in a step of the story."""
+    return {
+        service
+        for since, until, *services in (
+            ("uplink still down", "uplink still down", HV1),
+            ("no answer", "no answer", HV2),
+            ("still a bad value", "still a bad value", HV1),
+            # A part of the service fails, which is heard of for a quarter of an hour; meanwhile, it dies.
+            ("mended", "nobody leads", HV1),
+            # The alert judges the mean of five minutes.
+            ("all dead, 5 minutes shown", "nobody leads", HV2, HV2_STANDBY),
+        )
+        if NAMES.index(since) <= NAMES.index(name) <= NAMES.index(until)
+        for service in services
+    }
+
+
 def wrong(moment: Moment) -> str:
-    """Everything that is wrong; if that is nothing, everything is known."""
+    """Each service with which something is wrong, and each job that nobody leads."""
     facts = moment.facts
-    leaderless = [HV2] if facts.services[HV2] and HV2 not in facts.leading else []
-    return alarming(
-        list(facts.services.values()).count(False)
-        + len(leaderless)
-        + list(facts.answers.values()).count(False)
-        + sum(map(len, (facts.down, facts.unrelieved)))
-        + sum(facts.bad_values.values())
-    )
+    found = {service for service, runs in facts.services.items() if not runs}
+    found |= {service for (service, _), answers in facts.answers.items() if not answers}
+    found |= {service for service, *_ in facts.down | facts.unrelieved}
+    found |= {service for (service, _), count in facts.bad_values.items() if count}
+    found |= alarming_about(moment.name)
+    leaderless = facts.services[HV2] and HV2 not in facts.leading
+    return alarming(len(found) + leaderless)
 
 
 def of_here(told: Callable[[Moment], str]) -> Callable[[Moment], str]:
@@ -259,6 +276,20 @@ def test_tiles_of_other_bridges(
     (tile,) = seen.tiles(seen.panel(title))
     assert tile.text == says
     assert not tile.is_green
+
+
+def test_what_is_wrong_is_counted_once_and_infos_are_not(prometheus: Prometheus) -> None:
+    """An uplink that is down, and the alert about it, are of one service."""
+    firing = prometheus.at('ALERTS{alertstate="firing"}', moment_of("uplink still down").at_s)
+    assert [found.labels["alertname"] for found in firing] == ["OvsLbtUplinkDown"]
+    said = {}
+    for name in ("uplink still down", "undrained", "mended"):
+        seen = look(prometheus, moment_of(name), "controller")
+        said[name] = str(seen.tiles(seen.panel("Wrong now"))[0])
+    # Of a severity below, and pending.
+    alerts = prometheus.at("ALERTS", moment_of("undrained").at_s)
+    assert {found.labels["severity"] for found in alerts} == {"info"}
+    assert said == {"uplink still down": "1 (red)", "undrained": "0 (green)", "mended": "1 (red)"}
 
 
 # ---- tables and bars -------------------------------------------------------------------
