@@ -607,8 +607,12 @@ def _whole(panel: timeseries.Panel, unit: str, decimals: int | None = None) -> N
 
 
 def _of_what_happened() -> build.FieldColor:
-    """The palette begins with green, as if it were good that something happened."""
-    return build.FieldColor().mode(model.FieldColorModeId.SHADES).fixed_color(WARNING)
+    """From blue to purple, by the most that a series has: the palette begins with green, as if that were good.
+
+    Of shades of one colour, Grafana 9 knows nothing, and shows no graph.
+    """
+    mode = model.FieldColorModeId.CONTINUOUS_BL_PU
+    return build.FieldColor().mode(mode).series_by(model.FieldColorSeriesByMode.MAX)
 
 
 def _coloured(panel: stat.Panel | bargauge.Panel, steps: Steps, words: Words | None) -> None:

@@ -59,6 +59,8 @@ UUID = "3f0a51d2-9c1e-4d5b-8a57-0c2b1f6f7c11"
 DARK, LIGHT, LEAST_CONTRAST = "#181b1f", "#ffffff", 1.5
 
 NEUTRAL = {"text", "blue"}
+# How bars and lines of what happened are coloured: from blue to purple.
+BY_COUNT = "continuous-BlPu"
 MANY = [dashboard for dashboard in ALL if dashboard.name != "bridge"]
 TILES = {"stat", "bargauge"}
 # Tables of what has been, not of what is.
@@ -408,8 +410,8 @@ def test_uplinks_have_their_colour_in_all_panels_of_a_bridge() -> None:
         legends = [target["legendFormat"] for target in panel["targets"]]
         limits = re.compile("(capacity|threshold) of ")
         about = [text for text in legends if "{{uplink}}" in text and not limits.match(text)]
-        shades = panel["fieldConfig"]["defaults"]["color"]["mode"] == "shades"
-        assert not about or shades or panel["title"] in named, panel["title"]
+        by_count = panel["fieldConfig"]["defaults"]["color"]["mode"] == BY_COUNT
+        assert not about or by_count or panel["title"] in named, panel["title"]
     for panel in of_type(dashboard, "table"):
         for properties in columns(panel).values():
             if properties["label"] == "uplink":
@@ -866,13 +868,23 @@ def test_what_is_highest_is_chosen_once_for_all_the_time_shown(query: Query) -> 
 
 
 @each_dashboard
+def test_colours_are_made_in_ways_that_grafana_9_knows(dashboard: Dashboard) -> None:
+    """A panel with another one is empty there."""
+    for panel in dashboard.asking:
+        for color in settings(panel, "color"):
+            assert color["mode"] in {"fixed", "thresholds", "palette-classic", BY_COUNT}, panel[
+                "title"
+            ]
+
+
+@each_dashboard
 def test_what_happened_is_not_drawn_green(dashboard: Dashboard) -> None:
     """The palette of series begins with green."""
     for panel in of_type(dashboard, "timeseries"):
         defaults = panel["fieldConfig"]["defaults"]
         if defaults["custom"].get("drawStyle") == "bars":
             of_reasons = [o for o in panel["fieldConfig"]["overrides"] if "failover" in str(o)]
-            assert defaults.get("color", {}).get("mode") == "shades" or of_reasons, panel["title"]
+            assert defaults.get("color", {}).get("mode") == BY_COUNT or of_reasons, panel["title"]
 
 
 @each_dashboard
@@ -885,7 +897,7 @@ def test_lines_of_what_is_wrong_are_neither_green_nor_on_an_axis_to_a_hundred(
         wrong = re.search(r"Good: (0|none)\.", panel["description"])
         if wrong and defaults["custom"].get("drawStyle") != "bars":
             assert defaults["custom"]["axisSoftMax"] <= 5, panel["title"]
-            assert defaults["color"]["mode"] == "shades", panel["title"]
+            assert defaults["color"]["mode"] == BY_COUNT, panel["title"]
         if panel["title"].startswith("Age of "):
             assert defaults["custom"]["axisSoftMax"] <= panels.OLD_S, panel["title"]
 
