@@ -41,6 +41,8 @@ FAILED = re.compile(
 )
 # Timelines have words of their own for it, and so have tiles and bars.
 NO_DATA = re.compile(rf">\s*(?:No data(?: in response)?|{NOT_KNOWN})\s*<")
+# Panels that are drawn, and on what. One that fails in the browser may stay empty without a word.
+DRAWN, CANVAS = {"timeseries", "state-timeline", "heatmap"}, "<canvas"
 
 
 class Grafana:
@@ -94,7 +96,7 @@ class Grafana:
         span_s: tuple[float, float],
         directory: Path,
     ) -> dict[str, str]:
-        """What is wrong with the panels that a browser shows, by title: no data, or an error."""
+        """What is wrong with the panels that a browser shows, by title: no data, an error, or nothing."""
         browser = shutil.which("chromium")
         assert browser, "found no chromium on PATH"
         asked = {f"var-{name}": value for name, value in chosen.items()}
@@ -118,6 +120,7 @@ class Grafana:
                 check=True,
             ).stdout
         titles = {panel["id"]: panel["title"] for panel in dashboard.asking}
+        drawn = {panel["title"] for panel in dashboard.asking if panel["type"] in DRAWN}
         parts = PANEL.split(page)[1:]
         shown = {
             titles[int(n)]: part
@@ -131,6 +134,8 @@ class Grafana:
                 wrong[title] = "an error"
             elif NO_DATA.search(part):
                 wrong[title] = "no data"
+            elif title in drawn and CANVAS not in part:
+                wrong[title] = "nothing is drawn"
         return wrong
 
     @contextlib.contextmanager
