@@ -112,7 +112,7 @@ def _what_was_done() -> list[panels.Panel]:
     most = f"sum {BY_BRIDGE} (increase({BRIDGES('failovers_total')}[{RANGE}] @ end()))"
     failovers = f"sum {BY_BRIDGE} ({each_step(BRIDGES('failovers_total'))})"
     return [
-        glance.last_moves(width=15, height=10),
+        glance.last_moves(width=15, height=12),
         events(
             "Applied by reason",
             "Moves that switches have carried out. Policies cause threshold, rebalance, split and "
@@ -120,7 +120,7 @@ def _what_was_done() -> list[panels.Panel]:
             [_by_reason("moves_applied_total")],
             by_reason=True,
             width=9,
-            height=10,
+            height=12,
         ),
         rows(
             "Refusals",
@@ -148,9 +148,9 @@ def _what_was_done() -> list[panels.Panel]:
             ],
             sort=["Refused"],
             width=14,
-            height=7,
+            height=5,
         ),
-        glance.worst_uplinks(width=10, height=7, most=glance.FEW),
+        glance.worst_uplinks(width=10, height=5, most=glance.FEW),
         events(
             "Failovers by bridge",
             "VM ports moved because their uplink failed, on the ten bridges with most of them. Good: "

@@ -192,11 +192,13 @@ def many_bridges() -> list[Builder[model.VariableModel]]:
 
 
 def _data_source() -> build.DatasourceVariable:
+    """Grafana's default one, if that is a Prometheus: without it, Grafana takes the first by its name."""
     return (
         build.DatasourceVariable("datasource")
         .id("datasource")
         .label("Prometheus")
         .type("prometheus")
+        .current(model.VariableOption(text="default", value="default"))
     )
 
 

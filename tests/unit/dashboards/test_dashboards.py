@@ -146,6 +146,13 @@ def test_asks_the_chosen_data_source(dashboard: Dashboard) -> None:
 
 
 @each_dashboard
+def test_begins_with_the_default_data_source(dashboard: Dashboard) -> None:
+    """Grafana begins with the first by its name, if nothing says so."""
+    source = dashboard.json["templating"]["list"][0]
+    assert source["current"] == {"text": "default", "value": "default"}
+
+
+@each_dashboard
 def test_has_its_variables_each_once(dashboard: Dashboard) -> None:
     names = [variable["name"] for variable in dashboard.json["templating"]["list"]]
     assert names[:4] == ["datasource", "job", "instance", "bridge"]

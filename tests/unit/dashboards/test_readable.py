@@ -720,9 +720,18 @@ def test_the_first_screen_says_it_all(name: str, wanted: set[str]) -> None:
     assert {tile["gridPos"]["h"] for tile in tiles} == {3}
 
 
-@pytest.mark.parametrize(("title", "needed"), {"Last ten moves": 10, "Tunnel endpoints": 8}.items())
-def test_tables_are_as_high_as_what_is_often_in_them(title: str, needed: int) -> None:
-    (panel,) = (p for p in BY_NAME["bridge"].asking if p["title"] == title)
+@pytest.mark.parametrize(
+    ("dashboard", "title", "needed"),
+    [
+        ("bridge", "Last ten moves", 10),
+        ("bridge", "Tunnel endpoints", 8),
+        ("decisions", "Last ten moves", 10),
+    ],
+)
+def test_tables_are_as_high_as_what_is_often_in_them(
+    dashboard: str, title: str, needed: int
+) -> None:
+    (panel,) = (p for p in BY_NAME[dashboard].asking if p["title"] == title)
     rows_px = height_px(panel["gridPos"]["h"]) - AROUND_ROWS_PX
     assert rows_px // TABLE_ROW_PX >= needed
 
