@@ -22,6 +22,7 @@ from dashboards.panels import (
 )
 from dashboards.queries import (
     BY_PORT,
+    BY_UPLINK,
     MOST,
     ON_BRIDGE,
     ON_PORT,
@@ -45,8 +46,10 @@ from dashboards.queries import ONE_BRIDGE as HERE
 
 UPLINKS = HERE("uplink_info")
 UP = of_connected(HERE, HERE("uplink_up"))
-# A link that is up without an answer by LACP, BFD or CFM is down to the switch.
-LINK = f"{UP} + 2 * {HERE('uplink_silent')}"
+# A link that is up without an answer by LACP, BFD or CFM is down to the switch. One that path checks find
+# fault with is as down or as up as it is without them.
+LOST = f"(max {BY_UPLINK} ({HERE('uplink_path_fault')}) or {ON_UPLINK} 0 * {UP})"
+LINK = f"{UP} + 2 * {HERE('uplink_silent')} + {ON_UPLINK} group_left () (4 * {LOST})"
 
 
 def build() -> model.Dashboard:
@@ -65,6 +68,7 @@ def build() -> model.Dashboard:
             Section("Rules", _rules(), is_collapsed=True),
             Section("Addresses", _addresses(), is_collapsed=True),
             Section("Tunnel endpoints", _endpoints(), is_collapsed=True),
+            Section("Path checks", _path_faults(), is_collapsed=True),
         ],
     )
 
@@ -147,7 +151,8 @@ def _at_once() -> list[panels.Panel]:
             "Uplinks now",
             "The role, link and load of every uplink. Good: all active uplinks up, and none "
             "unrelieved. Changes are those of the link in the time shown. No answer: the link is up, but "
-            "LACP, BFD or CFM receives nothing.",
+            "LACP, BFD or CFM receives nothing. Cut off, lossy: the link is up, and path checks lose all "
+            "probes on it, or those of a VLAN or MTU.",
             [
                 Column("Uplink", "uplink", is_uplink=True),
                 Column("Role", "role", width=80),
@@ -284,8 +289,9 @@ def _uplinks() -> list[panels.Panel]:
         .override_by_query("C", [panels.FAINT, panels.WITHOUT_LEGEND]),
         states(
             "Links",
-            "When each uplink's link was up. Good: no red. No answer: the link was up, but LACP, BFD "
-            "or CFM received nothing. Many short changes mean a flapping link: check its cable and "
+            "When each uplink's link was up. Good: all green. No answer: the link was up, but LACP, BFD "
+            "or CFM received nothing. Cut off, lossy: the link was up, and path checks lost all probes "
+            "on it, or those of a VLAN or MTU. Many short changes mean a flapping link: check its cable and "
             "the switch's port.",
             Ask(LINK, "{{uplink}}"),
             words=panels.LINK,
@@ -441,6 +447,29 @@ def _rules() -> list[panels.Panel]:
             ],
             labelled=[_each("max", HERE("rule_broken"), "port, rule")],
             sort=["Now"],
+            height=7,
+        ),
+    ]
+
+
+def _path_faults() -> list[panels.Panel]:
+    parts = "uplink, kind, vlan, mtu, decided"
+    return [
+        rows(
+            "Lost between uplinks",
+            "What path checks lose on an uplink although its link is up. Good: no data. VLAN: 0 without a "
+            "tag, empty for all. Decided: false if another uplink may be at fault instead, so that nothing "
+            "moves. `ovs-lbt check` says what to ask those for who run the network.",
+            [
+                Column("Uplink", "uplink", is_uplink=True),
+                Column("Lost", "kind"),
+                Column("VLAN", "vlan"),
+                Column("MTU", "mtu"),
+                Column("Decided", "decided"),
+            ],
+            labelled=[_each("max", of_connected(HERE, HERE("uplink_path_fault")), parts)],
+            sort=["Uplink"],
+            ascending=["Uplink"],
             height=7,
         ),
     ]

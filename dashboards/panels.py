@@ -87,7 +87,13 @@ AGE: Steps = ((None, UNKNOWN), (0, GOOD), (OLD_S, WARNING), (120, BAD))
 
 Words = dict[str, tuple[str, str]]
 UP_OR_DOWN: Words = {"0": ("down", BAD), "1": ("up", GOOD)}
-LINK: Words = {**UP_OR_DOWN, "2": ("no answer", BAD)}
+LINK: Words = {
+    **UP_OR_DOWN,
+    "2": ("no answer", BAD),
+    "4": ("cut off", BAD),
+    "5": ("lossy", WARNING),
+    "6": ("no answer", BAD),
+}
 CONNECTED: Words = {"0": ("no answer", BAD), "1": ("connected", GOOD)}
 SWITCH: Words = {"-1": ("service down", BAD), **CONNECTED}
 RELIEVED: Words = {"0": ("fine", GOOD), "1": ("nothing helps", BAD)}

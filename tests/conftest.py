@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import share
 from tests.switch import datapath, judging
 from topologies.reports.origin import origin
 
@@ -21,7 +20,6 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 _ORIGIN = pytest.StashKey[dict[str, Any]]()
-_SHARE = pytest.StashKey[int | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,16 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """What else runs is seen best before the first test."""
-    if not hasattr(session.config, "workerinput"):
-        session.config.stash[_SHARE] = share.take(share.OF_TESTS)
     if session.config.getoption("--figures"):
         words = map(str, session.config.invocation_params.args)
         session.config.stash[_ORIGIN] = origin(["python", "-m", "pytest", *words])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if (before := session.config.stash.get(_SHARE, None)) is not None:
-        share.take(before)
     file = session.config.getoption("--figures")
     if not file:
         return

@@ -54,6 +54,7 @@ from tests.unit.dashboards.dashboards import (
     unknown,
     unused,
 )
+from tests.unit.dashboards.exported import EXPORTED
 
 CAPACITY_MBPS = 4
 # Of a tunnel: its endpoint here, and the one that it leads to.
@@ -67,8 +68,8 @@ WINDOW_S = 2
 LONG_WINDOW_S = 600
 # Marks closer than this are one, as the annotations' step says.
 MARKS_APART_MS = 1000
-# Panels that the story gives no cause for: no part of the service fails.
-NO_CAUSE = frozenset({"Faults by part A"})
+# Panels that the story gives no cause for: no part of the service fails, and nothing is lost between uplinks.
+NO_CAUSE = frozenset({"Faults by part A", "Lost between uplinks A"})
 # Timelines that sum up in one row what is well all the time, as everything is here.
 SUMMED_UP = frozenset({"Connection to switches A", "Unrelieved uplinks A"})
 # Whether a frame is lost while a cable is pulled is chance. So is it whether a queue has room for
@@ -76,6 +77,8 @@ SUMMED_UP = frozenset({"Connection to switches A", "Unrelieved uplinks A"})
 BY_CHANCE = frozenset({"Dropped frames A", "Dropped frames B", "Dropped frames C"})
 # The panels that these queries leave empty.
 QUIET = {place.rpartition(" ")[0] for place in NO_CAUSE | BY_CHANCE}
+# No frame is lost between the uplinks.
+WITHOUT_CAUSE = ("ovslbt_uplink_path_fault",)
 # What the story gives cause for, if only for a moment; all other alerts have no data.
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
@@ -383,7 +386,8 @@ def exported_by(service: Service) -> dict[str, frozenset[str]]:
     """The labels of every sample of the service, as Prometheus keeps them, by its name."""
     families = text_string_to_metric_families(_exposition(service))
     samples = [sample for family in families for sample in family.samples]
-    return {s.name: frozenset(s.labels) | {"job", "instance"} for s in samples}
+    found = {s.name: frozenset(s.labels) | {"job", "instance"} for s in samples}
+    return {name: EXPORTED[name] for name in WITHOUT_CAUSE} | found
 
 
 @with_data

@@ -742,6 +742,7 @@ def test_what_is_seldom_needed_is_collapsed() -> None:
         "Rules",
         "Addresses",
         "Tunnel endpoints",
+        "Path checks",
     }
 
 
