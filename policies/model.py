@@ -121,6 +121,19 @@ class Uplink:
     def utilization_ratio(self) -> float:
         return self.load.utilization_ratio(self.capacity_bps)
 
+    def carrying(self, load: Load, reserved_bps: float | None = None) -> Uplink:
+        """A copy with this load, made fast. `reserved_bps`: None if it stays the same."""
+        return Uplink(
+            self.name,
+            self.ofport,
+            self.capacity_bps,
+            self.role,
+            self.usable,
+            load,
+            self.reserved_bps if reserved_bps is None else reserved_bps,
+            self.waiting,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -209,6 +222,26 @@ class Unit:
             behind=self.behind,
             spread=self.spread,
             spread_bps=spread_bps,
+            divisible=self.divisible,
+            merge_due=self.merge_due,
+            kept_off=self.kept_off,
+        )
+
+    def at(self, uplink: str | None) -> Unit:
+        """A copy on that uplink, made fast like those above."""
+        return Unit(
+            name=self.name,
+            number=self.number,
+            policy=self.policy,
+            is_bucket=self.is_bucket,
+            uplink=uplink,
+            load=self.load,
+            rules=self.rules,
+            excluded=self.excluded,
+            allowed=self.allowed,
+            behind=self.behind,
+            spread=self.spread,
+            spread_bps=self.spread_bps,
             divisible=self.divisible,
             merge_due=self.merge_due,
             kept_off=self.kept_off,

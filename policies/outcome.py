@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from policies.model import IDLE, Load, Move, Unit, Uplink
 
@@ -35,8 +34,7 @@ def after(
             if name in reserved_bps:
                 reserved_bps[name] += -more_bps if back else more_bps
     return tuple(
-        replace(u, load=_positive(carried[u.name]), reserved_bps=max(0.0, reserved_bps[u.name]))
-        for u in uplinks
+        u.carrying(_positive(carried[u.name]), max(0.0, reserved_bps[u.name])) for u in uplinks
     )
 
 
@@ -47,14 +45,16 @@ def with_loads(
     uplinks = tuple(uplinks)
     carried = {uplink.name: uplink.load for uplink in uplinks}
     for unit in units:
-        if unit.uplink in carried:
-            carried[unit.uplink] += loads.get(unit.name, IDLE) - unit.load
-    return tuple(replace(u, load=_positive(carried[u.name])) for u in uplinks)
+        load = loads.get(unit.name, IDLE)
+        # Most buckets are idle.
+        if load is not unit.load and unit.uplink in carried:
+            carried[unit.uplink] += load - unit.load
+    return tuple(u.carrying(_positive(carried[u.name])) for u in uplinks)
 
 
 def sent(uplinks: Iterable[Uplink]) -> tuple[Uplink, ...]:
     """The uplinks with what they send, and nothing received."""
-    return tuple(replace(u, load=Load(tx_bps=u.load.tx_bps)) for u in uplinks)
+    return tuple(u.carrying(Load(tx_bps=u.load.tx_bps)) for u in uplinks)
 
 
 def _positive(load: Load) -> Load:

@@ -173,7 +173,7 @@ class Scheduler:
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
         if known and self.late_known and any(PRESETS[p].at_once for p in team_view.rebalancing):
-            carried = team_view.carried()
+            carried = team_view.stirring(self.peaks)
             self.peaks.take(carried, now_s)
             self.load_phases.take(carried, _least_capacity_bps(team_view), now_s)
         yields = False

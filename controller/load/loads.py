@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -50,6 +50,8 @@ class Loads:
     changes: int = 0
     # Whether the last poll has shown the same loads as the one before it.
     _repeated: bool = False
+    # Whether the buckets that were read last repeat; None: not asked since.
+    _buckets_repeat: bool | None = None
 
     def take_port(self, port: PortCounters, outwards: bool, keep_s: float) -> None:
         """Take the counters of a port. `outwards`: it is an uplink, so it sends to the network."""
@@ -83,12 +85,17 @@ class Loads:
         counted_bytes = sum(self._take_unit(*unit, keep_s) for unit in read.units)
         totals = {ofport: self._ports[ofport].total for ofport in self._outwards}
         self.lateness.take({of: t for of, t in totals.items() if t}, counted_bytes, keep_s)
-        for (number, bucket), sample in read.buckets:
+        self._take_buckets(read.buckets, keep_s)
+        self._take_address_units(read.address_units, address_units, keep_s)
+
+    def _take_buckets(self, read: Sequence[tuple[tuple[int, int], Sample]], keep_s: float) -> None:
+        if read:
+            self._buckets_repeat = None
+        for (number, bucket), sample in read:
             if number in range(len(buckets.HASHED)):
                 name = buckets.name_of(buckets.HASHED[number], bucket)
                 _rates_of(self._buckets, name, keep_s).add(sample)
                 self._latest.pop(name, None)
-        self._take_address_units(read.address_units, address_units, keep_s)
 
     def _take_address_units(
         self,
@@ -175,13 +182,11 @@ class Loads:
 
     def buckets_repeat(self) -> bool:
         """The same of the buckets that were read last."""
-        totals = {name: rates.total for name, rates in self._buckets.items()}
-        last_s = max((total.clock_s for total in totals.values() if total), default=0.0)
-        return all(
-            self._buckets[name].repeats
-            for name, total in totals.items()
-            if total and total.clock_s == last_s
-        )
+        if self._buckets_repeat is None:
+            known = [rates for rates in self._buckets.values() if rates.total]
+            last_s = max((rates.clock_s for rates in known), default=0.0)
+            self._buckets_repeat = all(rates.repeats for rates in known if rates.clock_s == last_s)
+        return self._buckets_repeat
 
     def unsure(self, ofports: Iterable[int]) -> bool:
         """Whether one of these ports carries traffic, and it is not known whether it is late."""
@@ -226,6 +231,15 @@ class Loads:
             return self._address_units[name].of_two(self.addresses_steady)
         return _now_or_then(self._address_units.get(name), window_s, lag_s, ago_s)
 
+    def of_buckets(
+        self, names: Iterable[str], window_s: float | None, ago_s: float = 0.0
+    ) -> tuple[Load, ...]:
+        """The same of several buckets."""
+        if window_s is not None:
+            return tuple([_load(self._buckets.get(name), window_s, ago_s) for name in names])
+        latest = self._latest
+        return tuple([latest.get(name) or self.bucket(name, None) for name in names])
+
     def bucket(self, name: str, window_s: float | None, ago_s: float = 0.0) -> Load:
         """Return what a bucket sends: the mean over a window that ended `ago_s` ago."""
         if window_s is not None:
@@ -261,6 +275,7 @@ class Loads:
         self.changes += 1
         self._buckets.clear()
         self._latest.clear()
+        self._buckets_repeat = None
 
     def forget_address_units(self, names: Iterable[str]) -> None:
         self.changes += 1
@@ -275,6 +290,7 @@ class Loads:
         self._uplink_share.clear()
         self._buckets.clear()
         self._latest.clear()
+        self._buckets_repeat = None
         self._address_units.clear()
         self._own.clear()
         self._outwards.clear()

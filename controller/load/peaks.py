@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from policies.model import IDLE, Load, Unit
@@ -38,6 +38,11 @@ class Peaks:
                 self._of[unit.name] = known
         lowering = [peak.first_s for peak in self._of.values() if peak.lowers]
         self._falls_s = min(lowering, default=math.inf) + PEAK_S
+
+    @property
+    def units(self) -> Collection[str]:
+        """The units that have a peak, by name."""
+        return self._of.keys()
 
     def of(self, unit: str) -> Load | None:
         """Return the peak of a unit; None if the unit is unknown, or has carried nothing."""

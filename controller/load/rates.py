@@ -79,6 +79,11 @@ class Rates:
         """All that was counted; None before the first sample."""
         return self._totals[-1] if self._totals else None
 
+    @property
+    def clock_s(self) -> float:
+        """When the last sample was taken, by the switch's clock. There must be one."""
+        return self._totals[-1].clock_s
+
     def latest(self, steady_s: float = math.inf) -> Load:
         """The load of the last two samples, or of more that came in quick succession.
 

@@ -13,9 +13,10 @@ from controller.load.reused import Reused
 from controller.teaming import address_units, buckets, splits
 from controller.teaming.address_units import AddressUnits
 from controller.teaming.bindings import Bound
+from controller.teaming.buckets import Bucket
 from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
-from policies.model import IDLE, Load, Snapshot, Unit, Uplink
+from policies.model import IDLE, NO_RULES, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
 
 # The capacity of every uplink while the speed of none is known.
@@ -208,10 +209,7 @@ class TeamView:
         return (*ports, *self._behind(ports), *map(self._without_lossy, in_buckets))
 
     def _without_lossy(self, unit: Unit) -> Unit:
-        """Return an address or a bucket that is kept off the uplinks that lose its frames."""
-        of = self.kept_off
-        off = of.of_buckets(unit.policy) if unit.is_bucket else of.of(unit.name)
-        return unit if off == unit.kept_off else replace(unit, kept_off=off)
+        return _without_lossy(unit, self.kept_off)
 
     def _vm_port(self, port: VmPortConfig, uplink: str | None, load: Load) -> Unit:
         name = port.name
@@ -255,17 +253,22 @@ class TeamView:
             )
             for unit in self._behind(ports)
         ]
-        in_buckets = buckets.loaded(
-            self.config,
-            self.split,
-            self.uplinks(),
-            self._at,
-            lambda n: self.loads.bucket(n, over_s, ago_s),
-        )
         if behind and window_s is None:
             behind = self._within_ports(behind)
-        units = self._evenly([*ports, *behind, *map(self._without_lossy, in_buckets)])
+        units = self._evenly([*ports, *behind, *self._in_buckets(window_s)])
         return tuple(self._as_carried(units) if window_s is None else units)
+
+    def _in_buckets(self, window_s: float | None) -> tuple[Unit, ...]:
+        """Make the buckets, or return those made last: not every poll reads them."""
+        there = buckets.there(self.config, self.split, self.uplinks())
+        if not there:
+            return ()
+        over_s, ago_s = self.times(window_s)
+        names = [bucket.name for bucket in there]
+        loads = self.loads.of_buckets(names, over_s, ago_s)
+        bound = tuple(map(self.bound.get, names))
+        parts = loads, bound, there, self.kept_off
+        return self.reused.of("buckets")(str(window_s), _buckets, parts)
 
     def _within_ports(self, behind: Sequence[Unit]) -> list[Unit]:
         """Scale the present loads of address units to what their VM port carries.
@@ -309,6 +312,30 @@ class TeamView:
         What a VM port sends through buckets does not move with the port.
         """
         return [(unit, unit.own_load) for unit in self.loaded(window_s)]
+
+    def stirring(self, peaks: Peaks) -> list[tuple[Unit, Load]]:
+        """Return those of the units that carry something at present or have a peak, as `carried` does.
+
+        Most buckets do not.
+        """
+        known = peaks.units
+        return [
+            (unit, unit.own_load)
+            for unit in self.loaded()
+            if unit.load is not IDLE or unit.name in known
+        ]
+
+    def _judged_otherwise(self, peaks: Peaks) -> list[int]:
+        """Return which units may be judged by other values than they have at present.
+
+        All others carry nothing, had no load lately, and are not in cooldown: most buckets.
+        """
+        known, cooling = peaks.units, self.in_cooldown
+        return [
+            number
+            for number, unit in enumerate(self.loaded())
+            if unit.load is not IDLE or unit.name in known or unit.name in cooling
+        ]
 
     def take_over(self, other: TeamView) -> None:
         """Take the present loads of units from an earlier view, if no counter was read since."""
@@ -383,15 +410,14 @@ class TeamView:
             return self._present[policy]
         # For each uplink: what its units send and receive at present, and at their peaks.
         sums: dict[str | None, list[float]] = {}
-        units, judged = [], self.reused.of("present" if peaks is NO_PEAKS else "peaks")
-        for unit in self.loaded():
-            most, excluded = peaks.of(unit.name), unit.excluded or unit.name in self.in_cooldown
-            if most is None and unit.load is IDLE and excluded is unit.excluded:
-                # Most buckets are idle.
-                units.append(unit)
-                continue
-            load = unit.own_load
-            most = most or load
+        units, judged = (
+            list(self.loaded()),
+            self.reused.of("present" if peaks is NO_PEAKS else "peaks"),
+        )
+        for number in self._judged_otherwise(peaks):
+            unit = units[number]
+            load, excluded = unit.own_load, unit.excluded or unit.name in self.in_cooldown
+            most = peaks.of(unit.name) or load
             at = sums.setdefault(unit.uplink, [0.0, 0.0, 0.0, 0.0])
             at[0] += load.tx_bps
             at[1] += load.rx_bps
@@ -399,11 +425,9 @@ class TeamView:
             at[3] += most.rx_bps
             if most != unit.load or excluded or unit.spread:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                unit = judged(unit.name, _judged, (most, spread_bps, excluded, unit))
-            units.append(unit)
+                units[number] = judged(unit.name, _judged, (most, spread_bps, excluded, unit))
         uplinks = tuple(
-            replace(u, load=_with_peaks(u.load, *sums.get(u.name, NO_SUMS)))
-            for u in self.carrying()
+            u.carrying(_with_peaks(u.load, *sums.get(u.name, NO_SUMS))) for u in self.carrying()
         )
         found = self._snapshot(policy, uplinks, tuple(units))
         if peaks is NO_PEAKS:
@@ -429,8 +453,9 @@ class TeamView:
         sums: dict[str | None, list[float]] = {
             name: [load.tx_bps, load.rx_bps] for name, load in others.items()
         }
-        units, judged = [], self.reused.of("offered")
-        for unit in self.loaded():
+        units, judged = list(self.loaded()), self.reused.of("offered")
+        for number in self._judged_otherwise(peaks):
+            unit = units[number]
             load = unit.own_load
             if (
                 (most := peaks.of(unit.name))
@@ -445,9 +470,8 @@ class TeamView:
                 sent_and_received[1] += load.rx_bps
             if load is not unit.load or excluded:
                 spread_bps = unit.load.tx_bps if unit.spread else 0.0
-                unit = judged(unit.name, _judged, (load, spread_bps, excluded, unit))
-            units.append(unit)
-        uplinks = tuple(replace(u, load=Load(*sums[u.name])) for u in self.uplinks())
+                units[number] = judged(unit.name, _judged, (load, spread_bps, excluded, unit))
+        uplinks = tuple(u.carrying(Load(*sums[u.name])) for u in self.uplinks())
         found = self._snapshot(policy, uplinks, tuple(units))
         if peaks is NO_PEAKS:
             self._offered[policy] = others, found
@@ -463,7 +487,7 @@ class TeamView:
             if unit.uplink in sums:
                 sums[unit.uplink][0] += unit.load.tx_bps
                 sums[unit.uplink][1] += unit.load.rx_bps
-        uplinks = tuple(replace(u, load=Load(*sums[u.name])) for u in self.uplinks())
+        uplinks = tuple(u.carrying(Load(*sums[u.name])) for u in self.uplinks())
         return self._snapshot(policy, uplinks, units)
 
     def beside(self) -> dict[str, Load]:
@@ -488,9 +512,9 @@ class TeamView:
         hashed = PRESETS[policy].classifier.hashed
         return Snapshot(
             uplinks=uplinks,
-            units=tuple(u for u in units if u.policy == policy and (u.is_bucket or not hashed)),
+            units=tuple([u for u in units if u.policy == policy and (u.is_bucket or not hashed)]),
             threshold_ratio=self.config.threshold_ratio,
-            in_sets=tuple(unit for unit in units if not unit.is_bucket and unit.rules.in_set),
+            in_sets=tuple([u for u in units if u.rules is not NO_RULES and u.rules.in_set]),
         )
 
     def _as_carried(self, units: list[Unit]) -> list[Unit]:
@@ -499,8 +523,7 @@ class TeamView:
         What units seem to carry beyond that stays on this host, which their flows will show later.
         A full uplink is left out, because it drops the rest.
         """
-        live = [not unit.is_bucket and PRESETS[unit.policy].at_once for unit in units]
-        if self.config.mode == "observe" or not any(live):
+        if self.config.mode == "observe" or not any(map(_is_live, units)):
             return units
         bps: dict[str | None, list[float]] = {}
         for unit in units:
@@ -519,9 +542,9 @@ class TeamView:
         scaled = self.reused.of("scaled")
         return [
             scaled(unit.name, _scaled, (unit, *parts[unit.uplink]))
-            if scales and unit.uplink in parts
+            if unit.uplink in parts and _is_live(unit)
             else unit
-            for unit, scales in zip(units, live, strict=True)
+            for unit in units
         ]
 
     @property
@@ -673,6 +696,31 @@ def _vm_port(
         merge_due=due,
         kept_off=kept_off,
     )
+
+
+def _buckets(
+    loads: Sequence[Load],
+    bound: Sequence[Bound | None],
+    there: Sequence[Bucket],
+    kept_off: KeptOff,
+) -> tuple[Unit, ...]:
+    """Make the units of buckets, each with its load and its binding."""
+    units = (
+        buckets.unit(bucket.policy, bucket.number, at.uplink if at else None, load)
+        for bucket, load, at in zip(there, loads, bound, strict=True)
+    )
+    return tuple(_without_lossy(unit, kept_off) for unit in units)
+
+
+def _without_lossy(unit: Unit, kept_off: KeptOff) -> Unit:
+    """Return an address or a bucket that is kept off the uplinks that lose its frames."""
+    off = kept_off.of_buckets(unit.policy) if unit.is_bucket else kept_off.of(unit.name)
+    return unit if off == unit.kept_off else replace(unit, kept_off=off)
+
+
+def _is_live(unit: Unit) -> bool:
+    """Whether the present load of a unit is judged, and counted by its port or its flows."""
+    return not unit.is_bucket and PRESETS[unit.policy].at_once
 
 
 def _judged(load: Load, spread_bps: float, excluded: bool, unit: Unit) -> Unit:

@@ -242,7 +242,7 @@ class Bindings:
     def _as_known(self, unit: Unit) -> Unit:
         before = None if unit.name in self.bound else unit.uplink
         known = self.homes.get(unit.name) or before
-        return unit if unit.uplink == known else replace(unit, uplink=known)
+        return unit if unit.uplink == known else unit.at(known)
 
     def _best_first(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from controller.config.values import BridgeConfig, VmPortConfig
 from controller.dataplane.specs import GroupSpec, Pipeline, SetField
@@ -21,6 +23,14 @@ HASHED = (
 )
 # The policies under which every VM port sends by buckets.
 ALWAYS_HASHED = frozenset(name for name, p in PRESETS.items() if p.classifier.hashed)
+
+
+class Bucket(NamedTuple):
+    """A bucket of the hash of a policy."""
+
+    policy: str
+    name: str
+    number: int
 
 
 def number_of(policy: str) -> int:
@@ -83,34 +93,25 @@ def units(
     found: Mapping[str, str],
 ) -> Iterable[Unit]:
     """The buckets of a bridge. `found`: their homes from before the service started, by name."""
-    for policy, name, bucket in _there(config, split, uplinks):
-        yield _idle(policy, bucket, found.get(name))
+    for policy, name, number in there(config, split, uplinks):
+        yield _idle(policy, number, found.get(name))
 
 
-def loaded(
-    config: BridgeConfig,
-    split: Collection[str],
-    uplinks: Sequence[Uplink],
-    at: Callable[[str], str | None],
-    load_of: Callable[[str], Load],
-) -> Iterator[Unit]:
-    """The buckets with their uplinks (`at`) and loads (`load_of`), both by name."""
-    for policy, name, bucket in _there(config, split, uplinks):
-        yield unit(policy, bucket, at(name), load_of(name))
-
-
-def _there(
+def there(
     config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink]
-) -> Iterator[tuple[str, str, int]]:
-    """The policy, name and number of each bucket."""
+) -> tuple[Bucket, ...]:
+    """The buckets of a bridge."""
     active = sum(uplink.role is Role.ACTIVE for uplink in uplinks)
-    for policy in in_use(config, split):
-        yield from _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
+    of_policies = [
+        _named(policy, PRESETS[policy].spreads_by.buckets(active or len(uplinks)))
+        for policy in in_use(config, split)
+    ]
+    return of_policies[0] if len(of_policies) == 1 else tuple(chain.from_iterable(of_policies))
 
 
 @functools.cache
-def _named(policy: str, count: int) -> tuple[tuple[str, str, int], ...]:
-    return tuple((policy, name_of(policy, bucket), bucket) for bucket in range(count))
+def _named(policy: str, count: int) -> tuple[Bucket, ...]:
+    return tuple(Bucket(policy, name_of(policy, bucket), bucket) for bucket in range(count))
 
 
 def by_shares(policy: str, shares: Sequence[tuple[str, float]]) -> dict[str, str]:
