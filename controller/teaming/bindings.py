@@ -119,6 +119,7 @@ class Bindings:
         at_home = self._homes(units, uplinks) if uplinks else {}
         targets = self._targets(units, uplinks, at_home)
         was_cut_off, cut_off = self._cut_off, set[str]()
+        serving = {u.name for u in uplinks if u.usable and u.role is Role.ACTIVE}
         for unit in units if uplinks else ():
             name, bound = unit.name, self.bound.get(unit.name)
             if name not in at_home:
@@ -128,6 +129,10 @@ class Bindings:
                 continue
             known = self.homes.get(name)
             home = self.homes[name] = at_home[name]
+            at_rest = bound is not None and known == home == bound.uplink and home in serving
+            if at_rest and name not in targets and home not in unit.kept_off:
+                # Nearly always: its home is the best of its uplinks.
+                continue
             order = self._best_first(unit, uplinks)
             if not order:
                 self.bound.pop(name, None)
