@@ -107,7 +107,12 @@ class Polling:
         """From when on a poll reads more than ports. `buckets`: buckets or address units exist."""
         # As near as polls come to the interval.
         units_s = self._units_due_s - interval_s / 2 - ROUNDING_S
-        return min(units_s, self._buckets_due_s - ON_TIME_S) if buckets else units_s
+        return min(units_s, self.buckets_s) if buckets else units_s
+
+    @property
+    def buckets_s(self) -> float:
+        """From when on a poll reads buckets and address units, if there are such."""
+        return self._buckets_due_s - ON_TIME_S
 
     def poll(
         self, bridge: str, interval_s: float, hashed: bool, behind: bool, now_s: float
@@ -135,7 +140,7 @@ class Polling:
             return ReadStats(bridge, False, False, False)
         self.is_extra = False
         self.with_units = at_s >= self.reading_s(interval_s, hashed or behind)
-        buckets = (hashed or behind) and at_s >= self._buckets_due_s - ON_TIME_S
+        buckets = (hashed or behind) and at_s >= self.buckets_s
         if buckets:
             self._buckets_due_s = at_s + BUCKETS_INTERVAL_S
         self.with_behind = behind and buckets

@@ -4,8 +4,8 @@ Time jumps from one event to the next. While the engine will not decide anything
 skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
 stand still. So every window contains exactly what it would contain without the jump, and no
 decision changes, not even a tie. A policy that acts at once decides by the latest readings, so a
-poll that would show the same loads as the last one reads nothing; and where the loads of samples
-show that nothing would be moved, no poll is made at all.
+poll that would show the same loads as the last one reads nothing, unless it is one for buckets; and
+where the loads of samples show that nothing would be moved, no poll is made at all.
 """
 
 from __future__ import annotations
@@ -211,19 +211,15 @@ class Host:
             wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
             polls = min(polls, wakes - 1)
         if self._at_once and not bridge.hashed:
-            # The flows of VM ports are counted as the ports are, so any poll may read them.
-            if polls > 0:
-                self._pass(polls)
-                self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
-                self.switch.stand_still_until(self.now_s)
+            self._pass_ports(polls)
             return
+        before_last = polls
         if not self._passes_by:
             # Make the last poll, because means must end when loads change.
             polls -= 1
         in_round = round(skipping.round_s(bridge.team_view) / interval_s)
-        of_ports = (
-            math.ceil((skipping.reading_s(bridge) - polled_s) / interval_s - ON_TIME_RATIO) - 1
-        )
+        reading_s = bridge.polling.buckets_s if self._at_once else skipping.reading_s(bridge)
+        of_ports = math.ceil((reading_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
         # The next poll must read all counters, a whole number of rounds after the last such poll.
         since = round((polled_s - self._all_read_s) / interval_s)
         aligned = polls - (since + polls + 1) % in_round
@@ -237,8 +233,22 @@ class Host:
             self.switch.stand_still(standing * TICKS_PER_S // 1000)
             self._pass(aligned)
         elif not by_means:
-            # Otherwise skip only polls before the next reading is due.
-            self._pass(min(polls, of_ports))
+            # Otherwise skip only polls before buckets are read.
+            self._pass_ports(min(before_last, of_ports))
+
+    def _pass_ports(self, polls: int) -> None:
+        """Skip this many polls that read no bucket.
+
+        The flows of VM ports are counted as the ports are, so any poll may read them.
+        """
+        if polls > 0:
+            bridge = self.bridge
+            polled_s = round(skipping.polled_s(bridge), DIGITS)
+            self._pass(polls)
+            self._readings.note(
+                False, round(polled_s + polls * bridge.config.poll_interval_s, DIGITS)
+            )
+            self.switch.ports_stand_still_until(self.now_s)
 
     def _pass(self, polls: int) -> None:
         """Skip this many polls."""
@@ -358,20 +368,23 @@ class Host:
                 self._write(command)
 
     def _read(self, read: ReadStats) -> None:
-        """Read counters, unless they would show again what they have shown last."""
+        """Read counters, unless they would show again what they have shown last.
+
+        Those of buckets are always read: what they show depends on when they were read before.
+        """
         if read.buckets or (read.units and not self.bridge.hashed):
             self._all_read_s = self.now_s
-        repeats = self._repeats()
+        repeats = not read.buckets and self._repeats()
         self._readings.note(read.buckets, self.now_s)
         if repeats:
-            self.switch.stand_still_until(self.now_s)
+            self.switch.ports_stand_still_until(self.now_s)
             self._events.append(StatsRepeated(self.trace.name))
         else:
             self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
 
     def _repeats(self) -> bool:
         """Whether a reading now would show the loads that the last one has shown."""
-        if not self.skips or not self._at_once or self.bridge.hashed or self.now_s < KNOWN_S:
+        if not self.skips or not self._at_once or self.now_s < KNOWN_S:
             return False
         steady = self._readings.show_ports(self.switch.steady_s, self.now_s)
         return steady and self.bridge.loads.ports_repeat()

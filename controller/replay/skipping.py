@@ -69,7 +69,7 @@ def quiet_until_s(
             readings.show_buckets(steady_s) and bridge.loads.buckets_repeat()
         ):
             # The next reading of buckets may show other loads, and polls before it do not.
-            change_s = min(change_s, reading_s(bridge))
+            change_s = min(change_s, bridge.polling.buckets_s)
         return max(now_s, change_s)
     team_view = bridge.team_view
     for policy in team_view.rebalancing:

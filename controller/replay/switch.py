@@ -4,6 +4,9 @@ Counters count all offered traffic, including what exceeds an uplink's capacity.
 that constant loads give constant rates: the clock ticks 1024 times a second, and in each tick a
 counter takes a 1024th of a whole number of bytes per second. Such sums and quotients have no
 rounding error. Otherwise a rounded byte could decide between two placements that are equally good.
+
+The counters of ports and those of buckets have clocks of their own, as on a real switch, because a
+replay lets either stand still.
 """
 
 from __future__ import annotations
@@ -61,6 +64,21 @@ class Route:
     by_address: bool = False
 
 
+@dataclass(slots=True)
+class Clock:
+    """A clock that ages counters, in ticks. `at`: the time to which its age belongs."""
+
+    age: int = 0
+    at: int = 0
+
+    def advance(self, now_s: float) -> int:
+        """Age until now, and return by how many ticks."""
+        at = _ticks(now_s)
+        ticks, self.at = at - self.at, at
+        self.age += ticks
+        return ticks
+
+
 class Switch:
     """A bridge. `vm_ports`: names by ofport. `uplinks`: the ofports of uplinks."""
 
@@ -78,9 +96,7 @@ class Switch:
         self.port_bps: Loads = {}
         # Since when counters have grown as they do now.
         self.steady_s = 0.0
-        # Its age in ticks, and the time to which that age belongs.
-        self._age = 0
-        self._at = 0
+        self._ports_clock, self._buckets_clock = Clock(), Clock()
         self._mix = mix
         self._mixed: dict[tuple[int, str, int], dict[int, float]] = {}
         # The counters: rates in bytes per second, and totals in bytes per `TICKS_PER_S`.
@@ -105,7 +121,8 @@ class Switch:
 
     def stats(self, buckets: bool, now_s: float) -> list[Event]:
         self._count(now_s)
-        clock_s = self._age / TICKS_PER_S
+        clock_s = self._ports_clock.age / TICKS_PER_S
+        buckets_s = self._buckets_clock.age / TICKS_PER_S
         counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
         ports = [PortCounters(o, clock_s, *counted[o], 0, 0) for o in self.uplinks]
         # What a VM port sends is received by the switch.
@@ -114,7 +131,7 @@ class Switch:
         ]
         units = tuple((o, Sample(clock_s, *counted[o])) for o in self.vm_ports)
         shared = tuple(
-            (key, Sample(clock_s, self._counted_buckets.get(key, 0) / TICKS_PER_S, 0))
+            (key, Sample(buckets_s, self._counted_buckets.get(key, 0) / TICKS_PER_S, 0))
             for key in (self.bucket_uplinks if buckets else ())
         )
         return [
@@ -181,25 +198,26 @@ class Switch:
 
     def _count(self, now_s: float) -> None:
         """Advance the counters to now with the current loads."""
-        at = math.floor(now_s * TICKS_PER_S)
-        ticks, self._at = at - self._at, at
-        if not ticks:
-            return
-        self._age += ticks
-        for ofport, (tx, rx) in self._rates.items():
+        ticks = self._ports_clock.advance(now_s)
+        for ofport, (tx, rx) in self._rates.items() if ticks else ():
             counted = self._counted[ofport]
             counted[0] += tx * ticks
             counted[1] += rx * ticks
-        for key, rate in self._bucket_rates.items():
+        ticks = self._buckets_clock.advance(now_s)
+        for key, rate in self._bucket_rates.items() if ticks else ():
             self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
 
     def stand_still(self, ticks: int) -> None:
-        """Let time pass without advancing the clock and the counters."""
-        self._at += ticks
+        """Let time pass without advancing clocks and counters."""
+        for clock in (self._ports_clock, self._buckets_clock):
+            clock.at += ticks
 
-    def stand_still_until(self, now_s: float) -> None:
-        """Let the time since counters were read last, or loads changed, pass in the same way."""
-        self._at = math.floor(now_s * TICKS_PER_S)
+    def ports_stand_still_until(self, now_s: float) -> None:
+        """Let the time since counters were read last, or loads changed, pass so for those of ports.
+
+        The counters of VM ports' flows stand still with them. Those of buckets go on.
+        """
+        self._ports_clock.at = _ticks(now_s)
 
     def seen_at(self) -> dict[int, int]:
         """The uplink on which upstream switches know each VM port's address."""
@@ -267,6 +285,10 @@ class Switch:
             elif isinstance(action, SetField) and isinstance(action.value, int):
                 values[action.field] = int(action.value)
         return values
+
+
+def _ticks(at_s: float) -> int:
+    return math.floor(at_s * TICKS_PER_S)
 
 
 def mac_of(ofport: int) -> str:
