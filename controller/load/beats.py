@@ -110,6 +110,12 @@ class Beats:
         """Whether the counter has stood still for so long that it carries nothing."""
         return not self.updates or clock_s - self.updates[-1].clock_s > LONGEST_BEAT_S
 
+    def stands_still(self, clock_s: float) -> bool:
+        """Whether it carries nothing, and has not for as long as any update is spread over."""
+        counted_s = self._counted_s
+        still = counted_s is not None and clock_s - counted_s >= LONGEST_BEAT_S
+        return still and self.is_over(clock_s)
+
     def span(self, window_s: float, clock_s: float) -> tuple[Total, Total] | None:
         """Return the first and the last update of a window that ends at `clock_s`.
 

@@ -114,6 +114,19 @@ class Polling:
         """From when on a poll reads buckets and address units, if there are such."""
         return self._buckets_due_s - ON_TIME_S
 
+    def take_turn(self, at_s: float, interval_s: float, buckets: bool) -> tuple[bool, bool]:
+        """Note a poll, and return whether it reads VM ports' flows, and whether buckets and addresses.
+
+        `buckets`: buckets or address units exist.
+        """
+        with_units = at_s >= self.reading_s(interval_s, buckets)
+        with_buckets = buckets and at_s >= self.buckets_s
+        if with_buckets:
+            self._buckets_due_s = at_s + BUCKETS_INTERVAL_S
+        if with_units:
+            self._units_due_s = at_s + UNITS_INTERVAL_S
+        return with_units, with_buckets
+
     def poll(
         self, bridge: str, interval_s: float, hashed: bool, behind: bool, now_s: float
     ) -> ReadStats | None:
@@ -139,11 +152,6 @@ class Polling:
             self.is_extra, self.with_units, self.with_behind = True, False, False
             return ReadStats(bridge, False, False, False)
         self.is_extra = False
-        self.with_units = at_s >= self.reading_s(interval_s, hashed or behind)
-        buckets = (hashed or behind) and at_s >= self.buckets_s
-        if buckets:
-            self._buckets_due_s = at_s + BUCKETS_INTERVAL_S
+        self.with_units, buckets = self.take_turn(at_s, interval_s, hashed or behind)
         self.with_behind = behind and buckets
-        if self.with_units:
-            self._units_due_s = at_s + UNITS_INTERVAL_S
         return ReadStats(bridge, hashed and buckets, behind and buckets, self.with_units)

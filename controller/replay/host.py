@@ -4,8 +4,8 @@ Time jumps from one event to the next. While the engine will not decide anything
 skipped. The traffic of the skipped time counts for the figures, but the switch's clock and counters
 stand still. So every window contains exactly what it would contain without the jump, and no
 decision changes, not even a tie. A policy that acts at once decides by the latest readings, so a
-poll that would show the same loads as the last one reads nothing, unless it is one for buckets; and
-where the loads of samples show that nothing would be moved, no poll is made at all.
+poll that would show the same loads as the last one reads nothing; and where the loads of samples
+show that nothing would be moved, no poll is made at all.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ from controller.api.events import (
 from controller.bridge.bridge import Bridge
 from controller.config.rows import PREFIX, BridgeRow, InterfaceRow, PortRow
 from controller.engine import Engine
-from controller.load.polling import DIGITS
+from controller.load.polling import DIGITS, round_polls
 from controller.replay import skipping
 from controller.replay.figures import Figures, MacMoves, optimality_ratio
 from controller.replay.flows import Mix
+from controller.replay.skipping import ON_TIME_RATIO
 from controller.replay.switch import TICKS_PER_S, Switch, mac_of
 from controller.replay.trace import HostTrace
 from policies.model import Load, OfPort, Unit, Uplink
@@ -63,8 +64,6 @@ KNOWN_S = 5.0
 ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
 WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
-# The tolerance of times, as a share of a poll interval: multiples of some are not exact in binary.
-ON_TIME_RATIO = 1e-6
 
 Offered = Mapping[int, tuple[float, float]]
 
@@ -208,47 +207,50 @@ class Host:
         interval_s = bridge.config.poll_interval_s
         polls = math.floor((end_s - polled_s) / interval_s + ON_TIME_RATIO)
         if quiet_until_s < end_s:
-            wakes = math.ceil((quiet_until_s - polled_s) / interval_s - ON_TIME_RATIO)
-            polls = min(polls, wakes - 1)
-        if self._at_once and not bridge.hashed:
-            self._pass_ports(polls)
+            polls = min(polls, skipping.polls_before(quiet_until_s, polled_s, interval_s))
+        if self._at_once:
+            self._pass_readings(polls)
             return
-        before_last = polls
         if not self._passes_by:
             # Make the last poll, because means must end when loads change.
             polls -= 1
         in_round = round(skipping.round_s(bridge.team_view) / interval_s)
-        reading_s = bridge.polling.buckets_s if self._at_once else skipping.reading_s(bridge)
-        of_ports = math.ceil((reading_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
+        of_ports = skipping.polls_before(skipping.reading_s(bridge), polled_s, interval_s)
         # The next poll must read all counters, a whole number of rounds after the last such poll.
         since = round((polled_s - self._all_read_s) / interval_s)
         aligned = polls - (since + polls + 1) % in_round
-        # If these are not whole rounds, a reading is missing for policies that judge means.
-        unread = aligned % in_round
-        by_means = not self._at_once
-        while (aligned - unread) % self._whole_polls:
+        while aligned > 0 and aligned % self._whole_polls:
             aligned -= in_round
-        if aligned > 0 and aligned >= of_ports and not (unread and by_means):
-            standing = (aligned - unread) * round(1000 * interval_s)
-            self.switch.stand_still(standing * TICKS_PER_S // 1000)
+        # If these are not whole rounds, a reading is missing for means.
+        if aligned > 0 and aligned >= of_ports and not aligned % in_round:
+            self.switch.stand_still(aligned * round(1000 * interval_s) * TICKS_PER_S // 1000)
             self._pass(aligned)
-        elif not by_means:
-            # Otherwise skip only polls before buckets are read.
-            self._pass_ports(min(before_last, of_ports))
 
-    def _pass_ports(self, polls: int) -> None:
-        """Skip this many polls that read no bucket.
+    def _pass_readings(self, polls: int) -> None:
+        """Skip this many polls that would show the same loads as the last readings.
 
-        The flows of VM ports are counted as the ports are, so any poll may read them.
+        While there are buckets, each counter is read next when it would be if no poll were skipped.
+        Otherwise any poll may read the flows of VM ports, because they are counted as the ports are.
         """
-        if polls > 0:
-            bridge = self.bridge
-            polled_s = round(skipping.polled_s(bridge), DIGITS)
-            self._pass(polls)
-            self._readings.note(
-                False, round(polled_s + polls * bridge.config.poll_interval_s, DIGITS)
-            )
-            self.switch.ports_stand_still_until(self.now_s)
+        if polls <= 0:
+            return
+        bridge, interval_s = self.bridge, self.bridge.config.poll_interval_s
+        polled_s = round(skipping.polled_s(bridge), DIGITS)
+        if bridge.hashed:
+            # Each reading of buckets begins a round, so only the last one matters, and what follows.
+            due_s = max(polled_s, bridge.polling.buckets_s)
+            before = max(0, skipping.polls_before(due_s, polled_s, interval_s))
+            in_round = round_polls(interval_s, buckets=True)
+            last_round = (polls - 1 - before) // in_round * in_round if polls > before else -before
+            for number in range(before + 1 + last_round, polls + 1):
+                at_s = round(polled_s + number * interval_s, DIGITS)
+                _, buckets = bridge.polling.take_turn(at_s, interval_s, buckets=True)
+                if buckets:
+                    self._readings.note(True, at_s)
+                    self.switch.buckets_stand_still_until(at_s)
+        self._pass(polls)
+        self._readings.note(False, round(polled_s + polls * interval_s, DIGITS))
+        self.switch.ports_stand_still_until(self.now_s)
 
     def _pass(self, polls: int) -> None:
         """Skip this many polls."""
@@ -368,16 +370,15 @@ class Host:
                 self._write(command)
 
     def _read(self, read: ReadStats) -> None:
-        """Read counters, unless they would show again what they have shown last.
-
-        Those of buckets are always read: what they show depends on when they were read before.
-        """
+        """Read counters, unless they would show again what they have shown last."""
         if read.buckets or (read.units and not self.bridge.hashed):
             self._all_read_s = self.now_s
-        repeats = not read.buckets and self._repeats()
+        repeats = self._repeats() and (not read.buckets or self._buckets_repeat())
         self._readings.note(read.buckets, self.now_s)
         if repeats:
             self.switch.ports_stand_still_until(self.now_s)
+            if read.buckets:
+                self.switch.buckets_stand_still_until(self.now_s)
             self._events.append(StatsRepeated(self.trace.name))
         else:
             self._events += self.switch.stats(read.buckets, self.now_s)[: None if read.units else 1]
@@ -388,6 +389,13 @@ class Host:
             return False
         steady = self._readings.show_ports(self.switch.steady_s, self.now_s)
         return steady and self.bridge.loads.ports_repeat()
+
+    def _buckets_repeat(self) -> bool:
+        """The same of a reading of buckets, if no policy waits for readings."""
+        bridge, team_view = self.bridge, self.bridge.team_view
+        if any(bridge.scheduler.pauses(p, team_view, self.now_s) for p in team_view.rebalancing):
+            return False
+        return self._readings.show_buckets(self.switch.steady_s) and bridge.loads.buckets_repeat()
 
     def _write(self, write: Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""

@@ -16,6 +16,8 @@ from controller.load.team_view import UPLINK_LAG_S, TeamView
 from policies.model import Load
 from policies.presets import PRESETS
 
+# The tolerance of times, as a share of a poll interval: multiples of some are not exact in binary.
+ON_TIME_RATIO = 1e-6
 # A rate is made of so many readings.
 READINGS = 2
 # For how long a policy that acts at once remembers loads: peaks and phases, and some polls.
@@ -100,6 +102,11 @@ def reading_s(bridge: Bridge) -> float:
     """From when on a poll reads more than the counters of ports."""
     buckets_too = bridge.hashed or bool(bridge.address_units.by_name)
     return bridge.polling.reading_s(bridge.config.poll_interval_s, buckets_too)
+
+
+def polls_before(at_s: float, polled_s: float, interval_s: float) -> int:
+    """How many polls are due before a time, after the last one at `polled_s`."""
+    return math.ceil((at_s - polled_s) / interval_s - ON_TIME_RATIO) - 1
 
 
 def round_s(team_view: TeamView) -> float:

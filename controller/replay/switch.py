@@ -120,7 +120,9 @@ class Switch:
         return LearnedRead(self.bridge, tuple((o, mac_of(o), 0) for o in self.vm_ports))
 
     def stats(self, buckets: bool, now_s: float) -> list[Event]:
-        self._count(now_s)
+        self._count_ports(now_s)
+        if buckets:
+            self._count_buckets(now_s)
         clock_s = self._ports_clock.age / TICKS_PER_S
         buckets_s = self._buckets_clock.age / TICKS_PER_S
         counted = {o: (tx / TICKS_PER_S, rx / TICKS_PER_S) for o, (tx, rx) in self._counted.items()}
@@ -167,7 +169,8 @@ class Switch:
         }
         bucket_rates = {key: round(bps / 8) for key, bps in self.bucket_bps.items()}
         if rates != self._rates or bucket_rates != self._bucket_rates:
-            self._count(now_s)
+            self._count_ports(now_s)
+            self._count_buckets(now_s)
             self._rates, self._bucket_rates, self.steady_s = rates, bucket_rates, now_s
 
     def carried(self, port_bps: Loads) -> dict[int, list[float]]:
@@ -196,13 +199,16 @@ class Switch:
                 found[key] = found.get(key, 0.0) + share * tx_bps
         return found
 
-    def _count(self, now_s: float) -> None:
-        """Advance the counters to now with the current loads."""
+    def _count_ports(self, now_s: float) -> None:
+        """Advance the counters of ports to now with the current loads."""
         ticks = self._ports_clock.advance(now_s)
         for ofport, (tx, rx) in self._rates.items() if ticks else ():
             counted = self._counted[ofport]
             counted[0] += tx * ticks
             counted[1] += rx * ticks
+
+    def _count_buckets(self, now_s: float) -> None:
+        """The same for the counters of buckets."""
         ticks = self._buckets_clock.advance(now_s)
         for key, rate in self._bucket_rates.items() if ticks else ():
             self._counted_buckets[key] = self._counted_buckets.get(key, 0) + rate * ticks
@@ -218,6 +224,10 @@ class Switch:
         The counters of VM ports' flows stand still with them. Those of buckets go on.
         """
         self._ports_clock.at = _ticks(now_s)
+
+    def buckets_stand_still_until(self, now_s: float) -> None:
+        """The same for the counters of buckets."""
+        self._buckets_clock.at = _ticks(now_s)
 
     def seen_at(self) -> dict[int, int]:
         """The uplink on which upstream switches know each VM port's address."""
