@@ -78,6 +78,14 @@ def test_all_decisions_are_the_same_while_vm_ports_are_split_and_merged(
     assert skipped == decided(made, False, **options)[0]
 
 
+@pytest.mark.slow
+def test_a_reading_between_two_polls_counts_as_a_poll_when_it_would_with_every_poll() -> None:
+    trace = hot_trace(312, 5, 7.3, 5)
+    options = {"uplinks": 3, "mix": Mix(256), "settings": {"poll-interval-ms": "300"}}
+    skipped, _ = decided(trace, True, **options)
+    assert skipped == decided(trace, False, **options)[0]
+
+
 def made(*samples: tuple[float, dict[str, float]]) -> HostTrace:
     """A host whose VM ports send so many Mbit/s; each sample has the time at which it begins."""
     return HostTrace(
