@@ -184,6 +184,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers $$(nproc) $(PACKAGES) tests
 	$(BIN)/lint-imports
+	cd controller/ansible && PATH="$(abspath $(BIN)):$$PATH" ansible-lint --offline --profile production
 
 format: setup
 	$(BIN)/ruff check --fix .

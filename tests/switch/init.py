@@ -4,7 +4,7 @@
     python init.py ROOT      in ROOT, as its `systemctl`: starts units, until it is killed itself
     systemctl [--OPTION] VERB [--] UNIT...
 
-What concerns files only (`preset`) is the real one's. A unit is what its file says: ExecStart, its EnvironmentFile, and Type=notify's READY=1.
+What concerns files only (`preset`, `enable`) is the real one's. A unit is what its file says: ExecStart, its EnvironmentFile, and Type=notify's READY=1.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def serve(root: str) -> None:
 
 
 def ask(words: list[str]) -> int:
-    if "preset" in words:
-        os.execv(REAL, ["systemctl", *words])
+    if {"preset", "enable"} & set(words):
+        os.execve(REAL, ["systemctl", *words], {**os.environ, "SYSTEMD_OFFLINE": "1"})
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(ADDRESS)
         client.sendall(json.dumps(words).encode() + b"\n")
@@ -59,7 +59,8 @@ def ask(words: list[str]) -> int:
 
 def answer(words: list[str]) -> tuple[int, str]:
     """The exit status of a `systemctl`, and what it prints."""
-    verb, *units = [word for word in words if not word.startswith("-")]
+    verb, *named = [word for word in words if not word.startswith("-")]
+    units = [name if "." in name else f"{name}.service" for name in named]
     match verb:
         case "daemon-reload" | "reset-failed":
             return 0, ""
@@ -68,6 +69,8 @@ def answer(words: list[str]) -> tuple[int, str]:
             return (0, "enabled\n") if enabled else (1, "disabled\n")
         case "is-active":
             return (0 if alive(units[0]) else 3), ""
+        case "show":
+            return 0, "".join(map(shown, units))
         case "start":
             return max(start(unit) for unit in units), ""
         case "stop":
@@ -79,6 +82,13 @@ def answer(words: list[str]) -> tuple[int, str]:
 
 def alive(unit: str) -> bool:
     return unit in _running and _running[unit].poll() is None
+
+
+def shown(unit: str) -> str:
+    """Of a unit's properties, those that tell whether it is there and runs."""
+    there = any(Path(place, unit).exists() for place in UNITS)
+    load, active = "loaded" if there else "not-found", "active" if alive(unit) else "inactive"
+    return f"Id={unit}\nLoadState={load}\nActiveState={active}\n"
 
 
 def start(unit: str) -> int:

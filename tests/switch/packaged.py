@@ -33,6 +33,8 @@ for shared in proc sys dev; do mount --rbind "/$shared" "$shared"; done
 for own in run tmp var/log/openvswitch; do mount -t tmpfs tmpfs "$own"; done
 mkdir -p run/systemd/system run/openvswitch
 mount --bind "$2" run/openvswitch
+# The checkout, if it is on another disk or below what is the machine's own.
+[ -e ".$4" ] || { mkdir -p ".$4"; mount --bind "$4" ".$4"; }
 exec /usr/bin/python3 "$3" .
 """
 
@@ -47,7 +49,8 @@ class Machine:
 
     def __enter__(self) -> Machine:
         init = Path(__file__).with_name("init.py")
-        layout = ["bash", "-c", LAYOUT, "bash", self._place.name, str(self._ovs.rundir), str(init)]
+        given = (self._place.name, self._ovs.rundir, init, CHECKOUT)
+        layout = ["bash", "-c", LAYOUT, "bash", *map(str, given)]
         command = ["unshare", "--mount", "--propagation", "private", *layout]
         self._init = processes.start(command, self._log)
         address = Path(f"/proc/{self._init.pid}/root/run/init.sock")
@@ -68,6 +71,11 @@ class Machine:
         processes.end(self._init)
         self._log.unlink()
         self._place.cleanup()
+
+    @property
+    def pid(self) -> int:
+        """A process that is on the machine as long as it runs."""
+        return self._init.pid
 
     def path(self, path: str) -> Path:
         """A file of the machine's. Links in it are followed in ours: give the last part as it is."""

@@ -1,7 +1,7 @@
-"""The Ansible role: what can be checked of it without Ansible, which does not run here.
+"""The Ansible role: what can be seen of it without running it, and ansible-lint does not look at.
 
 Modules and their arguments, conditions on commands, names of variables, files that are included, and
-the commands of ovs-lbt.
+the commands of ovs-lbt. tests/switch/test_fleet.py runs it.
 """
 
 from __future__ import annotations
