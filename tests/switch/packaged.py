@@ -6,7 +6,10 @@ Its run directory of Open vSwitch is that of the private one of the test.
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,6 +21,8 @@ from topologies.network.private_ovs import PrivateOvs
 
 CHECKOUT = Path(__file__).parents[2]
 INSTALL_TIMEOUT_S = 150
+# The last commit whose version is 0.1.0.
+LAST_OF_RELEASE_BEFORE = "adce4592503f6c45131160a5c8fef7e35109ef66"
 # Nothing of a checkout, and no policy that keeps services from starting, as containers have it.
 LAYOUT = """
 set -eu
@@ -131,12 +136,47 @@ class Machine:
         return {port["name"]: port["uplink"] for port in shown["ports"]}
 
 
-def build() -> Path:
-    """The package of this checkout."""
-    script = CHECKOUT / "controller/debian/build"
-    done = subprocess.run([script], capture_output=True, text=True, timeout=150)
+def build(source: Path = CHECKOUT) -> Path:
+    """The package of this checkout, or of other sources that have its environment and its wheels."""
+    script = source / "controller/debian/build"
+    done = subprocess.run([script], capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     assert done.returncode == 0, done.stderr
-    return CHECKOUT / done.stdout.strip()
+    return source / done.stdout.strip()
+
+
+def release_before(directory: Path) -> Path:
+    """The package of version 0.1.0, as its last commit makes it.
+
+    With the wheels of this checkout, because the tests have no network. A clone that does not reach
+    back to that commit makes it of this checkout's sources, with the old number.
+    """
+    source = directory / "source"
+    source.mkdir()
+    archive = subprocess.run(
+        ["git", "-C", CHECKOUT, "archive", LAST_OF_RELEASE_BEFORE], capture_output=True
+    )
+    if archive.returncode == 0:
+        subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
+    else:
+        print(f"found no {LAST_OF_RELEASE_BEFORE}: 0.1.0 is made of this checkout's sources")
+        others = shutil.ignore_patterns(".*", "out", "build", "__pycache__", "*.egg-info")
+        shutil.copytree(CHECKOUT, source, ignore=others, dirs_exist_ok=True)
+        setup = source / "setup.cfg"
+        setup.write_text(re.sub(r"(?m)^version = .*", "version = 0.1.0", setup.read_text()))
+    for pins in CHECKOUT.glob("controller/debian/requirements*.txt"):
+        shutil.copy(pins, source / "controller/debian")
+    (source / "out/deb").mkdir(parents=True)
+    for shared in (".venv", "out/deb/wheels"):
+        (source / shared).symlink_to(CHECKOUT / shared)
+    return build(source)
+
+
+def changelog(package: Path) -> str:
+    """What a package says of its versions, as Debian's tools read it."""
+    files = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], capture_output=True, check=True)
+    wanted = ["tar", "-xO", "./usr/share/doc/ovs-lbt/changelog.gz"]
+    zipped = subprocess.run(wanted, input=files.stdout, capture_output=True, check=True)
+    return gzip.decompress(zipped.stdout).decode()
 
 
 def successor(package: Path, directory: Path) -> Path:

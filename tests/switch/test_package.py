@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.switch import frames, packaged
-from tests.switch.adopting import state
+from tests.switch.adopting import records, state
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.packaged import Machine
@@ -21,6 +24,8 @@ from topologies.network.private_ovs import PrivateOvs
 pytestmark = pytest.mark.slow
 
 FLOW_PPS = 500
+# Over how long load-based looks back before it decides.
+WINDOW_S = 2
 UNITS = ("ovs-lbt.service", "ovs-lbt-rescue.service")
 
 
@@ -107,6 +112,71 @@ def test_a_bridge_stays_attached_over_an_upgrade_and_is_given_back_at_removal(
     found = machine.do("find", *places, *left)
     assert found == "", "a purge leaves nothing"
     few_lost(lost, 0, FLOW_PPS)
+
+
+@judges_time
+def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
+    package: Path, machine: Machine, bond: Bed, plain: Bed, tmp_path: Path
+) -> None:
+    """A bond and plain uplinks, whose VMs an operator has put where no policy would."""
+    before = packaged.release_before(tmp_path)
+    version = package.name.split("_")[1]
+    assert before.name == "ovs-lbt_0.1.0_all.deb" and version != "0.1.0"
+    beds = {bed: (bed.vms[0], bed.hosts[0]) for bed in (bond, plain)}
+    ways = [way for vm, host in beds.values() for way in ((vm, host), (host, vm))]
+
+    def in_use() -> dict[Bed, dict[str, str]]:
+        return {bed: machine.uplinks_in_use(bed.bridge) for bed in beds}
+
+    machine.install(before)
+    assert machine.version() == "0.1.0"
+    for bed in beds:
+        named = [] if bed.spec.on_bond else [w for u in bed.uplinks for w in ("--uplink", u.name)]
+        machine.do("ovs-lbt", "attach", bed.bridge, *named, "--policy", "load-based")
+        machine.do("ovs-lbt", "set", "bridge", bed.bridge, f"window-s={WINDOW_S}")
+    wait_until(
+        lambda: all(uplink for ports in in_use().values() for uplink in ports.values()),
+        "every VM has an uplink",
+    )
+    for bed in beds:
+        for vm in bed.vms:
+            machine.do("ovs-lbt", "move", vm.port, bed.uplinks[1].name)
+        bed.introduce()
+        bed.revalidated()
+    bindings, homes = in_use(), {bed: bed.homes() for bed in beds}
+    for bed in beds:
+        assert all(homes[bed][str(vm)] == [bed.uplinks[1].name] for vm in bed.vms), homes[bed]
+    settings = {bed: records(bed) for bed in beds}
+
+    flows = [(one.point, frames.udp(one.mac, other.mac)) for one, other in ways]
+    with contextlib.ExitStack() as listening:
+        ears = [listening.enter_context(Ears([receiver.point])) for _, receiver in ways]
+        with Stream(flows, FLOW_PPS) as stream:
+            machine.install(package)
+            assert machine.version() == version, "apt has restarted the service"
+            wait_until(lambda: in_use() == bindings, "every VM is where it was")
+            # Until load-based has decided.
+            time.sleep(2 * WINDOW_S)
+            stream.stop()
+        for ear in ears:
+            ear.until_quiet()
+        lost = [
+            stream.lost(ear[receiver.point], number)
+            for number, (ear, (_, receiver)) in enumerate(zip(ears, ways, strict=True))
+        ]
+    assert in_use() == bindings
+    for bed in beds:
+        assert bed.homes() == homes[bed], "frames leave by the uplinks by which they left"
+        assert records(bed) == settings[bed], "no setting has changed"
+        assert machine.run("ovs-lbt", "check", bed.bridge).returncode == 0
+    few_lost(lost, 0, FLOW_PPS)
+
+
+def test_the_changelog_of_the_package_begins_with_its_version(package: Path) -> None:
+    version = package.name.split("_")[1]
+    said = packaged.changelog(package)
+    heads = re.findall(r"^ovs-lbt \((\S+)\) unstable; urgency=medium$", said, re.MULTILINE)
+    assert heads[0] == version and len(set(heads)) == len(heads), heads
 
 
 def test_what_cannot_be_given_back_is_not_removed_unless_told_so(
