@@ -8,12 +8,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.switch import frames, packaged
 from tests.switch.adopting import records, state
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Upstream
+from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.packaged import Machine
 from tests.switch.service import free_tcp_port
@@ -24,6 +26,8 @@ from topologies.network.private_ovs import PrivateOvs
 pytestmark = pytest.mark.slow
 
 FLOW_PPS = 500
+# For as long as packages are installed, again and again.
+ROLLOUT_PPS = 200
 # Over how long load-based looks back before it decides.
 WINDOW_S = 2
 UNITS = ("ovs-lbt.service", "ovs-lbt-rescue.service")
@@ -170,6 +174,61 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
         assert records(bed) == settings[bed], "no setting has changed"
         assert machine.run("ovs-lbt", "check", bed.bridge).returncode == 0
     few_lost(lost, 0, FLOW_PPS)
+
+
+@judges_time
+def test_the_role_installs_and_goes_back_to_the_package_before(
+    package: Path, machine: Machine, bond: Bed, tmp_path: Path
+) -> None:
+    """A machine that was well is upgraded while its bond has lost a link: the gate does not let that pass."""
+    version, before = package.name.split("_")[1], state(bond)
+    newer = packaged.successor(package, tmp_path)
+    wanted = {"OVS_LBT_METRICS": f"127.0.0.1:{free_tcp_port()}"}
+    vm, host = bond.vms[0], bond.hosts[0]
+    way, back = ((a.point, frames.udp(a.mac, b.mac)) for a, b in ((vm, host), (host, vm)))
+    lost: list[int] = []
+
+    def run(check: bool = False, **packages: Any) -> Rollout:
+        on = {"kvm1": (machine, bond.bridge)}
+        return roll_out(on, tmp_path, check, ovs_lbt_options=wanted, **packages)
+
+    def run_under_traffic(**packages: Any) -> Rollout:
+        with Ears([host.point, vm.point]) as ears, Stream([way, back], ROLLOUT_PPS) as stream:
+            rolled = run(**packages)
+            stream.stop()
+            ears.until_quiet()
+            for number, point in enumerate((host.point, vm.point)):
+                lost.append(stream.lost(ears[point], number))
+        return rolled
+
+    looked = run(check=True, ovs_lbt_package=str(package))
+    assert looked.status == 0, looked.said
+    assert (machine.version(), state(bond)) == ("", before), "it was only asked"
+
+    first = run_under_traffic(ovs_lbt_package=str(package))
+    assert first.status == 0, first.said
+    assert machine.version() == version
+    assert machine.do("systemctl", "is-enabled", "ovs-lbt.service") == "enabled\n"
+    options = machine.path("/etc/default/ovs-lbt").read_text().splitlines()
+    assert [line for line in options if not line.startswith("#") and line] == [
+        f"{name}={value}" for name, value in wanted.items()
+    ]
+
+    with bond.cable_pulled(bond.uplinks[1]):
+        only = dict.fromkeys(machine.uplinks_in_use(bond.bridge), bond.uplinks[0].name)
+        wait_until(lambda: machine.uplinks_in_use(bond.bridge) == only, "all use the other uplink")
+        settings = records(bond)
+        second = run_under_traffic(
+            ovs_lbt_package=str(newer), ovs_lbt_previous_package=str(package)
+        )
+        assert second.status != 0
+        assert re.search(r"kvm1 was rolled back: .*: link down", second.said), second.said
+        log = machine.path("/var/log/dpkg.log").read_text()
+        assert f" upgrade ovs-lbt:all {version} {version}+next\n" in log, log
+        assert machine.version() == version, "the package before is back"
+        assert machine.uplinks_in_use(bond.bridge) == only, "the bridge was attached, and is"
+        assert records(bond) == settings
+    few_lost(lost, 0, ROLLOUT_PPS)
 
 
 def test_the_changelog_of_the_package_begins_with_its_version(package: Path) -> None:

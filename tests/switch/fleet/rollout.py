@@ -47,9 +47,15 @@ class Rollout:
 
 
 def roll_out(
-    machines: Mapping[str, tuple[Machine, str]], directory: Path, **variables: Any
+    machines: Mapping[str, tuple[Machine, str]],
+    directory: Path,
+    check: bool = False,
+    **variables: Any,
 ) -> Rollout:
-    """Run the playbook for machines, by their names, each with the bridge to attach."""
+    """Run the playbook for machines, by their names, each with the bridge to attach.
+
+    `check`: only ask what it would do.
+    """
     hosts = {
         name: {
             "ansible_machine_pid": machine.pid,
@@ -65,7 +71,8 @@ def roll_out(
     inventory = directory / "inventory.json"
     every = {**reached, **HURRIED, **variables}
     inventory.write_text(json.dumps({"ovs_lbt": {"hosts": hosts, "vars": every}}))
-    return _run(["-i", str(inventory), str(PLAYBOOK)], directory)
+    words = ["-i", str(inventory), *(["--check"] if check else []), str(PLAYBOOK)]
+    return _run(words, directory)
 
 
 def _run(words: Sequence[str], directory: Path) -> Rollout:
