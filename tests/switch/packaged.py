@@ -159,7 +159,7 @@ def release_before(directory: Path) -> Path:
         subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
     else:
         print(f"found no {LAST_OF_RELEASE_BEFORE}: 0.1.0 is made of this checkout's sources")
-        others = shutil.ignore_patterns(".*", "out", "build", "__pycache__", "*.egg-info")
+        others = shutil.ignore_patterns(".*", "out", "__pycache__", "*.egg-info")
         shutil.copytree(CHECKOUT, source, ignore=others, dirs_exist_ok=True)
         setup = source / "setup.cfg"
         setup.write_text(re.sub(r"(?m)^version = .*", "version = 0.1.0", setup.read_text()))
