@@ -17,6 +17,8 @@
 #                     (ARGS='--ways N... --out FILE')
 #   make bench-provider  how loads that jump among VMs of OVN behind one patch port are relieved, ours and
 #                     bonds (ARGS='--repeat N --out FILE')
+#   make bench-paths  what a switch port with another MTU or VLAN costs, ours with path checks and bonds
+#                     (ARGS='--contenders N... --out FILE')
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
@@ -71,7 +73,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-replay bench-scale bench-times test test-quick test-ryu test-fresh bench-provider \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-replay bench-scale bench-times test test-quick test-ryu test-fresh bench-provider \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -128,6 +130,9 @@ bench-overlay: setup
 
 bench-provider: setup
 	$(BIN)/python -m tests.switch.provider_figures $(ARGS)
+
+bench-paths: setup
+	$(BIN)/python -m tests.switch.path_figures $(ARGS)
 
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)

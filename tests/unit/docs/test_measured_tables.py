@@ -156,6 +156,33 @@ def test_loads_that_jump_below_ovn() -> None:
     assert sum(sum(run["pings_lost"].values()) for run in runs) == 1
 
 
+def test_faults_that_keep_the_links_up() -> None:
+    runs = raw("paths/faults.json")["runs"]
+    table = rows("docs/reliability.md", "| fault, contender | n | found after, s |")
+    assert {first.replace("`", "") for first in table} == {
+        f"{run['fault']}, {run['contender']}" for run in runs
+    }
+    for first, (n, *cells) in table.items():
+        fault, _, contender = first.replace("`", "").partition(", ")
+        of = [run for run in runs if (run["fault"], run["contender"]) == (fault, contender)]
+        assert int(n) == len(of) >= 5
+        assert not any(run["lost_before"] for run in of)
+        columns: list[list[float | None]] = [
+            [run["found_after_s"] for run in of],
+            [run["moved_after_s"] for run in of],
+            [run["lost_until_found"] + run["lost_after"] for run in of],
+            [run["lost_after"] if run["found_after_s"] is not None else None for run in of],
+            [run["lossless_after_s"] for run in of],
+        ]
+        for cell, values in zip(cells, columns, strict=True):
+            known = [value for value in values if value is not None]
+            if known:
+                assert len(known) == len(of)
+                assert_says(*of_runs(cell, known))
+            else:
+                assert cell in ("–", "when it is mended")
+
+
 def share_lost(jumps: Sequence[dict[str, Any]]) -> float:
     """Percent of the frames that were sent."""
     lost, sent = (sum(jump[key] for jump in jumps) for key in ("lost_frames", "sent_frames"))

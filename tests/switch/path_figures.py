@@ -1,0 +1,408 @@
+"""What the two faults of the layout `converged` cost: a switch port with another MTU, or in another VLAN.
+
+`python -m tests.switch.path_figures --out docs/results/paths/faults.json`
+
+The bed has the second host's shape: two uplinks, four VMs in VLAN 30 with an MTU of 9000, and a vNIC each
+for management (VLAN 10) and live migration (VLAN 20). The first host's part is that of hosts upstream, one
+in each VLAN, which path checks ask. Each VM has two connections with the one in its VLAN, in both directions. While they run, the switch port of the busiest uplink gets the
+fault, and its link stays up. On a LAG, the switch upstream takes a port in another VLAN out of the LAG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests import share
+from tests.switch import frames
+from tests.switch.bed import (
+    ACTIVE_BACKUP,
+    BALANCE_SLB,
+    LACP,
+    PLAIN,
+    Bed,
+    BedSpec,
+    Station,
+    Uplink,
+    Upstream,
+    run,
+    upstream_ovs,
+)
+from tests.switch.service import Service
+from tests.switch.waiting import HANG_S, wait_until
+from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Ears, OwnNetwork, Stream
+from topologies.compare.contenders import HISTORY
+from topologies.network.private_ovs import PrivateOvs
+from topologies.reports.origin import origin
+
+UPLINKS, VMS, CONNECTIONS = 2, 4, 2
+VM_VLAN, MANAGEMENT_VLAN, MIGRATION_VLAN, ODD_VLAN = 30, 10, 20, 99
+VLANS = (VM_VLAN, MANAGEMENT_VLAN, MIGRATION_VLAN)
+JUMBO_MTU, STANDARD_MTU = 9000, 1500
+ETHERNET_BYTES = 14
+MTU, VLAN = "MTU", "VLAN"
+FAULTS = (MTU, VLAN)
+# Of each flow: what is lost is known to 10 ms.
+PPS = 100.0
+BEFORE_S, WATCHED_S = 1.0, 6.0
+# What is lost in this last part of the watched time will be lost until somebody mends the fault.
+END_S = 1.0
+# What the documents promise.
+FOUND_WITHIN_S = 5.0
+MENDED = "when it is mended"
+REPEAT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who forwards: one of ours, with path checks or without them, or a bond by itself."""
+
+    team: str
+    policy: str = ""
+    checks: bool = False
+
+    def __str__(self) -> str:
+        if self.policy:
+            return f"{self.policy}{', path checks' * self.checks}"
+        return "balance-tcp" if self.team == LACP else self.team
+
+
+CONTENDERS = (
+    Contender(PLAIN, "load-based", checks=True),
+    Contender(PLAIN, "adaptive", checks=True),
+    Contender(PLAIN, "dynamic", checks=True),
+    Contender(PLAIN, "load-based"),
+    Contender(ACTIVE_BACKUP),
+    Contender(BALANCE_SLB),
+    Contender(LACP),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a fault did. Times are in seconds since it began, and None is never.
+
+    Frames of all flows are counted. `lost_in_end_s`: those of the last second that was watched.
+    """
+
+    found_after_s: float | None
+    moved_after_s: float | None
+    lossless_after_s: float | None
+    lost_before: int
+    lost_until_found: int
+    lost_after: int
+    lost_in_end_s: int
+    sent_per_s: float
+    sender_late_s: float
+    told: tuple[str, ...]
+
+
+def main() -> int:
+    """Measure, and write what was found. Runs are added to those that the file has.
+
+    The result is 1 if path checks found a fault too late.
+    """
+    parser = argparse.ArgumentParser(prog="path_figures", description=__doc__)
+    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
+    parser.add_argument(
+        "--contenders", type=int, nargs="+", default=range(len(CONTENDERS)), help="by number"
+    )
+    parser.add_argument("--out", type=Path, default=Path("out/paths/faults.json"))
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {"origins": [], "runs": []}
+    if options.out.exists():
+        report = json.loads(options.out.read_text())
+    command = ["python", "-m", "tests.switch.path_figures", *sys.argv[1:]]
+    report["origins"].append(origin(command))
+    share.take(share.OF_TESTS)
+    with OwnNetwork().entered(), upstream_ovs() as tor:
+        share.give(tor.ovs.pid("ovs-vswitchd"), share.OF_TESTS)
+        for contender in (CONTENDERS[number] for number in options.contenders):
+            with forwarding(tor, contender) as (bed, service):
+                share.give(bed.ovs.pid("ovs-vswitchd"), share.OF_TESTS)
+                for fault in FAULTS * options.repeat:
+                    made: dict[str, Any] = {"contender": str(contender), "fault": fault}
+                    made |= asdict(happen(bed, service, contender, fault))
+                    made["load_average"] = round(os.getloadavg()[0], 2)
+                    report["runs"].append(made)
+                    print(made, flush=True)
+                    options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(table(report["runs"]))
+    late = [run for run in report["runs"] if is_late(run)]
+    for one in late:
+        found = one["found_after_s"]
+        print(f"{one['contender']}, {one['fault']}: {found} s -> {FOUND_WITHIN_S:g} s")
+    return 1 if late else 0
+
+
+def is_late(made: Mapping[str, Any]) -> bool:
+    """Whether path checks have found a fault later than the documents promise, or not at all."""
+    after_s = made["found_after_s"]
+    checks = any(one.checks and str(one) == made["contender"] for one in CONTENDERS)
+    return checks and (after_s is None or after_s > FOUND_WITHIN_S)
+
+
+# ---- the bed -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def forwarding(tor: Upstream, contender: Contender) -> Iterator[tuple[Bed, Service | None]]:
+    """The bed, with a switch of its own, and the service if it takes part."""
+    vlans = (*(VM_VLAN,) * VMS, MANAGEMENT_VLAN, MIGRATION_VLAN)
+    spec = BedSpec(contender.team, UPLINKS, vlans, VLANS, JUMBO_MTU, addresses=True)
+    with (
+        learning_at_once(tor),
+        PrivateOvs(prefix="ovs-lbt-paths-") as ovs,
+        Bed(ovs, tor, spec) as bed,
+    ):
+        if contender.policy:
+            service = Service(ovs)
+            service.start()
+            try:
+                attach(bed, service, contender)
+                yield bed, service
+                service.do("detach", bed.bridge)
+            finally:
+                service.kill()
+        else:
+            if contender.team == LACP:
+                for switch in (ovs, tor.ovs):
+                    switch.vsctl("set", "port", bed.bond, "bond_mode=balance-tcp")
+                wait_until(bed.lacp_is_negotiated, "LACP negotiated on all uplinks")
+            bed.introduce_to_normal()
+            yield bed, None
+
+
+@contextlib.contextmanager
+def learning_at_once(tor: Upstream) -> Iterator[None]:
+    """The switch upstream learns from each frame in this block, as one of hardware does: it caches no flow."""
+    key = ("Open_vSwitch", ".", "other_config")
+    tor.ovs.vsctl("set", *key[:2], "other_config:flow-limit=0")
+    try:
+        yield
+    finally:
+        tor.ovs.vsctl("remove", *key, "flow-limit")
+
+
+def attach(bed: Bed, service: Service, contender: Contender) -> None:
+    """Attach the bridge. Path checks ask a host in each VLAN, because two uplinks alone decide nothing."""
+    bed.set("bridge", bed.bridge, failback_delay_s=1)
+    service.attach(bed, "--policy", contender.policy)
+    if contender.checks:
+        targets = ",".join(f"{host.ip}%{host.vlan}" for host in bed.hosts)
+        service.do("set", "bridge", bed.bridge, "path-check=on", f"path-check-targets={targets}")
+
+
+@contextlib.contextmanager
+def faulty(bed: Bed, uplink: Uplink, fault: str) -> Iterator[None]:
+    """The switch port of an uplink has another MTU or VLAN in this block; its link stays up."""
+    end, netns, tor = uplink.upstream_end.interface, uplink.upstream_end.netns, bed.tor.ovs
+    if fault == MTU:
+        run("ip", "link", "set", end, "mtu", str(STANDARD_MTU), netns=netns)
+        try:
+            yield
+        finally:
+            run("ip", "link", "set", end, "mtu", str(JUMBO_MTU), netns=netns)
+    elif bed.spec.is_lag:
+        with bed.lacp_withdrawn(uplink):
+            tor.vsctl("add-port", bed.upstream, end, f"tag={ODD_VLAN}")
+            try:
+                yield
+            finally:
+                tor.vsctl("del-port", bed.upstream, end)
+    else:
+        tor.vsctl("set", "port", end, f"tag={ODD_VLAN}")
+        try:
+            yield
+        finally:
+            tor.vsctl("clear", "port", end, "tag")
+
+
+# ---- one fault ---------------------------------------------------------------------------
+
+
+def happen(bed: Bed, service: Service | None, contender: Contender, fault: str) -> Found:
+    """Let a fault begin while traffic runs, watch it, and mend it."""
+    settle(bed, service, contender)
+    vms, host = bed.vms[:VMS], bed.hosts[0]
+    ways = [way for vm in vms for way in ((vm, host), (host, vm)) * CONNECTIONS]
+    flows = [(a.point, frame(a, b, number)) for number, (a, b) in enumerate(ways)]
+    with (
+        Ears([one.point for one in (*vms, host)], CountingEar) as ears,
+        Stream(flows, PPS) as stream,
+    ):
+        started_at = time.time()
+        before = carried(bed)
+        listen(ears, BEFORE_S)
+        now = carried(bed)
+        uplink = max(bed.uplinks, key=lambda one: now[one] - before[one])
+        began_at = time.time()
+        with faulty(bed, uplink, fault):
+            listen(ears, WATCHED_S)
+            while contender.checks and not told(bed, began_at, uplink):
+                assert time.time() < began_at + HANG_S, f"{fault} on {uplink}: not found"
+                listen(ears, END_S)
+            sent = stream.stop()
+            ears.until_quiet()
+            history = told(bed, began_at, uplink) if service else []
+    assert not any(sent.refused), "the VMs' own interfaces refused frames"
+    lost: list[float] = []
+    for number, (_, b) in enumerate(ways):
+        ear = ears[b.point]
+        assert isinstance(ear, CountingEar)
+        arrived = {i & SEQUENCE_MASK for i in ear.counts if i >> STREAM_SHIFT == 1 + number}
+        lost += [started_at + n / PPS for n in range(sent.count) if n not in arrived]
+    return judged(
+        lost, history, began_at, started_at + sent.count / PPS, len(ways) * PPS, sent.latest_s
+    )
+
+
+def judged(
+    lost_at: Sequence[float],
+    history: Sequence[Mapping[str, Any]],
+    began_at: float,
+    ended_at: float,
+    sent_per_s: float,
+    late_s: float,
+) -> Found:
+    """What came of a fault. `lost_at`: when each frame was sent that was lost."""
+    found_at = [one["at"] for one in history if one["event"] == "path-fault"]
+    moved_at = [one["at"] for one in history if one["event"] == "moved"]
+    after = found_at[0] if found_at else ended_at
+    of_fault = [at for at in lost_at if at >= began_at - 1 / PPS]
+    in_end = sum(at >= ended_at - END_S for at in of_fault)
+    last_at = max(of_fault, default=began_at)
+    return Found(
+        found_after_s=round(found_at[0] - began_at, 3) if found_at else None,
+        moved_after_s=round(moved_at[-1] - began_at, 3) if moved_at else None,
+        lossless_after_s=None if in_end else round(max(0.0, last_at - began_at), 3),
+        lost_before=len(lost_at) - len(of_fault),
+        lost_until_found=sum(at <= after for at in of_fault),
+        lost_after=sum(at > after for at in of_fault),
+        lost_in_end_s=in_end,
+        sent_per_s=sent_per_s,
+        sender_late_s=round(late_s, 3),
+        told=tuple(one["why"] for one in history if one["event"] == "path-fault"),
+    )
+
+
+def told(bed: Bed, since: float, uplink: Uplink) -> list[dict[str, Any]]:
+    """What the history says of a fault of this uplink that concerns VMs, and of what has left it."""
+    path = bed.ovs.rundir / HISTORY
+    entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [
+        entry
+        for entry in entries
+        if entry["at"] >= since
+        and (
+            (entry["event"] == "path-fault" and concerns_vms(entry, uplink))
+            or any(move.get("source") == uplink.name for move in entry.get("moves", ()))
+        )
+    ]
+
+
+def concerns_vms(entry: Mapping[str, Any], uplink: Uplink) -> bool:
+    """Whether a fault is decided, and is not of another VLAN than that of the VMs."""
+    others = (f"VLAN {vlan} " in entry["why"] for vlan in (MANAGEMENT_VLAN, MIGRATION_VLAN))
+    return entry.get("uplink") == uplink.name and not any(others)
+
+
+def settle(bed: Bed, service: Service | None, contender: Contender) -> None:
+    """Nothing is in force of the last fault, and both uplinks carry VMs."""
+    if service is not None:
+        wait_until(lambda: is_well(bed, service), "no fault is in force, and both uplinks are up")
+        if contender.policy != "dynamic":
+            service.place(bed, *(number % UPLINKS for number in range(VMS)))
+    elif contender.team == LACP:
+        wait_until(bed.lacp_is_negotiated, "LACP negotiated on all uplinks")
+    elif contender.team == BALANCE_SLB:
+        for number, vm in enumerate(bed.vms[:VMS]):
+            asked = ("ovs-appctl", "bond/hash", vm.mac, str(VM_VLAN))
+            bucket = bed.ovs.run(*asked).strip()
+            to = bed.uplinks[number % UPLINKS].name
+            bed.ovs.run("ovs-appctl", "bond/migrate", bed.bond, bucket, to)
+    bed.introduce()
+    bed.revalidated()
+
+
+def is_well(bed: Bed, service: Service) -> bool:
+    uplinks = service.show_json(bed.bridge)["uplinks"]
+    return all(one["up"] and not one.get("path_faults") for one in uplinks)
+
+
+def listen(ears: Ears, for_s: float) -> None:
+    end_s = time.monotonic() + for_s
+    while (left_s := end_s - time.monotonic()) > 0:
+        ears.listen(within_s=min(0.05, left_s))
+
+
+def carried(bed: Bed) -> dict[Uplink, int]:
+    """How many bytes have passed each uplink, both ways."""
+    counts = {}
+    for uplink in bed.uplinks:
+        (link,) = json.loads(run("ip", "-s", "-j", "link", "show", uplink.name))
+        counts[uplink] = sum(link["stats64"][way]["bytes"] for way in ("rx", "tx"))
+    return counts
+
+
+def frame(a: Station, b: Station, number: int) -> bytes:
+    """A frame of a connection of its own, which fills the MTU. Nobody answers it."""
+    return frames.udp(
+        a.mac,
+        b.mac,
+        source_ip=f"192.0.2.{number + 1}",
+        destination_ip=f"198.51.100.{number + 1}",
+        frame_bytes=ETHERNET_BYTES + JUMBO_MTU,
+    )
+
+
+# ---- what it comes to --------------------------------------------------------------------
+
+
+def table(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Medians and ranges, as a table in Markdown."""
+    lines = [
+        "| fault, contender | n | found after, s | moved after, s | frames lost | of these after the finding"
+        " | nothing lost after, s |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for fault in FAULTS:
+        for contender in map(str, CONTENDERS):
+            of = [one for one in runs if (one["fault"], one["contender"]) == (fault, contender)]
+            if not of:
+                continue
+            cells = [
+                spread([one["found_after_s"] for one in of]),
+                spread([one["moved_after_s"] for one in of]),
+                spread([one["lost_until_found"] + one["lost_after"] for one in of], "", 0),
+                spread(
+                    [one["lost_after"] for one in of if one["found_after_s"] is not None], "–", 0
+                ),
+                spread([one["lossless_after_s"] for one in of], MENDED),
+            ]
+            lines.append(f"| {fault}, {contender} | {len(of)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def spread(values: Sequence[float | None], never: str = "–", digits: int = 2) -> str:
+    """A cell: the median and the range of the values, or what it says where there are none."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return never
+    texts = [f"{of(known):.{digits}f}" for of in (statistics.median, min, max)]
+    text = texts[0] if texts[1] == texts[2] else f"{texts[0]} ({texts[1]} to {texts[2]})"
+    return text + f", {never} in {len(values) - len(known)}" * (len(known) < len(values))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
