@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.api import history
 from tests import share
 from tests.switch import frames
 from tests.switch.bed import (
@@ -254,7 +255,7 @@ def happen(bed: Bed, service: Service | None, contender: Contender, fault: str) 
                 listen(ears, END_S)
             sent = stream.stop()
             ears.until_quiet()
-            history = told(bed, began_at, uplink) if service else []
+            entries = told(bed, began_at, uplink) if service else []
     assert not any(sent.refused), "the VMs' own interfaces refused frames"
     lost: list[float] = []
     for number, (_, b) in enumerate(ways):
@@ -263,21 +264,22 @@ def happen(bed: Bed, service: Service | None, contender: Contender, fault: str) 
         arrived = {i & SEQUENCE_MASK for i in ear.counts if i >> STREAM_SHIFT == 1 + number}
         lost += [started_at + n / PPS for n in range(sent.count) if n not in arrived]
     return judged(
-        lost, history, began_at, started_at + sent.count / PPS, len(ways) * PPS, sent.latest_s
+        lost, entries, began_at, started_at + sent.count / PPS, len(ways) * PPS, sent.latest_s
     )
 
 
 def judged(
     lost_at: Sequence[float],
-    history: Sequence[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
     began_at: float,
     ended_at: float,
     sent_per_s: float,
     late_s: float,
 ) -> Found:
     """What came of a fault. `lost_at`: when each frame was sent that was lost."""
-    found_at = [one["at"] for one in history if one["event"] == "path-fault"]
-    moved_at = [one["at"] for one in history if one["event"] == "moved"]
+    faults = [one for one in entries if one["event"] == history.Happened.PATH_FAULT]
+    found_at = [one["at"] for one in faults]
+    moved_at = [one["at"] for one in entries if one["event"] == history.Happened.MOVED]
     after = found_at[0] if found_at else ended_at
     of_fault = [at for at in lost_at if at >= began_at - 1 / PPS]
     in_end = sum(at >= ended_at - END_S for at in of_fault)
@@ -292,29 +294,35 @@ def judged(
         lost_in_end_s=in_end,
         sent_per_s=sent_per_s,
         sender_late_s=round(late_s, 3),
-        told=tuple(one["why"] for one in history if one["event"] == "path-fault"),
+        told=tuple(one["why"] for one in faults),
     )
 
 
 def told(bed: Bed, since: float, uplink: Uplink) -> list[dict[str, Any]]:
     """What the history says of a fault of this uplink that concerns VMs, and of what has left it."""
     path = bed.ovs.rundir / HISTORY
-    entries = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
     return [
         entry
-        for entry in entries
-        if entry["at"] >= since
-        and (
-            (entry["event"] == "path-fault" and concerns_vms(entry, uplink))
-            or any(move.get("source") == uplink.name for move in entry.get("moves", ()))
-        )
+        for entry in history.read(lines, history.Query(last=history.MOST))
+        if entry["at"] >= since and (is_fault(entry, uplink) or has_left(entry, uplink))
     ]
 
 
-def concerns_vms(entry: Mapping[str, Any], uplink: Uplink) -> bool:
-    """Whether a fault is decided, and is not of another VLAN than that of the VMs."""
+def is_found(entries: Sequence[Mapping[str, Any]]) -> bool:
+    return any(entry["event"] == history.Happened.PATH_FAULT for entry in entries)
+
+
+def is_fault(entry: Mapping[str, Any], uplink: Uplink) -> bool:
+    """Whether it is a fault of this uplink that is decided, and of no other VLAN than that of the VMs."""
     others = (f"VLAN {vlan} " in entry["why"] for vlan in (MANAGEMENT_VLAN, MIGRATION_VLAN))
-    return entry.get("uplink") == uplink.name and not any(others)
+    found = entry["event"] == history.Happened.PATH_FAULT
+    return found and entry.get("uplink") == uplink.name and not any(others)
+
+
+def has_left(entry: Mapping[str, Any], uplink: Uplink) -> bool:
+    moved = entry["event"] == history.Happened.MOVED
+    return moved and any(move.get("source") == uplink.name for move in entry.get("moves", ()))
 
 
 def settle(bed: Bed, service: Service | None, contender: Contender) -> None:
