@@ -56,7 +56,7 @@ FAULTS = (MTU, VLAN)
 # Of each flow: what is lost is known to 10 ms.
 PPS = 100.0
 BEFORE_S, WATCHED_S = 1.0, 6.0
-# What is lost in this last part of the watched time will be lost until somebody mends the fault.
+# A flow of which nothing arrives in this last part of the watched time is silent until the fault is mended.
 END_S = 1.0
 # What the documents promise.
 FOUND_WITHIN_S = 5.0
@@ -93,7 +93,8 @@ CONTENDERS = (
 class Found:
     """What a fault did. Times are in seconds since it began, and None is never.
 
-    Frames of all flows are counted. `lost_in_end_s`: those of the last second that was watched.
+    Frames of all flows are counted. `lost_after_at_s`: when those were sent that were lost after the finding.
+    `silent_at_end`: the flows of which nothing arrived in the last second that was watched.
     """
 
     found_after_s: float | None
@@ -102,7 +103,8 @@ class Found:
     lost_before: int
     lost_until_found: int
     lost_after: int
-    lost_in_end_s: int
+    lost_after_at_s: tuple[float, ...]
+    silent_at_end: int
     sent_per_s: float
     sender_late_s: float
     told: tuple[str, ...]
@@ -259,43 +261,42 @@ def happen(bed: Bed, service: Service | None, contender: Contender, fault: str) 
             entries = told(bed, began_at, uplink) if service else []
     assert not any(sent.refused), "the VMs' own interfaces refused frames"
     lost: list[float] = []
+    silent = 0
     for number, (_, b) in enumerate(ways):
         ear = ears[b.point]
         assert isinstance(ear, CountingEar)
         arrived = {i & SEQUENCE_MASK for i in ear.counts if i >> STREAM_SHIFT == 1 + number}
         lost += [started_at + n / PPS for n in range(sent.count) if n not in arrived]
-    return judged(
-        lost, entries, began_at, started_at + sent.count / PPS, len(ways) * PPS, sent.latest_s
-    )
+        silent += max(arrived, default=0) < sent.count - END_S * PPS
+    rate, late_s = len(ways) * PPS, round(sent.latest_s, 3)
+    return judged(lost, silent, entries, began_at, sent_per_s=rate, sender_late_s=late_s)
 
 
 def judged(
     lost_at: Sequence[float],
+    silent_at_end: int,
     entries: Sequence[Mapping[str, Any]],
     began_at: float,
-    ended_at: float,
-    sent_per_s: float,
-    late_s: float,
+    **sender: float,
 ) -> Found:
     """What came of a fault. `lost_at`: when each frame was sent that was lost."""
     faults = [one for one in entries if one["event"] == history.Happened.PATH_FAULT]
     found_at = [one["at"] for one in faults]
     moved_at = [one["at"] for one in entries if one["event"] == history.Happened.MOVED]
-    after = found_at[0] if found_at else ended_at
     of_fault = [at for at in lost_at if at >= began_at - 1 / PPS]
-    in_end = sum(at >= ended_at - END_S for at in of_fault)
+    after = [at for at in of_fault if found_at and at > found_at[0]]
     last_at = max(of_fault, default=began_at)
     return Found(
         found_after_s=round(found_at[0] - began_at, 3) if found_at else None,
         moved_after_s=round(moved_at[-1] - began_at, 3) if moved_at else None,
-        lossless_after_s=None if in_end else round(max(0.0, last_at - began_at), 3),
+        lossless_after_s=None if silent_at_end else round(max(0.0, last_at - began_at), 3),
         lost_before=len(lost_at) - len(of_fault),
-        lost_until_found=sum(at <= after for at in of_fault),
-        lost_after=sum(at > after for at in of_fault),
-        lost_in_end_s=in_end,
-        sent_per_s=sent_per_s,
-        sender_late_s=round(late_s, 3),
+        lost_until_found=len(of_fault) - len(after),
+        lost_after=len(after),
+        lost_after_at_s=tuple(sorted({round(at - began_at, 2) for at in after})),
+        silent_at_end=silent_at_end,
         told=tuple(one["why"] for one in faults),
+        **sender,
     )
 
 

@@ -33,4 +33,4 @@ def test_a_fault_of_the_converged_layout_is_found(team: tuple[Bed, Service], fau
     soon(f"another {fault} on one switch port is found", found.found_after_s, FOUND_WITHIN_S)
     assert found.lost_until_found, "the fault lost nothing, so nothing was tried"
     few_lost([found.lost_after], LOST_AFTER_MAX, PPS, "after the finding")
-    assert not found.lost_in_end_s, "frames are still lost, although VM ports have left"
+    assert not found.silent_at_end, "a flow is still lost, although VM ports have left"

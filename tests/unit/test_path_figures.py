@@ -25,21 +25,21 @@ def entry(event: str, after_s: float, why: str = "", **more: Any) -> dict[str, A
 def found(lost_for_s: float, *entries: dict[str, Any]) -> Found:
     """What came of a fault by which one flow lost everything for a time, and a frame before it."""
     lost_at = [BEGAN_AT - 0.5, *(BEGAN_AT + n / PPS for n in range(round(lost_for_s * PPS)))]
-    return judged(lost_at, entries, BEGAN_AT, ENDED_AT, PPS, 0.0)
+    silent = int(lost_at[-1] >= ENDED_AT - 0.1)
+    return judged(lost_at, silent, entries, BEGAN_AT, sent_per_s=PPS, sender_late_s=0.0)
 
 
 def test_losses_are_parted_by_the_finding() -> None:
     seen = found(2.6, entry("path-fault", 2.499, "why"), entry("moved", 2.5))
     assert (seen.found_after_s, seen.moved_after_s, seen.lossless_after_s) == (2.499, 2.5, 2.59)
     assert (seen.lost_before, seen.lost_until_found, seen.lost_after) == (1, 250, 10)
-    assert seen.told == ("why",) and not seen.lost_in_end_s
+    assert seen.lost_after_at_s[:2] == (2.5, 2.51) and seen.told == ("why",)
 
 
 def test_what_is_lost_at_the_end_is_lost_until_it_is_mended() -> None:
     seen = found(ENDED_AT - BEGAN_AT)
     assert seen.found_after_s is seen.moved_after_s is seen.lossless_after_s is None
     assert (seen.lost_until_found, seen.lost_after) == (600, 0)
-    assert seen.lost_in_end_s == 100
 
 
 @pytest.mark.parametrize(
