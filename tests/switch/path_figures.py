@@ -62,6 +62,8 @@ END_S = 1.0
 FOUND_WITHIN_S = 5.0
 MENDED = "when it is mended"
 REPEAT = 5
+# Of a run that does not count.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Found:
 def main() -> int:
     """Measure, and write what was found. Runs are added to those that the file has.
 
+    A run that does not count is written, too, and made again.
+
     The result is 1 if path checks found a fault too late.
     """
     parser = argparse.ArgumentParser(prog="path_figures", description=__doc__)
@@ -135,18 +139,26 @@ def main() -> int:
             with forwarding(tor, contender) as (bed, service):
                 share.give(bed.ovs.pid("ovs-vswitchd"), share.OF_TESTS)
                 for fault in FAULTS * options.repeat:
-                    made: dict[str, Any] = {"contender": str(contender), "fault": fault}
-                    made |= asdict(happen(bed, service, contender, fault))
-                    made["load_average"] = round(os.getloadavg()[0], 2)
-                    report["runs"].append(made)
-                    print(made, flush=True)
-                    options.out.write_text(json.dumps(report, indent=1) + "\n")
+                    for _ in range(ATTEMPTS):
+                        made: dict[str, Any] = {"contender": str(contender), "fault": fault}
+                        made |= asdict(happen(bed, service, contender, fault))
+                        made["load_average"] = round(os.getloadavg()[0], 2)
+                        report["runs"].append(made)
+                        print(made, flush=True)
+                        options.out.write_text(json.dumps(report, indent=1) + "\n")
+                        if counts(made):
+                            break
     print(table(report["runs"]))
     late = [run for run in report["runs"] if is_late(run)]
     for one in late:
         found = one["found_after_s"]
         print(f"{one['contender']}, {one['fault']}: {found} s -> {FOUND_WITHIN_S:g} s")
     return 1 if late else 0
+
+
+def counts(made: Mapping[str, Any]) -> bool:
+    """Whether the machine had time for the run: nothing was lost before the fault."""
+    return not made["lost_before"]
 
 
 def is_late(made: Mapping[str, Any]) -> bool:
@@ -380,7 +392,8 @@ def frame(a: Station, b: Station, number: int) -> bytes:
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Medians and ranges, as a table in Markdown."""
+    """Medians and ranges of the runs that count, as a table in Markdown."""
+    runs = [one for one in runs if counts(one)]
     lines = [
         "| fault, contender | n | found after, s | moved after, s | frames lost | of these after the finding"
         " | nothing lost after, s |",

@@ -22,15 +22,16 @@ def entry(event: str, after_s: float, why: str = "", **more: Any) -> dict[str, A
     return {"at": BEGAN_AT + after_s, "event": event, "why": why, **more}
 
 
-def found(lost_for_s: float, *entries: dict[str, Any]) -> Found:
-    """What came of a fault by which one flow lost everything for a time, and a frame before it."""
-    lost_at = [BEGAN_AT - 0.5, *(BEGAN_AT + n / PPS for n in range(round(lost_for_s * PPS)))]
+def found(lost_for_s: float, *entries: dict[str, Any], before: int = 0) -> Found:
+    """What came of a fault by which one flow lost everything for a time."""
+    lost_at = [BEGAN_AT - 0.5] * before
+    lost_at += [BEGAN_AT + n / PPS for n in range(round(lost_for_s * PPS))]
     silent = int(lost_at[-1] >= ENDED_AT - 0.1)
     return judged(lost_at, silent, entries, BEGAN_AT, sent_per_s=PPS, sender_late_s=0.0)
 
 
 def test_losses_are_parted_by_the_finding() -> None:
-    seen = found(2.6, entry("path-fault", 2.499, "why"), entry("moved", 2.5))
+    seen = found(2.6, entry("path-fault", 2.499, "why"), entry("moved", 2.5), before=1)
     assert (seen.found_after_s, seen.moved_after_s, seen.lossless_after_s) == (2.499, 2.5, 2.59)
     assert (seen.lost_before, seen.lost_until_found, seen.lost_after) == (1, 250, 10)
     assert seen.lost_after_at_s[:2] == (2.5, 2.51) and seen.told == ("why",)
@@ -79,7 +80,11 @@ def test_only_path_checks_can_be_late(contender: str, after_s: float | None, lat
 
 def test_the_table_says_who_loses_frames_until_somebody_mends_the_fault() -> None:
     checked = found(2.6, entry("path-fault", 2.499), entry("moved", 2.5))
+    # A frame was lost before the fault.
+    does_not_count = {"fault": MTU, "contender": CHECKED, **asdict(found(5, before=1))}
+    assert not path_figures.counts(does_not_count)
     runs: Sequence[dict[str, Any]] = [
+        does_not_count,
         {"fault": MTU, "contender": CHECKED, **asdict(checked)},
         {"fault": MTU, "contender": CHECKED, **asdict(found(2, entry("path-fault", 1.9)))},
         {"fault": MTU, "contender": BOND, **asdict(found(ENDED_AT - BEGAN_AT))},
