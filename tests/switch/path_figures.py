@@ -58,6 +58,8 @@ PPS = 100.0
 BEFORE_S, WATCHED_S = 1.0, 6.0
 # A flow of which nothing arrives in this last part of the watched time is silent until the fault is mended.
 END_S = 1.0
+# On a busy machine, sockets of the switch overflow now and then.
+LOST_BEFORE_RATIO = 0.05
 # What the documents promise.
 FOUND_WITHIN_S = 5.0
 MENDED = "when it is mended"
@@ -157,8 +159,8 @@ def main() -> int:
 
 
 def counts(made: Mapping[str, Any]) -> bool:
-    """Whether the machine had time for the run: nothing was lost before the fault."""
-    return not made["lost_before"]
+    """Whether the machine had time for the run: hardly anything was lost in the second before the fault."""
+    return float(made["lost_before"]) <= LOST_BEFORE_RATIO * made["sent_per_s"] * BEFORE_S
 
 
 def is_late(made: Mapping[str, Any]) -> bool:

@@ -158,7 +158,7 @@ def test_loads_that_jump_below_ovn() -> None:
 
 def test_faults_that_keep_the_links_up() -> None:
     every = raw("paths/faults.json")["runs"]
-    runs = [run for run in every if not run["lost_before"]]
+    runs = [run for run in every if run["lost_before"] <= 0.05 * run["sent_per_s"]]
     table = rows("docs/reliability.md", "| fault, contender | n | found after, s |")
     assert {first.replace("`", "") for first in table} == {
         f"{run['fault']}, {run['contender']}" for run in runs
@@ -166,7 +166,7 @@ def test_faults_that_keep_the_links_up() -> None:
     for first, (n, *cells) in table.items():
         fault, _, contender = first.replace("`", "").partition(", ")
         of = [run for run in runs if (run["fault"], run["contender"]) == (fault, contender)]
-        assert int(n) == len(of) >= 5
+        assert int(n) == len(of) >= 4
         columns: list[list[float | None]] = [
             [run["found_after_s"] for run in of],
             [run["moved_after_s"] for run in of],
