@@ -92,7 +92,11 @@ class Host:
         """The last lines of the log of each daemon of this host and of its service, and its tunnels' routes."""
         found = self._daemons.log_tails(lines) | {"ovs-lbt run": self.service.log_tail(lines)}
         for asked in ("tnl/neigh/show", "ovs/route/show", "tnl/ports/show", "dpctl/dump-flows"):
-            found[asked] = self.ovs.run("ovs-appctl", asked)
+            # A test may have stopped ovs-vswitchd.
+            try:
+                found[asked] = self.ovs.run("ovs-appctl", "--timeout=5", asked)
+            except RuntimeError as failure:
+                found[asked] = str(failure)
         return {f"{self} {name}": tail for name, tail in found.items()}
 
     # ---- what runs there -----------------------------------------------------------------
