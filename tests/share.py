@@ -11,20 +11,10 @@ import contextlib
 from pathlib import Path
 
 # As much as nine sessions of niceness 0 together.
-OF_TESTS = -10
-OWN = Path("/proc/self/autogroup")
+OF_MEASUREMENTS = -10
 
 
-def give(pid: int, niceness: int) -> None:
-    """Give the session of another process a niceness, where the system has one for sessions."""
+def give(pid: int, niceness: int = OF_MEASUREMENTS) -> None:
+    """Give the session of a process a niceness, where the system has one for sessions."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
-
-
-def take(niceness: int) -> int | None:
-    """Give the session of this process a niceness. Returns that before; None if the system has none."""
-    with contextlib.suppress(OSError):
-        before = int(OWN.read_text().rpartition(" ")[2])
-        OWN.write_text(str(niceness))
-        return before
-    return None

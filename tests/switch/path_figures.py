@@ -4,8 +4,9 @@
 
 The bed has the second host's shape: two uplinks, four VMs in VLAN 30 with an MTU of 9000, and a vNIC each
 for management (VLAN 10) and live migration (VLAN 20). The first host's part is that of hosts upstream, one
-in each VLAN, which path checks ask. Each VM has two connections with the one in its VLAN, in both directions. While they run, the switch port of the busiest uplink gets the
-fault, and its link stays up. On a LAG, the switch upstream takes a port in another VLAN out of the LAG.
+in each VLAN, which path checks ask. Each VM has two connections with the one in its VLAN, in both
+directions. While they run, the switch port of the busiest uplink gets the fault, and its link stays up. On a
+LAG, the switch upstream takes a port in another VLAN out of the LAG.
 """
 
 from __future__ import annotations
@@ -134,12 +135,12 @@ def main() -> int:
         report = json.loads(options.out.read_text())
     command = ["python", "-m", "tests.switch.path_figures", *sys.argv[1:]]
     report["origins"].append(origin(command))
-    share.take(share.OF_TESTS)
+    share.give(os.getpid())
     with OwnNetwork().entered(), upstream_ovs() as tor:
-        share.give(tor.ovs.pid("ovs-vswitchd"), share.OF_TESTS)
+        share.give(tor.ovs.pid("ovs-vswitchd"))
         for contender in (CONTENDERS[number] for number in options.contenders):
             with forwarding(tor, contender) as (bed, service):
-                share.give(bed.ovs.pid("ovs-vswitchd"), share.OF_TESTS)
+                share.give(bed.ovs.pid("ovs-vswitchd"))
                 for fault in FAULTS * options.repeat:
                     for _ in range(ATTEMPTS):
                         made: dict[str, Any] = {"contender": str(contender), "fault": fault}
@@ -323,10 +324,6 @@ def told(bed: Bed, since: float, uplink: Uplink) -> list[dict[str, Any]]:
         for entry in history.read(lines, history.Query(last=history.MOST))
         if entry["at"] >= since and (is_fault(entry, uplink) or has_left(entry, uplink))
     ]
-
-
-def is_found(entries: Sequence[Mapping[str, Any]]) -> bool:
-    return any(entry["event"] == history.Happened.PATH_FAULT for entry in entries)
 
 
 def is_fault(entry: Mapping[str, Any], uplink: Uplink) -> bool:

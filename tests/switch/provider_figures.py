@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests import share
 from tests.switch import frames
 from tests.switch.bed import run, upstream_ovs
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
@@ -35,7 +36,6 @@ from topologies.reports.origin import origin
 VMS, UPLINK_MBPS, HOT_MBPS, COLD_MBPS = 6, 100, 30, 5
 FLOW_PPS, MTU_BYTES = 1000, 9000
 PHASES, PHASE_S, LOOKS_EVERY_S, RATE_OVER_S = 4, 12.0, 0.1, 1.0
-NICENESS = -10
 # Three and three are 60 and 45 Mbit/s at best; all that is above this is not relieved.
 RELIEVED_RATIO = 0.75
 # The end of a phase, in which nothing should change any more.
@@ -94,7 +94,7 @@ def _prepare(place: Place) -> None:
     host.start_service()
     host.limit_uplinks(UPLINK_MBPS)
     for ovs in (host.ovs, host.tor.ovs):
-        _give_priority(ovs.pid("ovs-vswitchd"))
+        share.give(ovs.pid("ovs-vswitchd"))
     devices = [(host.name, name) for name in UPLINKS]
     devices += [(host.tor.netns, uplink.upstream_end.interface) for uplink in host.uplinks]
     for vm in place.vlan.vms:
@@ -102,13 +102,6 @@ def _prepare(place: Place) -> None:
     devices += [(host.tor.netns, outside.port), (outside.name, "eth0")]
     for netns, device in devices:
         run("ip", "-n", netns, "link", "set", device, "mtu", str(MTU_BYTES))
-
-
-def _give_priority(pid: int) -> None:
-    """Also before what others of this machine started: Linux gives each session the same share."""
-    group = Path(f"/proc/{pid}/autogroup")
-    if group.exists():
-        group.write_text(str(NICENESS))
 
 
 def _measure(place: Place, contender: Contender, phase_s: float) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.switch import frames
 from tests.switch.adopting import state
 from tests.switch.bed import Upstream
 from tests.switch.fleet.host import Host
 from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
-from tests.switch.wire import Ears, Stream
+from tests.switch.talking import talking
 
 pytestmark = pytest.mark.slow
 
@@ -63,18 +62,8 @@ def losing_nothing(fleet: Sequence[Host]) -> Iterator[None]:
         for one, other in [(host.bed.vms[0], host.bed.hosts[0])]
         for sender, receiver in ((one, other), (other, one))
     ]
-    flows = [(one.point, frames.udp(one.mac, other.mac)) for one, other in ways]
-    with contextlib.ExitStack() as listening:
-        ears = [listening.enter_context(Ears([receiver.point])) for _, receiver in ways]
-        with Stream(flows, FLOW_PPS) as stream:
-            yield
-            stream.stop()
-        for ear in ears:
-            ear.until_quiet()
-        lost = [
-            stream.lost(ear[receiver.point], number)
-            for number, (ear, (_, receiver)) in enumerate(zip(ears, ways, strict=True))
-        ]
+    with talking(ways, FLOW_PPS) as lost:
+        yield
     few_lost(lost, 0, FLOW_PPS)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import time
@@ -19,6 +18,7 @@ from tests.switch.fleet.rollout import Rollout, roll_out
 from tests.switch.judging import few_lost, judges_time
 from tests.switch.packaged import Machine
 from tests.switch.service import free_tcp_port
+from tests.switch.talking import talking
 from tests.switch.waiting import wait_until
 from tests.switch.wire import Ears, Stream
 from topologies.network.private_ovs import PrivateOvs
@@ -152,22 +152,12 @@ def test_from_the_release_before_nothing_is_lost_and_nothing_moves(
         assert all(homes[bed][str(vm)] == [bed.uplinks[1].name] for vm in bed.vms), homes[bed]
     settings = {bed: records(bed) for bed in beds}
 
-    flows = [(one.point, frames.udp(one.mac, other.mac)) for one, other in ways]
-    with contextlib.ExitStack() as listening:
-        ears = [listening.enter_context(Ears([receiver.point])) for _, receiver in ways]
-        with Stream(flows, FLOW_PPS) as stream:
-            machine.install(package)
-            assert machine.version() == version, "apt has restarted the service"
-            wait_until(lambda: in_use() == bindings, "every VM is where it was")
-            # Until load-based has decided.
-            time.sleep(2 * WINDOW_S)
-            stream.stop()
-        for ear in ears:
-            ear.until_quiet()
-        lost = [
-            stream.lost(ear[receiver.point], number)
-            for number, (ear, (_, receiver)) in enumerate(zip(ears, ways, strict=True))
-        ]
+    with talking(ways, FLOW_PPS) as lost:
+        machine.install(package)
+        assert machine.version() == version, "apt has restarted the service"
+        wait_until(lambda: in_use() == bindings, "every VM is where it was")
+        # Until load-based has decided.
+        time.sleep(2 * WINDOW_S)
     assert in_use() == bindings
     for bed in beds:
         assert bed.homes() == homes[bed], "frames leave by the uplinks by which they left"
