@@ -4,6 +4,10 @@ A round of probes is sent twice a second. Behind it goes a probe that takes no n
 gives it straight back. It proves that the switch has sent the round, and that its answers reach us.
 Only such rounds count, and only once the next one has proved itself: probes have then had half a
 second to arrive. So neither a busy switch nor a busy service makes a fault.
+
+A host's answers do not say which question they answer, so a host gets one question in a round. Its short
+question goes with the probes. If it is asked with long frames, too, these questions have rounds of their
+own, halfway between.
 """
 
 from __future__ import annotations
@@ -21,15 +25,17 @@ LATEST_S = 0.3
 LOST_AFTER = 4
 # So many arrive in a row before a broken path counts as mended: 5 s.
 MENDED_AFTER = 10
-# The same for a host, whose answers only say which of several uplinks is at fault. It may get each
-# question every other round, and one answer proves that it is reached.
+# The same for a host, whose answers only say which of several uplinks is at fault. One answer proves that
+# it is reached.
 HOST_LOST_AFTER = 2
 HOST_MENDED_AFTER = 1
 # An uplink that carries this share of its capacity may be dropping probes with other frames. That
 # probes are lost on its paths then proves nothing.
 FULL_RATIO = 0.9
-# The most probes of one round: at most 128 frames a second leave, whatever the number of VLANs.
+# The most frames of one round: at most 128 probes and 64 long questions leave in a second, whatever the
+# number of VLANs.
 MOST_PROBES = 64
+MOST_LONG_QUESTIONS = 32
 # With so many frames in one round, somebody floods the address of our probes. Then none are taken for
 # a while, and nothing is found.
 MOST_HEARD = 1000
@@ -66,8 +72,12 @@ class PathChecks:
     _plan: tuple[Path, ...] = ()
     _probed: dict[Path, _Probed] = field(default_factory=dict)
     _number: int = 0
-    # Where in the plan the next round begins.
-    _next: int = 0
+    # What rounds probe in turn; and for each uplink and host, the long questions, asked in turn.
+    _probes: tuple[Path, ...] = ()
+    _long_questions: tuple[tuple[Path, ...], ...] = ()
+    # How many of either have had their turn.
+    _probes_sent: int = 0
+    _long_questions_sent: int = 0
     # The rounds that are not judged yet; those of their paths whose probes arrived; and when each round
     # proved itself.
     _sent: dict[int, tuple[Path, ...]] = field(default_factory=dict)
@@ -90,7 +100,13 @@ class PathChecks:
         """Probe these paths from now on. What others have shown is forgotten."""
         if plan == self._plan:
             return
-        self._plan, self._next = plan, 0
+        self._plan = plan
+        self._probes = tuple(path for path in plan if not _is_long_question(path))
+        asked: dict[tuple[str, str, int], list[Path]] = {}
+        for path in filter(_is_long_question, plan):
+            asked.setdefault((path.sender, path.receiver, path.vlan), []).append(path)
+        self._long_questions = tuple(map(tuple, asked.values()))
+        self._probes_sent = self._long_questions_sent = 0
         kept = set(plan)
         self._probed = {path: found for path, found in self._probed.items() if path in kept}
 
@@ -103,7 +119,7 @@ class PathChecks:
     def end(self) -> None:
         """No paths are checked any more: `find` finds nothing from now on, at once."""
         self.interrupt()
-        self._plan, self._probed = (), {}
+        self._plan, self._probes, self._long_questions, self._probed = (), (), (), {}
         self._ended_s = dict.fromkeys(self.since_s, float("-inf"))
         self.due_s = self.flooded_until_s = 0.0
 
@@ -111,20 +127,27 @@ class PathChecks:
 
     def begin(self, now_s: float) -> Round:
         """Begin a round: of a long plan the next part."""
-        self.due_s, self._heard = now_s + INTERVAL_S, 0
         self._number += 1
-        count = min(MOST_PROBES, len(self._plan))
-        part = [self._plan[(self._next + step) % len(self._plan)] for step in range(count)]
-        self._next = (self._next + count) % len(self._plan) if self._plan else 0
-        # A host's answers do not say which question they answer, so it gets one of them in a round.
-        asked: dict[tuple[str, str, int], list[Path]] = {}
-        for path in part:
-            if path.to_host:
-                asked.setdefault((path.sender, path.receiver, path.vlan), []).append(path)
-        chosen = {questions[self._number % len(questions)] for questions in asked.values()}
-        paths = tuple(path for path in part if not path.to_host or path in chosen)
+        if self._long_questions and self._number % 2 == 0:
+            paths = self._next_long_questions()
+        else:
+            paths, self._heard = self._next_probes(), 0
+        self.due_s = now_s + (INTERVAL_S / 2 if self._long_questions else INTERVAL_S)
         self._sent[self._number], self._arrived[self._number] = paths, set()
         return Round(self._number, paths)
+
+    def _next_probes(self) -> tuple[Path, ...]:
+        since, count = self._probes_sent, min(MOST_PROBES, len(self._probes))
+        self._probes_sent += count
+        return tuple(self._probes[n % len(self._probes)] for n in range(since, since + count))
+
+    def _next_long_questions(self) -> tuple[Path, ...]:
+        """For each uplink and host, the question that follows the one it had last."""
+        asked = self._long_questions
+        since, count = self._long_questions_sent, min(MOST_LONG_QUESTIONS, len(asked))
+        self._long_questions_sent += count
+        turns = (divmod(n, len(asked)) for n in range(since, since + count))
+        return tuple(asked[at][turn % len(asked[at])] for turn, at in turns)
 
     def takes(self) -> bool:
         """Count a frame that was given to us. False: there are too many, and it is not looked at."""
@@ -237,6 +260,10 @@ class PathChecks:
             Passage(vlan, mtu, pairs, reaches.get((vlan, mtu), {}))
             for (vlan, mtu), pairs in sorted(passes.items())
         ]
+
+
+def _is_long_question(path: Path) -> bool:
+    return path.to_host and path.mtu > 0
 
 
 def kept_off(found: Iterable[PathFault], vlans: Collection[int], mtu: int | None) -> frozenset[str]:

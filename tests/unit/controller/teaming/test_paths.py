@@ -10,6 +10,7 @@ from controller.teaming.paths import (
     LOST_AFTER,
     MENDED_AFTER,
     MOST_HEARD,
+    MOST_LONG_QUESTIONS,
     MOST_PROBES,
     PathChecks,
 )
@@ -122,6 +123,59 @@ def test_a_long_plan_is_probed_in_parts() -> None:
     first, second = (checks.begin(n * INTERVAL_S).paths for n in range(2))
     assert (len(first), len(second)) == (MOST_PROBES, MOST_PROBES)
     assert {*first, *second} == set(plan)
+
+
+HOST = "192.0.2.1"
+PAIR = tuple(Path(m, 0, x, y) for m in (0, 1500, 9000) for x, y in ("ab", "ba"))
+QUESTIONS = tuple(Path(m, 0, x, HOST, True) for m in (0, 1500, 9000) for x in "ab")
+
+
+def asked(plan: tuple[Path, ...], count: int) -> list[tuple[Path, ...]]:
+    """Of each round, the questions to hosts."""
+    checks = PathChecks()
+    checks.follow(plan)
+    rounds = (checks.begin(n * INTERVAL_S / 2).paths for n in range(count))
+    return [tuple(path for path in paths if path.to_host) for paths in rounds]
+
+
+def test_a_host_gets_one_question_in_a_round_and_the_short_one_in_every_other() -> None:
+    short, medium, long = QUESTIONS[:2], QUESTIONS[2:4], QUESTIONS[4:]
+    plan = tuple(sorted(PAIR + QUESTIONS))
+    assert asked(plan, 6) == [short, medium, short, long, short, medium]
+
+
+def test_long_questions_have_rounds_halfway_between() -> None:
+    checks = PathChecks()
+    checks.follow(PAIR)
+    checks.begin(10.0)
+    assert checks.due_s == 10.0 + INTERVAL_S
+    checks.follow(tuple(sorted(PAIR + QUESTIONS)))
+    checks.begin(20.0)
+    assert checks.due_s == 20.0 + INTERVAL_S / 2
+
+
+def test_many_long_questions_are_asked_in_parts() -> None:
+    hosts = [f"192.0.2.{n}" for n in range(1, 49)]
+    plan = tuple(sorted(Path(1500, 0, "a", host, True) for host in hosts))
+    rounds = [paths for paths in asked(plan, 6) if paths]
+    assert [len(paths) for paths in rounds] == [MOST_LONG_QUESTIONS] * 3
+    assert {path for paths in rounds[:2] for path in paths} == set(plan)
+
+
+@pytest.mark.parametrize("lost", "ab")
+def test_an_uplink_without_an_answer_is_found_as_soon_as_without_a_host(lost: str) -> None:
+    """Two uplinks, VM ports of two MTUs, and a host: the fault is found as soon as the uplinks miss each other."""
+    here = Probing(tuple(sorted(PAIR + QUESTIONS)))
+    other, begun_s = "ab".replace(lost, ""), here.now_s
+    while not here.checks.unreachable():
+        sent = here.checks.begin(here.now_s)
+        if any(path.to_host and path.sender == other for path in sent.paths):
+            here.checks.answered(other, HOST, 0)
+        here.checks.prove(sent.number, (), here.now_s)
+        here.checks.find(tuple("ab"), 45.0, here.now_s)
+        assert here.now_s - begun_s <= LOST_AFTER * INTERVAL_S
+        here.now_s = here.checks.due_s
+    assert here.checks.unreachable() == {lost}
 
 
 @pytest.mark.parametrize(("frames", "taken"), [(MOST_HEARD, True), (MOST_HEARD + 1, False)])
