@@ -82,6 +82,13 @@ def test_a_broadcast_to_a_vm_that_moves_has_a_bound_of_its_own() -> None:
     assert losses.bound_ms(DOWN, FIRST, broadcast=True, moved=True) == 100
 
 
+def test_a_service_that_stops_may_leave_a_vm_port_half_moved() -> None:
+    killed = Event("service-killed")
+    assert losses.bound_ms(killed, FIRST, broadcast=True) == 0
+    assert losses.bound_ms(killed, FIRST, moved=True) == 0
+    assert losses.bound_ms(killed, FIRST, broadcast=True, moved=True) == 2000
+
+
 def test_a_link_whose_bfd_is_still_slow_has_a_bound_of_its_own() -> None:
     dark = Event("dark", ("u0",))
     assert losses.bound_ms(dark, WATCHED, slow=True) == 3100

@@ -25,6 +25,10 @@ FRAME_MS = 1000 / PPS
 # A broadcast to a VM that gets another uplink: the network floods it to both, and the groups that
 # deliver it are changed one after another.
 MOVED_BROADCAST_MS = 80
+# A service that stops between the two steps of a move leaves the VM port's new way closed for broadcasts.
+# The flow that closes it has a hard_timeout of 1 s, and the switch looks for such flows once a second.
+HALF_MOVED_BROADCAST_MS = 2000
+STOPPING = ("service-killed", "service-paused", "leader-killed", "leader-paused")
 # On a bond, NORMAL takes broadcasts from its active member, and we take those for a VM from its home.
 # The switch carries the change into its flow cache entry by entry: 14 ms at most in 50 changes.
 TAKEN_OVER_BROADCAST_MS = 20
@@ -146,7 +150,9 @@ def bound_ms(
         most += bound.each_ms * model.changes(before, event)[0]
     if broadcast and before.on_bond and event.kind in ("observe", "enforce"):
         most = max(most, TAKEN_OVER_BROADCAST_MS)
-    return max(most, MOVED_BROADCAST_MS) if broadcast and moved else most
+    if broadcast and moved:
+        most = max(most, HALF_MOVED_BROADCAST_MS if event.kind in STOPPING else MOVED_BROADCAST_MS)
+    return most
 
 
 def twice_bound(event: Event, before: State) -> int:
@@ -379,6 +385,10 @@ def table() -> str:
     lines.append(
         f"| any, a broadcast to a VM that gets another uplink meanwhile, or within the 0.5 s before | {MOVED_BROADCAST_MS}"
         " | the network floods it by both links; [a move](#times-and-losses) |"
+    )
+    lines.append(
+        f"| {', '.join(f'`{kind}`' for kind in STOPPING)}, a broadcast to such a VM | {HALF_MOVED_BROADCAST_MS}"
+        " | the service stops between the two steps of [a move](architecture.md#moves) |"
     )
     lines.append(
         f"| `observe`, `enforce` on a bond, a broadcast | {TAKEN_OVER_BROADCAST_MS} | NORMAL takes it from"
