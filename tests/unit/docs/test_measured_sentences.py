@@ -361,6 +361,173 @@ def events_soon_again() -> tuple[str, str]:
     )
 
 
+def cached_flows() -> tuple[str, str]:
+    """With 10,000 connections and more, of each run."""
+    by = ("on balance-slb", "dp_hash", "dynamic", "dynamic/lacp", "adaptive, split")
+    found: dict[str, list[int]] = {"few": [], "dp_hash": []}
+    counted = [
+        (row["contender"], one["connections"], one["flows"])
+        for name in (
+            "connections",
+            *(f"connections/{n}" for n in ("failover", "failover_again", "many")),
+        )
+        for row in raw(f"{name}.json")["rows"]
+        for one in row["sizes"]
+    ]
+    counted += [
+        (run["by"].partition(" on ")[0].rstrip(","), run["connections"], run["flows"])
+        for run in raw("causes/failover_userspace.json")["runs"]
+    ]
+    for who, connections, flows in counted:
+        if connections >= 10_000 and who in ("balance-slb", "load-based"):
+            found["few"].append(flows)
+        elif connections >= 10_000 and (who in by or who == "dynamic, dp_hash"):
+            found["dp_hash"].append(flows)
+    few, ours = found["few"], found["dp_hash"]
+    us = statistics.median(
+        run["revalidated_us"]
+        for run in raw("causes/translation.json")["runs"]
+        if "dp_hash" in run["by"]
+    )
+    return "docs/reliability.md", (
+        "With 10,000 connections and more, `balance-slb` and `load-based` cache"
+        f" {min(few)} to {max(few)} flows, and `dp_hash` {min(ours)} to {max(ours)}, and {max(ours)}"
+        f" take {us * max(ours) / 1000:.0f} ms."
+    )
+
+
+def pulled_cables() -> tuple[str, str]:
+    run = raw("soak/losses/seed-10.json")
+    assert not run["beyond_bounds"]
+    cut = run["kinds"]["cable-down"]
+    return "docs/reliability.md", (
+        f"with a sender at most {1000 * run['sender_late_s']:.0f} ms late, lost nothing beyond a bound,"
+        f" and {cut['flow_lost_ms']['worst']:.0f} ms at most in {cut['n']} pulled cables"
+    )
+
+
+def bfd_that_is_not_up_yet() -> tuple[str, str]:
+    worst = {
+        folder: raw(f"soak/{folder}/seed-9.json")["kinds"]["dark"]["flow_lost_ms"]["worst"]
+        for folder in ("before", "busy", "losses")
+    }
+    return "docs/reliability.md", (
+        f"`dark` on a static LAG with BFD: {worst['before']:.0f} and {worst['busy']:.0f} ms of one VM's"
+        f" frames instead of 1000 ms, once each in two runs of 500 events; {worst['losses']:.0f} ms at"
+        " most in the run above"
+    )
+
+
+def runs_made_again() -> tuple[str, str]:
+    runs = raw("paths/faults.json")["runs"]
+    again = sum(run["lost_before"] > 0.05 * run["sent_per_s"] for run in runs)
+    return "docs/reliability.md", f"does not count and is made again ({again} of {len(runs)} runs)"
+
+
+def vswitchd_answers_nobody() -> tuple[str, str]:
+    (row,) = (row for row in raw("scale.json")["rows"] if row["bridges"] == 300)
+    found = row["failover_switch_s"]
+    return "docs/reliability.md", (
+        f"answered nobody for {found['median']:.2f} s ({found['worst']:.2f} at worst) in each failover"
+        " of 300."
+    )
+
+
+def a_poll_of_one_bridge() -> tuple[str, str]:
+    found = raw("scale/failovers.json")
+    # Every bridge is polled once a second.
+    ms = {
+        f"{1000 * run['cpu_ratio'] / found['bridges']:.1f}"
+        for service in found["services"].values()
+        for run in service["runs"]
+    }
+    (each,) = ms
+    return "docs/reliability.md", (
+        f"A poll of one bridge costs the service {each} ms of CPU time with both."
+    )
+
+
+def means_on_the_kernel() -> tuple[str, str]:
+    found = grouped(raw("causes/failover_kernel.json")["runs"], "by")
+    bond, ours, hashed = (
+        statistics.mean(run["silent_ms"] for run in found[by])
+        for by in ("balance-slb", "load-based on balance-slb", "dynamic, dp_hash, on balance-slb")
+    )
+    return "docs/reliability.md", (
+        f"the means are {bond:.1f} for `balance-slb`, {ours:.1f} for `load-based`, and {hashed:.1f} for"
+        " `dynamic` with `dp_hash`"
+    )
+
+
+def failovers_again() -> tuple[str, str]:
+    file = "connections/failover_again.json"
+    alive, dead, bond = (
+        {key: f"{statistics.median(of):.0f}" for key, of in lost(file, [service]).items()}
+        for service in ("alive", "dead", "none")
+    )
+    few, many = ("dynamic", 100), ("dynamic", 10_000)
+    first_alive, first_dead = (
+        {key: f"{statistics.median(of):.0f}" for key, of in lost(first, [service]).items()}
+        for first in ("connections/failover.json",)
+        for service in ("alive", "dead")
+    )
+    return "docs/reliability.md", (
+        f"alive and dead {alive[few]} and {dead[few]} with 100 connections ({first_alive[few]} and"
+        f" {first_dead[few]} above), {alive[many]} and {dead[many]} with 10,000 ({first_alive[many]} and"
+        f" {first_dead[many]} above), `balance-slb` {bond['balance-slb', 100]} and"
+        f" {bond['balance-slb', 10_000]}."
+    )
+
+
+def failovers_in_benchmarks() -> tuple[str, str]:
+    size = 10_000
+    alive, dead = lost("connections.json", ["alive", "none"]), lost("connections.json", ["dead"])
+
+    def told(of: Sequence[float]) -> str:
+        return f"{statistics.median(of):.0f} ({min(of):.0f} to {max(of):.0f})"
+
+    def both(name: str) -> tuple[str, str]:
+        return told(alive[name, size]), told(dead[name, size])
+
+    dynamic, split, based, lag, multipath = map(
+        both,
+        ("dynamic", "adaptive, split", "load-based", "dynamic/lacp", "dynamic/lacp+multipath"),
+    )
+    return "docs/benchmarks.md", (
+        f"with 10,000 connections `balance-tcp` {told(alive['balance-tcp', size])}, `balance-slb`"
+        f" {told(alive['balance-slb', size])}, `active-backup` {told(alive['active-backup', size])};"
+        f" `dynamic` {dynamic[0]} with the service and {dynamic[1]} without, `adaptive` with a split VM"
+        f" port {split[0]} and {split[1]}, `load-based` {based[0]} and {based[1]}; `dynamic/lacp`"
+        f" {lag[0]} and {lag[1]}, and by `multipath` {multipath[0]} and {multipath[1]}."
+    )
+
+
+def aims_of_overlay() -> tuple[str, str]:
+    two, base = "both ways, two endpoints", mbps("both ways, one endpoint", "balance-slb")
+    cv = {
+        f"{statistics.median(run['spread_cv'] for run in endpoints(two, who)):.3f}"
+        for who in ("adaptive", "load-based")
+    }
+    (same,) = cv
+    return "docs/benchmarks.md", (
+        f"`adaptive` reached {mbps(two, 'adaptive') / base:.2f} times and `load-based`"
+        f" {mbps(two, 'load-based') / base:.2f} times, with a CV of {same} in both directions."
+    )
+
+
+def vxlan_in_benchmarks() -> tuple[str, str]:
+    one, base = (
+        "one way, one endpoint, VXLAN",
+        mbps("both ways, one endpoint, VXLAN", "balance-slb"),
+    )
+    return "docs/benchmarks.md", (
+        "*VXLAN* works like Geneve:"
+        f" {mbps('both ways, two endpoints, VXLAN', 'adaptive') / base:.2f} times with two endpoints in"
+        f" both directions, and {mbps(one, 'adaptive') / mbps(one, 'balance-slb'):.2f} times with one"
+        " that only sends."
+    )
+
+
 SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
     loads_that_jump_by_seed,
     a_jump_in_readme,
@@ -387,6 +554,17 @@ SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
     links,
     ends_of_a_link,
     events_soon_again,
+    cached_flows,
+    pulled_cables,
+    bfd_that_is_not_up_yet,
+    runs_made_again,
+    vswitchd_answers_nobody,
+    a_poll_of_one_bridge,
+    means_on_the_kernel,
+    failovers_again,
+    failovers_in_benchmarks,
+    aims_of_overlay,
+    vxlan_in_benchmarks,
 )
 
 

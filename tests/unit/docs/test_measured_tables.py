@@ -201,6 +201,102 @@ def test_soak() -> None:
         assert_says(service, used["resident bytes"] / 1e6, used["threads"], used["open files"])
 
 
+class Beyond(NamedTuple):
+    """A flow that lost more in an event of chaos than its bound allows."""
+
+    number: int
+    event: str
+    flow: str
+    lost_ms: int
+    bound_ms: int
+    sender_late_s: float
+
+    @property
+    def kind(self) -> str:
+        return self.event.partition(" ")[0]
+
+
+LOST = re.compile(r"(.*): lost \d+ of \d+ frames \((\d+) ms,.* -> at most (\d+) ms")
+
+
+def beyond(file: str) -> list[Beyond]:
+    """What a run of chaos lists beyond its bounds."""
+    return [
+        Beyond(
+            finding["number"],
+            finding["event"],
+            told[1],
+            int(told[2]),
+            int(told[3]),
+            finding.get("sender_late_s", 0.0),
+        )
+        for finding in raw(f"soak/{file}.json")["beyond_bounds"]
+        if (told := LOST.match(finding["what"]))
+    ]
+
+
+def span(found: Sequence[Beyond]) -> str:
+    lost_ms = [one.lost_ms for one in found]
+    return f"{min(lost_ms)} to {max(lost_ms)} ms"
+
+
+def worst_ms(file: str, kind: str) -> str:
+    return f"{raw(f'soak/{file}.json')['kinds'][kind]['flow_lost_ms']['worst']:.0f} ms"
+
+
+def test_what_chaos_found() -> None:
+    table = rows("docs/reliability.md", "| found | cause | now |")
+
+    def says(*words: str) -> None:
+        assert any(
+            all(word in " ".join((first, *cells)) for word in words)
+            for first, cells in table.items()
+        ), words
+
+    (paused,) = (
+        one
+        for one in beyond("busy/seed-10-adaptive-standby")
+        if one.kind == "leader-paused" and not one.bound_ms
+    )
+    says("*A VM heard no broadcast*", f"{paused.lost_ms / 1000:.1f} s", f"event {paused.number}")
+    says(
+        "*A link returns on a static LAG with BFD*",
+        span([one for one in beyond("before/seed-9") if one.kind in ("cable-up", "lit")]),
+    )
+    pulled = [
+        one
+        for file in ("before/seed-10", "busy/seed-11")
+        for one in beyond(file)
+        if one.kind == "cable-down"
+    ]
+    says("*A cable is pulled*", span(pulled))
+    says(
+        f"{worst_ms('before/seed-12', 'vm-migrates-out')} in `vm-migrates-out`",
+        f"{worst_ms('before/seed-9', 'cable-down')} in `cable-down`",
+    )
+    says("`cable-up` with the service dead, LACP", worst_ms("busy/seed-12", "cable-up"))
+    busy = beyond("busy/seed-10")
+    says(
+        span([one for one in busy if one.bound_ms == 80]) + " of broadcasts instead of 80 ms",
+        span([one for one in busy if one.kind == "cable-down"]) + " instead of 100 ms",
+        f"{raw('soak/busy/seed-10.json')['sender_late_s']:.2f} s late",
+    )
+    moved = [
+        one for one in beyond("busy/seed-10-adaptive-standby") if not one.bound_ms and one != paused
+    ]
+    says(span(moved) + " of broadcasts instead of 0", *{f"`{one.kind}`" for one in moved})
+    left = beyond("losses/seed-10-adaptive-standby")
+    for number in {one.number for one in left}:
+        says("`adaptive` with a standby", f"(event {number})")
+    says(f"{max(one.lost_ms for one in left)} ms of broadcasts to one VM")
+    (first, second) = beyond("losses/seed-11")
+    assert first.number == second.number
+    says(
+        f"`{first.kind}` on `balance-slb` (event {first.number}): {first.lost_ms} ms",
+        f"the sender was {1000 * first.sender_late_s:.0f} ms late",
+    )
+
+
 def test_scale() -> None:
     found = {row["bridges"]: row for row in raw("scale.json")["rows"]}
     table = rows("docs/reliability.md", "| bridges | CPU at rest")

@@ -201,3 +201,21 @@ def assert_restart(row: str, cell: str, whom: Sequence[str]) -> None:
         assert found["n"] in ("", "5")
         keys = ("median", "least", "most") if found["n"] else ("found",)
         assert_says(part, *(float(found[key]) for key in keys))
+
+
+REPLAYED = ("week-before", "week-now", "made-before", "made-now")
+
+
+def test_processor_time_of_a_replay() -> None:
+    table = rows(PAGE, "| trace | | n | median (range), s | polls |")
+    assert len(table) == len(REPLAYED)
+    for (_, n, took, polls), name in zip(table.values(), REPLAYED, strict=True):
+        found = [
+            raw(str(path.relative_to(RESULTS)))["replay"]
+            for path in sorted(RESULTS.glob(f"replay/compared/{name}-*.json"))
+        ]
+        if name == "week-now":
+            found.append(raw("replay/week.json")["replay"])
+        assert int(n) == len(found)
+        assert_says(*of_runs(took.partition(";")[0], [run["cpu_s"] for run in found]))
+        assert {f"{run['polls']:,}" for run in found} == {polls}

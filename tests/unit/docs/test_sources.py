@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -97,11 +98,15 @@ def test_every_table_with_raw_figures_is_compared_with_them(name: str) -> None:
         if after.startswith("*Source:*") and "(results/" in after
     ]
     assert found
-    heads = tuple(head.strip() for head in compared)
+    # A bare "| " is no table's head: every table would begin with it.
+    heads = tuple(head.strip() for head in compared if head.strip(" |"))
+    assert heads
     assert [head for head in found if not head.startswith(heads)] == []
 
 
-@pytest.mark.parametrize("name", ["reliability.md", "policies.md", "results/notes.md"])
+@pytest.mark.parametrize(
+    "name", ["reliability.md", "policies.md", "results/notes.md", "../README.md"]
+)
 def test_figures_without_raw_figures_name_a_commit(name: str) -> None:
     text = " ".join((DOCS / name).read_text().split())
     told = [found.start() for found in re.finditer("raw figures were not kept", text, re.I)]
@@ -112,7 +117,45 @@ def test_figures_without_raw_figures_name_a_commit(name: str) -> None:
     assert without == []
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{n}" for n in PAGES)])
+def test_the_readme_of_raw_figures_names_every_file() -> None:
+    text = (DOCS / "results/README.md").read_text()
+    named = {
+        word
+        for line in text.splitlines()
+        if line.startswith("| ")
+        for word in re.findall(r"`([^`]+)`", line.split("|")[1])
+    }
+    files = [path.relative_to(DOCS / "results") for path in (DOCS / "results").rglob("*.*")]
+    assert len(files) > 100
+    assert [
+        str(file)
+        for file in files
+        if file != Path("README.md") and not any(fnmatch(str(file), name) for name in named)
+    ] == []
+    assert [name for name in named if "." in name and not any(DOCS.glob(f"results/{name}"))] == []
+
+
+def test_the_readme_of_raw_figures_names_every_commit_that_is_not_in_this_history() -> None:
+    shallow = git("rev-parse", "--is-shallow-repository")
+    if shallow is None or shallow.strip() != "false":
+        pytest.skip("without the whole history, no commit is known")
+    named = {
+        commit
+        for path in (DOCS / "results").rglob("*.json")
+        for commit in re.findall(r'"commit": "([0-9a-f]{7,40})', path.read_text())
+    }
+    assert len(named) > 20
+    told = set(COMMIT.findall((DOCS / "results/README.md").read_text()))
+    missing = [
+        commit
+        for commit in named
+        if f"`{commit[:7]}`" not in told
+        and git("merge-base", "--is-ancestor", commit, "HEAD") is None
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{n}" for n in (*PAGES, "architecture.md"))])
 def test_commits_are_in_this_history_or_it_is_said_which_is(page: str) -> None:
     shallow = git("rev-parse", "--is-shallow-repository")
     if shallow is None or shallow.strip() != "false":
