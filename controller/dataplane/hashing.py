@@ -9,6 +9,10 @@ datapath's hash.
 
 Invariant: a frame leaves once, by a live uplink that carries its VLAN. Switches upstream see a VM's
 source address at one uplink only.
+
+By dp_hash, the switch caches two flows for a frame, and translates them again at different moments. So the
+second one may serve frames when no VM port is split any more, and when one is split anew. Where there is
+no bucket, it sends them by the home; otherwise, it would drop them.
 """
 
 from __future__ import annotations
@@ -109,7 +113,9 @@ def flows(team: Team) -> Iterator[FlowSpec]:
     for made in team.hashes:
         yield from _hash_flows(made, team)
         yield from _bucket_flows(made.number, len(made.buckets))
-    if any(port.hashed is not None for port in team.vm_ports) or team.hashes:
+    if team.dp_hash:
+        yield FlowSpec(Table.BUCKET, 0, match(), BY_HOME)
+    if any(port.hashed is not None for port in team.vm_ports) or team.hashes or team.dp_hash:
         yield from _off_home_flows(team)
         # Frames of ours that come back. No VM may send from these addresses.
         for mac in sorted(set(team.off_home_macs.values())):

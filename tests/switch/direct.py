@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
@@ -33,6 +35,12 @@ ANSWERS_WITHIN_S = 60.0
 E = TypeVar("E")
 
 
+def _kind(message: Any) -> str:
+    """What a message inside a bundle does: "add" to "delete", of flows or groups."""
+    mod = message.message
+    return f"{type(mod).__name__} {mod.command}"
+
+
 class Direct:
     """A connection to a bed's bridge, on which pipelines are installed and read back."""
 
@@ -55,15 +63,29 @@ class Direct:
         if not changes:
             return 0, 0.0
         self._bundles += 1
-        sent = serialized(bundles.apply_changes(DATAPATH, Apply("", self._bundles, changes)))
+        messages = bundles.apply_changes(DATAPATH, Apply("", self._bundles, changes))
+        sent_bytes = len(serialized(messages))
         started_s = time.monotonic()
-        self._socket.sendall(sent)
+        self._commit(messages, self._bundles)
+        return sent_bytes, time.monotonic() - started_s
+
+    def install_in_parts(self, desired: Pipeline) -> Iterator[str]:
+        """As `install`, but what is sent of one kind after the other is a bundle of its own: yields each kind."""
+        changes = diff.changes(desired, self.installed())
+        messages = bundles.apply_changes(DATAPATH, Apply("", self._bundles + 1, changes))
+        opening, *mods, commit = messages
+        for kind, part in itertools.groupby(mods, _kind):
+            self._commit([opening, *part, commit], self._bundles + 1)
+            yield kind
+        self._bundles += 1
+
+    def _commit(self, messages: list[Any], number: int) -> None:
+        self._socket.sendall(serialized(messages))
         committed = False
         while not committed:
             message = self._receive()
             assert message.msg_type != ofproto.OFPT_ERROR, errors.error_text(message)
-            committed = bundles.bundle_outcome(message) == self._bundles
-        return len(sent), time.monotonic() - started_s
+            committed = bundles.bundle_outcome(message) == number
 
     def add_select_group(self) -> None:
         """Give the bridge the group that picks a bucket by the datapath's hash."""

@@ -29,11 +29,13 @@ from tests.switch.test_hashing import (
     segment,
     team_of,
 )
+from tests.switch.wire import Stream
 
 BEDS = [BedSpec(PLAIN, 4, (None, None))]
 CONNECTIONS = 1024
 PROTOCOLS = (frames.TCP, frames.UDP)
 AT_A_TIME = 64
+FLOWS, FLOW_PPS, SPLITS, SPLIT_FOR_S = 16, 100, 60, 0.15
 on_a_bed = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
 
 
@@ -130,6 +132,31 @@ def test_one_bucket_is_moved_and_connections_of_others_stay(bed: Bed, direct: Di
     direct.install(build(team))
     bed.revalidated()
     assert uplinks_of(bed, shots) == before
+
+
+@on_a_bed
+def test_no_frame_is_lost_while_a_vm_port_is_split_and_merged_again(
+    bed: Bed, direct: Direct
+) -> None:
+    """What the switch has cached of the last split serves the next one."""
+    split = hashed_by_the_datapath(bed)
+    ports = tuple(replace(port, hashed=None) for port in split.vm_ports)
+    merged = replace(split, vm_ports=ports, hashes=(), off_home_macs={})
+    install(bed, direct, merged)
+    vm, host = bed.vms[0], bed.hosts[0]
+    sent = [
+        (vm.point, frames.udp(vm.mac, host.mac, source_ip=f"192.0.2.{n + 1}")) for n in range(FLOWS)
+    ]
+    with bed.ears(host.point) as ears, Stream(sent, FLOW_PPS) as stream:
+        for _ in range(SPLITS):
+            direct.install(build(split))
+            ears.listen(SPLIT_FOR_S)
+            direct.install(build(merged))
+            ears.listen(SPLIT_FOR_S)
+        stream.stop()
+        ears.until_quiet()
+        lost = [stream.lost(ears[host.point], n) for n in range(FLOWS)]
+    assert lost == [0] * FLOWS
 
 
 def uplinks_of(bed: Bed, shots: list[Shot]) -> list[str]:

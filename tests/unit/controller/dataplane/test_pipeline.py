@@ -55,6 +55,8 @@ def leaving(team: Team, port: VmPort, vlan: int | None, is_broadcast: bool = Fal
         elif (
             made.buckets
             and team.hears_everywhere
+            # Then, what no bucket takes leaves by the home.
+            and not team.dp_hash
             and made.classifier is not Classifier.IP_PAIR
             and all(vlan in team.uplink_vlans[u].carried for u in spread)
         ):

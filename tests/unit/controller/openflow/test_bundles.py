@@ -7,6 +7,7 @@ from typing import Any
 
 from controller.dataplane import diff
 from controller.dataplane.specs import EMPTY, Changes, FlowSpec, GroupSpec
+from controller.dataplane.tables import Table
 from controller.openflow import bundles, errors, xids
 from controller.openflow.framework import ofproto, parser, serialized
 from controller.openflow.xids import Asked
@@ -40,21 +41,30 @@ def test_all_messages_of_a_bundle_have_one_xid_also_those_inside() -> None:
     assert outside == inside == {xids.BUNDLE_XID | 5}
 
 
-def test_changes_go_in_an_order_that_is_always_valid() -> None:
+def test_changes_go_in_an_order_in_which_each_is_harmless() -> None:
+    """A way is complete before anything leads to it, and is removed when nothing does any more."""
     old, new = GroupSpec(0x6C000001, "all", ()), GroupSpec(0x6C000002, "all", ())
-    added, deleted = FlowSpec(0, 1, ()), FlowSpec(0, 2, ())
-    mods = wrapped(Changes((new,), (old,), (added,), (deleted,), (old.group_id,), forget=True))
-    kinds = [message[1] for message in mods]
+    entry, way = FlowSpec(Table.CLASSIFY, 1, ()), FlowSpec(Table.BUCKET, 1, ())
+    flows = entry, way
+    mods = wrapped(Changes((new,), (old,), flows, flows[::-1], (old.group_id,), forget=True))
     group, flow = ofproto.OFPT_GROUP_MOD, ofproto.OFPT_FLOW_MOD
-    assert kinds == [group, group, flow, flow, flow, group]
-    commands = [struct.unpack_from("!H", m, 8)[0] for m in mods if m[1] == group]
-    assert commands == [ofproto.OFPGC_ADD, ofproto.OFPGC_MODIFY, ofproto.OFPGC_DELETE]
-    assert [m[25] for m in mods if m[1] == flow] == [
-        ofproto.OFPFC_ADD,
-        ofproto.OFPFC_DELETE_STRICT,
-        ofproto.OFPFC_DELETE,
+    found = [
+        (kind, struct.unpack_from("!H", m, 8)[0])
+        if (kind := m[1]) == group
+        else (kind, m[25], m[24])
+        for m in mods
     ]
-    forgotten = struct.unpack_from("!QQB", mods[4], 8)
+    assert found == [
+        (group, ofproto.OFPGC_ADD),
+        (flow, ofproto.OFPFC_ADD, Table.BUCKET),
+        (flow, ofproto.OFPFC_ADD, Table.CLASSIFY),
+        (group, ofproto.OFPGC_MODIFY),
+        (flow, ofproto.OFPFC_DELETE_STRICT, Table.CLASSIFY),
+        (flow, ofproto.OFPFC_DELETE_STRICT, Table.BUCKET),
+        (flow, ofproto.OFPFC_DELETE, ofproto.OFPTT_ALL),
+        (group, ofproto.OFPGC_DELETE),
+    ]
+    forgotten = struct.unpack_from("!QQB", mods[6], 8)
     assert forgotten == (0x6C62740300000000, 0xFFFFFFFF00000000, ofproto.OFPTT_ALL)
 
 
