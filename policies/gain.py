@@ -125,9 +125,7 @@ def is_possible(snapshot: Snapshot, off_ratio: float = 0.0) -> bool:
     `off_ratio`: the answer is also yes if it could be for loads that differ by that share of
     capacity.
     """
-    serving = failover.in_service(snapshot.uplinks)
-    high = any(u.load.tx_bps > (HIGH_RATIO - off_ratio) * u.capacity_bps for u in serving)
-    if any(u.spread or (high and u.divisible) for u in snapshot.units):
+    if _may_resplit(snapshot, off_ratio):
         return True
     if _all_are_small(snapshot, off_ratio):
         return False
@@ -136,6 +134,27 @@ def is_possible(snapshot: Snapshot, off_ratio: float = 0.0) -> bool:
     least_gain_ratio = 0.999 * LEAST_GAIN_OF_CAPACITY_RATIO
     most_ratio = min(_enough_ratio(found_ratio), found_ratio - least_gain_ratio)
     return optimum.least_worst_ratio(snapshot.uplinks, snapshot.units) - off_ratio <= most_ratio
+
+
+def may_help_now(latest: Snapshot, peaks: Snapshot, off_ratio: float = 0.0) -> bool:
+    """Whether any plan that is made for these peaks could be worth it for the present loads, too.
+
+    If not, none is while loads stay as they are, however their peaks fall and whichever units come
+    out of a cooldown. `off_ratio`: as for `is_possible`.
+    """
+    if _may_resplit(latest, off_ratio) or _may_resplit(peaks, off_ratio):
+        return True
+    most_ratio = _enough_ratio(worst_ratio(latest.uplinks) + off_ratio)
+    # Moves and the bound add up the same loads in another order, so either may be off by rounding.
+    least_ratio = 0.999 * optimum.least_worst_ratio(latest.uplinks, latest.units)
+    return least_ratio - off_ratio <= most_ratio
+
+
+def _may_resplit(snapshot: Snapshot, off_ratio: float) -> bool:
+    """Whether VM ports are split, or may have to be."""
+    serving = failover.in_service(snapshot.uplinks)
+    high = any(u.load.tx_bps > (HIGH_RATIO - off_ratio) * u.capacity_bps for u in serving)
+    return any(u.spread or (high and u.divisible) for u in snapshot.units)
 
 
 def _all_are_small(snapshot: Snapshot, off_ratio: float) -> bool:

@@ -84,6 +84,9 @@ class Scheduler:
     # The team of the last decision.
     _seen: TeamView | None = field(default=None, compare=False, repr=False)
     _rests: bool = False
+    # The policies that moved nothing because no plan could help at its present loads, so that they
+    # move nothing until loads change.
+    _at_best: set[str] = field(default_factory=set)
     # Whether loads have passed since that were not judged, because nothing would have been moved.
     _supposed: bool = False
     in_cooldown: frozenset[str] = frozenset()
@@ -170,6 +173,7 @@ class Scheduler:
             self._remember_again(now_s)
             self._judged, self._rests = team_view, True
             return
+        self._at_best.clear()
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
         if known and self.late_known and any(PRESETS[p].at_once for p in team_view.rebalancing):
@@ -301,18 +305,15 @@ class Scheduler:
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after it.
         """
-        if not self.late_known or (peaks := team_view.live(policy, self.peaks)) is None:
+        latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
+        if not self.late_known or latest is None or peaks is None:
             return None
-        plan = Plan()
-        if gain.is_possible(peaks):
-            plan = gain.worthwhile(self._plans.of(PRESETS[policy].rebalance, peaks), peaks)
-        evidence = Evidence.of(peaks, AT_PEAKS)
-        if latest := team_view.live(policy):
-            # What each address must bring was judged at the peaks already.
-            plan = gain.worthwhile(plan, latest, each_ratio=0.0)
-            if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks)):
-                plan = replace(plan, moves=tuple(moves))
-                evidence = Evidence.of(latest, AT_THE_MOMENT)
+        if gain.may_help_now(latest, peaks):
+            plan, judged, at = self._at_peaks(policy, latest, peaks)
+        else:
+            self._at_best.add(policy)
+            self.is_torn = False
+            plan, judged, at = Plan(), peaks, AT_PEAKS
         ports = (unit.name for unit in peaks.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)
         if not plan.moves:
@@ -324,7 +325,20 @@ class Scheduler:
         waits = now_s - self._gain_since_s[policy] < EVEN_AFTER_S - ON_TIME_S
         if self._found_gain[policy] < 2 or (waits and self.filling.changes(now_s)):
             return None
-        return Wanted(plan.moves, evidence)
+        return Wanted(plan.moves, Evidence.of(judged, at))
+
+    def _at_peaks(
+        self, policy: str, latest: Snapshot, peaks: Snapshot
+    ) -> tuple[Plan, Snapshot, str]:
+        """Return what is worth moving at the peaks of loads and now, and which loads it is based on."""
+        plan = Plan()
+        if gain.is_possible(peaks):
+            plan = gain.worthwhile(self._plans.of(PRESETS[policy].rebalance, peaks), peaks)
+        # What each address must bring was judged at the peaks already.
+        plan = gain.worthwhile(plan, latest, each_ratio=0.0)
+        if not _is_whole(plan) and (moves := self._for_the_moment(policy, latest, peaks)):
+            return replace(plan, moves=tuple(moves)), latest, AT_THE_MOMENT
+        return plan, peaks, AT_PEAKS
 
     def _for_the_moment(self, policy: str, latest: Snapshot, peaks: Snapshot) -> Sequence[Move]:
         """Return moves that relieve an uplink now and harm no phase of the last seconds.
@@ -377,6 +391,7 @@ class Scheduler:
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""
         self._judged = self._seen = None
+        self._at_best.clear()
         self.peaks.forget()
         self.load_phases.forget()
         self.filling.forget()
@@ -399,7 +414,7 @@ class Scheduler:
             return False
         if any(self.pauses(policy, team_view, now_s) for policy in team_view.rebalancing):
             return False
-        return now_s < self._memory_changes_s
+        return now_s < self._memory_changes_s(team_view)
 
     def next_change_s(self, team_view: TeamView) -> float:
         """When the next decision may differ from the last one, if what is read stays the same.
@@ -414,16 +429,23 @@ class Scheduler:
             return last_s
         if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
             return last_s
-        return min(
+        found_s = min(
             self.filling.next_change_s(last_s, self._may_fill()),
-            self._memory_changes_s,
+            self._memory_changes_s(team_view),
             self.splits.next_change_s(last_s),
-            *(damping.next_change_s(last_s) for damping in self.dampings),
         )
+        if self._is_at_best(team_view):
+            return found_s
+        return min(found_s, *(damping.next_change_s(last_s) for damping in self.dampings))
 
-    @property
-    def _memory_changes_s(self) -> float:
-        """When other peaks and phases are remembered than now, if no load changes."""
+    def _is_at_best(self, team_view: TeamView) -> bool:
+        """Whether no plan could help any policy until loads change, by the last decision."""
+        return self._at_best.issuperset(team_view.rebalancing)
+
+    def _memory_changes_s(self, team_view: TeamView) -> float:
+        """When other peaks and phases are remembered than now that may matter, if no load changes."""
+        if self._is_at_best(team_view):
+            return self.load_phases.begins_s
         return min(self.peaks.next_fall_s(), self.load_phases.next_change_s)
 
     def _may_fill(self) -> bool:
@@ -475,9 +497,10 @@ class Scheduler:
             now = self._judged.supposing(policy, loads)
             if gain.worst_ratio(now.uplinks) + off_ratio >= FULL_RATIO:
                 return False
-            if gain.is_possible(now, off_ratio):
-                return False
-            if gain.is_possible(self._judged.supposing(policy, {**before, **peaks}), off_ratio):
+            highest = self._judged.supposing(policy, {**before, **peaks})
+            if not gain.may_help_now(now, highest, off_ratio):
+                continue
+            if gain.is_possible(now, off_ratio) or gain.is_possible(highest, off_ratio):
                 return False
         return True
 
@@ -486,6 +509,7 @@ class Scheduler:
         if self._judged is None:
             return
         self._rests, self._supposed = False, True
+        self._at_best.clear()
         carried = [(unit, loads.get(unit.name, IDLE)) for unit in self._judged.loaded()]
         self.peaks.take(carried, now_s)
         self.load_phases.take(carried, _least_capacity_bps(self._judged), now_s)

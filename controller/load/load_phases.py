@@ -53,8 +53,7 @@ class LoadPhases:
     def take(self, carried: Iterable[tuple[Unit, Load]], capacity_bps: float, now_s: float) -> None:
         """Take what units carry now. `capacity_bps`: the capacity of the smallest uplink."""
         taken = self._taken
-        while taken and taken[0].last_s <= now_s - PEAK_S:
-            taken.popleft()
+        self._forget_before(now_s - PEAK_S)
         loads = {unit.name: load for unit, load in carried if load.tx_bps or load.rx_bps}
         self._begins_s = math.inf
         if len(loads) > MOST_UNITS:
@@ -66,6 +65,15 @@ class LoadPhases:
         else:
             self._begins_s = taken[-1].begun_s + EVERY_S
 
+    def _forget_before(self, at_s: float) -> None:
+        while self._taken and self._taken[0].last_s <= at_s:
+            self._taken.popleft()
+
+    @property
+    def begins_s(self) -> float:
+        """When a phase begins, if no load changes; infinity: none does."""
+        return self._begins_s
+
     @property
     def next_change_s(self) -> float:
         """When other phases are remembered than now, if no load changes; infinity: time changes none.
@@ -76,9 +84,13 @@ class LoadPhases:
         return min(forgotten_s, self._begins_s)
 
     def hold(self, now_s: float) -> None:
-        """Take the same loads as the last time again, until now: the present phase goes on."""
+        """Take the same loads as the last time again, until now: the present phase goes on.
+
+        No phase may begin meanwhile (`begins_s`).
+        """
         if self._taken and self._begins_s == math.inf:
             self._taken[-1].last_s = now_s
+        self._forget_before(now_s - PEAK_S)
 
     @property
     def is_known(self) -> bool:

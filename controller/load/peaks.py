@@ -36,8 +36,11 @@ class Peaks:
                 known = _Peak()
             if known.add(load, now_s):
                 self._of[unit.name] = known
+        self._falls_s = self._next_fall_s()
+
+    def _next_fall_s(self) -> float:
         lowering = [peak.first_s for peak in self._of.values() if peak.lowers]
-        self._falls_s = min(lowering, default=math.inf) + PEAK_S
+        return min(lowering, default=math.inf) + PEAK_S
 
     @property
     def units(self) -> Collection[str]:
@@ -57,8 +60,12 @@ class Peaks:
         return self._falls_s
 
     def hold(self, now_s: float) -> None:
-        """Take the same loads as the last time again, until now. No peak may fall meanwhile."""
+        """Take the same loads as the last time again, until now."""
         self._held_s = now_s
+        if now_s >= self._falls_s:
+            self._take_held()
+            self._of = {name: known for name, known in self._of.items() if known.lower(now_s)}
+            self._falls_s = self._next_fall_s()
 
     def _take_held(self) -> None:
         if self._held_s is not None:
@@ -95,6 +102,10 @@ class _Peak:
         self._tx.hold(now_s)
         self._rx.hold(now_s)
 
+    def lower(self, now_s: float) -> bool:
+        """Forget loads that are too long ago, and return whether the unit has carried anything."""
+        return self.add(Load(self._tx.last_bps, self._rx.last_bps), now_s)
+
     @property
     def lowers(self) -> bool:
         """Whether the peak is above the present load, and so lowers in time."""
@@ -124,7 +135,12 @@ class _Greatest:
 
     def hold(self, now_s: float) -> None:
         """Take the last rate again."""
-        self.rates[-1] = now_s, self.rates[-1][1]
+        self.rates[-1] = now_s, self.last_bps
+
+    @property
+    def last_bps(self) -> float:
+        """The rate that was taken last."""
+        return self.rates[-1][1]
 
     @property
     def lowers(self) -> bool:

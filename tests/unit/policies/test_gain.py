@@ -99,6 +99,55 @@ def test_no_plan_is_worth_it_where_none_may_be(
         assert gain.worthwhile(splitting.plan(snapshot), snapshot).moves == ()
 
 
+LOAD = st.floats(0.0, 60e6)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), LOAD, LOAD, LOAD, LOAD), min_size=1, max_size=12),
+    st.tuples(*[st.sampled_from([50e6, 100e6, 400e6])] * 3),
+    st.booleans(),
+)
+def test_no_plan_for_peaks_is_worth_it_now_where_none_may_help_now(
+    units: list[tuple[int, float, float, float, float]],
+    capacities_bps: tuple[float, ...],
+    divisible: bool,
+) -> None:
+    def team(loads: list[Load]) -> Snapshot:
+        made = tuple(
+            Unit(f"vm{n:02}", n, uplink=f"eth{at}", load=load, divisible=divisible)
+            for n, ((at, *_), load) in enumerate(zip(units, loads, strict=True))
+        )
+        uplinks = tuple(
+            Uplink(
+                f"eth{n}",
+                OfPort(n),
+                capacity_bps,
+                load=sum((u.load for u in made if u.uplink == f"eth{n}"), Load()),
+            )
+            for n, capacity_bps in enumerate(capacities_bps, 1)
+        )
+        return Snapshot(uplinks=uplinks, units=made)
+
+    latest = team([Load(tx, rx) for _, tx, rx, *_ in units])
+    peaks = team([Load(tx + more_tx, rx + more_rx) for _, tx, rx, more_tx, more_rx in units])
+    if not gain.may_help_now(latest, peaks):
+        for planned in (peaks, latest):
+            plan = splitting.plan(planned)
+            assert gain.worthwhile(plan, latest, each_ratio=0.0).moves == ()
+
+
+def test_a_split_that_peaks_ask_for_may_help_now() -> None:
+    def team(sent_bps: float) -> Snapshot:
+        unit = Unit("web", 1, uplink="eth1", load=Load(tx_bps=sent_bps), divisible=True)
+        first = Uplink("eth1", OfPort(1), CAPACITY_BPS, load=unit.load)
+        return Snapshot((first, Uplink("eth2", OfPort(2), CAPACITY_BPS)), (unit,))
+
+    assert gain.may_help_now(team(50e6), team(95e6))
+    assert not gain.may_help_now(team(50e6), team(85e6)), (
+        "it fills one of the uplinks wherever it is"
+    )
+
+
 @given(
     st.lists(
         st.tuples(st.integers(1, 2), st.floats(0.0, 60e6), st.floats(-1.0, 1.0)),

@@ -21,9 +21,11 @@ from controller.api.events import (
 )
 from controller.config.rows import PREFIX
 from controller.decisions.scheduler import Scheduler
+from controller.load.peaks import PEAK_S
 from controller.replay.flows import Mix
 from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace
+from policies.model import Load
 from tests.unit.controller.replay.plain import without_shortcuts
 from tests.unit.controller.replay.test_skipping import CAPACITY_BPS, hot_trace
 from tests.unit.controller.replay.witness import Witness
@@ -164,17 +166,21 @@ def test_what_is_remembered_of_the_last_decision_changes_none(
     assert decided(made, happens, True, **options) == decided(made, happens, False, **options)
 
 
-def test_a_reading_of_the_same_loads_judges_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    judged: list[float] = []
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When policies judged peaks."""
+    found: list[float] = []
     judge = Scheduler._wanted_at_once
 
     def noted(self: Scheduler, policy: str, team_view: Any, now_s: float) -> Any:
-        judged.append(now_s)
+        found.append(now_s)
         return judge(self, policy, team_view, now_s)
 
     monkeypatch.setattr(Scheduler, "_wanted_at_once", noted)
+    return found
+
+
+def test_a_reading_of_the_same_loads_judges_nothing(judged: list[float]) -> None:
     loads = {f"vm{n}": (1e6 * n, 2e6) for n in range(4)}
     host = Witness(
         HostTrace("host", CAPACITY_BPS, {0.0: loads, 30.0: loads}), "adaptive", Options(skips=False)
@@ -183,3 +189,20 @@ def test_a_reading_of_the_same_loads_judges_nothing(
     assert host.polls > 900
     # Nothing is carried until the trace begins; then loads rise once.
     assert len([at_s for at_s in judged if at_s >= 60.0]) < 5
+
+
+def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: list[float]) -> None:
+    samples = {
+        2.0 * gone: {f"vm{n}": (8e6 if n < gone else 30e6, 0.0) for n in range(2)}
+        for gone in range(3)
+    }
+    made = HostTrace("host", CAPACITY_BPS, {**samples, 25.0: samples[4.0]})
+    host = Witness(made, "adaptive", Options(skips=False))
+    host.replay()
+    changed_s = 60.0 + 4.0
+    assert len(set(host.bridge.bindings.by_unit().values())) == 2, "one on each uplink"
+    assert [at_s for at_s in judged if at_s > changed_s]
+    assert max(judged) < changed_s + 1.0 < changed_s + PEAK_S < host.now_s
+    assert {name: host.bridge.scheduler.peaks.of(name) for name in samples[0.0]} == {
+        name: Load(8e6) for name in samples[0.0]
+    }, "they have fallen"

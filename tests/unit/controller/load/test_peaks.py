@@ -37,3 +37,29 @@ def test_held_peaks_are_those_of_a_reading_every_tenth_of_a_second(
         for peaks in (read, held):
             take(peaks, rates, tenths + more)
         assert read == held
+
+
+@given(
+    before=st.lists(RATES, min_size=1, max_size=30),
+    holds=st.lists(st.integers(1, 150), min_size=1, max_size=4),
+    then=st.lists(RATES, max_size=5),
+)
+def test_peaks_that_are_held_fall_as_with_a_reading_every_tenth_of_a_second(
+    before: list[tuple[int, ...]], holds: list[int], then: list[tuple[int, ...]]
+) -> None:
+    read, held = Peaks(), Peaks()
+    for tenths, rates in enumerate(before):
+        for peaks in (read, held):
+            take(peaks, rates, tenths)
+    tenths = len(before) - 1
+    for wait in holds:
+        for _ in range(wait):
+            tenths += 1
+            take(read, before[-1], tenths)
+        held.hold(tenths / 10)
+        assert [held.of(unit.name) for unit in UNITS] == [read.of(unit.name) for unit in UNITS]
+        assert held.next_fall_s() == read.next_fall_s()
+    for more, rates in enumerate(then, 1):
+        for peaks in (read, held):
+            take(peaks, rates, tenths + more)
+        assert read == held
