@@ -39,8 +39,9 @@ def homes(
     reserving = _reserving(units, uplinks)
     contended = reservations.contended(reserving.values(), rooms_bps)
     bound_together = []
+    everywhere = {uplink.name for uplink in uplinks}
     for unit in units:
-        names = {uplink.name for uplink in failover.only(unit.allowed, uplinks)}
+        names = everywhere if unit.allowed is None else _names(unit, uplinks)
         keeps = not unit.is_bucket or PRESETS[unit.policy].keeps_buckets
         if not names:
             continue

@@ -142,7 +142,7 @@ class Installation:
         if self._built and self._built[0] == team:
             built = self._built[1]
         else:
-            built = pipeline.build(team)
+            built = pipeline.build(team, self._built)
         if installed is None or installed is built or installed.flows != built.flows:
             return built
         same = installed.groups == built.groups

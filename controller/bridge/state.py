@@ -38,13 +38,13 @@ from controller.load.reused import Reused
 from controller.load.team_view import TeamView
 from controller.teaming import buckets, kept_off, splits
 from controller.teaming.address_units import AddressUnit, AddressUnits
-from controller.teaming.bindings import Bindings, Bound
+from controller.teaming.bindings import Bindings, Bound, ordered
 from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
 from controller.teaming.own_addresses import probe_macs
 from controller.teaming.paths import PathChecks
 from controller.teaming.shaping import ShapedTeam, Shaping
-from policies.model import Unit, Uplink
+from policies.model import IDLE, Unit, Uplink
 
 Commands = list[Command]
 
@@ -386,13 +386,13 @@ class BridgeState:
             not self.installed_anything or self.flooding.given_back(self.config)
         ):
             return None
-        uplinks = self.uplinks()
+        uplinks, order = self._links, self.reused.of("order")
         no_flood = self.flooding.ports if self._serves else None
         return desired.team(
             self.config,
             self._applied_split,
             self._applied_units,
-            lambda unit: of.order(unit, uplinks),
+            lambda unit: order(unit.name, ordered, (of.whereabouts(unit), unit, uplinks)),
             of.homes,
             no_flood or frozenset(),
             self.address_units.by_name.values(),
@@ -400,6 +400,12 @@ class BridgeState:
             uplinks=uplinks,
             probe_macs=probe_macs(self.config) if self._takes_probes else {},
         )
+
+    @property
+    def _links(self) -> tuple[Uplink, ...]:
+        """The team without loads: while no link, role or speed changes, the same object."""
+        idle = tuple(uplink.carrying(IDLE, reserved_bps=0.0) for uplink in self.uplinks())
+        return self.reused.of("links")("", _same, (idle,))
 
     @property
     def _takes_probes(self) -> bool:
@@ -544,3 +550,7 @@ class BridgeState:
             return float("inf")
         planned_s = min(self.learning_packets.due_s(), self.off_home.due_s())
         return min(planned_s, self.inbound_check.deadline_s())
+
+
+def _same(uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
+    return uplinks

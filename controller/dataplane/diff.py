@@ -18,7 +18,7 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
         modify_groups=tuple(
             g
             for i, g in desired.groups.items()
-            if i in installed.groups and installed.groups[i] != g
+            if i in installed.groups and installed.groups[i] is not g and installed.groups[i] != g
         ),
         add_flows=()
         if same_flows
@@ -43,13 +43,17 @@ def closing(desired: Pipeline, installed: Pipeline, live: Collection[int]) -> Pi
     Flows with a timeout keep the new ways closed, so that they open even if no second step follows: a
     service that ended between the two would leave a VM port without broadcasts.
     """
+    if desired.groups is installed.groups:
+        return desired
     before = dict(installed.groups)
     if (new := desired.groups.keys() - before.keys()) and no_flood(installed) is not None:
         before.update({group_id: replace(desired.groups[group_id], buckets=()) for group_id in new})
     opened = [
         group
         for group_id, group in desired.groups.items()
-        if group_id in before and opens(before[group_id], group, live)
+        if group_id in before
+        and before[group_id] is not group
+        and opens(before[group_id], group, live)
     ]
     if not (closed := [flow for flow in map(held, opened) if flow]):
         return desired

@@ -150,9 +150,17 @@ def _bucket_flows(number: int, buckets: int) -> tuple[FlowSpec, ...]:
 @functools.lru_cache(maxsize=64)
 def _bucket_groups(made: Hash, has_lanes: bool) -> tuple[GroupSpec, ...]:
     return tuple(
-        by_first_live(bucket_group_id(made.number, bucket), order, has_lanes)
+        _bucket_group(made.number, bucket, order, has_lanes)
         for bucket, order in enumerate(made.buckets)
     )
+
+
+# Most moves concern few of the buckets.
+@functools.lru_cache(maxsize=16 * BUCKETS)
+def _bucket_group(
+    number: int, bucket: int, order: tuple[OfPort, ...], has_lanes: bool
+) -> GroupSpec:
+    return by_first_live(bucket_group_id(number, bucket), order, has_lanes)
 
 
 def by_first_live(group_id: int, order: Iterable[OfPort], has_lanes: bool = False) -> GroupSpec:

@@ -5,7 +5,8 @@ Each feature is a module. Its docstring says which tables it fills and what alwa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from controller.dataplane import (
     announcements,
@@ -23,7 +24,7 @@ from controller.dataplane import (
     reflection,
     unicast,
 )
-from controller.dataplane.specs import FlowSpec, Pipeline
+from controller.dataplane.specs import FlowSpec, Match, Pipeline
 from controller.dataplane.team import Team
 
 # No two features have a flow with the same table, priority and match, or a group with the same id.
@@ -55,8 +56,30 @@ GROUPS = (
 )
 
 
-def build(team: Team) -> Pipeline:
-    """The pipeline of a team; a pure function of it."""
-    flows = {flow.key: flow for flows_of in FLOWS for flow in flows_of(team)}
+def build(team: Team, before: tuple[Team, Pipeline] | None = None) -> Pipeline:
+    """The pipeline of a team; a pure function of it.
+
+    `before`: another team and its pipeline, built earlier. A move changes no flow, so if the teams
+    differ only in where their units are, the flows are those of that pipeline: the same object.
+    """
+    flows: Mapping[tuple[int, int, Match], FlowSpec]
+    if before is not None and _besides_places(before[0]) == _besides_places(team):
+        flows = before[1].flows
+    else:
+        flows = {flow.key: flow for flows_of in FLOWS for flow in flows_of(team)}
     groups = {group.group_id: group for groups_of in GROUPS for group in groups_of(team)}
     return Pipeline(flows, groups)
+
+
+def _besides_places(team: Team) -> tuple[object, ...]:
+    """All that flows depend on: which uplinks a unit may use, and not which one it uses first."""
+    vm_ports = [replace(port, order=()) for port in team.vm_ports]
+    hashes = [(made.number, made.classifier, len(made.buckets)) for made in team.hashes]
+    addresses = [replace(address, order=()) for address in team.addresses]
+    reach = (
+        [frozenset(port.order) for port in team.vm_ports],
+        [frozenset().union(*made.buckets) for made in team.hashes],
+        [frozenset(address.order) for address in team.addresses],
+    )
+    others = replace(team, vm_ports=(), hashes=(), addresses=())
+    return vm_ports, hashes, addresses, reach, others

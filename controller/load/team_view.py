@@ -73,6 +73,8 @@ class TeamView:
     # Caches of uplinks and units by window, because a decision asks for them more than once.
     _team: dict[float | None, tuple[Uplink, ...]] = field(default_factory=dict, init=False)
     _made: dict[float | None, tuple[Unit, ...]] = field(default_factory=dict, init=False)
+    # The bindings with which units were made: `bound` changes with the bridge.
+    _made_at: dict[str, Bound] = field(default_factory=dict, init=False)
     _beside: dict[str, Load] = field(default_factory=dict, init=False)
     _present: dict[str, Snapshot] = field(default_factory=dict, init=False)
     _offered: dict[str, tuple[Mapping[str, Load], Snapshot]] = field(
@@ -205,8 +207,12 @@ class TeamView:
     def units(self) -> tuple[Unit, ...]:
         """Return all units without loads: VM ports, address units and buckets."""
         ports = [self._vm_port(port, port.binding, IDLE) for port in self.config.vm_ports]
-        in_buckets = buckets.units(self.config, self.split, self.uplinks(), self.found)
-        return (*ports, *self._behind(ports), *map(self._without_lossy, in_buckets))
+        return (*ports, *self._behind(ports), *self._idle_buckets())
+
+    def _idle_buckets(self) -> tuple[Unit, ...]:
+        there = buckets.there(self.config, self.split, self.uplinks())
+        parts = there, dict(self.found), self.kept_off
+        return self.reused.of("idle buckets")("", _idle_buckets, parts) if there else ()
 
     def _without_lossy(self, unit: Unit) -> Unit:
         return _without_lossy(unit, self.kept_off)
@@ -229,6 +235,8 @@ class TeamView:
         """Return all units with their uplinks and what they carry over them."""
         if window_s not in self._made:
             self._made[window_s] = self._made_loaded(window_s)
+            if window_s is None:
+                self._made_at.update(self.bound)
         return self._made[window_s]
 
     def _made_loaded(self, window_s: float | None) -> tuple[Unit, ...]:
@@ -350,10 +358,11 @@ class TeamView:
             and self.merge_due == other.merge_due
             and self.split == other.split
             and self.kept_off == other.kept_off
-            and all(unit.uplink == self._at(unit.name) for unit in made)
+            and other._made_at == self.bound
             and self.uplinks() == other.uplinks()
         ):
             self._made[None] = made
+            self._made_at.update(self.bound)
 
     def shows_same(self, other: TeamView) -> bool:
         """Whether another view shows the same present loads of the same team."""
@@ -696,6 +705,14 @@ def _vm_port(
         merge_due=due,
         kept_off=kept_off,
     )
+
+
+def _idle_buckets(
+    there: Sequence[Bucket], found: Mapping[str, str], kept_off: KeptOff
+) -> tuple[Unit, ...]:
+    """Make the units of buckets without loads. `found`: as in `TeamView`."""
+    units = (buckets.unit(policy, number, found.get(name), IDLE) for policy, name, number in there)
+    return tuple(_without_lossy(unit, kept_off) for unit in units)
 
 
 def _buckets(

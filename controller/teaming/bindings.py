@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from controller.api.events import Setting
 from controller.config.kinds import moves_text
@@ -20,6 +22,7 @@ RESTORED = "restored"
 # upstream switches learn addresses anew, and those of a whole host at once are too many for some.
 RETURNS_AT_ONCE = 8
 RETURN_INTERVAL_S = 1.0
+NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,20 @@ class Bound:
     uplink: str
     since_s: float
     reason: str
+
+
+class Whereabouts(NamedTuple):
+    """All that the order of a unit's uplinks depends on, besides the unit and the uplinks.
+
+    `bound`: the uplink in force; None: the unit is not bound. `home`: its home, empty if it has none.
+    `held`: as in `Bindings`. `beside`: how many other members of its anti-affinity set are on each
+    uplink.
+    """
+
+    bound: str | None
+    home: str
+    held: bool
+    beside: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -133,7 +150,7 @@ class Bindings:
             if at_rest and name not in targets and home not in unit.kept_off:
                 # Nearly always: its home is the best of its uplinks.
                 continue
-            order = self._best_first(unit, uplinks)
+            order = _best_first(home, self.held, unit, uplinks)
             if not order:
                 self.bound.pop(name, None)
                 continue
@@ -178,9 +195,13 @@ class Bindings:
 
     def order(self, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
         """The uplinks that a unit may use, the one in force first."""
+        return ordered(self.whereabouts(unit), unit, uplinks)
+
+    def whereabouts(self, unit: Unit) -> Whereabouts:
+        """What determines the order of a unit's uplinks."""
         bound = self.bound.get(unit.name)
-        best_first = self._best_first(unit, uplinks, self._beside(unit))
-        return tuple(sorted(best_first, key=lambda u: bound is None or u.name != bound.uplink))
+        at = bound.uplink if bound else None
+        return Whereabouts(at, self.homes.get(unit.name, ""), self.held, self._beside(unit))
 
     def take_back(self, moves: Iterable[Move], now_s: float) -> None:
         """Undo moves that the switch refused."""
@@ -238,7 +259,7 @@ class Bindings:
     def _beside(self, unit: Unit) -> Mapping[str, int]:
         """How many other members of its anti-affinity set are on each uplink."""
         if unit.rules.anti_affinity is None:
-            return {}
+            return NOBODY
         beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))
         if unit.name in self.bound:
             beside[self.bound[unit.name].uplink] -= 1
@@ -249,16 +270,11 @@ class Bindings:
         known = self.homes.get(unit.name) or before
         return unit if unit.uplink == known else unit.at(known)
 
-    def _best_first(
-        self,
-        unit: Unit,
-        uplinks: tuple[Uplink, ...],
-        taken: Mapping[str, int] | None = None,
-    ) -> tuple[Uplink, ...]:
-        home = self.homes.get(unit.name, "")
-        if self.held:
-            uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
-        return _order(unit, home, uplinks, taken)
+
+def ordered(there: Whereabouts, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:
+    """The uplinks that a unit may use, the one in force first. Their loads do not matter."""
+    best_first = _best_first(there.home, there.held, unit, uplinks, there.beside)
+    return tuple(sorted(best_first, key=lambda u: u.name != there.bound))
 
 
 def remembered(
@@ -291,6 +307,18 @@ def places_anew(old: BridgeConfig, new: BridgeConfig) -> bool:
         return True
     changed = [(o.role, n.role) for o, n in zip(old.uplinks, new.uplinks, strict=True)]
     return any(was is not now and Role.DRAINED not in (was, now) for was, now in changed)
+
+
+def _best_first(
+    home: str,
+    held: bool,
+    unit: Unit,
+    uplinks: tuple[Uplink, ...],
+    taken: Mapping[str, int] | None = None,
+) -> tuple[Uplink, ...]:
+    if held:
+        uplinks = tuple(replace(u, role=Role.ACTIVE) if u.name == home else u for u in uplinks)
+    return _order(unit, home, uplinks, taken)
 
 
 def _order(

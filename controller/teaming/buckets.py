@@ -86,17 +86,6 @@ def _unit(policy: str, bucket: int, uplink: str | None, load: Load) -> Unit:
     return Unit(name_of(policy, bucket), bucket, policy, True, uplink, load)
 
 
-def units(
-    config: BridgeConfig,
-    split: Collection[str],
-    uplinks: Sequence[Uplink],
-    found: Mapping[str, str],
-) -> Iterable[Unit]:
-    """The buckets of a bridge. `found`: their homes from before the service started, by name."""
-    for policy, name, number in there(config, split, uplinks):
-        yield _idle(policy, number, found.get(name))
-
-
 def there(
     config: BridgeConfig, split: Collection[str], uplinks: Sequence[Uplink]
 ) -> tuple[Bucket, ...]:

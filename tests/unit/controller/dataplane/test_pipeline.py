@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from hypothesis import given
@@ -188,6 +189,28 @@ def test_a_move_changes_a_few_groups_and_no_flow(team: Team, data: st.DataObject
     ports[index] = replace(ports[index], order=order)
     made = diff.changes(build(replace(team, vm_ports=tuple(ports))), build(team))
     assert len(made) == len(made.modify_groups) <= 1 + len(team.uplinks)
+
+
+@given(teams(), teams(), st.randoms())
+def test_a_pipeline_is_the_same_whatever_was_built_before_and_a_move_shares_its_flows(
+    team: Team, other: Team, chance: random.Random
+) -> None:
+    def turned(order: tuple[OfPort, ...]) -> tuple[OfPort, ...]:
+        return tuple(chance.sample(order, len(order)))
+
+    moved = replace(
+        team,
+        vm_ports=tuple(replace(port, order=turned(port.order)) for port in team.vm_ports),
+        hashes=tuple(
+            replace(made, buckets=tuple(map(turned, made.buckets))) for made in team.hashes
+        ),
+        addresses=tuple(replace(made, order=turned(made.order)) for made in team.addresses),
+    )
+    built = build(team)
+    shared = build(moved, (team, built))
+    assert shared == build(moved)
+    assert shared.flows is built.flows
+    assert build(other, (team, built)) == build(other)
 
 
 @given(teams((TRUNK, access(7), access(20))), st.data())
