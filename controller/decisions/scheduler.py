@@ -58,6 +58,23 @@ class Wanted:
     evidence: Evidence
 
 
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """What a policy that acts at once found worth moving in a team.
+
+    It would find the same in the same team until `until_s`: other peaks or phases are remembered
+    then. `judged`: the loads that it is based on, `at` in words. `may_help`: False if no plan could
+    help the team at its present loads, whatever is remembered.
+    """
+
+    team_view: TeamView
+    until_s: float
+    plan: Plan
+    judged: Snapshot
+    at: str
+    may_help: bool
+
+
 @dataclass(slots=True)
 class Scheduler:
     """Schedules the decisions of one bridge, and remembers what the next decision needs.
@@ -84,9 +101,10 @@ class Scheduler:
     # The team of the last decision.
     _seen: TeamView | None = field(default=None, compare=False, repr=False)
     _rests: bool = False
-    # The policies that moved nothing because no plan could help at its present loads, so that they
-    # move nothing until loads change.
-    _at_best: set[str] = field(default_factory=set)
+    # Whether the last decision took the loads of units into peaks and phases.
+    _took: bool = False
+    # What each policy that acts at once found worth moving last.
+    _proposed: dict[str, _Proposal] = field(default_factory=dict, compare=False, repr=False)
     # Whether loads have passed since that were not judged, because nothing would have been moved.
     _supposed: bool = False
     in_cooldown: frozenset[str] = frozenset()
@@ -159,8 +177,8 @@ class Scheduler:
         self._seen = team_view
         if same := self._judged is not None and self._judged.shows_same(team_view):
             # What follows from the loads is computed already.
+            assert self._judged is not None
             team_view = self._judged
-        self._judged = None
         in_use = team_view.in_use if between else ()
         policies = [policy for policy in team_view.rebalancing if policy not in in_use]
         known = self.late_known
@@ -171,15 +189,18 @@ class Scheduler:
         if judges and same and rested and self._may_rest(team_view, now_s):
             # Nothing is different that the last decision depended on, and it moved nothing.
             self._remember_again(now_s)
-            self._judged, self._rests = team_view, True
+            self._rests = True
             return
-        self._at_best.clear()
+        self._judged = None
+        took, self._took = self._took, False
         # The first reading after everything was counted mixes loads from before and after the
         # change, so wait for the next one.
         if known and self.late_known and any(PRESETS[p].at_once for p in team_view.rebalancing):
-            carried = team_view.stirring(self.peaks)
-            self.peaks.take(carried, now_s)
-            self.load_phases.take(carried, _least_capacity_bps(team_view), now_s)
+            self._took = True
+            if same and took and not self._late and now_s < self.load_phases.begins_s:
+                self._remember_again(now_s)
+            else:
+                self._remember(team_view, now_s)
         yields = False
         for policy in policies:
             if (snapshot := offered.get(policy)) is not None and (
@@ -305,16 +326,13 @@ class Scheduler:
         If loads do not change, two readings are enough: the first reading after a change mixes
         loads from before and after it.
         """
-        latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
-        if not self.late_known or latest is None or peaks is None:
+        found = self._proposed.get(policy)
+        if found is None or found.team_view is not team_view or now_s >= found.until_s:
+            found = self._propose(policy, team_view)
+        if found is None:
             return None
-        if gain.may_help_now(latest, peaks):
-            plan, judged, at = self._at_peaks(policy, latest, peaks)
-        else:
-            self._at_best.add(policy)
-            self.is_torn = False
-            plan, judged, at = Plan(), peaks, AT_PEAKS
-        ports = (unit.name for unit in peaks.units if not unit.is_bucket)
+        plan = found.plan
+        ports = (unit.name for unit in found.judged.units if not unit.is_bucket)
         self.splits.judge(ports, plan.mergeable, now_s)
         if not plan.moves:
             self._found_gain[policy] = 0
@@ -325,7 +343,23 @@ class Scheduler:
         waits = now_s - self._gain_since_s[policy] < EVEN_AFTER_S - ON_TIME_S
         if self._found_gain[policy] < 2 or (waits and self.filling.changes(now_s)):
             return None
-        return Wanted(plan.moves, Evidence.of(judged, at))
+        return Wanted(plan.moves, Evidence.of(found.judged, found.at))
+
+    def _propose(self, policy: str, team_view: TeamView) -> _Proposal | None:
+        """Find out what is worth moving at the peaks of loads and now; None: loads are not known."""
+        self._proposed.pop(policy, None)
+        latest, peaks = team_view.live(policy), team_view.live(policy, self.peaks)
+        if not self.late_known or latest is None or peaks is None:
+            return None
+        if helps := gain.may_help_now(latest, peaks):
+            plan, judged, at = self._at_peaks(policy, latest, peaks)
+        else:
+            self.is_torn = False
+            plan, judged, at = Plan(), peaks, AT_PEAKS
+        until_s = min(self.peaks.next_fall_s(), self.load_phases.next_change_s)
+        found = _Proposal(team_view, -math.inf if self._late else until_s, plan, judged, at, helps)
+        self._proposed[policy] = found
+        return found
 
     def _at_peaks(
         self, policy: str, latest: Snapshot, peaks: Snapshot
@@ -391,7 +425,8 @@ class Scheduler:
     def forget_loads(self) -> None:
         """Forget all loads, because the switch was disconnected or is another one."""
         self._judged = self._seen = None
-        self._at_best.clear()
+        self._took = False
+        self._proposed.clear()
         self.peaks.forget()
         self.load_phases.forget()
         self.filling.forget()
@@ -425,7 +460,7 @@ class Scheduler:
         last_s = self.last_s
         if last_s is None:
             return -math.inf
-        if self.awaits_confirmation or not self.late_known:
+        if self._found_urgent or not self.late_known:
             return last_s
         if any(self.pauses(policy, team_view, last_s) for policy in team_view.rebalancing):
             return last_s
@@ -433,14 +468,26 @@ class Scheduler:
             self.filling.next_change_s(last_s, self._may_fill()),
             self._memory_changes_s(team_view),
             self.splits.next_change_s(last_s),
+            self._confirms_s,
         )
         if self._is_at_best(team_view):
             return found_s
         return min(found_s, *(damping.next_change_s(last_s) for damping in self.dampings))
 
+    @property
+    def _confirms_s(self) -> float:
+        """When the moves that were found worth making may be made; infinity: there are none."""
+        since_s = (
+            self._gain_since_s[policy] for policy, found in self._found_gain.items() if found
+        )
+        waits_s = min(since_s, default=math.inf) + EVEN_AFTER_S - ON_TIME_S
+        return waits_s if waits_s == math.inf else min(waits_s, self.filling.settles_s)
+
     def _is_at_best(self, team_view: TeamView) -> bool:
         """Whether no plan could help any policy until loads change, by the last decision."""
-        return self._at_best.issuperset(team_view.rebalancing)
+        found = map(self._proposed.get, team_view.rebalancing)
+        judged = self._judged
+        return all(p is not None and p.team_view is judged and not p.may_help for p in found)
 
     def _memory_changes_s(self, team_view: TeamView) -> float:
         """When other peaks and phases are remembered than now that may matter, if no load changes."""
@@ -476,6 +523,11 @@ class Scheduler:
                     self.filling.see_again(snapshot)
         self._remember_again(now_s)
 
+    def _remember(self, team_view: TeamView, now_s: float) -> None:
+        carried = team_view.stirring(self.peaks)
+        self.peaks.take(carried, now_s)
+        self.load_phases.take(carried, _least_capacity_bps(team_view), now_s)
+
     def _remember_again(self, now_s: float) -> None:
         self.peaks.hold(now_s)
         self.load_phases.hold(now_s)
@@ -508,8 +560,8 @@ class Scheduler:
         """Remember that units carried these loads from now on, and that nothing was moved (`is_calm`)."""
         if self._judged is None:
             return
-        self._rests, self._supposed = False, True
-        self._at_best.clear()
+        self._rests, self._supposed, self._took = False, True, False
+        self._proposed.clear()
         carried = [(unit, loads.get(unit.name, IDLE)) for unit in self._judged.loaded()]
         self.peaks.take(carried, now_s)
         self.load_phases.take(carried, _least_capacity_bps(self._judged), now_s)

@@ -123,6 +123,11 @@ class Filling:
         """Whether loads have changed lately, so that others may follow."""
         return now_s - self._changed_s < CHANGING_S
 
+    @property
+    def settles_s(self) -> float:
+        """When `changes` ends, if loads change no more."""
+        return self._changed_s + CHANGING_S
+
     def lasts(self, now_s: float) -> bool:
         """Whether an uplink has been full for longer than bursts usually last."""
         return self.full_s is not None and now_s - self.full_s >= LASTING_S
@@ -170,7 +175,7 @@ class Filling:
         `now_s`: when loads were last taken. That time is the answer while it is not known. `fills`:
         an uplink may be full when what it carries beside its units is no longer the least of before.
         """
-        if not self.steady or self.reads_fast(now_s):
+        if self.reads_fast(now_s) or (self.full_s is not None and not self.steady):
             return now_s
         waits = self.full_s is not None and not self.lasts(now_s)
         lasts_s = self.full_s + LASTING_S if waits and self.full_s is not None else math.inf
@@ -195,7 +200,8 @@ class Filling:
         return _forgotten_s(taken[0][0])
 
     def hold(self, now_s: float) -> None:
-        """Take the same as the last time again, until now."""
+        """Take the same as the last time again, until now: nothing rises any more."""
+        self.steady, self._concerned = True, False
         if self._beside:
             self._beside[-1] = now_s, self._beside[-1][1]
             self._forget_beside(now_s)

@@ -59,7 +59,7 @@ def quiet_until_s(
     """
     scheduler = bridge.scheduler
     last_s = scheduler.last_s
-    if not bridge.settled or last_s is None or scheduler.awaits_confirmation:
+    if not bridge.settled or last_s is None:
         return now_s
     if at_once:
         if not readings.show_ports(steady_s) or bridge.polling.due_s < bridge.polling.poll_due_s:
@@ -74,6 +74,8 @@ def quiet_until_s(
             change_s = min(change_s, bridge.polling.buckets_s)
         return max(now_s, change_s)
     team_view = bridge.team_view
+    if scheduler.awaits_confirmation:
+        return now_s
     for policy in team_view.rebalancing:
         if scheduler.pauses(policy, team_view, last_s):
             return now_s

@@ -206,3 +206,27 @@ def test_peaks_that_fall_are_not_judged_while_nothing_could_be_better(judged: li
     assert {name: host.bridge.scheduler.peaks.of(name) for name in samples[0.0]} == {
         name: Load(8e6) for name in samples[0.0]
     }, "they have fallen"
+
+
+def test_moves_that_wait_to_be_confirmed_are_planned_once(
+    judged: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposed: list[float] = []
+    propose = Scheduler._propose
+
+    def noted(self: Scheduler, policy: str, team_view: Any) -> Any:
+        proposed.append(judged[-1])
+        return propose(self, policy, team_view)
+
+    monkeypatch.setattr(Scheduler, "_propose", noted)
+    idle = {f"vm{n}": (1e6, 0.0) for n in range(4)}
+    # Both are on the same uplink.
+    busy = {**idle, "vm0": (45e6, 0.0), "vm2": (45e6, 0.0)}
+    samples = {0.0: idle, 10.0: busy, 15.0: busy}
+    host = Witness(HostTrace("host", CAPACITY_BPS, samples), "adaptive", Options(skips=False))
+    host.replay()
+    changed_s = 60.0 + 10.0
+    moved_s = [at_s for at_s, _ in host.decided if at_s > changed_s]
+    waited = [at_s for at_s in judged if changed_s < at_s <= moved_s[0]]
+    assert len(waited) > 2
+    assert len([at_s for at_s in proposed if changed_s < at_s <= moved_s[0]]) == 1

@@ -55,3 +55,27 @@ def test_a_full_uplink_changes_when_it_is_full_for_longer_than_a_burst() -> None
     assert filling.next_change_s(1.1) == 1.0 + LASTING_S
     see(filling, 99.0, 0.0, 1.0 + LASTING_S)
     assert filling.next_change_s(1.0 + LASTING_S) == float("inf")
+
+
+@given(
+    seen=st.lists(st.tuples(st.integers(0, 94), st.integers(0, 60)), min_size=1, max_size=12),
+    more=st.integers(1, 12),
+)
+def test_what_is_held_is_as_if_the_same_loads_were_seen_again(
+    seen: list[tuple[int, int]], more: int
+) -> None:
+    read, held = Filling(), Filling()
+    for tenths, (bps, rise_bps) in enumerate(seen):
+        for filling in (read, held):
+            see(filling, bps, rise_bps, tenths / 10)
+    last = len(seen) - 1
+    if held.next_change_s(last / 10) <= last / 10:
+        return
+    for tenths in range(last + 1, last + more + 1):
+        see(read, seen[-1][0], 0.0, tenths / 10)
+    held.hold((last + more) / 10)
+    assert held == read
+    for tenths in range(last, last + 9):
+        left_s = held.settles_s - tenths / 10
+        # At that time itself, rounding decides.
+        assert abs(left_s) < 1e-6 or held.changes(tenths / 10) is (left_s > 0)
