@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 from controller.replay.figures import Figures, summed
@@ -13,6 +15,8 @@ from controller.replay.host import Host, Options
 from controller.replay.trace import HostTrace
 
 PROGRESS_INTERVAL_S = 0.2
+# How many more objects there may be before Python looks for circles among them. Its default is 700.
+MADE_BETWEEN_SEARCHES = 20_000
 
 # In a worker: the number of samples that all workers have replayed.
 _passed: Any = None
@@ -44,6 +48,23 @@ def replay(
 Job = tuple[HostTrace, str, Options]
 
 
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """While this is open, Python seldom looks for objects that refer to each other in circles.
+
+    A replay makes hardly any. It makes objects so fast that each search comes soon after the last one,
+    and goes through the whole trace now and then.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(MADE_BETWEEN_SEARCHES, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
 def _one_after_another(
     jobs: Sequence[Job], samples: int, progress: Callable[[float], None]
 ) -> list[Figures]:
@@ -54,7 +75,8 @@ def _one_after_another(
         done += 1
         progress(done / samples)
 
-    return [Host(host, policy, options).replay(passed) for host, policy, options in jobs]
+    with collecting_seldom():
+        return [Host(host, policy, options).replay(passed) for host, policy, options in jobs]
 
 
 def _beside_each_other(
@@ -87,4 +109,5 @@ def _work(job: Job) -> Figures:
         with _passed.get_lock():
             _passed.value += 1
 
-    return Host(host, policy, options).replay(one_more)
+    with collecting_seldom():
+        return Host(host, policy, options).replay(one_more)
