@@ -206,7 +206,7 @@ class TeamView:
 
     def units(self) -> tuple[Unit, ...]:
         """Return all units without loads: VM ports, address units and buckets."""
-        ports = [self._vm_port(port, port.binding, IDLE) for port in self.config.vm_ports]
+        ports = self._vm_ports((port, port.binding, IDLE) for port in self.config.vm_ports)
         return (*ports, *self._behind(ports), *self._idle_buckets())
 
     def _idle_buckets(self) -> tuple[Unit, ...]:
@@ -217,11 +217,16 @@ class TeamView:
     def _without_lossy(self, unit: Unit) -> Unit:
         return _without_lossy(unit, self.kept_off)
 
-    def _vm_port(self, port: VmPortConfig, uplink: str | None, load: Load) -> Unit:
-        name = port.name
-        is_split, due = name in self.split, name in self.merge_due
-        parts = load, uplink, port, is_split, due, self.config.on_a_lag, self.kept_off.of(name)
-        return self.reused.of("VM port")(name, _vm_port, parts)
+    def _vm_ports(self, loads: Iterable[tuple[VmPortConfig, str | None, Load]]) -> list[Unit]:
+        """Make the units of VM ports, each with its uplink and its load."""
+        reused, on_a_lag, kept_off = self.reused.of("VM port"), self.config.on_a_lag, self.kept_off
+        found = []
+        for port, uplink, load in loads:
+            name = port.name
+            is_split, due = name in self.split, name in self.merge_due
+            parts = load, uplink, port, is_split, due, on_a_lag, kept_off.of(name)
+            found.append(reused(name, _vm_port, parts))
+        return found
 
     def _behind(self, ports: Iterable[Unit]) -> Iterable[Unit]:
         known = self.address_units
@@ -243,8 +248,8 @@ class TeamView:
         """Make the units. The loads of address units do not count as those of their VM port."""
         over_s, ago_s = self.times(window_s)
         divided = frozenset() if self.on_normal else self.divided_ports
-        ports = [
-            self._vm_port(
+        ports = self._vm_ports(
+            (
                 port,
                 self._at(port.name),
                 self.loads.own(port.ofport, over_s, UPLINK_LAG_S, ago_s)
@@ -252,7 +257,7 @@ class TeamView:
                 else self._load_of(port, over_s, ago_s),
             )
             for port in self.config.vm_ports
-        ]
+        )
         behind = [
             replace(
                 unit,

@@ -73,6 +73,8 @@ class Bindings:
     _cut_off: frozenset[str] = frozenset()
     # How many members of each anti-affinity set are on each uplink.
     _taken: dict[str, Counter[str]] = field(default_factory=dict)
+    # Units, and copies of them at their homes: `follow` needs hundreds, mostly those of the last time.
+    _known: dict[str, tuple[Unit, Unit]] = field(default_factory=dict, compare=False, repr=False)
 
     def hold(self) -> Bindings:
         """A held copy of the bindings, in which the uplink in force is each unit's home."""
@@ -83,6 +85,7 @@ class Bindings:
         present = set(names)
         self.homes = {name: home for name, home in self.homes.items() if name in present}
         self.bound = {name: bound for name, bound in self.bound.items() if name in present}
+        self._known = {name: made for name, made in self._known.items() if name in present}
 
     def place_anew(self, unit: str) -> None:
         """Forget a unit's home, so that its policy places it anew."""
@@ -268,7 +271,13 @@ class Bindings:
     def _as_known(self, unit: Unit) -> Unit:
         before = None if unit.name in self.bound else unit.uplink
         known = self.homes.get(unit.name) or before
-        return unit if unit.uplink == known else unit.at(known)
+        if unit.uplink == known:
+            return unit
+        asked, found = self._known.get(unit.name, (None, unit))
+        if asked is not unit or found.uplink != known:
+            found = unit.at(known)
+            self._known[unit.name] = unit, found
+        return found
 
 
 def ordered(there: Whereabouts, unit: Unit, uplinks: tuple[Uplink, ...]) -> tuple[Uplink, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.teaming.bindings import Bindings, Bound, ordered
-from policies.model import IDLE, Load, OfPort, Role, Rules, Unit, Uplink
+from policies.model import IDLE, Load, OfPort, Reason, Role, Rules, Unit, Uplink
 
 NAMES = ("eth0", "eth1", "eth2")
 UPLINKS = st.tuples(
@@ -47,3 +48,26 @@ def test_the_order_of_uplinks_does_not_depend_on_what_they_carry(
         u.name for u in found
     ]
     assert at is None or at not in {u.name for u in found} or found[0].name == at
+
+
+def test_a_unit_is_not_copied_again_to_a_home_that_it_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copied: list[str | None] = []
+    at = Unit.at
+
+    def noted(unit: Unit, uplink: str | None) -> Unit:
+        copied.append(uplink)
+        return at(unit, uplink)
+
+    monkeypatch.setattr(Unit, "at", noted)
+    uplinks = tuple(Uplink(name, OfPort(n), 1e9) for n, name in enumerate(NAMES, 1))
+    unit = Unit("web", 1, "explicit")
+    bindings = Bindings({"web": "eth1"})
+    for at_s in (0.0, 1.0):
+        bindings.follow([unit], uplinks, at_s)
+        assert bindings.homes == bindings.by_unit() == {"web": "eth1"}
+    assert copied == ["eth1"]
+    bindings.place("web", "eth2", Reason.MANUAL)
+    assert [move.target for move in bindings.follow([unit], uplinks, 2.0)] == ["eth2"]
+    assert bindings.by_unit() == {"web": "eth2"}
