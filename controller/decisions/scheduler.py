@@ -271,7 +271,9 @@ class Scheduler:
         age_s = team_view.loads.counted_age_s(port.ofport for port in team_view.config.vm_ports)
         late = team_view.late_units()
         # Peaks of units that were not known to be late may come from a burst, so forget them.
-        self.peaks.drop(late - self._late)
+        if new := late - self._late:
+            self.peaks.drop(new)
+            self._proposed.clear()
         self._late = late
         slack_s = team_view.config.poll_interval_s / 2
         counted = not age_s or self.filling.is_counted(now_s - age_s + slack_s)

@@ -14,6 +14,7 @@ from controller.decisions.remembered_plans import Planner, RememberedPlans
 from controller.decisions.scheduler import Scheduler
 from controller.load.reused import Reused
 from controller.load.team_view import TeamView
+from policies import gain
 from policies.damping import Damping
 from policies.model import Plan, Snapshot
 
@@ -33,6 +34,7 @@ def without_shortcuts() -> Iterator[None]:
         patch.setattr(TeamView, "shows_same", lambda _self, _other: False)
         patch.setattr(Scheduler, "_may_rest", lambda _self, _view, _now_s: False)
         patch.setattr(Scheduler, "_may_fill", lambda _self: True)
+        patch.setattr(gain, "may_help_now", lambda *_judged: True)
         patch.setattr(RememberedPlans, "of", _plan)
         patch.setattr(Reused, "of", lambda _self, _use: lambda _name, make, parts: make(*parts))
         patch.setattr(Damping, "in_cooldown", _in_cooldown)
