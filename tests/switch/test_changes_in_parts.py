@@ -14,8 +14,8 @@ from controller.dataplane.pipeline import build
 from controller.dataplane.team import Team
 from policies.classifiers import Classifier
 from tests.switch.bed import PLAIN, Bed, BedSpec
-from tests.switch.frames import ETH_IPV4, UDP
 from tests.switch.direct import Direct
+from tests.switch.frames import ETH_IPV4, UDP
 from tests.switch.test_hashing import install, number, team_of
 from tests.switch.trace import outputs
 
