@@ -67,7 +67,14 @@ def status(
         not_followed=bridge.inbound_check.not_followed,
         offload=config.offload.told,
         connection_hash=(used.name, used.why) if (used := bridge.hash_in_use) else None,
+        path_rounds=_path_counts(bridge, "judged", "void"),
+        path_frames=_path_counts(bridge, "arrived", "lost", "full"),
     )
+
+
+def _path_counts(bridge: Bridge, *results: str) -> dict[str, int]:
+    """What became of rounds of path checks, or of their frames; empty while they are off."""
+    return {name: getattr(bridge.paths.counts, name) for name in results if bridge.checks_paths}
 
 
 def _optimality_ratio(bridge: Bridge) -> float:

@@ -300,6 +300,14 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         "Moves that inbound traffic did not follow, even after all announcements.",
         labels,
     )
+    rounds = _counter(
+        "path_rounds", "Rounds of path checks, by what became of them.", ["bridge", "result"]
+    )
+    frames = _counter(
+        "path_frames",
+        "Frames in the rounds of path checks that were judged, by what became of them.",
+        ["bridge", "result"],
+    )
     for bridge in bridges:
         key = [bridge.name]
         _add(exhausted, key, bridge.budgets_spent)
@@ -320,8 +328,11 @@ def _bridge_families(bridges: Iterable[BridgeStatus]) -> Iterator[Metric]:
         ):
             for reason, count in moves.items():
                 _add(family, [*key, reason], count)
+        for family, results in ((rounds, bridge.path_rounds), (frames, bridge.path_frames)):
+            for result, count in results.items():
+                _add(family, [*key, result], count)
     yield from (info, connected, threshold, imbalance, optimality, errors, decided, failovers)
-    yield from (planned, applied, refused, exhausted, reannounced, astray)
+    yield from (planned, applied, refused, exhausted, reannounced, astray, rounds, frames)
 
 
 def _bytes_per_second(rate_bps: float | None) -> float | None:

@@ -51,6 +51,21 @@ class _Probed:
     broken: bool = False
 
 
+@dataclass(slots=True)
+class Counts:
+    """Rounds and their frames since the service started.
+
+    `judged`: rounds that proved themselves, whose frames `arrived` or not: `lost`, or lost on an uplink
+    that was `full`, which proves nothing. `void`: rounds that did not prove themselves.
+    """
+
+    judged: int = 0
+    void: int = 0
+    arrived: int = 0
+    lost: int = 0
+    full: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """One round of probes."""
@@ -69,6 +84,7 @@ class PathChecks:
     due_s: float = 0.0
     # Until when no frames are taken, because somebody floods the service with them.
     flooded_until_s: float = 0.0
+    counts: Counts = field(default_factory=Counts)
     _plan: tuple[Path, ...] = ()
     _probed: dict[Path, _Probed] = field(default_factory=dict)
     _number: int = 0
@@ -187,6 +203,9 @@ class PathChecks:
             paths, arrived = self._sent.pop(earlier), self._arrived.pop(earlier)
             if self._proved_s.pop(earlier, None) is not None:
                 changed |= self._judge(paths, arrived, full)
+                self.counts.judged += 1
+            else:
+                self.counts.void += 1
         return changed
 
     def _judge(self, paths: Iterable[Path], arrived: set[Path], full: Collection[str]) -> bool:
@@ -198,11 +217,15 @@ class PathChecks:
             mended_after = HOST_MENDED_AFTER if path.to_host else MENDED_AFTER
             was_broken = probed.broken
             if path in arrived:
+                self.counts.arrived += 1
                 probed.lost, probed.arrived = 0, probed.arrived + 1
                 probed.broken = was_broken and probed.arrived < mended_after
             elif path.sender not in full and path.receiver not in full:
+                self.counts.lost += 1
                 probed.lost, probed.arrived = probed.lost + 1, 0
                 probed.broken = was_broken or probed.lost >= lost_after
+            else:
+                self.counts.full += 1
             changed |= probed.broken is not was_broken
         return changed
 

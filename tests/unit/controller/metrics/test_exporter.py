@@ -29,6 +29,8 @@ COUNTERS = {
     "inbound_reannounced",
     "inbound_not_followed",
     "faults",
+    "path_rounds",
+    "path_frames",
 }
 GAUGES = {
     "uplink_capacity_bytes_per_second",
@@ -116,6 +118,8 @@ BR0 = BridgeStatus(
     budgets_spent=2,
     reannounced=6,
     not_followed=1,
+    path_rounds={"judged": 14, "void": 15},
+    path_frames={"arrived": 16, "lost": 17, "full": 18},
 )
 
 
@@ -195,6 +199,11 @@ def test_states_and_moves() -> None:
     assert value("moves_planned_total", reason="threshold") == 2
     assert value("moves_applied_total", reason="threshold") == 1
     assert value("moves_refused_total", reason="threshold") == 0
+    assert value("path_rounds_total", result="judged") == 14
+    assert value("path_rounds_total", result="void") == 15
+    assert value("path_frames_total", result="arrived") == 16
+    assert value("path_frames_total", result="lost") == 17
+    assert value("path_frames_total", result="full") == 18
     assert samples()[("build_info", (("version", "1.2.3"),))] == 1
 
 

@@ -12,6 +12,7 @@ from controller.teaming.paths import (
     MOST_HEARD,
     MOST_LONG_QUESTIONS,
     MOST_PROBES,
+    Counts,
     PathChecks,
 )
 from policies.path_faults import Fault, PathFault
@@ -84,6 +85,16 @@ def test_what_is_lost_on_a_full_uplink_proves_nothing() -> None:
     here = Probing()
     here.rounds(50, lost="a", full=frozenset("a"))
     assert here.found() == set()
+
+
+def test_rounds_and_their_frames_are_counted_by_what_became_of_them() -> None:
+    here = Probing()
+    here.rounds(2)
+    here.rounds(1, proves=False)
+    here.rounds(3, lost="a")
+    here.rounds(1, lost="a", full=frozenset("a"))
+    # The last round has no other behind it yet. Four of the six probes of a round begin or end at `a`.
+    assert here.checks.counts == Counts(judged=5, void=1, arrived=2 * 6 + 3 * 2, lost=8, full=4)
 
 
 def test_a_lost_connection_ends_rows_of_losses_but_no_fault() -> None:
