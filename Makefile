@@ -19,6 +19,9 @@
 #                     bonds (ARGS='--repeat N --out FILE')
 #   make bench-paths  what a switch port with another MTU or VLAN costs, ours with path checks and bonds
 #                     (ARGS='--contenders N... --out FILE')
+#   make bench-quiet-paths  whether path checks find faults where there are none: in storms of broadcasts, with
+#                     32 hosts on one segment, with all uplinks full: 80 minutes
+#                     (ARGS='--cases CASE... --seconds N --out FILE')
 #   make bench-replay  how long 64 VM ports take in ovs-lbt replay, and a part of it with every poll
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
@@ -66,14 +69,18 @@ EVENTS ?= 500
 JOBS ?= 1
 
 # Attach, delivery, failover and reconnects: every kind of message in both directions. Moves by
-# load: polls and decisions in time. Faults: no part dies unseen, though threads are green.
+# load: polls and decisions in time. Path checks: probes leave and come back in time. Faults: no part
+# dies unseen, though threads are green.
 RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 	tests/switch/test_failover.py tests/switch/test_reconnect.py tests/switch/test_standby.py \
-	tests/switch/test_load_based.py tests/switch/test_faults.py
+	tests/switch/test_load_based.py tests/switch/test_faults.py \
+	tests/switch/test_path_check.py::test_a_port_that_is_blocked_in_any_direction_is_left \
+	tests/switch/test_path_check.py::test_of_two_uplinks_a_host_decides_as_soon \
+	tests/switch/test_path_check.py::test_an_mtu_that_one_switch_port_lacks_is_found
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-replay bench-scale bench-times test test-quick test-ryu test-fresh bench-provider \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-times test test-quick test-ryu test-fresh bench-provider \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -133,6 +140,9 @@ bench-provider: setup
 
 bench-paths: setup
 	$(BIN)/python -m tests.switch.path_figures $(ARGS)
+
+bench-quiet-paths: setup
+	$(BIN)/python -m tests.switch.path_quiet_figures $(ARGS)
 
 bench-replay: setup
 	$(BIN)/python -m tests.unit.controller.replay.bench $(ARGS)

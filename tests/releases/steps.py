@@ -70,6 +70,7 @@ KERNEL = (
     _on_the_kernel("dp_hash", f"{_SWITCH}_dp_hash.py"),
     _on_the_kernel("linux-bond", "-s tests/kernel/test_linux_bond.py"),
     _on_the_kernel("connection-hash", f"{_SWITCH}_connection_hash.py"),
+    _on_the_kernel("path-check", f"{_SWITCH}_path_check.py", "-k 'both-ways or mtu_that'"),
     _on_the_kernel("upgrade", f"{_SWITCH}_ovs_upgrade.py"),
 )
 # The same in at most five minutes on two emulated cores: a part of `make test`.

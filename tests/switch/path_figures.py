@@ -25,7 +25,7 @@ from typing import Any
 
 from controller.api import history
 from tests import share
-from tests.switch import frames
+from tests.switch import frames, path_faults
 from tests.switch.bed import (
     ACTIVE_BACKUP,
     BALANCE_SLB,
@@ -42,7 +42,6 @@ from tests.switch.bed import (
 from tests.switch.service import Service
 from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Ears, OwnNetwork, Stream
-from topologies.compare.contenders import HISTORY
 from topologies.network.private_ovs import PrivateOvs
 from topologies.reports.origin import origin
 
@@ -317,13 +316,8 @@ def judged(
 
 def told(bed: Bed, since: float, uplink: Uplink) -> list[dict[str, Any]]:
     """What the history says of a fault of this uplink that concerns VMs, and of what has left it."""
-    path = bed.ovs.rundir / HISTORY
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [
-        entry
-        for entry in history.read(lines, history.Query(last=history.MOST))
-        if entry["at"] >= since and (is_fault(entry, uplink) or has_left(entry, uplink))
-    ]
+    entries = path_faults.told(bed.ovs, since)
+    return [entry for entry in entries if is_fault(entry, uplink) or has_left(entry, uplink)]
 
 
 def is_fault(entry: Mapping[str, Any], uplink: Uplink) -> bool:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from controller.teaming.paths import MOST_HEARD
 from tests.switch import frames
-from tests.switch.bed import PLAIN, Bed, BedSpec, Uplink, run
+from tests.switch.bed import PLAIN, Bed, BedSpec, Station, run
 from tests.switch.judging import judges_time, soon
+from tests.switch.path_faults import (
+    ask,
+    blocked,
+    checking,
+    faults,
+    flows,
+    found_after_s,
+    probes,
+)
 from tests.switch.service import Service
 from tests.switch.waiting import holds, wait_until
 from tests.switch.wire import Stream
 
 OF_THREE = BedSpec(PLAIN, 3, (None, None))
 OF_TWO = BedSpec(PLAIN, 2, (None, None), addresses=True)
+OF_TWO_LONG = BedSpec(PLAIN, 2, (None, None), mtu_bytes=3000, addresses=True)
 IN_VLANS = BedSpec(PLAIN, 3, (10, 20), (10, 20))
 JUMBO = BedSpec(PLAIN, 3, (None, None), mtu_bytes=3000)
+STANDARD_MTU = 1500
 ETH_PROBE = 0x88B6
 # What the documents promise with three uplinks, or with two and a host that is asked.
 FOUND_WITHIN_S = 3.0
@@ -34,68 +44,25 @@ def beds(*specs: BedSpec) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("bed", specs, ids=str, indirect=True)
 
 
+# A blocked port, and a link that carries frames in one direction only.
+in_any_direction = pytest.mark.parametrize(
+    "ways",
+    [("receive", "forward"), ("forward",), ("receive",)],
+    ids=["both-ways", "to-the-bridge", "from-the-bridge"],
+)
+
+
 @pytest.fixture
 def checked(attached: Bed, service: Service) -> Iterator[Bed]:
     """The bed, whose uplinks probe each other."""
     attached.introduce()
-    service.do("set", "bridge", attached.bridge, "path-check=on")
-    wait_until(lambda: probes(attached) > 2 * len(attached.uplinks), "probes arrive")
-    yield attached
-    service.do("set", "bridge", attached.bridge, "path-check=off")
-    wait_until(lambda: not flows(attached), "nothing of path checks is on the switch")
-    wait_until(lambda: not faults(service, attached), "no fault is in force")
-
-
-def flows(bed: Bed) -> list[str]:
-    """The flows that give probes to the service."""
-    dumped = bed.ofctl("dump-flows", "cookie=0x6c62740900000000/0xffffffff00000000")
-    return [line for line in dumped.splitlines() if "cookie=" in line]
-
-
-def probes(bed: Bed) -> int:
-    """How many probes the switch has given to the service."""
-    return sum(int(flow.partition("n_packets=")[2].partition(",")[0]) for flow in flows(bed))
-
-
-def faults(service: Service, bed: Bed) -> set[tuple[str, str, bool, int | None]]:
-    """The faults that `show` names: uplink, kind, whether it is decided, and VLAN."""
-    shown = service.show_json(bed.bridge)
-    return {
-        (uplink["name"], fault["kind"], fault["decided"], fault["vlan"])
-        for uplink in shown["uplinks"]
-        for fault in uplink.get("path_faults", ())
-    }
-
-
-@contextlib.contextmanager
-def blocked(bed: Bed, uplink: Uplink, *ways: str) -> Iterator[None]:
-    """The switch upstream neither takes nor sends frames by an uplink's port, whose link stays up."""
-    end = uplink.upstream_end.interface
-
-    def set_to(flag: str) -> None:
-        bed.tor.ovs.run("ovs-ofctl", "-O", "OpenFlow10", "mod-port", bed.upstream, end, flag)
-
-    for way in ways:
-        set_to(f"no-{way}")
-    try:
-        yield
-    finally:
-        for way in ways:
-            set_to(way)
-
-
-def found_after_s(service: Service, bed: Bed, fault: tuple[str, str, bool, int | None]) -> float:
-    """How long it takes from now until the service has found this, and nothing else."""
-    began_s = time.monotonic()
-    wait_until(lambda: faults(service, bed), "a fault is found")
-    took_s = time.monotonic() - began_s
-    wait_until(lambda: faults(service, bed) == {fault}, f"{fault} is found, and nothing else")
-    return took_s
+    with checking(service, attached):
+        yield attached
 
 
 @judges_time
 @beds(OF_THREE)
-@pytest.mark.parametrize("ways", [("receive", "forward"), ("forward",), ("receive",)])
+@in_any_direction
 def test_a_port_that_is_blocked_in_any_direction_is_left(
     checked: Bed, service: Service, ways: tuple[str, ...]
 ) -> None:
@@ -132,6 +99,38 @@ def test_of_two_uplinks_a_host_decides(checked: Bed, service: Service) -> None:
         wait_until(
             lambda: uplink.name not in service.bindings(checked).values(), "VM ports have left"
         )
+
+
+@judges_time
+@pytest.mark.parametrize("bed", [OF_TWO, OF_TWO_LONG], ids=["one-mtu", "two-mtus"], indirect=True)
+@in_any_direction
+def test_of_two_uplinks_a_host_decides_as_soon(
+    checked: Bed, service: Service, ways: tuple[str, ...]
+) -> None:
+    """Also if VM ports of two MTUs have it asked with frames of two more lengths."""
+    uplink, vm = checked.uplinks[1], checked.vms[0]
+    service.move(vm, uplink)
+    with contextlib.ExitStack() as stack:
+        if checked.spec.mtu_bytes > STANDARD_MTU:
+            stack.enter_context(shorter_mtu(checked, vm))
+        ask(service, checked, checked.hosts[0].ip)
+        assert not faults(service, checked)
+        stack.enter_context(blocked(checked, uplink, *ways))
+        took_s = found_after_s(service, checked, (uplink.name, "unreachable", True, None))
+        soon("of two uplinks, the one that is cut off is found", took_s, FOUND_WITHIN_S)
+        wait_until(lambda: service.port(checked, vm)["uplink"] != uplink.name, "the VM has left")
+
+
+@contextlib.contextmanager
+def shorter_mtu(bed: Bed, vm: Station) -> Iterator[None]:
+    """A VM port has an MTU of 1500 in this block."""
+    (shown,) = json.loads(run("ip", "-j", "link", "show", vm.port))
+    run("ip", "link", "set", vm.port, "mtu", str(STANDARD_MTU))
+    try:
+        bed.ovs.vsctl("wait-until", "interface", vm.port, f"mtu={STANDARD_MTU}")
+        yield
+    finally:
+        run("ip", "link", "set", vm.port, "mtu", str(shown["mtu"]))
 
 
 @beds(OF_TWO)
