@@ -56,13 +56,15 @@ STORM_PPS, STORM_LEAST_PPS = 1e6, 2000
 TALK_PPS = 2.0
 TALK_END_S = 5.0
 # What an uplink of the case `load` carries, what is sent, and for how long each kind of load lasts.
-CAPACITY_MBPS, OVERLOAD_RATIO, PHASE_S = 40.0, 1.3, 60.0
+CAPACITY_MBPS, OVERLOAD_RATIO, PHASE_S = 12.0, 1.6, 60.0
+# Its queue has room for 0.1 s, as that of a switch port.
+QUEUE_FRAMES = 100
 TCP, DATAGRAMS = "TCP", "datagrams"
 KINDS = (TCP, DATAGRAMS)
 OF_STORM = BedSpec(PLAIN, 3, (None, None), addresses=True)
 OF_LOAD = BedSpec(PLAIN, 3, (None, None, None), (None, None, None), addresses=True)
 FULL_FRAME_BYTES = 1514
-TCP_STREAMS = 4
+TCP_STREAMS = 6
 # Uplinks are idle that long before a kind of load begins.
 IDLE_S = 2.0
 # A fault that has begun is found within this time, and what follows from it would be seen.
@@ -374,6 +376,12 @@ def found_alone(one: Quiet) -> bool:
 def fill(host: Host, bed: Bed) -> None:
     """Each VM has an uplink of its own, which carries little."""
     host.service.place(bed, *range(len(bed.uplinks)))
+    for uplink in bed.uplinks:
+        for interface, netns in (
+            (uplink.name, None),
+            (uplink.upstream_end.interface, uplink.upstream_end.netns),
+        ):
+            run("ip", "link", "set", interface, "txqueuelen", str(QUEUE_FRAMES), netns=netns)
     bed.limit_uplinks(CAPACITY_MBPS)
 
 
