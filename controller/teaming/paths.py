@@ -29,6 +29,9 @@ MENDED_AFTER = 10
 # it is reached.
 HOST_LOST_AFTER = 2
 HOST_MENDED_AFTER = 1
+# A host that answers by the uplink at fault again leaves open which one is. The paths between uplinks may be
+# mended as well, which is known later: as long as `MENDED_AFTER`, and two rounds more.
+DOUBTED_S = (MENDED_AFTER + 2) * INTERVAL_S
 # An uplink that carries this share of its capacity may be dropping probes with other frames. That
 # probes are lost on its paths then proves nothing.
 FULL_RATIO = 0.9
@@ -102,6 +105,8 @@ class PathChecks:
     _heard: int = 0
     # When each fault that is over ended; it stays in force for the failback delay.
     _ended_s: dict[PathFault, float] = field(default_factory=dict)
+    # Since when it is not known any more which uplink is at fault, for each fault that was decided.
+    _doubted_s: dict[PathFault, float] = field(default_factory=dict)
 
     @property
     def checks_something(self) -> bool:
@@ -238,6 +243,7 @@ class PathChecks:
         uplink is reached again, `Links` delays its return.
         """
         found = faults(uplinks, self._passages()) if self._plan else frozenset()
+        found = self._without_doubts(found, now_s)
         before = set(self.since_s)
         for fault in sorted(found):
             self.since_s.setdefault(fault, now_s)
@@ -250,9 +256,38 @@ class PathChecks:
                 del self.since_s[fault], self._ended_s[fault]
         return before != set(self.since_s)
 
+    def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:
+        """Leave faults decided whose paths are still broken, while these may be mending, or no host answers."""
+        doubted: dict[PathFault, PathFault] = {}
+        for doubtful in (fault for fault in found if not fault.decided):
+            for fault in self.since_s:
+                same = (fault.kind, fault.vlan, fault.mtu) == (
+                    doubtful.kind,
+                    doubtful.vlan,
+                    doubtful.mtu,
+                )
+                over = fault in self._ended_s
+                if fault.decided and same and not over and fault.uplinks[0] in doubtful.uplinks:
+                    doubted[fault] = doubtful
+        silent = {fault for fault in doubted if self._nobody_answers(fault)}
+        since_s = {fault: self._doubted_s.get(fault, now_s) for fault in doubted.keys() - silent}
+        self._doubted_s = {f: at_s for f, at_s in since_s.items() if now_s < at_s + DOUBTED_S}
+        stay = silent | self._doubted_s.keys()
+        return found - {doubted[fault] for fault in stay} | stay
+
+    def _nobody_answers(self, fault: PathFault) -> bool:
+        """Whether hosts are asked that could tell which uplink is at fault, and none answers."""
+        asked = [
+            path
+            for path in self._plan
+            if path.to_host and fault.vlan in (None, path.vlan) and path.mtu == (fault.mtu or 0)
+        ]
+        return bool(asked) and all(p in self._probed and self._probed[p].broken for p in asked)
+
     def deadline_s(self, failback_delay_s: float) -> float:
-        """When a fault that is over is no longer in force; infinity if there is none."""
-        return min(self._ended_s.values(), default=float("inf")) + failback_delay_s
+        """When a fault that is over or in doubt is no longer in force; infinity if there is none."""
+        ended_s = min(self._ended_s.values(), default=float("inf")) + failback_delay_s
+        return min(ended_s, min(self._doubted_s.values(), default=float("inf")) + DOUBTED_S)
 
     def is_over(self, fault: PathFault) -> bool:
         """Whether a fault is over, and only the failback delay keeps it in force."""

@@ -398,19 +398,23 @@ class Bed:
                 for asked in (switch, upstream):
                     asked.answer()
 
-    def limit_uplinks(self, mbps: float) -> None:
-        """Have all uplinks carry that, and the service know it."""
+    def limit_uplinks(self, mbps: float, burst_bytes: int | None = None) -> None:
+        """Have all uplinks carry that, and the service know it. `burst_bytes`: see `shape`."""
         for uplink in self.uplinks:
-            self.shape(uplink, mbps * 1e6)
+            self.shape(uplink, mbps * 1e6, burst_bytes)
             self.set("interface", uplink.name, capacity_mbps=mbps)
 
-    def shape(self, uplink: Uplink, rate_bps: float) -> None:
-        """Limit an uplink in both directions. It is a port by now: OVS removes a port's qdisc."""
-        end, rate = uplink.upstream_end, f"{rate_bps:.0f}bit"
+    def shape(self, uplink: Uplink, rate_bps: float, burst_bytes: int | None = None) -> None:
+        """Limit an uplink in both directions. It is a port by now: OVS removes a port's qdisc.
+
+        `burst_bytes`: how much of the rate it may make up for, if the machine had no time to send; None: 1 ms.
+        """
+        end, rate = uplink.upstream_end, [f"{rate_bps:.0f}bit"]
+        rate += ["burst", str(burst_bytes)] if burst_bytes else []
         for interface, netns in ((uplink.name, None), (end.interface, end.netns)):
             device = ["replace", "dev", interface]
             run("tc", "qdisc", *device, "root", "handle", "1:", "htb", "default", "1", netns=netns)
-            run("tc", "class", *device, "classid", "1:1", "htb", "rate", rate, netns=netns)
+            run("tc", "class", *device, "classid", "1:1", "htb", "rate", *rate, netns=netns)
 
     def ears(self, *points: Point) -> Ears:
         """Ears at the points; without any, everywhere."""

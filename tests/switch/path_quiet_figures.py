@@ -59,6 +59,8 @@ TALK_END_S = 5.0
 CAPACITY_MBPS, OVERLOAD_RATIO, PHASE_S = 12.0, 1.6, 60.0
 # Its queue has room for 0.1 s, as that of a switch port.
 QUEUE_FRAMES = 100
+# What a busy machine had no time to send is sent afterwards.
+BURST_BYTES = 150_000
 TCP, DATAGRAMS = "TCP", "datagrams"
 KINDS = (TCP, DATAGRAMS)
 OF_STORM = BedSpec(PLAIN, 3, (None, None), addresses=True)
@@ -382,7 +384,7 @@ def fill(host: Host, bed: Bed) -> None:
             (uplink.upstream_end.interface, uplink.upstream_end.netns),
         ):
             run("ip", "link", "set", interface, "txqueuelen", str(QUEUE_FRAMES), netns=netns)
-    bed.limit_uplinks(CAPACITY_MBPS)
+    bed.limit_uplinks(CAPACITY_MBPS, BURST_BYTES)
 
 
 def full_load(host: Host, bed: Bed, seconds: float, phase_s: float) -> Quiet:
@@ -428,7 +430,7 @@ def overload(bed: Bed, seconds: float) -> None:
     ]
     flows = [(a.point, frames.udp(a.mac, b.mac, frame_bytes=FULL_FRAME_BYTES)) for a, b in ways]
     pps = OVERLOAD_RATIO * CAPACITY_MBPS * 1e6 / (8 * FULL_FRAME_BYTES)
-    with Stream(flows, pps, catch_up=False):
+    with Stream(flows, pps):
         time.sleep(seconds)
 
 

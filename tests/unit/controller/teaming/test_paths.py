@@ -6,6 +6,7 @@ import pytest
 
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import (
+    DOUBTED_S,
     INTERVAL_S,
     LOST_AFTER,
     MENDED_AFTER,
@@ -202,3 +203,74 @@ def test_when_checks_end_no_fault_is_left() -> None:
     assert here.found(45.0) == {CUT_OFF}
     here.checks.end()
     assert here.found(45.0) == set()
+
+
+TWO = ("a", "b")
+HOST = "192.0.2.1"
+OF_TWO = tuple(
+    sorted(
+        [Path(0, 0, "a", "b"), Path(0, 0, "b", "a")]
+        + [Path(0, 0, uplink, HOST, to_host=True) for uplink in TWO]
+    )
+)
+BETWEEN = PathFault(Fault.UNREACHABLE, TWO, decided=False)
+
+
+class OfTwo:
+    """Two uplinks that also ask a host."""
+
+    def __init__(self) -> None:
+        self.checks, self.now_s = PathChecks(), 0.0
+        self.checks.follow(OF_TWO)
+        self.faults: list[set[PathFault]] = []
+
+    def rounds(self, count: int, answers: str = "ab", arrive: bool = True) -> None:
+        """Run rounds in which the host answers by these uplinks; `arrive`: what uplinks send each other."""
+        for _ in range(count):
+            sent = self.checks.begin(self.now_s)
+            for path in sent.paths:
+                if path.sender in answers if path.to_host else arrive:
+                    self.checks.arrived(path, sent.number)
+            self.checks.prove(sent.number, (), self.now_s)
+            self.checks.find(TWO, 0.0, self.now_s)
+            if not self.faults or set(self.checks.since_s) != self.faults[-1]:
+                self.faults.append(set(self.checks.since_s))
+            self.now_s += INTERVAL_S
+
+
+def test_a_host_that_answers_again_does_not_make_others_suspect() -> None:
+    """It answers by both uplinks before the paths between them are found mended."""
+    here = OfTwo()
+    here.rounds(8, answers="b", arrive=False)
+    here.rounds(20)
+    assert here.faults == [set(), {CUT_OFF}, set()]
+
+
+def test_an_uplink_stays_at_fault_while_no_host_answers() -> None:
+    """A router that restarts says nothing of the uplinks."""
+    here = OfTwo()
+    here.rounds(8, answers="b", arrive=False)
+    here.rounds(100, answers="", arrive=False)
+    here.rounds(8, answers="b", arrive=False)
+    assert here.faults == [set(), {CUT_OFF}]
+    assert here.checks.deadline_s(1.0) == float("inf")
+
+
+def test_an_uplink_by_which_a_host_answers_for_long_is_not_at_fault() -> None:
+    """Both uplinks are well, but frames between them are lost."""
+    here = OfTwo()
+    here.rounds(8, answers="b", arrive=False)
+    here.rounds(4, arrive=False)
+    assert here.faults[-1] == {CUT_OFF}
+    assert here.now_s < here.checks.deadline_s(0.0) <= here.now_s + DOUBTED_S
+    here.rounds(20, arrive=False)
+    assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
+    assert here.checks.deadline_s(0.0) == float("inf")
+
+
+def test_without_a_host_to_ask_nothing_stays_decided() -> None:
+    here = OfTwo()
+    here.rounds(8, answers="b", arrive=False)
+    here.checks.follow(tuple(path for path in OF_TWO if not path.to_host))
+    here.rounds(20, arrive=False)
+    assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
