@@ -217,14 +217,12 @@ class Talk:
         return self._stream.stop().count * len(self._ways)
 
     @property
-    def lost_at(self) -> list[float]:
-        """When each frame was sent that was lost, in seconds since the epoch, in order."""
-        count = self._stream.stop().count
-        arrived = self._arrived()
-        lost = [
-            n for flow in range(len(self._ways)) for n in range(count) if n not in arrived[flow]
+    def lost_at(self) -> list[list[float]]:
+        """When each frame of each flow was sent that was lost, in seconds since the epoch, in order."""
+        count, arrived = self._stream.stop().count, self._arrived()
+        return [
+            [self._began_at + n / self._pps for n in range(count) if n not in of] for of in arrived
         ]
-        return sorted(self._began_at + n / self._pps for n in lost)
 
     def silent(self, last_s: float) -> list[str]:
         """The flows of which nothing arrived of what was sent in the last seconds."""

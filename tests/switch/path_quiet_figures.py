@@ -333,7 +333,7 @@ def many_hosts(hosts: Sequence[Host], seconds: float, pps: float = TALK_PPS) -> 
             talk.go_on(seconds)
             talk.stop()
         silent = talk.silent(min(TALK_END_S, seconds))
-        return {"sent": talk.sent, "lost": len(talk.lost_at), "silent": silent}
+        return {"sent": talk.sent, "lost": sum(map(len, talk.lost_at)), "silent": silent}
 
     return watched(HOSTS, hosts, during)
 
