@@ -12,6 +12,7 @@ from controller.load.team_view import TeamView
 from controller.teaming import buckets
 from controller.teaming.address_units import AddressUnit, of_team
 from controller.teaming.bindings import Bound
+from controller.teaming.own_addresses import question_macs
 from controller.teaming.shaping import ShapedTeam
 from policies import failover
 from policies.model import OfPort, Unit, Uplink
@@ -65,7 +66,7 @@ def team(
         endpoints=endpoints,
         lanes=lanes(uplinks) if endpoints else {},
         probe_macs=probe_macs,
-        asks_hosts=bool(probe_macs and config.path_check_targets),
+        question_macs=question_macs(config) if probe_macs and config.path_check_targets else {},
     )
 
 

@@ -8,7 +8,7 @@ from controller.api.events import Command, DeliverFrame, FrameHeard, SendFrame
 from controller.config.values import BridgeConfig, UplinkConfig
 from controller.dataplane import path_probes
 from controller.dataplane.path_probes import HostAnswer, Probe
-from controller.teaming.own_addresses import probe_macs
+from controller.teaming.own_addresses import probe_macs, question_macs
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import Round
 from policies.model import OfPort
@@ -19,10 +19,11 @@ SELF = "02:6c:62:74:00:01"
 
 def commands(config: BridgeConfig, probes: Round, key: bytes) -> Iterator[Command]:
     """The frames of a round. The last one proves the round: the switch gives it straight back."""
-    macs, by_name = probe_macs(config), {uplink.name: uplink for uplink in config.uplinks}
+    macs, asking = probe_macs(config), question_macs(config)
+    by_name = {uplink.name: uplink for uplink in config.uplinks}
     for path in probes.paths:
         sender = by_name[path.sender]
-        frame = _frame(path, probes.number, sender, by_name, macs, key)
+        frame = _frame(path, probes.number, sender, by_name, macs, asking, key)
         yield DeliverFrame(config.name, int(sender.ofport), frame)
     first = config.uplinks[0]
     own = int(first.ofport)
@@ -37,11 +38,12 @@ def _frame(
     sender: UplinkConfig,
     by_name: Mapping[str, UplinkConfig],
     macs: Mapping[OfPort, str],
+    asking: Mapping[OfPort, str],
     key: bytes,
 ) -> bytes:
     source, tag = macs[sender.ofport], sender.vlans.tag_out(path.vlan)
     if path.to_host:
-        return path_probes.question_frame(source, path.receiver, tag, path.mtu)
+        return path_probes.question_frame(asking[sender.ofport], path.receiver, tag, path.mtu)
     receiver = by_name[path.receiver]
     probe = Probe(int(sender.ofport), int(receiver.ofport), path.vlan, path.mtu, number)
     return path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)

@@ -69,14 +69,14 @@ class HostAnswer:
 def flows(team: Team) -> Iterator[FlowSpec]:
     to_us = (ToController(),)
     for uplink, mac in team.probe_macs.items():
-        port = openflow_port(uplink)
-        taken = [match(in_port=port, eth_dst=mac, eth_type=ETH_PROBE)]
-        if team.asks_hosts:
-            nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": ND_ADVERTISEMENT}
-            taken.append(match(in_port=port, eth_dst=mac, eth_type=ETH_ARP, arp_op=ARP_REPLY))
-            taken.append(match(in_port=port, eth_dst=mac, **nd))
-        for one in taken:
-            yield FlowSpec(Table.CLASSIFY, 131, one, to_us, cookie=PROBE_COOKIE)
+        probe = match(in_port=openflow_port(uplink), eth_dst=mac, eth_type=ETH_PROBE)
+        yield FlowSpec(Table.CLASSIFY, 131, probe, to_us, cookie=PROBE_COOKIE)
+    nd = {"eth_type": ETH_IPV6, "ip_proto": ICMPV6, "icmpv6_type": ND_ADVERTISEMENT}
+    for uplink, mac in team.question_macs.items():
+        for answer in ({"eth_type": ETH_ARP, "arp_op": ARP_REPLY}, nd):
+            taken = match(in_port=openflow_port(uplink), eth_dst=mac, **answer)
+            yield FlowSpec(Table.CLASSIFY, 131, taken, to_us, cookie=PROBE_COOKIE)
+    for mac in (*team.probe_macs.values(), *team.question_macs.values()):
         yield FlowSpec(Table.CLASSIFY, 130, match(eth_dst=mac))
         yield FlowSpec(Table.CLASSIFY, 130, match(eth_src=mac))
     if team.probe_macs:

@@ -102,8 +102,8 @@ class Team:
 
     `dp_hash`: the switch has the group `hashing.SELECT_GROUP`, and connections are hashed by it.
 
-    `probe_macs`: for each uplink whose paths are checked, the address of its probes. `asks_hosts`:
-    hosts in the network are asked as well.
+    `probe_macs`: for each uplink whose paths are checked, the address of its probes. `question_macs`: the
+    address from which hosts in the network are asked by it; empty if none are asked.
     """
 
     uplinks: tuple[OfPort, ...]
@@ -120,7 +120,7 @@ class Team:
     endpoints: tuple[Endpoint, ...] = ()
     lanes: Mapping[OfPort, tuple[OfPort, ...]] = field(default_factory=dict)
     probe_macs: Mapping[OfPort, str] = field(default_factory=dict)
-    asks_hosts: bool = False
+    question_macs: Mapping[OfPort, str] = field(default_factory=dict)
 
     @property
     def is_static_lag(self) -> bool:

@@ -20,4 +20,17 @@ def address_of_ours(*parts: str | None) -> str:
 
 def probe_macs(config: BridgeConfig) -> dict[OfPort, str]:
     """The address from which each uplink is probed, and to which it is probed."""
-    return {u.ofport: address_of_ours(config.name, u.name, u.mac, "probe") for u in config.uplinks}
+    return _of_uplinks(config, "probe")
+
+
+def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
+    """The address from which each uplink asks hosts.
+
+    Questions are broadcasts. In a loop upstream they go round, and switches learn their source in many
+    places. Probes have other addresses, so that they still find their way.
+    """
+    return _of_uplinks(config, "question")
+
+
+def _of_uplinks(config: BridgeConfig, what: str) -> dict[OfPort, str]:
+    return {u.ofport: address_of_ours(config.name, u.name, u.mac, what) for u in config.uplinks}

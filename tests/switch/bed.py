@@ -410,7 +410,7 @@ class Bed:
         `burst_bytes`: how much of the rate it may make up for, if the machine had no time to send; None: 1 ms.
         """
         end, rate = uplink.upstream_end, [f"{rate_bps:.0f}bit"]
-        rate += ["burst", str(burst_bytes)] if burst_bytes else []
+        rate += ["burst", str(burst_bytes), "cburst", str(burst_bytes)] if burst_bytes else []
         for interface, netns in ((uplink.name, None), (end.interface, end.netns)):
             device = ["replace", "dev", interface]
             run("tc", "qdisc", *device, "root", "handle", "1:", "htb", "default", "1", netns=netns)

@@ -56,17 +56,17 @@ STORM_PPS, STORM_LEAST_PPS = 1e6, 2000
 TALK_PPS = 2.0
 TALK_END_S = 5.0
 # What an uplink of the case `load` carries, what is sent, and for how long each kind of load lasts.
-CAPACITY_MBPS, OVERLOAD_RATIO, PHASE_S = 12.0, 1.6, 60.0
+CAPACITY_MBPS, OVERLOAD_RATIO, PHASE_S = 4.0, 1.6, 60.0
 # Its queue has room for 0.1 s, as that of a switch port.
-QUEUE_FRAMES = 100
+QUEUE_FRAMES = 33
 # What a busy machine had no time to send is sent afterwards.
-BURST_BYTES = 150_000
+BURST_BYTES = 50_000
 TCP, DATAGRAMS = "TCP", "datagrams"
 KINDS = (TCP, DATAGRAMS)
 OF_STORM = BedSpec(PLAIN, 3, (None, None), addresses=True)
 OF_LOAD = BedSpec(PLAIN, 3, (None, None, None), (None, None, None), addresses=True)
 FULL_FRAME_BYTES = 1514
-TCP_STREAMS = 6
+TCP_STREAMS = 4
 # Uplinks are idle that long before a kind of load begins.
 IDLE_S = 2.0
 # A fault that has begun is found within this time, and what follows from it would be seen.
@@ -183,10 +183,7 @@ def bed_of(case: str, tor: Upstream, hosts: int = MANY_HOSTS) -> Iterator[Callab
     spec = OF_LOAD if case == LOAD else OF_STORM
     with Host(0, tor) as host:
         bed = host.add(spec)
-        with (
-            host.entered(),
-            checking(host.service, bed, *([bed.hosts[0].ip] if case == LOAD else [])),
-        ):
+        with host.entered(), checking(host.service, bed, bed.hosts[0].ip):
             if case == LOAD:
                 fill(host, bed)
                 yield lambda seconds: full_load(

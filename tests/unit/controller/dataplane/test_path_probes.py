@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.dataplane import frames, path_probes
-from controller.dataplane.path_probes import HostAnswer, Probe, parse, probe_frame
+from controller.dataplane.path_probes import ETH_PROBE, HostAnswer, Probe, parse, probe_frame
+from controller.dataplane.tables import ETH_ARP, ETH_IPV6
+from controller.dataplane.team import Team
+from policies.model import OfPort
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 ONE, TWO = "02:00:00:00:00:01", "02:00:00:00:00:02"
+THREE, FOUR = "02:00:00:00:00:03", "02:00:00:00:00:04"
 PROBE = Probe(1, 2, 20, 1500, 7)
 
 
@@ -69,3 +73,33 @@ def test_an_arp_reply_is_the_answer_of_its_sender(vlan: int) -> None:
 def test_a_question_is_no_answer(host: str) -> None:
     assert parse(path_probes.question_frame(ONE, host, 0, 0), 2, KEY) is None
     assert len(path_probes.question_frame(ONE, host, 0, 9000)) == 9014
+
+
+def test_hosts_are_asked_from_addresses_that_no_probe_has() -> None:
+    """A loop upstream makes switches learn the source of a broadcast in the wrong places."""
+    one, two = OfPort(1), OfPort(2)
+    probe_macs, question_macs = {one: ONE, two: TWO}, {one: THREE, two: FOUR}
+    team = Team((one, two), (), probe_macs=probe_macs, question_macs=question_macs)
+    by_priority: dict[int, set[tuple[object, ...]]] = {}
+    for flow in path_probes.flows(team):
+        where = dict(flow.match)
+        key = (
+            where.get("in_port"),
+            where.get("eth_dst"),
+            where.get("eth_src"),
+            where.get("eth_type"),
+        )
+        by_priority.setdefault(flow.priority, set()).add(key)
+    assert by_priority[131] == {
+        (port, mac, None, kind)
+        for port, mac, kinds in (
+            (1, ONE, (ETH_PROBE,)),
+            (2, TWO, (ETH_PROBE,)),
+            (1, THREE, (ETH_ARP, ETH_IPV6)),
+            (2, FOUR, (ETH_ARP, ETH_IPV6)),
+        )
+        for kind in kinds
+    }
+    every = (ONE, TWO, THREE, FOUR)
+    dropped = {(None, mac, None, None) for mac in every} | {(None, None, m, None) for m in every}
+    assert by_priority[130] == dropped
