@@ -348,7 +348,9 @@ class Bridge(ReconciledBridge):
         linked = {uplink.name for uplink in config.uplinks if self.links.has_link(uplink)}
         paths.follow(path_plan.paths(config, linked, self.addresses.by_port))
         probes = paths.begin(now_s)
-        return [*probing.commands(config, probes, self.probe_key)] if probes.paths else []
+        if not probes.paths:
+            return []
+        return [*probing.commands(config, probes, paths.asked_at, self.probe_key)]
 
     def take_frame(self, event: FrameHeard, now_s: float) -> Commands:
         """The switch has given us a frame that an uplink has received: a probe, or an answer."""
@@ -367,7 +369,7 @@ class Bridge(ReconciledBridge):
         if isinstance(found, HostAnswer):
             uplink = next(u for u in config.uplinks if int(u.ofport) == found.uplink)
             if (vlan := uplink.vlans.vlan_of(found.tag)) is not None:
-                paths.answered(uplink.name, found.address, vlan)
+                paths.answered(uplink.name, found.address, vlan, found.mac)
         elif found is not None and found.sender != found.receiver:
             if (path := probing.path_of(config, found)) is not None:
                 paths.arrived(path, found.round)

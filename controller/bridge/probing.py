@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from controller.api.events import Command, DeliverFrame, FrameHeard, SendFrame
 from controller.config.values import BridgeConfig, UplinkConfig
@@ -17,13 +17,23 @@ from policies.model import OfPort
 SELF = "02:6c:62:74:00:01"
 
 
-def commands(config: BridgeConfig, probes: Round, key: bytes) -> Iterator[Command]:
-    """The frames of a round. The last one proves the round: the switch gives it straight back."""
+def commands(
+    config: BridgeConfig, probes: Round, asked_at: Callable[[Path], str | None], key: bytes
+) -> Iterator[Command]:
+    """The frames of a round. The last one proves the round: the switch gives it straight back.
+
+    `asked_at`: the address of the host that a question goes to, if it is known.
+    """
     macs, asking = probe_macs(config), question_macs(config)
     by_name = {uplink.name: uplink for uplink in config.uplinks}
     for path in probes.paths:
         sender = by_name[path.sender]
-        frame = _frame(path, probes.number, sender, by_name, macs, asking, key)
+        if path.to_host:
+            tag, source = sender.vlans.tag_out(path.vlan), asking[sender.ofport]
+            to = asked_at(path)
+            frame = path_probes.question_frame(source, path.receiver, tag, path.mtu, to)
+        else:
+            frame = _frame(path, probes.number, sender, by_name, macs, key)
         yield DeliverFrame(config.name, int(sender.ofport), frame)
     first = config.uplinks[0]
     own = int(first.ofport)
@@ -38,12 +48,9 @@ def _frame(
     sender: UplinkConfig,
     by_name: Mapping[str, UplinkConfig],
     macs: Mapping[OfPort, str],
-    asking: Mapping[OfPort, str],
     key: bytes,
 ) -> bytes:
     source, tag = macs[sender.ofport], sender.vlans.tag_out(path.vlan)
-    if path.to_host:
-        return path_probes.question_frame(asking[sender.ofport], path.receiver, tag, path.mtu)
     receiver = by_name[path.receiver]
     probe = Probe(int(sender.ofport), int(receiver.ofport), path.vlan, path.mtu, number)
     return path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)

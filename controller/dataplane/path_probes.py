@@ -59,11 +59,15 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class HostAnswer:
-    """A host has answered by an uplink (an ofport). `tag`: that of its frame; 0: none."""
+    """A host has answered by an uplink (an ofport). `tag`: that of its frame; 0: none.
+
+    `mac`: the address that its frame came from.
+    """
 
     uplink: int
     address: str
     tag: int
+    mac: str
 
 
 def flows(team: Team) -> Iterator[FlowSpec]:
@@ -98,8 +102,10 @@ def probe_frame(probe: Probe, source: str, target: str, tag: int, key: bytes) ->
     )
 
 
-def question_frame(source: str, host: str, tag: int, mtu: int) -> bytes:
+def question_frame(source: str, host: str, tag: int, mtu: int, mac: str | None = None) -> bytes:
     """Ask a host for its address, in a frame that fills `mtu` (0: the shortest frame).
+
+    `mac`: the address to which the frame goes; None: to all.
 
     IPv4: an ARP probe (RFC 5227 section 2.1.1), whose sender has no address, so no host changes its
     cache by it. IPv6: a neighbour solicitation from a link-local address made of `source`. The answer
@@ -114,7 +120,8 @@ def question_frame(source: str, host: str, tag: int, mtu: int) -> bytes:
     else:
         destination, ethertype = frames.SOLICITED_NODE + address.packed[-3:], ETH_IPV6
         body = frames.solicitation(own, address)
-    return frames.frame(destination, own, tag, ethertype, body.ljust(mtu, b"\0"))
+    to = destination if mac is None else frames.octets(mac)
+    return frames.frame(to, own, tag, ethertype, body.ljust(mtu, b"\0"))
 
 
 def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
@@ -126,11 +133,11 @@ def parse(frame: bytes, uplink: int, key: bytes) -> Probe | HostAnswer | None:
     if ethertype == ETH_ARP and len(body) >= _ARP.size:
         found = _ARP.unpack_from(body)
         if found[:5] == (1, 0x0800, 6, 4, ARP_REPLY):
-            return HostAnswer(uplink, str(IPv4Address(found[6])), tag)
+            return HostAnswer(uplink, str(IPv4Address(found[6])), tag, frame[6:12].hex(":"))
     # 40 bytes of IPv6 (RFC 8200), then type, code, checksum, flags and target (RFC 4861 section 4.4).
     is_ipv6 = ethertype == ETH_IPV6 and len(body) >= ND_BYTES and body[0] >> 4 == 6
     if is_ipv6 and (body[6], body[7], body[40]) == (ICMPV6, frames.ND_HOPS, ND_ADVERTISEMENT):
-        return HostAnswer(uplink, str(IPv6Address(body[48:64])), tag)
+        return HostAnswer(uplink, str(IPv6Address(body[48:64])), tag, frame[6:12].hex(":"))
     return None
 
 

@@ -88,6 +88,8 @@ class PathChecks:
     # Until when no frames are taken, because somebody floods the service with them.
     flooded_until_s: float = 0.0
     counts: Counts = field(default_factory=Counts)
+    # By which address a host has answered the last question, for each uplink, host and VLAN.
+    _answered_by: dict[tuple[str, str, int], str] = field(default_factory=dict)
     _plan: tuple[Path, ...] = ()
     _probed: dict[Path, _Probed] = field(default_factory=dict)
     _number: int = 0
@@ -141,6 +143,7 @@ class PathChecks:
         """No paths are checked any more: `find` finds nothing from now on, at once."""
         self.interrupt()
         self._plan, self._probes, self._long_questions, self._probed = (), (), (), {}
+        self._answered_by = {}
         self._ended_s = dict.fromkeys(self.since_s, float("-inf"))
         self.due_s = self.flooded_until_s = 0.0
 
@@ -184,12 +187,20 @@ class PathChecks:
         if path in self._sent.get(number, ()):
             self._arrived[number].add(path)
 
-    def answered(self, uplink: str, host: str, vlan: int) -> None:
-        """A host has answered by an uplink. It answers the last question."""
+    def asked_at(self, question: Path) -> str | None:
+        """The address of the host that is asked; None: not known, so that all are asked.
+
+        Of many bridges on one segment, each question would otherwise reach every host.
+        """
+        return self._answered_by.get((question.sender, question.receiver, question.vlan))
+
+    def answered(self, uplink: str, host: str, vlan: int, mac: str) -> None:
+        """A host has answered by an uplink, from this address. It answers the last question."""
         for number in sorted(self._sent, reverse=True):
             for path in self._sent[number]:
                 if path.to_host and (path.sender, path.receiver, path.vlan) == (uplink, host, vlan):
                     self._arrived[number].add(path)
+                    self._answered_by[uplink, host, vlan] = mac
                     return
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
@@ -231,6 +242,9 @@ class PathChecks:
                 probed.broken = was_broken or probed.lost >= lost_after
             else:
                 self.counts.full += 1
+            if path.to_host and path not in arrived:
+                # It may have another address now.
+                self._answered_by.pop((path.sender, path.receiver, path.vlan), None)
             changed |= probed.broken is not was_broken
         return changed
 

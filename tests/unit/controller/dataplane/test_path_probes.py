@@ -66,13 +66,20 @@ def test_an_arp_reply_is_the_answer_of_its_sender(vlan: int) -> None:
     own, host = frames.octets(ONE), ip_address("192.0.2.1").packed
     body = struct.pack("!HHBBH6s4s6s4s", 1, 0x800, 6, 4, 2, own, host, own, bytes(4))
     answer = frames.frame(own, frames.octets(TWO), vlan, 0x0806, body)
-    assert parse(answer, 2, KEY) == HostAnswer(2, "192.0.2.1", vlan)
+    assert parse(answer, 2, KEY) == HostAnswer(2, "192.0.2.1", vlan, TWO)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "fe80::1"])
 def test_a_question_is_no_answer(host: str) -> None:
     assert parse(path_probes.question_frame(ONE, host, 0, 0), 2, KEY) is None
     assert len(path_probes.question_frame(ONE, host, 0, 9000)) == 9014
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "fe80::1"])
+def test_a_question_goes_to_all_unless_the_hosts_address_is_known(host: str) -> None:
+    to_all, to_one = (path_probes.question_frame(ONE, host, 0, 0, mac) for mac in (None, TWO))
+    assert to_all[0] & 1 and to_one[:6].hex(":") == TWO
+    assert to_all[6:] == to_one[6:]
 
 
 def test_hosts_are_asked_from_addresses_that_no_probe_has() -> None:

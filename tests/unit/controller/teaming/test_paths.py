@@ -182,7 +182,7 @@ def test_an_uplink_without_an_answer_is_found_as_soon_as_without_a_host(lost: st
     while not here.checks.unreachable():
         sent = here.checks.begin(here.now_s)
         if any(path.to_host and path.sender == other for path in sent.paths):
-            here.checks.answered(other, HOST, 0)
+            here.checks.answered(other, HOST, 0, MAC)
         here.checks.prove(sent.number, (), here.now_s)
         here.checks.find(tuple("ab"), 45.0, here.now_s)
         assert here.now_s - begun_s <= LOST_AFTER * INTERVAL_S
@@ -206,13 +206,14 @@ def test_when_checks_end_no_fault_is_left() -> None:
 
 
 TWO = ("a", "b")
-HOST = "192.0.2.1"
+MAC = "02:00:00:00:00:01"
 OF_TWO = tuple(
     sorted(
         [Path(0, 0, "a", "b"), Path(0, 0, "b", "a")]
         + [Path(0, 0, uplink, HOST, to_host=True) for uplink in TWO]
     )
 )
+ASKED = Path(0, 0, "a", HOST, to_host=True)
 BETWEEN = PathFault(Fault.UNREACHABLE, TWO, decided=False)
 
 
@@ -274,3 +275,20 @@ def test_without_a_host_to_ask_nothing_stays_decided() -> None:
     here.checks.follow(tuple(path for path in OF_TWO if not path.to_host))
     here.rounds(20, arrive=False)
     assert here.faults == [set(), {CUT_OFF}, {BETWEEN}]
+
+
+def test_all_are_asked_until_the_host_answers_and_again_when_it_does_not() -> None:
+    checks, now_s = PathChecks(), 0.0
+    checks.follow(OF_TWO)
+    asked_at = []
+    for answers in (False, True, True, False, True, True):
+        sent = checks.begin(now_s)
+        asked_at.append(checks.asked_at(ASKED))
+        if answers:
+            checks.answered("a", HOST, 0, MAC)
+        checks.prove(sent.number, (), now_s)
+        now_s += INTERVAL_S
+    # A round is judged when the next one has proved itself, which may have been answered or not.
+    assert asked_at == [None, None, None, MAC, MAC, None]
+    checks.end()
+    assert checks.asked_at(ASKED) is None
