@@ -13,11 +13,12 @@ from tests.switch.bed import Bed, Station, Uplink, run
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Stream
-from topologies.compare.contenders import HISTORY
 from topologies.network.private_ovs import PrivateOvs
 
 # A fault as `show` has it: uplink, kind, whether it is decided, and VLAN.
 Shown = tuple[str, str, bool, int | None]
+# Where the service writes it. (What `topologies.compare` imports does not run with stock Ryu.)
+HISTORY = "ovs-lbt-history.jsonl"
 # Of each flow of `Talk`: what is lost is known to 10 ms.
 TALK_PPS = 100.0
 # What is still on its way when a stream ends arrives within this time.
