@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests import documents
 from tests.switch import datapath, frames, iperf
 from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, run, upstream_ovs
 from tests.switch.path_faults import Talk, blocked, checking, faults, found_after_s, told_faults
@@ -71,6 +72,15 @@ TCP_STREAMS = 4
 IDLE_S = 2.0
 # A fault that has begun is found within this time, and what follows from it would be seen.
 AFTER_S = 4.0
+# Where the figures are told.
+PUBLISHED, PAGE = (
+    documents.ROOT / "docs/results/paths/quiet.json",
+    documents.ROOT / "docs/reliability.md",
+)
+BEGIN, END = "<!-- quiet: begin -->", "<!-- quiet: end -->"
+SOURCE = (
+    "*Source:* [`results/paths/quiet.json`](results/paths/quiet.json); `make bench-quiet-paths`."
+)
 # What is counted is written so often.
 PART_S = 300.0
 COUNTED = re.compile(r'ovslbt_path_(rounds|frames)_total\{.*result="(\w+)"')
@@ -148,7 +158,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="of each case")
     parser.add_argument("--hosts", type=int, default=MANY_HOSTS, help="of the case `hosts`")
     parser.add_argument("--out", type=Path, default=Path("out/paths/quiet.json"))
+    told = (
+        "put what these files have together in docs/results, and its table in docs/reliability.md"
+    )
+    parser.add_argument("--publish", type=Path, nargs="+", metavar="FILE", help=told)
     options = parser.parse_args()
+    if options.publish:
+        publish([json.loads(path.read_text()) for path in options.publish])
+        return 0
     options.out.parent.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"origins": [], "runs": []}
     if options.out.exists():
@@ -439,6 +456,20 @@ def carried_bytes(bed: Bed) -> list[int]:
 
 
 # ---- what it comes to --------------------------------------------------------------------
+
+
+def publish(reports: Sequence[Mapping[str, Any]]) -> None:
+    """Write the reports as one of docs/results, and the table of docs/reliability.md anew."""
+    whole = {of: [one for report in reports for one in report[of]] for of in ("origins", "runs")}
+    PUBLISHED.write_text(json.dumps(whole, indent=1) + "\n")
+    PAGE.write_text(with_table(PAGE.read_text(), whole["runs"]))
+
+
+def with_table(text: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    """The text with the table of these runs between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table(runs)}\n\n{SOURCE}\n\n{END}{after}"
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 
-from tests.switch.path_quiet_figures import HOSTS, LOAD, Quiet, found_alone, table
+from tests.switch.path_quiet_figures import (
+    HOSTS,
+    LOAD,
+    PAGE,
+    PUBLISHED,
+    Quiet,
+    found_alone,
+    table,
+    with_table,
+)
 
 RUN = Quiet(
     case=LOAD,
@@ -37,3 +47,15 @@ def test_what_other_hosts_find_and_vms_that_are_not_reached_count() -> None:
     elsewhere = {**fault, "found_elsewhere": ["br1"]}
     assert not found_alone(replace(many, more={"silent": [], "faults": [fault, elsewhere]}))
     assert not found_alone(replace(many, more={"silent": ["a to b"], "faults": [fault]}))
+
+
+def test_the_page_has_the_table_of_the_published_runs() -> None:
+    runs = json.loads(PUBLISHED.read_text())["runs"]
+    text = PAGE.read_text()
+    assert with_table(text, runs) == text, (
+        "again: python -m tests.switch.path_quiet_figures --publish docs/results/paths/quiet.json"
+    )
+    assert sum(len(run["findings"]) for run in runs) == 0
+    many = [run for run in runs if run["case"] == HOSTS]
+    assert many and not any(run["more"]["silent"] for run in many)
+    assert not any(fault["found_elsewhere"] for run in many for fault in run["more"]["faults"])
