@@ -377,7 +377,7 @@ class Database:
             return STANDS_BY
         try:
             with self._api.transaction(check_error=True, log_errors=False, applied=applied) as txn:
-                for setting in settings:
+                for setting in _removals_last(settings):
                     txn.add(self._command(setting))
         except Exception as error:
             if self._idl.contends and not self._idl.has_lock:
@@ -396,6 +396,16 @@ class Database:
         if setting.value is None:
             return self._api.db_remove(*record, setting.column, setting.key, if_exists=True)
         return self._api.db_set(*record, (setting.column, {setting.key: setting.value}))
+
+
+def _removals_last(settings: Iterable[Setting]) -> list[Setting]:
+    """The settings of a transaction, of several values for a key the last one.
+
+    The library writes a whole column where a key of it gets a value, and forgets what was to be removed
+    from that column before.
+    """
+    last = {(one.table, one.record, one.column, one.key): one for one in settings}
+    return sorted(last.values(), key=lambda one: one.value is None)
 
 
 def _refuse_ours(error: Exception) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from collections.abc import Iterator
 
@@ -105,6 +106,23 @@ def test_a_rule_waits_for_a_vm_that_libvirt_starts_here_or_migrates_here(
     assert json.loads(service.ask("explain", name, "--json"))["uplink"] == second
     service.do("set", "interface", name, "shares=")
     service.do("detach", bed.bridge)
+
+
+@on_a_bond
+def test_rules_that_are_set_at_once_leave_none_elsewhere(bed: Bed, service: Service) -> None:
+    """In one transaction, each is set under one name of the interface and removed under the other."""
+    first, second = (uplink.name for uplink in bed.uplinks)
+    port, name = bed.vms[0].port, f"{UUID}/{MAC}"
+    service.attach(bed, "--policy", "originating-port")
+    libvirt_stops(bed, port)
+    service.do("set", "interface", name, f"pin={second}", "shares=50", "limit-mbps=10")
+    libvirt_starts(bed, bed.bridge, port, UUID, MAC, interface_id="6" * 8)
+    wait_until(lambda: service.bindings(bed).get(port) == second, "the pin holds")
+    service.do("set", "interface", port, f"pin={first}", "shares=70", "limit-mbps=")
+    ids = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
+    kept = re.findall(r"ovs-lbt-vm-([^\s=]+?)\"?=", ids)
+    assert sorted(kept) == [f"{'6' * 8}-pin", f"{'6' * 8}-shares"]
+    service.do("detach", bed.bridge, "--purge")
 
 
 # ---- Proxmox ----------------------------------------------------------------------------

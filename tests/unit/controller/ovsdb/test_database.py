@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.api.events import Setting
 from controller.config.rows import Ovn, Tunnel
 from controller.host.devices import Role
 from controller.ovsdb import database
@@ -227,3 +228,13 @@ def test_from_where_a_tunnel_sends(
 )
 def test_from_where_ovn_sends(external_ids: dict[str, str], found: Ovn | None) -> None:
     assert database._ovn(external_ids) == found
+
+
+def test_in_a_transaction_removals_come_last_and_the_last_value_of_a_key_counts() -> None:
+    def setting(key: str, value: str | None) -> Setting:
+        return Setting("Bridge", "br0", key, value)
+
+    given = [setting("a", None), setting("b", "1"), setting("c", "1"), setting("c", None)]
+    given += [setting("d", None), setting("d", "2")]
+    found = [(one.key, one.value) for one in database._removals_last(given)]
+    assert found == [("b", "1"), ("d", "2"), ("a", None), ("c", None)]
