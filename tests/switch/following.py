@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from tests import documents
 from tests.documents import Block
@@ -24,14 +25,26 @@ def names(bed: Bed) -> dict[str, str]:
     return {"br0": bed.bridge, "bond0": bed.bond, **uplinks, **vms}
 
 
-def typed(block: Block, service: Service, names: Mapping[str, str]) -> str:
-    """A block, typed into a shell that ends with the first error; what is said."""
+def filled(block: Block, names: Mapping[str, str]) -> str:
+    """The text of a block with other names."""
     pattern = rf"(?<![\w-])({'|'.join(map(re.escape, names))})(?![\w-])"
-    script = re.sub(pattern, lambda found: names[found[0]], block.text)
+    return re.sub(pattern, lambda found: names[found[0]], block.text)
+
+
+def typed(
+    block: Block,
+    service: Service,
+    names: Mapping[str, str],
+    variables: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> str:
+    """A block, typed into a shell that ends with the first error; what is said."""
+    script = filled(block, names)
     path = f"{service.executable.parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        env={**service.ovs.env, "PATH": path},
+        env={**service.ovs.env, **(variables or {}), "PATH": path},
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=HANG_S,

@@ -1,7 +1,7 @@
 """VMs as libvirt, Proxmox and OpenNebula plug them in: names, rules, and the recipes of the documents.
 
 libvirt's calls are those of its src/util/virnetdevopenvswitch.c, OpenNebula's those of its driver
-src/vnm_mad/remotes/ovswitch/OpenvSwitch.rb. Neither runs here.
+src/vnm_mad/remotes/ovswitch/OpenvSwitch.rb. Neither runs here; libvirt does in test_libvirt.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -26,7 +25,10 @@ from topologies import bench
 
 SWITCH_TESTS = [
     path
-    for names in ("test_documents*.py", "test_ovn_*.py", "ovn/*.py", "test_hypervisors.py")
+    for names in (
+        *("test_documents*.py", "test_ovn_*.py", "ovn/*.py"),
+        *("test_hypervisors.py", "test_libvirt.py"),
+    )
     for path in sorted((documents.ROOT / "tests" / "switch").glob(names))
 ]
 # Blocks that no test follows, by their first line, and why. What in them is a command of ours is
@@ -35,7 +37,6 @@ PACKAGE = "the package's own tests install, upgrade and remove it"
 SYSTEMD = "where tests run systemd need not be process 1"
 SETUP = "comes before every test; run by hand on a fresh clone"
 HOURS = "takes minutes: run by hand, `make demo` and benches by tests/mininet"
-LIBVIRT = "needs libvirt; the records it makes are made by tests/switch/test_vm_life.py"
 ONE_NETWORK = "needs the kernel's datapath and OVN 24.03"
 OUTPUT = "an example of what is said; the commands in it are parsed"
 NOT_RUN = {
@@ -52,9 +53,6 @@ NOT_RUN = {
     "systemctl disable --now ovs-lbt-b": SYSTEMD,
     "ovs-lbt -t ovs-lbt-b show": "tests/switch/test_standby.py",
     "sed -e 's|ovs-lbt run|& --name ovs-lbt-b --metrics 127.0.0.1:9477|' -e '/^OnFailure=/d' \\": SYSTEMD,
-    "virsh net-define br0.xml": LIBVIRT,
-    "<network>": "read as XML below",
-    "<interface type='network'>": "read as XML below",
     "# inventory.yml": "for Ansible, which is not installed",
     "ansible-playbook -i inventory.yml rollout.yml --check --limit kvm001.example.net": "the same: tests/unit/packaging/test_ansible.py",
     'NAME    = "production"': "a template for OpenNebula",
@@ -153,13 +151,6 @@ def test_every_label_is_followed() -> None:
     assert labels and labels <= followed
 
 
-def test_definitions_for_libvirt_are_xml() -> None:
-    found = [ElementTree.fromstring(b.text) for b in BLOCKS if b.text.startswith("<")]
-    assert [root.tag for root in found] == ["network", "interface"]
-    network = found[0]
-    assert {p.get("name") for p in network.findall("portgroup")} >= {found[1][0].get("portgroup")}
-
-
 def test_links_within_the_documents_lead_somewhere() -> None:
     for document in (*documents.DOCUMENTS, "docs/architecture.md"):
         path = documents.ROOT / document
@@ -249,7 +240,11 @@ def assert_rounded(cell: str, found: float, figure: str) -> None:
 
 def test_readme_names_every_package_that_set_up_installs() -> None:
     script = (documents.ROOT / ".ci/setup").read_text()
-    entries = script.partition("readonly PACKAGES=(")[2].partition(")")[0].split()
+    entries = [
+        entry
+        for name in ("PACKAGES", "VM_PACKAGES")
+        for entry in script.partition(f"readonly {name}=(")[2].partition(")")[0].split()
+    ]
     told = (documents.ROOT / "README.md").read_text().partition("What they do to the machine")[2]
     words = re.findall(r"[\w.-]+\w", told.partition("## ")[0])
     packages = [entry.partition(":")[0] for entry in entries]
