@@ -30,14 +30,14 @@ from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import STREAM_SHIFT, Ears, Heard, Point, inside, sending_socket
 from topologies.network.private_ovs import PrivateOvs
 
-# Bond modes of Open vSwitch, "lacp", or uplinks that are ports of their own: to the upstream
-# switch, too, or members of one link there.
+# Bond modes of Open vSwitch, "lacp" (balance-slb with LACP), or uplinks that are ports of their own:
+# to the upstream switch, too, or members of one link there. balance-tcp works with LACP only.
 PLAIN, ACTIVE_BACKUP, BALANCE_SLB, LACP = "plain", "active-backup", "balance-slb", "lacp"
-STATIC_LAG = "static-lag"
+BALANCE_TCP, STATIC_LAG = "balance-tcp", "static-lag"
 # Of its own accord Open vSwitch takes a member's number for the key of all, and another one
 # when that member goes, which costs the other end all of them for some seconds.
 LACP_KEY = "other_config:lacp-aggregation-key=77"
-LACP_BOND = ["lacp=active", "other_config:lacp-time=fast", "bond_mode=balance-slb"]
+LACP_BOND = ["lacp=active", "other_config:lacp-time=fast"]
 # By what the upstream switch spreads frames over the members of a static LAG.
 LAG_HASH_FIELDS = (
     *("eth_src", "eth_dst", "ip_src", "ip_dst", "ipv6_src", "ipv6_dst"),
@@ -75,7 +75,18 @@ class BedSpec:
     @property
     def is_lag(self) -> bool:
         """Whether the upstream switch takes the uplinks for one link."""
-        return self.team in (LACP, STATIC_LAG)
+        return self.has_lacp or self.team == STATIC_LAG
+
+    @property
+    def has_lacp(self) -> bool:
+        """Whether both ends of the uplinks speak LACP."""
+        return self.team in (LACP, BALANCE_TCP)
+
+    @property
+    def bond_settings(self) -> list[str]:
+        """Of a bond's Port record, under test and upstream."""
+        mode = BALANCE_SLB if self.team == LACP else self.team
+        return [f"bond_mode={mode}", *(LACP_BOND if self.has_lacp else ())]
 
     def __str__(self) -> str:
         vlans = "vlans" if any(self.vm_vlans) else "untagged"
@@ -551,7 +562,7 @@ class Bed:
     def _build(self) -> None:
         self._make_links()
         self._make_bridges()
-        if self.spec.team == LACP:
+        if self.spec.has_lacp:
             wait_until(self.lacp_is_negotiated, "LACP negotiated on all uplinks")
 
     def _make_links(self) -> None:
@@ -600,7 +611,7 @@ class Bed:
         ends = [u.upstream_end.interface for u in self.uplinks]
         names = [u.name for u in self.uplinks]
         upstream: list[str] = []
-        if self.spec.team == LACP:
+        if self.spec.has_lacp:
             upstream += ["--", *self._upstream_lacp(ends)]
         elif self.spec.team != STATIC_LAG:
             for end in ends:
@@ -612,8 +623,7 @@ class Bed:
             for name in names:
                 team += ["--", "add-port", self.bridge, name]
         else:
-            mode = LACP_BOND if self.spec.team == LACP else [f"bond_mode={self.spec.team}"]
-            team += ["--", "add-bond", self.bridge, self.bond, *names, *mode]
+            team += ["--", "add-bond", self.bridge, self.bond, *names, *self.spec.bond_settings]
         for switch, bridge, ports, stations in (
             (self.tor.ovs, self.upstream, upstream, self.hosts),
             (self.ovs, self.bridge, team, self.vms),
@@ -630,7 +640,7 @@ class Bed:
 
     def _upstream_lacp(self, ends: Sequence[str]) -> list[str]:
         keys = [word for end in ends for word in ("--", "set", "interface", end, LACP_KEY)]
-        return ["add-bond", self.upstream, self.bond, *ends, *LACP_BOND, *keys]
+        return ["add-bond", self.upstream, self.bond, *ends, *self.spec.bond_settings, *keys]
 
     def _make_static_lag(self, ends: Sequence[str]) -> None:
         """Make the upstream switch take the uplinks for one link, without LACP.
