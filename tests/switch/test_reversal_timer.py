@@ -1,0 +1,76 @@
+"""A change with --confirm under the real systemd: its timer undoes the change, whoever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.switch.adopting import state
+from tests.switch.bed import Bed, Upstream
+from tests.switch.judging import few_lost, judges_time
+from tests.switch.service import Service
+from tests.switch.systemd import Machine
+from tests.switch.test_adoption import FLOW_PPS, traffic
+from tests.switch.test_confirm import (
+    SLB,
+    a_bed,
+    attach_and_confirm,
+    change_and_kill_both,
+    lost_of,
+    reverted,
+)
+from tests.switch.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+TIMERS = ("systemctl", "list-timers", "--all", "--no-legend", "ovs-lbt-reversal-*")
+
+
+@pytest.fixture
+def bond(own: Service, tor: Upstream) -> Iterator[Bed]:
+    yield from a_bed(own, tor, SLB)
+
+
+@pytest.fixture
+def machine(own: Service) -> Iterator[Machine]:
+    with Machine(own.ovs) as made:
+        yield made
+
+
+@judges_time
+def test_a_timer_of_systemd_undoes_what_is_not_confirmed(
+    bond: Bed, own: Service, machine: Machine
+) -> None:
+    bed, before = bond, state(bond)
+    with contextlib.ExitStack() as running:
+        more, losses = running.enter_context(traffic(bed))
+        more()
+        words = ["attach", bed.bridge]
+        change = change_and_kill_both(own, bed, *words, within=machine.within, listen=more)
+        assert set(before["flows"]) < set(change.changed["flows"])
+        assert change.processes == set(), "a timer waits, and no process"
+        history = reverted(own, bed)
+        assert time.time() >= change.until_s
+        assert state(bed) == before
+        assert re.search(r"reverted: attach reverted, not confirmed in time\n", history), history
+        more()
+        few_lost(lost_of(losses()), 0, FLOW_PPS, f"attach of {bed} reverted by a timer")
+    wait_until(lambda: not machine.do(*TIMERS), "systemd forgets the timer")
+    log = machine.do("journalctl", "--no-pager", "-u", "ovs-lbt-reversal-*")
+    assert f"{bed.bridge}: attach reverted, not confirmed in time" in log, log
+
+
+def test_a_timer_that_comes_after_the_confirmation_changes_nothing(
+    bond: Bed, own: Service, machine: Machine
+) -> None:
+    bed = bond
+    until_s = attach_and_confirm(own, bed, dead=False, within=machine.within)
+    attached = state(bed)
+    wait_until(lambda: time.time() > until_s and not machine.do(*TIMERS), "the timer has gone off")
+    assert state(bed) == attached
+    failed = machine.do("systemctl", "list-units", "--failed", "--no-legend")
+    assert failed == ""
+    own.do("detach", bed.bridge)
