@@ -6,6 +6,7 @@ block is checked in another way, tests/unit/docs/test_documents.py sees to.
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -156,6 +157,23 @@ def test_an_uplink_is_added_and_removed(bed: Bed, service: Service) -> None:
     wait_until(lambda: third.name not in team(), "it is none any more")
     settled_homes(bed)
     service.do("detach", bed.bridge)
+
+
+@pytest.mark.parametrize("bed", [BedSpec(PLAIN, 4, (None,) * 4)], ids=str, indirect=True)
+def test_every_setting_in_an_example_is_taken(bed: Bed, service: Service) -> None:
+    service.attach(bed)
+    assert len(list(follow("settings", service, bed))) == 6
+    shown = service.show_json(bed.bridge)
+    assert (shown["policy"], shown["config_errors"]) == ("dynamic", [])
+    first, second, *_ = (json.loads(service.ask("explain", vm.port, "--json")) for vm in bed.vms)
+    names = [uplink.name for uplink in bed.uplinks]
+    assert (first["allowed"], first["avoid"]) == (names[:3], [names[1]])
+    assert (first["affinity"], first["anti_affinity"], first["shares"]) == ("db", None, 100)
+    assert (second["reserve_bps"], second["limit_bps"]) == (200e6, 500e6)
+    assert service.port(bed, bed.vms[3])["policy"] == "originating-port"
+    kept = bed.ovs.vsctl("get", "bridge", bed.bridge, "external_ids")
+    assert "ovs-lbt-path-check=on" in kept and "198.51.100.1%20" in kept
+    service.do("detach", bed.bridge, "--purge")
 
 
 # ---- others' set-ups --------------------------------------------------------------------
