@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from controller.api.events import Setting
@@ -22,7 +21,6 @@ RESTORED = "restored"
 # upstream switches learn addresses anew, and those of a whole host at once are too many for some.
 RETURNS_AT_ONCE = 8
 RETURN_INTERVAL_S = 1.0
-NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +260,7 @@ class Bindings:
     def _beside(self, unit: Unit) -> Mapping[str, int]:
         """How many other members of its anti-affinity set are on each uplink."""
         if unit.rules.anti_affinity is None:
-            return NOBODY
+            return {}
         beside = Counter(self._taken.get(unit.rules.anti_affinity, ()))
         if unit.name in self.bound:
             beside[self.bound[unit.name].uplink] -= 1
