@@ -16,17 +16,19 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from controller.teaming.path_plan import Path
+from controller.teaming.single_losses import SingleLosses
 from policies.path_faults import Fault, Passage, PathFault, faults
 
 INTERVAL_S = 0.5
 # How long a probe may take at most: a round is judged when it is at least this old.
 LATEST_S = 0.3
-# So many probes in a row are lost before their path counts as broken: 2 s.
+# So many probes in a row are lost before their path counts as broken: 2 s. In a network that also loses
+# probes of paths that are well, it takes more (`SingleLosses`).
 LOST_AFTER = 4
 # So many arrive in a row before a broken path counts as mended: 5 s.
 MENDED_AFTER = 10
-# The same for a host, whose answers only say which of several uplinks is at fault. One answer proves that
-# it is reached.
+# The same for a host, whose answers only say which of several uplinks is at fault: half as many. One answer
+# proves that it is reached.
 HOST_LOST_AFTER = 2
 HOST_MENDED_AFTER = 1
 # A host that answers by the uplink at fault again leaves open which one is. The paths between uplinks may be
@@ -88,6 +90,7 @@ class PathChecks:
     # Until when no frames are taken, because somebody floods the service with them.
     flooded_until_s: float = 0.0
     counts: Counts = field(default_factory=Counts)
+    _single_losses: SingleLosses = field(default_factory=SingleLosses)
     # By which address a host has answered the last question, for each uplink, host and VLAN.
     _answered_by: dict[tuple[str, str, int], str] = field(default_factory=dict)
     _plan: tuple[Path, ...] = ()
@@ -143,7 +146,7 @@ class PathChecks:
         """No paths are checked any more: `find` finds nothing from now on, at once."""
         self.interrupt()
         self._plan, self._probes, self._long_questions, self._probed = (), (), (), {}
-        self._answered_by = {}
+        self._answered_by, self._single_losses = {}, SingleLosses()
         self._ended_s = dict.fromkeys(self.since_s, float("-inf"))
         self.due_s = self.flooded_until_s = 0.0
 
@@ -227,13 +230,16 @@ class PathChecks:
     def _judge(self, paths: Iterable[Path], arrived: set[Path], full: Collection[str]) -> bool:
         """Count what arrived of a round. Returns whether a path broke or was mended."""
         changed = False
+        in_a_row = self._single_losses.in_a_row(LOST_AFTER)
         for path in paths:
             probed = self._probed.setdefault(path, _Probed())
-            lost_after = HOST_LOST_AFTER if path.to_host else LOST_AFTER
+            lost_after = in_a_row * HOST_LOST_AFTER // LOST_AFTER if path.to_host else in_a_row
             mended_after = HOST_MENDED_AFTER if path.to_host else MENDED_AFTER
             was_broken = probed.broken
             if path in arrived:
                 self.counts.arrived += 1
+                if not was_broken and not path.to_host:
+                    self._single_losses.take(probed.lost)
                 probed.lost, probed.arrived = 0, probed.arrived + 1
                 probed.broken = was_broken and probed.arrived < mended_after
             elif path.sender not in full and path.receiver not in full:

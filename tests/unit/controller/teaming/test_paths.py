@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 
 from controller.teaming.path_plan import Path
@@ -16,6 +19,7 @@ from controller.teaming.paths import (
     Counts,
     PathChecks,
 )
+from controller.teaming.single_losses import MOST
 from policies.path_faults import Fault, PathFault
 
 TEAM = ("a", "b", "c")
@@ -31,13 +35,18 @@ class Probing:
         self.checks.follow(plan)
 
     def rounds(
-        self, count: int, lost: str = "", proves: bool = True, full: frozenset[str] = frozenset()
+        self,
+        count: int,
+        lost: str = "",
+        proves: bool = True,
+        full: frozenset[str] = frozenset(),
+        lose: Callable[[], bool] = bool,
     ) -> None:
-        """Run rounds in which what the uplink `lost` sends and receives is lost."""
+        """Run rounds in which what the uplink `lost` sends and receives is lost, and what `lose` says."""
         for _ in range(count):
             sent = self.checks.begin(self.now_s)
             for path in sent.paths:
-                if lost not in (path.sender, path.receiver):
+                if lost not in (path.sender, path.receiver) and not lose():
                     self.checks.arrived(path, sent.number)
             if proves:
                 self.checks.prove(sent.number, full, self.now_s)
@@ -73,6 +82,29 @@ def test_a_broken_path_is_mended_when_probes_have_arrived_for_a_while() -> None:
     assert here.found() == {CUT_OFF}
     here.rounds(1)
     assert here.found() == set()
+
+
+@pytest.mark.parametrize("lost_ratio", [0.05, 0.2, 0.5])
+def test_a_network_that_loses_frames_of_all_kinds_is_no_fault(lost_ratio: float) -> None:
+    """For an hour. A path that is cut off is found nevertheless."""
+    here, chance = Probing(), random.Random(1)
+    for _ in range(2 * 3600):
+        here.rounds(1, lose=lambda: chance.random() < lost_ratio)
+        assert here.found() == set()
+    here.rounds(MOST + 1, lost="a", lose=lambda: chance.random() < lost_ratio)
+    assert here.found() == {CUT_OFF}
+
+
+def test_after_a_fault_the_next_one_is_found_as_soon() -> None:
+    """What a path loses that turns out to be broken says nothing of others."""
+    here = Probing()
+    for _ in range(3):
+        here.rounds(LOST_AFTER, lost="a")
+        assert here.found() == set()
+        here.rounds(100, lost="a")
+        assert here.found() == {CUT_OFF}
+        here.rounds(MENDED_AFTER + 1)
+        assert here.found() == set()
 
 
 def test_rounds_that_the_switch_does_not_prove_do_not_count() -> None:
