@@ -26,7 +26,7 @@
 #                     (ARGS='--trace FILE --out FILE')
 #   make bench-times  how long what takes on a real switch, and what is lost meanwhile, held against
 #                     what the documents promise, in out/times.json: let nothing run beside it
-#   make test         every check and every test, a few of them on the kernel's datapath: at most 20 minutes on
+#   make test         every check and every test, a few of them on the kernel's datapath: about 30 minutes on
 #                     two cores (WORKERS=1: one switch test after another)
 #   make test-quick   the same without what takes long (at most 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken

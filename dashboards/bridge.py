@@ -472,6 +472,19 @@ def _path_faults() -> list[panels.Panel]:
             ascending=["Uplink"],
             height=7,
         ),
+        lines(
+            "Probes",
+            "Frames of path checks, per second, by what became of them, and their rounds. Good: all arrive. "
+            "Some are lost: the network loses frames of all kinds. Full: lost on an uplink that is full, which "
+            "proves nothing. Rounds void: the switch did not give the service's own probe back.",
+            [
+                Ask(rate_of_connected(HERE, "path_frames_total"), "{{result}}"),
+                Ask(rate_of_connected(HERE, "path_rounds_total"), "rounds {{result}}"),
+            ],
+            unit=panels.FRAMES,
+            width=24,
+            height=7,
+        ),
     ]
 
 

@@ -24,6 +24,11 @@ UPLINKS = {
     "eth5": (0.0, 1.0, "mtu", "no answer (red)"),
     "eth6": (0.0, 1.0, None, "no answer (red)"),
 }
+# What becomes of frames of path checks, and of their rounds.
+PER_SECOND = {
+    "ovslbt_path_frames_total": {"arrived": 10.0, "lost": 2.0, "full": 0.0},
+    "ovslbt_path_rounds_total": {"judged": 2.0, "void": 0.0},
+}
 SAID = {uplink: said for uplink, (*_, said) in UPLINKS.items()}
 
 
@@ -39,6 +44,10 @@ def _series() -> dict[Series, Points]:
     add("ovslbt_bridge_connected", 1.0, **BRIDGE)
     about = {"policy": "load-based", "teaming": "switch-independent", "mode": "enforce"}
     add("ovslbt_bridge_info", 1.0, **BRIDGE, **about)
+    for name, results in PER_SECOND.items():
+        for result, rate in results.items():
+            labels = tuple(sorted({**BRIDGE, "result": result}.items()))
+            made[name, labels] = [(at_s, rate * (at_s - BEGIN_S)) for at_s in times]
     for uplink, (is_up, is_silent, kind, _) in UPLINKS.items():
         add("ovslbt_uplink_info", 1.0, uplink=uplink, role="active", **BRIDGE)
         add("ovslbt_uplink_up", is_up, uplink=uplink, **BRIDGE)
@@ -80,3 +89,11 @@ def test_each_fault_is_listed(look: Look) -> None:
         if kind
         for vlan in ("10", "20")
     ]
+
+
+def test_what_became_of_probes_is_counted(look: Look) -> None:
+    for found, expected in zip(
+        look.answers(look.panel("Probes")).values(), PER_SECOND.values(), strict=True
+    ):
+        last = {one.labels["result"]: round(one.points[-1][1], 3) for one in found}
+        assert last == expected

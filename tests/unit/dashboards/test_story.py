@@ -45,8 +45,12 @@ ONE = dashboard_story.CHOSEN
 OTHER = {"job": PAIR, "instance": HV2, "bridge": "br0"}
 LABORATORY = {"job": JOB, "instance": HV1, "bridge": "br1"}
 # What the story gives no cause for: no frame is lost. test_path_faults.py has the other one.
-NO_CAUSE = {("bridge", "Dropped frames"), ("bridge", "Lost between uplinks")}
-NOT_IN_THE_STORY = {"ovslbt_uplink_path_fault"}
+NO_CAUSE = {("bridge", name) for name in ("Dropped frames", "Lost between uplinks", "Probes")}
+NOT_IN_THE_STORY = {
+    "ovslbt_uplink_path_fault",
+    "ovslbt_path_rounds_total",
+    "ovslbt_path_frames_total",
+}
 # Marks closer than this are one, as the annotations' step says.
 MARKS_APART_MS = 1000
 LATEST = 10
