@@ -69,7 +69,7 @@ LONG_WINDOW_S = 600
 # Marks closer than this are one, as the annotations' step says.
 MARKS_APART_MS = 1000
 # Panels that the story gives no cause for: no part of the service fails, and nothing is lost between uplinks.
-NO_CAUSE = frozenset({"Faults by part A", "Lost between uplinks A"})
+NO_CAUSE = frozenset({"Faults by part A", "Lost between uplinks A", "Probes A", "Probes B"})
 # Timelines that sum up in one row what is well all the time, as everything is here.
 SUMMED_UP = frozenset({"Connection to switches A", "Unrelieved uplinks A"})
 # Whether a frame is lost while a cable is pulled is chance. So is it whether a queue has room for
@@ -78,7 +78,11 @@ BY_CHANCE = frozenset({"Dropped frames A", "Dropped frames B", "Dropped frames C
 # The panels that these queries leave empty.
 QUIET = {place.rpartition(" ")[0] for place in NO_CAUSE | BY_CHANCE}
 # No frame is lost between the uplinks.
-WITHOUT_CAUSE = ("ovslbt_uplink_path_fault",)
+WITHOUT_CAUSE = (
+    "ovslbt_uplink_path_fault",
+    "ovslbt_path_frames_total",
+    "ovslbt_path_rounds_total",
+)
 # What the story gives cause for, if only for a moment; all other alerts have no data.
 ALERTING = {"OvsLbtConfigurationError", "OvsLbtUplinkDown"}
 
