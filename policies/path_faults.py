@@ -36,6 +36,11 @@ class PathFault:
     mtu: int | None = None
 
     @property
+    def concerns(self) -> tuple[Fault, int | None, int | None]:
+        """What is lost, on whichever uplink: the kind, the VLAN and the MTU."""
+        return self.kind, self.vlan, self.mtu
+
+    @property
     def found(self) -> str:
         """What was found, in words."""
         lost = self._lost

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from controller.api.events import Command, DeliverFrame, FrameHeard, SendFrame
-from controller.config.values import BridgeConfig, UplinkConfig
+from controller.config.values import BridgeConfig
 from controller.dataplane import path_probes
 from controller.dataplane.path_probes import HostAnswer, Probe
 from controller.teaming.own_addresses import probe_macs, question_macs
 from controller.teaming.path_plan import Path
 from controller.teaming.paths import Round
-from policies.model import OfPort
 
 # The source of the probe that takes no network. The switch drops what seems to come from a probe's.
 SELF = "02:6c:62:74:00:01"
@@ -28,32 +27,21 @@ def commands(
     by_name = {uplink.name: uplink for uplink in config.uplinks}
     for path in probes.paths:
         sender = by_name[path.sender]
+        tag = sender.vlans.tag_out(path.vlan)
         if path.to_host:
-            tag, source = sender.vlans.tag_out(path.vlan), asking[sender.ofport]
-            to = asked_at(path)
+            source, to = asking[sender.ofport], asked_at(path)
             frame = path_probes.question_frame(source, path.receiver, tag, path.mtu, to)
         else:
-            frame = _frame(path, probes.number, sender, by_name, macs, key)
+            source, receiver = macs[sender.ofport], by_name[path.receiver]
+            ends = int(sender.ofport), int(receiver.ofport)
+            probe = Probe(*ends, path.vlan, path.mtu, probes.number)
+            frame = path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)
         yield DeliverFrame(config.name, int(sender.ofport), frame)
     first = config.uplinks[0]
     own = int(first.ofport)
     proof = Probe(own, own, 0, 0, probes.number)
     frame = path_probes.probe_frame(proof, SELF, macs[first.ofport], 0, key)
     yield SendFrame(config.name, own, frame)
-
-
-def _frame(
-    path: Path,
-    number: int,
-    sender: UplinkConfig,
-    by_name: Mapping[str, UplinkConfig],
-    macs: Mapping[OfPort, str],
-    key: bytes,
-) -> bytes:
-    source, tag = macs[sender.ofport], sender.vlans.tag_out(path.vlan)
-    receiver = by_name[path.receiver]
-    probe = Probe(int(sender.ofport), int(receiver.ofport), path.vlan, path.mtu, number)
-    return path_probes.probe_frame(probe, source, macs[receiver.ofport], tag, key)
 
 
 def heard(config: BridgeConfig, event: FrameHeard, key: bytes) -> Probe | HostAnswer | None:

@@ -26,8 +26,8 @@ def probe_macs(config: BridgeConfig) -> dict[OfPort, str]:
 def question_macs(config: BridgeConfig) -> dict[OfPort, str]:
     """The address from which each uplink asks hosts.
 
-    Questions are broadcasts. In a loop upstream they go round, and switches learn their source in many
-    places. Probes have other addresses, so that they still find their way.
+    Questions are broadcasts until the host has answered. In a loop upstream they go round, and switches
+    learn their source in many places. Probes have other addresses, so that they still find their way.
     """
     return _of_uplinks(config, "question")
 

@@ -30,6 +30,11 @@ class Path:
     receiver: str
     to_host: bool = False
 
+    @property
+    def asked(self) -> tuple[str, str, int]:
+        """The uplink, host and VLAN of a question: an answer does not tell more."""
+        return self.sender, self.receiver, self.vlan
+
 
 def vlans_of(port: VmPortConfig, learned: Learned) -> frozenset[int]:
     """The VLANs that a VM port uses: an access port's own; on a trunk those of learned addresses."""

@@ -130,7 +130,7 @@ class PathChecks:
         self._probes = tuple(path for path in plan if not _is_long_question(path))
         asked: dict[tuple[str, str, int], list[Path]] = {}
         for path in filter(_is_long_question, plan):
-            asked.setdefault((path.sender, path.receiver, path.vlan), []).append(path)
+            asked.setdefault(path.asked, []).append(path)
         self._long_questions = tuple(map(tuple, asked.values()))
         self._probes_sent = self._long_questions_sent = 0
         kept = set(plan)
@@ -195,15 +195,16 @@ class PathChecks:
 
         Of many bridges on one segment, each question would otherwise reach every host.
         """
-        return self._answered_by.get((question.sender, question.receiver, question.vlan))
+        return self._answered_by.get(question.asked)
 
     def answered(self, uplink: str, host: str, vlan: int, mac: str) -> None:
         """A host has answered by an uplink, from this address. It answers the last question."""
+        asked = uplink, host, vlan
         for number in sorted(self._sent, reverse=True):
             for path in self._sent[number]:
-                if path.to_host and (path.sender, path.receiver, path.vlan) == (uplink, host, vlan):
+                if path.to_host and path.asked == asked:
                     self._arrived[number].add(path)
-                    self._answered_by[uplink, host, vlan] = mac
+                    self._answered_by[asked] = mac
                     return
 
     def prove(self, number: int, full: Collection[str], now_s: float) -> bool:
@@ -250,7 +251,7 @@ class PathChecks:
                 self.counts.full += 1
             if path.to_host and path not in arrived:
                 # It may have another address now.
-                self._answered_by.pop((path.sender, path.receiver, path.vlan), None)
+                self._answered_by.pop(path.asked, None)
             changed |= probed.broken is not was_broken
         return changed
 
@@ -278,17 +279,14 @@ class PathChecks:
 
     def _without_doubts(self, found: frozenset[PathFault], now_s: float) -> frozenset[PathFault]:
         """Leave faults decided whose paths are still broken, while these may be mending, or no host answers."""
-        doubted: dict[PathFault, PathFault] = {}
-        for doubtful in (fault for fault in found if not fault.decided):
-            for fault in self.since_s:
-                same = (fault.kind, fault.vlan, fault.mtu) == (
-                    doubtful.kind,
-                    doubtful.vlan,
-                    doubtful.mtu,
-                )
-                over = fault in self._ended_s
-                if fault.decided and same and not over and fault.uplinks[0] in doubtful.uplinks:
-                    doubted[fault] = doubtful
+        in_force = [f for f in self.since_s if f.decided and f not in self._ended_s]
+        doubted = {
+            fault: doubtful
+            for doubtful in found
+            if not doubtful.decided
+            for fault in in_force
+            if fault.concerns == doubtful.concerns and fault.uplinks[0] in doubtful.uplinks
+        }
         silent = {fault for fault in doubted if self._nobody_answers(fault)}
         since_s = {fault: self._doubted_s.get(fault, now_s) for fault in doubted.keys() - silent}
         self._doubted_s = {f: at_s for f, at_s in since_s.items() if now_s < at_s + DOUBTED_S}

@@ -39,11 +39,11 @@ from tests.switch.bed import (
     run,
     upstream_ovs,
 )
+from tests.switch.runs_file import RunsFile
 from tests.switch.service import Service
 from tests.switch.waiting import HANG_S, wait_until
 from tests.switch.wire import SEQUENCE_MASK, STREAM_SHIFT, CountingEar, Ears, OwnNetwork, Stream
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
 UPLINKS, VMS, CONNECTIONS = 2, 4, 2
 VM_VLAN, MANAGEMENT_VLAN, MIGRATION_VLAN, ODD_VLAN = 30, 10, 20, 99
@@ -128,12 +128,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("out/paths/faults.json"))
     options = parser.parse_args()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {"origins": [], "runs": []}
-    if options.out.exists():
-        report = json.loads(options.out.read_text())
-    command = ["python", "-m", "tests.switch.path_figures", *sys.argv[1:]]
-    report["origins"].append(origin(command))
+    file = RunsFile(options.out, "tests.switch.path_figures")
     share.give(os.getpid())
     with OwnNetwork().entered(), upstream_ovs() as tor:
         share.give(tor.ovs.pid("ovs-vswitchd"))
@@ -145,13 +140,12 @@ def main() -> int:
                         made: dict[str, Any] = {"contender": str(contender), "fault": fault}
                         made |= asdict(happen(bed, service, contender, fault))
                         made["load_average"] = round(os.getloadavg()[0], 2)
-                        report["runs"].append(made)
+                        file.add(made)
                         print(made, flush=True)
-                        options.out.write_text(json.dumps(report, indent=1) + "\n")
                         if counts(made):
                             break
-    print(table(report["runs"]))
-    late = [run for run in report["runs"] if is_late(run)]
+    print(table(file.runs))
+    late = [run for run in file.runs if is_late(run)]
     for one in late:
         found = one["found_after_s"]
         print(f"{one['contender']}, {one['fault']}: {found} s -> {FOUND_WITHIN_S:g} s")

@@ -35,11 +35,11 @@ from tests import documents
 from tests.switch import datapath, frames, iperf
 from tests.switch.bed import PLAIN, Bed, BedSpec, Upstream, run, upstream_ovs
 from tests.switch.path_faults import Talk, blocked, checking, faults, found_after_s, told_faults
+from tests.switch.runs_file import RunsFile
 from tests.switch.service import Service
 from tests.switch.waiting import wait_until
 from tests.switch.wire import OwnNetwork, Stream, inside
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
 STORM, LOOP, HOSTS, LOAD = "storm", "loop", "hosts", "load"
 CASES = (STORM, LOOP, HOSTS, LOAD)
@@ -166,12 +166,7 @@ def main() -> int:
     if options.publish:
         publish([json.loads(path.read_text()) for path in options.publish])
         return 0
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {"origins": [], "runs": []}
-    if options.out.exists():
-        report = json.loads(options.out.read_text())
-    command = ["python", "-m", "tests.switch.path_quiet_figures", *sys.argv[1:]]
-    report["origins"].append(origin(command))
+    file = RunsFile(options.out, "tests.switch.path_quiet_figures")
     made: list[Quiet] = []
     for case in options.cases:
         left_s = options.seconds or SECONDS[case]
@@ -183,10 +178,9 @@ def main() -> int:
             while left_s > 0:
                 made.append(run_(min(PART_S, left_s)))
                 left_s -= PART_S
-                report["runs"].append(asdict(made[-1]))
+                file.add(asdict(made[-1]))
                 print(made[-1], flush=True)
-                options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(report["runs"]))
+    print(table(file.runs))
     return 1 if any(one.findings or not found_alone(one) for one in made) else 0
 
 

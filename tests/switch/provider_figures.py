@@ -29,9 +29,9 @@ from tests.switch import frames
 from tests.switch.bed import run, upstream_ovs
 from tests.switch.ovn.host import EXTERNAL, UPLINKS, Host, Vm
 from tests.switch.ovn.provider import FLOATING_IP, VLAN, Place, provider
+from tests.switch.runs_file import RunsFile
 from tests.switch.waiting import wait_until
 from tests.switch.wire import OwnNetwork, Stream, inside
-from topologies.reports.origin import origin
 
 VMS, UPLINK_MBPS, HOT_MBPS, COLD_MBPS = 6, 100, 30, 5
 FLOW_PPS, MTU_BYTES = 1000, 9000
@@ -70,21 +70,15 @@ def main() -> int:
     parser.add_argument("--phase-s", type=float, default=PHASE_S, help=f"({PHASE_S:g})")
     parser.add_argument("--out", type=Path, default=Path("out/ovn/provider.json"))
     options = parser.parse_args()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {"origins": [], "runs": []}
-    if options.out.exists():
-        report = json.loads(options.out.read_text())
-    command = ["python", "-m", "tests.switch.provider_figures", *sys.argv[1:]]
-    report["origins"].append(origin(command))
+    file = RunsFile(options.out, "tests.switch.provider_figures")
     with OwnNetwork().entered(), upstream_ovs() as tor, provider(tor, VMS) as place:
         _prepare(place)
         for _ in range(options.repeat):
             for contender in (CONTENDERS[number] for number in options.contenders):
                 made = _measure(place, contender, options.phase_s)
-                report["runs"].append(made)
+                file.add(made)
                 print(_line(made), flush=True)
-                options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(report["runs"]))
+    print(table(file.runs))
     return 0
 
 

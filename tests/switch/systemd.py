@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from tests.switch.waiting import HANG_S, wait_until
 from topologies.network import processes
@@ -112,12 +111,7 @@ class Machine:
             pid = int(children[0])
         return pid if Path(f"/proc/{pid}/comm").read_text() == "systemd\n" else None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
