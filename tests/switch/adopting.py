@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from typing import Any
 
 from tests.switch.bed import Bed
 from tests.switch.service import Service
+from tests.switch.waiting import HANG_S
 
 
 def refused(service: Service, *words: str) -> str:
@@ -36,6 +38,14 @@ def state(bed: Bed) -> dict[str, Any]:
         "groups": sorted(g.strip() for g in groups if "group_id=" in g),
         "records": records(bed),
     }
+
+
+def comes_to(bed: Bed, expected: dict[str, Any]) -> None:
+    """Wait until `state` is `expected`: the service shows what it has decided before the switch has it."""
+    end_s = time.monotonic() + HANG_S
+    while (found := state(bed)) != expected and time.monotonic() < end_s:
+        time.sleep(0.1)
+    assert found == expected
 
 
 def records(bed: Bed) -> list[str]:

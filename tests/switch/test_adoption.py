@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.switch import datapath, frames, judging
-from tests.switch.adopting import one_line, records, refused, state
+from tests.switch.adopting import comes_to, one_line, records, refused, state
 from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, LACP, PLAIN, Bed, BedSpec
 from tests.switch.judging import few_lost, judges_time, repetitions
 from tests.switch.service import Service
@@ -231,7 +231,7 @@ def test_an_attach_that_is_not_confirmed_is_undone(in_use: Bed, service: Service
             err
         )
         assert records(bed) == before["records"]
-    wait_until(lambda: state(bed) == before, "what the switch still found is taken away")
+    comes_to(bed, before)
     listed = service.ask("show", "--json")
     assert json.loads(listed) == {"bridges": []}
 
@@ -245,7 +245,7 @@ def test_a_hung_switch_is_told_at_detach_and_cleaned_up_later(bed: Bed, service:
         found = refused(service, "detach", bed.bridge)
         assert "only the configuration was removed" in found
         assert records(bed) == before["records"]
-    wait_until(lambda: state(bed) == before, "the rest is done when the switch answers")
+    comes_to(bed, before)
 
 
 def test_detach_takes_the_keys_away_where_no_switch_runs() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.switch.adopting import refused, state
+from tests.switch.adopting import comes_to, refused, state
 from tests.switch.bed import (
     ACTIVE_BACKUP,
     BALANCE_SLB,
@@ -313,7 +313,7 @@ def test_a_switch_that_hangs_is_given_back_when_it_answers(bond: Bed, own: Servi
         wait_until(lambda: time.time() > until_s + 8, "its time has long passed")
         assert waiting(bed), "the database says what remains to be done"
     reverted(own, bed)
-    wait_until(lambda: state(bed) == before, "the bridge is as before")
+    comes_to(bed, before)
 
 
 def test_after_a_boot_the_service_reverts(bond: Bed, own: Service) -> None:
@@ -328,7 +328,7 @@ def test_after_a_boot_the_service_reverts(bond: Bed, own: Service) -> None:
     assert waiting(bed)
     own.start()
     reverted(own, bed)
-    wait_until(lambda: state(bed) == before, "the bridge is as before")
+    comes_to(bed, before)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import documents
-from tests.switch.adopting import state
+from tests.switch.adopting import comes_to, state
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec
 from tests.switch.following import filled, follow, names, typed
 from tests.switch.libvirt import Domain, Libvirt
@@ -144,7 +144,7 @@ def test_vms_are_spread_and_leave_nothing(network: Bed, service: Service, libvir
         for domain in ports:
             destroy(libvirt, service, bed, domain)
         assert [p["name"] for p in service.show_json(bed.bridge)["ports"]] == [bed.bridge]
-        assert state(bed) == before
+        comes_to(bed, before)
 
 
 def plug_and_unplug(libvirt: Libvirt, service: Service, bed: Bed, domain: Domain) -> None:
@@ -221,4 +221,4 @@ def test_a_vm_that_dies_leaves_nothing(network: Bed, service: Service, libvirt: 
         port = start(libvirt, service, bed, WEB)
         libvirt.kill(WEB)
         wait_gone(service, bed, port)
-        assert state(bed) == before
+        comes_to(bed, before)

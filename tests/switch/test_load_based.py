@@ -123,7 +123,7 @@ def test_two_moves_balance_four_equal_loads(
 @on_plain_uplinks
 def test_capacities_that_differ(collided: Bed, service: Service) -> None:
     bed = collided
-    bed.set("interface", bed.uplinks[1].name, capacity_mbps=50)
+    give_capacity(bed, service, 50)
     # 86 % of 100; VM 0 is the busiest, and does not fit into 50.
     loads = [*both(0, 46), Load(1, 20), Load(2, 10), Load(3, 10)]
     with Moves(bed, service) as moves, traffic(bed, loads):
@@ -135,7 +135,7 @@ def test_capacities_that_differ(collided: Bed, service: Service) -> None:
 @on_plain_uplinks
 def test_what_does_not_fit_the_smaller_uplink_stays(collided: Bed, service: Service) -> None:
     bed = collided
-    bed.set("interface", bed.uplinks[1].name, capacity_mbps=30)
+    give_capacity(bed, service, 30)
     with Moves(bed, service) as moves, traffic(bed, both(0, 42) + both(1, 42)):
         wait_until(lambda: utilization(bed, service) > 0.75, "the first uplink is above 75 %")
         moves.stay_at(0)
@@ -146,7 +146,7 @@ def test_what_does_not_fit_stays_while_the_switch_counts_its_flows_late(
     collided: Bed, service: Service
 ) -> None:
     bed = collided
-    bed.set("interface", bed.uplinks[1].name, capacity_mbps=30)
+    give_capacity(bed, service, 30)
     with Moves(bed, service) as moves, traffic(bed, both(0, 42) + both(1, 42)):
         time.sleep(COUNTED_S)
         bed.ovs.run("ovs-appctl", "revalidator/pause")
@@ -226,6 +226,18 @@ class Moves:
     def _total(self) -> float:
         name, bridge = "ovslbt_moves_applied_total", self._bed.bridge
         return self._service.metric(name, bridge=bridge, reason="threshold")
+
+
+def give_capacity(bed: Bed, service: Service, capacity_mbps: int) -> None:
+    """Give the second uplink a capacity, and wait until the service decides by it."""
+    uplink = bed.uplinks[1].name
+    bed.set("interface", uplink, capacity_mbps=capacity_mbps)
+
+    def known() -> bool:
+        uplinks = service.show_json(bed.bridge)["uplinks"]
+        return {u["name"]: u["capacity_bps"] for u in uplinks}[uplink] == capacity_mbps * 1e6
+
+    wait_until(known, f"{uplink} has {capacity_mbps} Mbit/s")
 
 
 def both(vm: int, rate_mbps: float) -> list[Load]:
