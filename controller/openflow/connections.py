@@ -28,31 +28,51 @@ from controller.openflow import framework
 
 LOG = logging.getLogger(__name__)
 
-# The pauses between attempts, in seconds. Attempts on this host's sockets cost next to nothing, and
-# after short pauses the pipeline is back soon when the switch has restarted.
-RETRY_LOCAL_S = (0.02, 0.05, 0.1)
+# The pauses between attempts on a socket of this host, in seconds. Plain uplinks forward nothing
+# from when a restarted switch takes connections until the pipeline is back, so the first pauses are
+# short: so many attempts last longer than a restart.
+QUICK_RETRY_S, SLOW_RETRY_S = 0.01, 0.1
+QUICK_RETRIES = 500
+# All bridges together make this many attempts a second at most, which take a tenth of a core.
+RETRIES_PER_S = 1000
+# The pauses between attempts elsewhere; the last one repeats.
 RETRY_REMOTE_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+# How often to look whether a bridge that has dialled the service still keeps that connection.
+CALLER_LOOKS_S = 0.25
 # The pause after a switch sent something unreadable, which it will probably send again.
 RETRY_REFUSED_S = 5.0
+
+
+def local_pause_s(failures: int, bridges: int = 1) -> float:
+    """Return the pause after so many failures in a row, of each of so many bridges of this host."""
+    if failures >= QUICK_RETRIES:
+        return SLOW_RETRY_S
+    return min(max(QUICK_RETRY_S, bridges / RETRIES_PER_S), SLOW_RETRY_S)
+
+
+def remote_pause_s(failures: int) -> float:
+    """Return the pause after so many failures in a row of a bridge that is reached over TCP."""
+    return RETRY_REMOTE_S[min(failures, len(RETRY_REMOTE_S) - 1)]
 
 
 class Dialer:
     """Keeps a connection to one bridge: dials again whenever it is lost, until `stop`.
 
-    `tried` is called after the first attempt, successful or not.
+    `pause_s` returns the pause after a number of failures in a row. `tried` is called after the
+    first attempt, successful or not.
     """
 
     def __init__(
         self,
         bridge: str,
         dial: Callable[[], BridgeSocket],
-        retry_s: tuple[float, ...] = RETRY_LOCAL_S,
+        pause_s: Callable[[int], float] = local_pause_s,
         tried: Callable[[], None] = lambda: None,
     ) -> None:
         self.was_tried = False
         self._bridge = bridge
         self._dial = dial
-        self._retry_s = retry_s
+        self._pause_s = pause_s
         self._tried = tried
         self._complaint = ""
         self._stopped = threading.Event()
@@ -85,17 +105,17 @@ class Dialer:
         failures = 0
         while not self._stopped.is_set():
             if self._has_called():
-                self._stopped.wait(self._retry_s[-1])
+                self._stopped.wait(CALLER_LOOKS_S)
                 continue
             wire = self._attempt()
             if wire is None:
-                self._stopped.wait(self._retry_s[min(failures, len(self._retry_s) - 1)])
+                self._stopped.wait(self._pause_s(failures))
                 failures += 1
                 continue
             connection = self._serve(wire)
             failures = 0 if connection.id is not None else failures + 1
-            again_s = self._retry_s[min(failures, len(self._retry_s) - 1)]
-            self._stopped.wait(RETRY_REFUSED_S if connection.refused else again_s)
+            again_s = RETRY_REFUSED_S if connection.refused else self._pause_s(failures)
+            self._stopped.wait(again_s)
 
     def _has_called(self) -> bool:
         with self._lock:
@@ -197,9 +217,13 @@ class Dialers:
         def dial() -> BridgeSocket:
             return self.dial(bridge)
 
-        retry_s = RETRY_LOCAL_S if self._reach.local else RETRY_REMOTE_S
+        def pause_s(failures: int) -> float:
+            if self._reach.local:
+                return local_pause_s(failures, len(self._dialers))
+            return remote_pause_s(failures)
+
         with self._lock:
-            self._dialers[bridge] = Dialer(bridge, dial, retry_s, self._tried)
+            self._dialers[bridge] = Dialer(bridge, dial, pause_s, self._tried)
 
     def close(self, bridge: str) -> None:
         with self._lock:
