@@ -28,8 +28,9 @@ BEDS = [
 ]
 PPS = 1000
 FRAMES = 300
-# Mostly none. But the VM's home may be another uplink than the bond's, and the switches carry
-# the change into their flow caches entry by entry, later where the machine is busy.
+# Broadcasts to it, while its flag is set: NORMAL gets none then. Mostly nothing else. But the VM's home may
+# be another uplink than the bond's, and the switches carry the change into their flow caches entry by
+# entry, later where the machine is busy.
 LOST_IN_ADOPTION_MAX = 40
 TWICE_IN_ADOPTION_MAX = 2
 on_bonds = pytest.mark.parametrize("bed", BEDS, ids=str, indirect=True)
