@@ -230,7 +230,7 @@ def test_without_a_failback_delay_the_vm_ports_return_at_once() -> None:
 
 
 def test_without_failback_an_uplink_carries_nothing_until_another_one_fails() -> None:
-    here = world(host(failback_delay_s="never")).start()
+    here = world(host(failback_delay_s="never", poll_interval_ms="60000")).start()
     before = here.bindings()
     here.set_link(1, up=False).run_until(10)
     here.set_link(1, up=True).run_until(100_000)
