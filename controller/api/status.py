@@ -110,7 +110,7 @@ class BridgeStatus:
     `reannounced`: how often a VM port was announced again because inbound traffic did not follow
     its move. `not_followed`: the moves that it never followed. `offload`: what hardware offload,
     DPDK ports and representors mean for the bridge. `connection_hash`: the hash of connections in
-    use, and why; None if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: what
+    use, why, and what it costs if that is worth telling; None if no policy of the bridge spreads connections. `path_rounds`, `path_frames`: what
     became of rounds of path checks, and of the frames in them, by result; empty while they are off.
     """
 
@@ -138,7 +138,7 @@ class BridgeStatus:
     reannounced: int = 0
     not_followed: int = 0
     offload: tuple[str, ...] = ()
-    connection_hash: tuple[str, str] | None = None
+    connection_hash: tuple[str, str, str | None] | None = None
     path_rounds: dict[str, int] = field(default_factory=dict)
     path_frames: dict[str, int] = field(default_factory=dict)
 

@@ -66,7 +66,7 @@ def status(
         reannounced=bridge.inbound_check.reannounced,
         not_followed=bridge.inbound_check.not_followed,
         offload=config.offload.told,
-        connection_hash=(used.name, used.why) if (used := bridge.hash_in_use) else None,
+        connection_hash=(used.name, used.why, used.cost) if (used := bridge.hash_in_use) else None,
         path_rounds=_path_counts(bridge, "judged", "void"),
         path_frames=_path_counts(bridge, "arrived", "lost", "full"),
     )

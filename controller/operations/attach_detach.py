@@ -360,6 +360,8 @@ class AttachDetach:
             lines.append(f"warning: {unknown}")
         lines += [f"warning: {text}" for text in bridge.config.not_done]
         lines += [f"note: {text}" for text in bridge.config.offload.told]
+        if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
+            lines.append(f"note: {hashed}")
         lines += [f"note: {text}" for text in overlay.advice(bridge.config, self.fleet.endpoints)]
         lines += [f"note: {text}" for text in integration.advice(bridge.config, self.fleet.rows)]
         # Changes of the database meanwhile were not followed.

@@ -122,6 +122,8 @@ def _of_state(bridge: Bridge) -> Iterator[Finding]:
 
 
 def _of_config(fleet: Fleet, bridge: Bridge) -> Iterator[Finding]:
+    if (hashed := bridge.hash_in_use) is not None and hashed.cost is not None:
+        yield Finding(NOTE, "connection-hash", str(hashed))
     shown = fleet.status(bridge.config.name)
     for status in shown:
         for error in status.config_errors:

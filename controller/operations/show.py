@@ -91,8 +91,9 @@ def _bridges(statuses: Sequence[BridgeStatus]) -> list[dict[str, Any]]:
 def _connection_hash(bridge: BridgeStatus) -> dict[str, Any]:
     if bridge.connection_hash is None:
         return {}
-    used, why = bridge.connection_hash
-    return {"connection_hash": {"used": used, "why": why}}
+    used, why, cost = bridge.connection_hash
+    told = {"used": used, "why": why}
+    return {"connection_hash": told if cost is None else {**told, "cost": cost}}
 
 
 def part_of(port: PortStatus | VmPortConfig) -> str:

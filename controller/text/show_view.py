@@ -35,8 +35,6 @@ OBSERVING_BOND = (
 OBSERVING_UPLINKS = "observe mode: load moves nothing; in parentheses: where a VM port would be"
 FALLEN_BACK = "LACP is not negotiated: until it is, one uplink serves all VM ports"
 
-# Why connections are hashed as they are where nobody asked for anything.
-HASH_BY_DEFAULT = "connection-hash is multipath"
 
 INDENT = "  "
 # The width of tables with bars if the terminal's is not known.
@@ -189,11 +187,12 @@ def endpoints(bridge: JsonObject) -> list[str]:
 
 
 def _hashed_by(bridge: JsonObject) -> list[str]:
-    """A line for the hash of connections, unless it is the one that is used by default."""
+    """A line for the hash of connections, with what it costs."""
     hashed = bridge.get("connection_hash")
-    if hashed is None or hashed["why"] == HASH_BY_DEFAULT:
+    if hashed is None:
         return []
-    return [f"connections are hashed by {hashed['used']}: {hashed['why']}"]
+    told = [hashed["why"], *([hashed["cost"]] if "cost" in hashed else [])]
+    return [f"connections are hashed by {hashed['used']}: {'; '.join(told)}"]
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from controller.bridge.connection_hash import SILENT_IN_KERNEL, SILENT_IN_USERSPACE
 from tests import documents
 from tests.unit.docs.figures import grouped, raw
 
@@ -120,18 +121,19 @@ def rescued() -> tuple[str, str]:
     )
 
 
+def silent_by_multipath_ms(datapath: str) -> list[float]:
+    return [
+        run["silent_ms"]
+        for run in raw(f"causes/failover_{datapath}.json")["runs"]
+        if run["by"] == "dynamic, multipath, on balance-slb" and run["connections"] == 10_000
+    ]
+
+
 def failover_by_multipath() -> tuple[str, str]:
-    texts = []
-    for file in ("causes/failover_userspace.json", "causes/failover_kernel.json"):
-        of = [
-            run["silent_ms"]
-            for run in raw(file)["runs"]
-            if run["by"] == "dynamic, multipath, on balance-slb" and run["connections"] == 10_000
-        ]
-        texts.append(
-            f"{statistics.median(of):.0f} ms ({min(of):.0f} to {max(of):.0f}, n = {len(of)})"
-        )
-    userspace, kernel = texts
+    userspace, kernel = (
+        f"{statistics.median(of):.0f} ms ({min(of):.0f} to {max(of):.0f}, n = {len(of)})"
+        for of in map(silent_by_multipath_ms, ("userspace", "kernel"))
+    )
     return "docs/operations.md", (
         f"with 10,000 connections, a failover then took {userspace} on the userspace datapath, and"
         f" {kernel} on the kernel's"
@@ -581,3 +583,9 @@ SENTENCES: tuple[Callable[[], tuple[str, str]], ...] = (
 def test_a_sentence_says_what_was_measured(sentence: Callable[[], tuple[str, str]]) -> None:
     page, text = sentence()
     assert text in " ".join((documents.ROOT / page).read_text().split()), f"{page}: {text}"
+
+
+def test_show_says_what_was_measured_of_multipath() -> None:
+    for told, datapath in ((SILENT_IN_USERSPACE, "userspace"), (SILENT_IN_KERNEL, "kernel")):
+        median = statistics.median(silent_by_multipath_ms(datapath))
+        assert told.startswith(f"{median:.0f} ms"), datapath

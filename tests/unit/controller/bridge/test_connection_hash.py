@@ -63,11 +63,46 @@ def text(here: World, *options: str) -> str:
     return answer.text
 
 
+def assert_multipath(here: World, why: str, silent: str = "328 ms in emulation") -> None:
+    """Multipath is in use, and people and programs are told why and what it costs."""
+    found = told(here)
+    assert (found["used"], found["why"]) == ("multipath", why)
+    assert f"silences VMs for {silent} (docs/operations.md, Many connections)" in found["cost"]
+    shown_once = " ".join(text(here).split())
+    assert f"connections are hashed by multipath: {why}; {found['cost']}" in shown_once
+
+
 def test_without_the_key_nothing_changes() -> None:
     here = on_a_bond().start().run_for(100)
     assert asked(here) == 0 and not uses_group(here)
-    assert told(here) == {"used": "multipath", "why": "connection-hash is multipath"}
-    assert "hashed by" not in text(here)
+    assert_multipath(here, "connection-hash is multipath")
+
+
+def test_the_cost_is_that_of_the_datapath() -> None:
+    row = replace(on_a_bond().rows["br0"], in_userspace=True)
+    assert_multipath(world(row).start().run_for(5), "connection-hash is multipath", "48 ms")
+
+
+def test_attach_and_check_tell_what_multipath_costs() -> None:
+    row = on_a_bond(connection_hash="multipath").rows["br0"]
+    keys = {k: v for k, v in row.external_ids.items() if k != "ovs-lbt-policy"}
+    here = world(replace(row, external_ids=keys)).start()
+    answer = here.ask("attach", "br0", "policy=dynamic")
+    assert answer is not None
+    cost = told(here)["cost"]
+    expected = f"connections are hashed by multipath: connection-hash is multipath; {cost}"
+    assert f"note: {expected}" in answer.text.splitlines()
+    checked = here.ask("check", "--json")
+    assert checked is not None
+    found = [one for one in json.loads(checked.text)["findings"] if one["text"] == expected]
+    assert [(one["check"], one["severity"]) for one in found] == [("connection-hash", "note")]
+
+
+def test_nothing_is_said_of_a_cost_that_goes_with_the_next_change() -> None:
+    here = on_a_bond(connection_hash="auto")
+    here.switches["br0"].holds_answers = True
+    here.start().run_for(1)
+    assert told(here) == {"used": "multipath", "why": "the switch does not have the group yet"}
 
 
 @pytest.mark.parametrize("wanted", ["auto", "dp_hash"])
@@ -77,7 +112,7 @@ def test_the_group_comes_behind_our_flows_and_before_those_that_use_it(wanted: s
     at = order.index(AddSelectGroup)
     assert Apply in order[:at] and Apply in order[at:] and asked(here) == 1
     assert uses_group(here) and uses_multipath(here)
-    assert told(here) == {"used": "dp_hash", "why": f"connection-hash is {wanted}"}
+    assert told(here) == {"used": "dp_hash", "why": f"connection-hash is {wanted}"}, "and no cost"
     expected = f"connections are hashed by dp_hash: connection-hash is {wanted}"
     assert expected in text(here)
 
@@ -101,7 +136,7 @@ def test_where_the_method_is_refused_to_a_group_that_is_there_multipath_is_used(
     here.switches["br0"].refuse_select = REFUSAL
     here.restart_service().run_for(5)
     assert not uses_group(here) and uses_multipath(here)
-    assert told(here) == {"used": "multipath", "why": REFUSAL}
+    assert_multipath(here, REFUSAL)
 
 
 def test_a_restarted_switch_gets_the_group_again() -> None:
@@ -130,7 +165,7 @@ def test_a_switch_that_refuses_is_asked_again_and_told_of_once() -> None:
     here.switches["br0"].refuse_select = REFUSAL
     here.start().run_for(5)
     assert not uses_group(here) and uses_multipath(here) and asked(here) == 1
-    assert told(here) == {"used": "multipath", "why": REFUSAL}
+    assert_multipath(here, REFUSAL)
     here.run_for(2 * RETRY_AFTER_S)
     assert 1 < asked(here) <= 4
     reports = [r for r in here.commands(Report) if isinstance(r, Report) and REFUSAL in r.text]
@@ -142,7 +177,8 @@ def test_a_switch_that_refuses_is_asked_again_and_told_of_once() -> None:
 
 def test_offload_rules_it_out_unless_it_is_asked_for_by_name() -> None:
     here = on_a_bond(hw_offload=True, connection_hash="auto").start().run_for(30)
-    assert asked(here) == 0 and told(here) == {"used": "multipath", "why": OFFLOADED}
+    assert asked(here) == 0
+    assert_multipath(here, OFFLOADED)
     here = on_a_bond(hw_offload=True, connection_hash="dp_hash").start().run_for(30)
     assert uses_group(here) and told(here)["used"] == "dp_hash"
 

@@ -192,6 +192,8 @@ def test_attach_and_show_tell() -> None:
         line.removeprefix("note: ") for line in answer.splitlines() if line.startswith("note: ")
     ]
     (status,) = here.engine.fleet.status()
-    assert tuple(notes) == status.offload == told(switchdev("dynamic"))
+    *of_offload, of_hash = notes
+    assert tuple(of_offload) == status.offload == told(switchdev("dynamic"))
+    assert of_hash.startswith("connections are hashed by multipath: hw-offload is true")
     shown = done(here.ask("show", "br0"))
     assert all(note in shown for note in notes)
