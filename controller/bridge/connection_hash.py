@@ -20,7 +20,7 @@ from controller.dataplane.specs import Pipeline
 from policies.presets import PRESETS
 
 RETRY_AFTER_S = 30.0
-MULTIPATH, DP_HASH = "multipath", "dp_hash"
+MULTIPATH, DP_HASH, AUTO = "multipath", "dp_hash", "auto"
 OFFLOADED = "hw-offload is true, and network cards do not match dp_hash"
 # How long VMs sent nothing by an uplink that failed with 10,000 connections cached by multipath: on the userspace
 # datapath and on the kernel's, medians of docs/results/causes/failover_userspace.json and failover_kernel.json.
@@ -108,6 +108,8 @@ class ConnectionHash:
         if not _spreads_connections(config):
             return None
         wanted = f"connection-hash is {config.connection_hash}"
+        if (no_card := config.offload.no_card) is not None and config.connection_hash == AUTO:
+            wanted = f"{wanted}, and no card forwards although hw-offload is true: {no_card}"
         if config.hashed_for is not None:
             wanted = f"multipath sees no source ports of the tunnels of {config.hashed_for}"
         if config.connection_hash == MULTIPATH:
@@ -129,7 +131,8 @@ def _spreads_connections(config: BridgeConfig) -> bool:
 def _wanted(config: BridgeConfig) -> bool:
     if not _spreads_connections(config) or config.connection_hash == MULTIPATH:
         return False
-    return config.connection_hash == DP_HASH or not config.hw_offload
+    may_offload = config.hw_offload and config.offload.no_card is None
+    return config.connection_hash == DP_HASH or not may_offload
 
 
 def _cost(config: BridgeConfig) -> str:

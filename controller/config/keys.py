@@ -190,8 +190,8 @@ KEYS = (
         None,
         "How the switch hashes connections, under a policy that spreads them. With `multipath`, each"
         " connection takes an entry of the switch's flow cache. With `dp_hash`, 256 entries serve all"
-        " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true. `attach` writes"
-        " `auto`.",
+        " connections of a VM port. `auto` is `dp_hash`, unless `hw-offload` is true and a card may forward."
+        " `attach` writes `auto`.",
         "`multipath`; `auto` while a tunnel endpoint of the userspace datapath is spread",
     ),
     Key(

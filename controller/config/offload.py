@@ -14,6 +14,8 @@ from controller.config.rows import BridgeRow, InterfaceRow
 from policies.presets import PRESETS
 
 DPDK_KINDS = ("dpdk", "dpdkvhostuser", "dpdkvhostuserclient")
+# The one that a card may forward for. vhost-user ports are software.
+CARD_KIND = "dpdk"
 # TCA_ACT_MAX_NUM of Open vSwitch: the most actions of a flow in tc. An output is one.
 MOST_ACTIONS = 16
 # Of a list of ports in a sentence.
@@ -27,13 +29,15 @@ class Offload:
 
     `told`: what that means, a sentence each. `by_tc`: its cached flows are given to tc, which
     counts packets without their Ethernet header. `past_queues`: the VM ports whose frames the card
-    sends past the queues of uplinks. `no_queues`: the uplinks that have no queues at all.
+    sends past the queues of uplinks. `no_queues`: the uplinks that have no queues at all. `no_card`:
+    why no card takes over what VMs send by uplinks although `hw-offload` is true; None if one may.
     """
 
     told: tuple[str, ...] = ()
     by_tc: bool = False
     past_queues: tuple[str, ...] = ()
     no_queues: tuple[str, ...] = ()
+    no_card: str | None = None
 
     def unshaped(self, port: str) -> str | None:
         """What a VM port would need for shares, a reservation or a limit; None if it has that."""
@@ -60,20 +64,35 @@ def read(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> Offload:
         *_dpdk(row, interfaces, no_queues),
         *(_representors(row, representors) if representors else ()),
     ]
-    return Offload(tuple(told), by_tc, tuple(representors) if past_queues else (), no_queues)
+    return Offload(
+        tuple(told),
+        by_tc,
+        tuple(representors) if past_queues else (),
+        no_queues,
+        _no_card(row, uplinks) if row.hw_offload else None,
+    )
 
 
 def with_policies(found: Offload, policies: Iterable[str], connection_hash: str) -> Offload:
     """The same, and what it means for policies in use. `connection_hash`: the key's value."""
     if not found.by_tc:
         return found
-    hashed = [text for policy in sorted({*policies}) for text in _hashed(policy, connection_hash)]
+    hashed = [
+        text
+        for policy in sorted({*policies})
+        for text in _hashed(policy, connection_hash, found.no_card)
+    ]
     return replace(found, told=(*found.told, *hashed))
 
 
-def _hashed(policy: str, connection_hash: str) -> Iterator[str]:
+def _hashed(policy: str, connection_hash: str, no_card: str | None) -> Iterator[str]:
     preset = PRESETS[policy]
-    if connection_hash == "dp_hash" and preset.spreads_connections:
+    if connection_hash == "auto" and no_card is not None and preset.spreads_connections:
+        yield (
+            f"hw-offload with {policy}: {no_card}, so no card forwards, and software forwards the"
+            " connections that are hashed by dp_hash"
+        )
+    elif connection_hash == "dp_hash" and preset.spreads_connections:
         yield (
             f"hw-offload with {policy}: connection-hash is dp_hash, which tc does not take, so"
             " software forwards the connections that it hashes"
@@ -106,6 +125,21 @@ def _tc(row: BridgeRow) -> Iterator[str]:
         )
 
 
+def _no_card(row: BridgeRow, uplinks: Sequence[InterfaceRow]) -> str | None:
+    """Why no card forwards what leaves by the uplinks. A card forwards only to ports of its own.
+
+    One whose tc is switched off at present may be told to forward at any time.
+    """
+    if row.in_userspace:
+        cards = any(interface.kind == CARD_KIND for interface in row.interfaces)
+        return None if cards else "datapath_type netdev offloads to DPDK's cards only"
+    if row.tc_policy == "skip_hw":
+        return "tc-policy is skip_hw"
+    if uplinks and all(uplink.offloads is False for uplink in uplinks):
+        return f"uplinks {_some([u.name for u in uplinks])} are no cards that take flows of tc"
+    return None
+
+
 def _dpdk(
     row: BridgeRow, interfaces: Sequence[InterfaceRow], no_queues: Sequence[str]
 ) -> Iterator[str]:
@@ -124,8 +158,8 @@ def _dpdk(
         yield (
             "hw-offload: a DPDK card can take over outputs, VLAN tags and rewritten addresses of"
             " cached flows; if it cannot, ovs-vswitchd forwards"
-            if ports
-            else "hw-offload: datapath_type netdev offloads to DPDK ports only, and there are none"
+            if any(interface.kind == CARD_KIND for interface in interfaces)
+            else "hw-offload: datapath_type netdev offloads to DPDK's cards only, and there are none"
         )
 
 

@@ -69,6 +69,8 @@ class InterfaceRow:
     driver: str | None = None
     # Whether it stands for a function of a card that a VM has, such as a VF.
     represents: bool = False
+    # Whether its device can take over flows of tc; None if not known, or not asked because nothing is offloaded.
+    offloads: bool | None = None
     # The longest packet that it carries; None if not known.
     mtu: int | None = None
     # None if it is no tunnel.

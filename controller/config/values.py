@@ -189,7 +189,7 @@ class BridgeConfig:
     path_check_targets: tuple[CheckedHost, ...] = ()
     # The `unit` of patch ports that have none of their own.
     patch_unit: str = "port"
-    # Whether the switch has network cards forward where they can.
+    # Whether the switch is told to have network cards forward where they can.
     hw_offload: bool = False
     # The VM ports that had the flag no-flood before attach.
     no_flood_before: frozenset[str] = frozenset()

@@ -1,8 +1,13 @@
-"""What network devices of this host stand for, as the kernel names their ports."""
+"""What network devices of this host stand for, as the kernel names their ports, and what they can do."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import functools
 import re
+import socket
+import struct
 from enum import Enum
 from pathlib import Path
 
@@ -12,6 +17,14 @@ SYS_CLASS_NET = Path("/sys/class/net")
 # before them is the controller, if there are several.
 _PORT = re.compile(r"p\d+(s\d+)?")
 _FUNCTION = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
+# ethtool's requests (linux/ethtool.h): the number and the names of a kernel's features, and a device's.
+_SIOCETHTOOL = 0x8946
+_GET_SET_INFO, _GET_STRINGS, _GET_FEATURES = 0x37, 0x1B, 0x3A
+_FEATURES_SET = 4
+_NAME_BYTES = 32
+_OFFLOADS_TC = "hw-tc-offload"
+# They have flows of tc offloaded by the devices below them, and no such feature themselves.
+_STACKED_DRIVERS = ("bonding", "team", "802.1Q VLAN Support", "macvlan", "bridge", "openvswitch")
 
 
 class Role(Enum):
@@ -33,3 +46,50 @@ def role(device: str, directory: Path = SYS_CLASS_NET) -> Role | None:
     if _FUNCTION.fullmatch(name):
         return Role.REPRESENTOR
     return Role.PORT if _PORT.fullmatch(name) else None
+
+
+def offloads(device: str, driver: str | None) -> bool | None:
+    """Whether a device of this host can take over flows of tc, also if that is switched off at present.
+
+    `driver`: as the database has it. None: not known.
+    """
+    if driver is None or driver in _STACKED_DRIVERS:
+        return None
+    try:
+        feature = _feature()
+        if feature is None:
+            return None
+        block, bit = divmod(feature, 32)
+        answer = _asked(device, struct.pack("=II", _GET_FEATURES, block + 1), 16 * (block + 1))
+    except (OSError, ValueError):
+        return None
+    available, _, active, _ = struct.unpack_from("=IIII", answer, 8 + 16 * block)
+    return bool((available | active) >> bit & 1)
+
+
+@functools.cache
+def _feature() -> int | None:
+    """The number of tc's feature, which is the same for all devices of a kernel; None: it has none."""
+    device = "lo"
+    answer = _asked(device, struct.pack("=IIQ", _GET_SET_INFO, 0, 1 << _FEATURES_SET), 4)
+    (count,) = struct.unpack_from("=I", answer, 16)
+    asked = struct.pack("=III", _GET_STRINGS, _FEATURES_SET, count)
+    names = _asked(device, asked, _NAME_BYTES * count)[len(asked) :]
+    for number in range(count):
+        name = names[_NAME_BYTES * number : _NAME_BYTES * (number + 1)]
+        if name.partition(b"\0")[0].decode(errors="replace") == _OFFLOADS_TC:
+            return number
+    return None
+
+
+def _asked(device: str, request: bytes, more_bytes: int) -> bytes:
+    """The kernel's answer to a request of ethtool, in whose place it is, and behind it.
+
+    Raises:
+        OSError: there is no such device, or it cannot answer.
+    """
+    buffer = ctypes.create_string_buffer(request, len(request) + more_bytes)
+    named = struct.pack("16sP", device.encode()[:15], ctypes.addressof(buffer)).ljust(40, b"\0")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as kernel:
+        fcntl.ioctl(kernel, _SIOCETHTOOL, named)
+    return buffer.raw

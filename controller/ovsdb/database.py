@@ -114,13 +114,20 @@ TUNNELS = frozenset(
 # Older kernels give representors of ConnectX cards a driver of their own.
 REPRESENTOR_DRIVERS = ("mlx5e_rep",)
 
-# What a device of this host, by name, stands for; None if that is not known.
-DeviceRole = Callable[[str], Role | None]
+
+class Devices(NamedTuple):
+    """What is asked about devices, by name: nothing is known of those of another host.
+
+    `role`: what a device stands for; None if that is not known. `offloads`: whether it, with its
+    driver, can take over flows of tc; None likewise.
+    """
+
+    role: Callable[[str], Role | None] = lambda _device: None
+    offloads: Callable[[str, str | None], bool | None] = lambda _device, _driver: None
 
 
-def no_role(_device: str) -> Role | None:
-    """Nothing is known of devices of another host."""
-    return None
+NOT_HERE = Devices()
+OF_THIS_HOST = Devices(devices.role, devices.offloads)
 
 
 class _OtherConfig(NamedTuple):
@@ -141,8 +148,8 @@ class DatabaseAway(Exception):
 class _Bridges:
     """The records of all bridges. Only the records that have changed are read again."""
 
-    def __init__(self, device_role: DeviceRole = no_role) -> None:
-        self._device_role = device_role
+    def __init__(self, asked: Devices = NOT_HERE) -> None:
+        self._devices = asked
         self._other_config = DEFAULTS
         self._made: dict[Any, BridgeRow] = {}
         # By bridge: the ids of the rows of its ports and interfaces.
@@ -161,7 +168,7 @@ class _Bridges:
             del self._made[gone], self._parts[gone]
         stale = rows.keys() - self._made.keys() | self._touched(touched)
         for uuid in stale & rows.keys():
-            self._made[uuid] = _bridge(rows[uuid], self._other_config, self._device_role)
+            self._made[uuid] = _bridge(rows[uuid], self._other_config, self._devices)
             self._parts[uuid] = {part.uuid for port in rows[uuid].ports for part in _parts(port)}
         return tuple(sorted(self._made.values(), key=lambda bridge: bridge.name))
 
@@ -221,7 +228,7 @@ class Database:
         self._last: DatabaseRead | None = None
         self._known = threading.Event()
         # Only the devices of this host can be looked at.
-        self._bridges = _Bridges(devices.role if remote.startswith("unix:") else no_role)
+        self._bridges = _Bridges(OF_THIS_HOST if remote.startswith("unix:") else NOT_HERE)
         _check_remote(remote, tls)
         if remote.startswith("unix:") and not os.path.exists(remote.removeprefix("unix:")):
             path = remote.removeprefix("unix:")
@@ -495,9 +502,11 @@ def _other_config(record: Mapping[str, str]) -> _OtherConfig:
 
 
 def _bridge(
-    row: Any, other_config: _OtherConfig = DEFAULTS, device_role: DeviceRole = no_role
+    row: Any, other_config: _OtherConfig = DEFAULTS, asked: Devices = NOT_HERE
 ) -> BridgeRow:
-    ports = (_port(port, device_role) for port in row.ports)
+    # Whether a device offloads matters only where it is asked to.
+    asked = asked if other_config.hw_offload else asked._replace(offloads=NOT_HERE.offloads)
+    ports = (_port(port, asked) for port in row.ports)
     return BridgeRow(
         name=row.name,
         ports=tuple(sorted(ports, key=lambda port: port.name)),
@@ -517,11 +526,11 @@ def _bridge(
     )
 
 
-def _port(row: Any, device_role: DeviceRole = no_role) -> PortRow:
+def _port(row: Any, asked: Devices = NOT_HERE) -> PortRow:
     qos = _first(row.qos)
     max_rate_bps = qos.other_config.get("max-rate", "") if qos else ""
     is_rate = max_rate_bps.isascii() and max_rate_bps.isdigit() and len(max_rate_bps) <= MAX_DIGITS
-    interfaces = (_interface(interface, device_role) for interface in row.interfaces)
+    interfaces = (_interface(interface, asked) for interface in row.interfaces)
     return PortRow(
         name=row.name,
         interfaces=tuple(sorted(interfaces, key=lambda i: i.name)),
@@ -538,8 +547,10 @@ def _port(row: Any, device_role: DeviceRole = no_role) -> PortRow:
     )
 
 
-def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
+def _interface(row: Any, asked: Devices = NOT_HERE) -> InterfaceRow:
     link_speed = _first(row.link_speed)
+    driver = row.status.get("driver_name")
+    is_device = row.type in ("", "system")
     return InterfaceRow(
         name=row.name,
         ofport=_first(row.ofport),
@@ -550,8 +561,9 @@ def _interface(row: Any, device_role: DeviceRole = no_role) -> InterfaceRow:
         bfd=row.bfd.get("enable") == "true",
         cfm=bool(row.cfm_mpid),
         kind=row.type,
-        driver=row.status.get("driver_name"),
-        represents=_represents(row, device_role),
+        driver=driver,
+        represents=_represents(row, asked.role),
+        offloads=asked.offloads(row.name, driver) if is_device else None,
         mtu=_first(row.mtu),
         tunnel=_tunnel(row),
         peer=row.options.get("peer") if row.type == "patch" else None,
@@ -582,14 +594,14 @@ def _listed(external_ids: Mapping[str, str], key: str) -> tuple[str, ...]:
     return tuple(sorted({one.strip() for value in values for one in value.split(",")} - {""}))
 
 
-def _represents(row: Any, device_role: DeviceRole) -> bool:
+def _represents(row: Any, role: Callable[[str], Role | None]) -> bool:
     """Whether an interface is a representor: by its DPDK options, its device, or its driver."""
     if row.type == "dpdk":
         return "representor=" in row.options.get("dpdk-devargs", "")
     driver = row.status.get("driver_name")
     if row.type not in ("", "system") or driver is None or driver in VIRTUAL_DRIVERS:
         return False
-    found = device_role(row.name)
+    found = role(row.name)
     return driver in REPRESENTOR_DRIVERS if found is None else found is Role.REPRESENTOR
 
 

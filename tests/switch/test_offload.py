@@ -56,7 +56,7 @@ def test_attach_and_show_tell_what_is_offloaded(asked: Bed, service: Service) ->
     assert notes and all(note.startswith("hw-offload") for note in notes), answer
     if datapath.NAME == "userspace":
         assert notes == [
-            "hw-offload: datapath_type netdev offloads to DPDK ports only, and there are none"
+            "hw-offload: datapath_type netdev offloads to DPDK's cards only, and there are none"
         ]
     assert service.show_json(bed.bridge)["offload"] == notes
     # The text is wrapped to the terminal, if there is one.
@@ -70,6 +70,7 @@ def test_attach_and_show_tell_what_is_offloaded(asked: Bed, service: Service) ->
 @pytest.mark.parametrize("policy", ["load-based", "dynamic", "source-mac"])
 def test_tc_can_take_what_the_switch_caches(asked: Bed, service: Service, policy: str) -> None:
     bed = asked
+    bed.set("bridge", bed.bridge, connection_hash="multipath")
     service.attach(bed, "--policy", policy)
     bed.introduce()
     # What was cached meanwhile has not seen what is learned by now.
@@ -84,6 +85,25 @@ def test_tc_can_take_what_the_switch_caches(asked: Bed, service: Service, policy
         assert not NO_KEY.search(keys) and not PART_OF_A_TAG.search(keys), flow
         assert not NO_ACTION.search(actions), flow
         assert len(re.split(r",(?![^(]*\))", actions)) <= MOST_ACTIONS, flow
+
+
+def test_where_no_card_can_forward_connections_do_not_take_a_flow_each(
+    asked: Bed, service: Service
+) -> None:
+    bed = asked
+    # The userspace datapath needs DPDK's cards, and the kernel's others than veths.
+    service.attach(bed, "--policy", "dynamic")
+    wait_until(
+        lambda: service.show_json(bed.bridge)["connection_hash"]["used"] == "dp_hash", "it is used"
+    )
+    found = service.show_json(bed.bridge)["connection_hash"]
+    assert found["why"].startswith(
+        "connection-hash is auto, and no card forwards although hw-offload is true: "
+    )
+    bed.introduce()
+    bed.ovs.run("ovs-appctl", "revalidator/purge")
+    talk(bed)
+    assert [flow for flow in cached(bed) if "hash(" in flow.partition(" actions:")[2]]
 
 
 def talk(bed: Bed) -> None:

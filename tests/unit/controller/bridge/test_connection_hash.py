@@ -183,6 +183,19 @@ def test_offload_rules_it_out_unless_it_is_asked_for_by_name() -> None:
     assert uses_group(here) and told(here)["used"] == "dp_hash"
 
 
+def test_offload_is_no_reason_where_no_card_can_forward() -> None:
+    row = on_a_bond(hw_offload=True, connection_hash="auto").rows["br0"]
+    veths = row.with_interfaces(lambda interface: replace(interface, offloads=False))
+    here = world(veths).start().run_for(30)
+    assert uses_group(here) and told(here) == {
+        "used": "dp_hash",
+        "why": "connection-hash is auto, and no card forwards although hw-offload is true: uplinks eth1, eth2"
+        " are no cards that take flows of tc",
+    }
+    here = world(replace(veths, external_ids=ours(policy="dynamic", connection_hash="dp_hash")))
+    assert told(here.start().run_for(5))["why"] == "connection-hash is dp_hash"
+
+
 def test_only_policies_that_spread_connections_need_it() -> None:
     here = on_a_bond("originating-port", connection_hash="dp_hash").start().run_for(30)
     assert asked(here) == 0

@@ -122,7 +122,7 @@ def test_many_ports_are_counted() -> None:
 def test_the_userspace_datapath_offloads_to_dpdk_ports_only() -> None:
     row = replace(bridge(bond(one("eth1", 1), one("eth2", 2))), hw_offload=True, in_userspace=True)
     (text,) = told(row)
-    assert text.endswith("offloads to DPDK ports only, and there are none")
+    assert text.endswith("offloads to DPDK's cards only, and there are none")
     assert not read_bridge(row).offload.by_tc, "only tc counts without headers"
 
 
@@ -131,6 +131,61 @@ def test_of_dpdk_it_is_told_what_does_not_work() -> None:
     assert uplinks.startswith("DPDK uplinks dpdk0, dpdk1: ") and "refused" in uplinks
     assert vms.startswith("DPDK ports vhu0: ")
     assert "DPDK card" in told(dpdk(hw_offload=True))[-1]
+
+
+def veths(**columns: object) -> BridgeRow:
+    """A host that was told to offload, and whose uplinks cannot."""
+    uplinks = [replace(one(f"eth{i}", i, driver="veth"), offloads=False) for i in (1, 2)]
+    row = replace(bridge(bond(*uplinks), port("vnet0", 10), ids=ours(policy="dynamic")), **columns)  # type: ignore[arg-type]
+    return replace(row, hw_offload=True)
+
+
+def of_uplinks(row: BridgeRow, *offloads: bool | None) -> BridgeRow:
+    """The row with uplinks that can or cannot offload."""
+    said = dict(zip(("eth1", "eth2"), offloads, strict=True))
+    return row.with_interfaces(lambda i: replace(i, offloads=said.get(i.name)))
+
+
+def no_card(row: BridgeRow) -> str | None:
+    return read_bridge(row).offload.no_card
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (veths(), "uplinks eth1, eth2 are no cards that take flows of tc"),
+        (of_uplinks(veths(), False, True), None),
+        (of_uplinks(veths(), False, None), None),
+        (of_uplinks(veths(), None, None), None),
+        (of_uplinks(veths(tc_policy="skip_hw"), True, True), "tc-policy is skip_hw"),
+        (of_uplinks(veths(tc_policy="skip_sw"), True, True), None),
+        (switchdev(), None),
+        (dpdk(hw_offload=True), None),
+        (veths(in_userspace=True), "datapath_type netdev offloads to DPDK's cards only"),
+        (replace(veths(), hw_offload=False), None),
+    ],
+)
+def test_that_no_card_forwards_is_said_only_if_it_is_certain(
+    row: BridgeRow, why: str | None
+) -> None:
+    assert no_card(row) == why
+
+
+def test_vhost_user_ports_are_no_cards() -> None:
+    row = replace(dpdk(hw_offload=True), ports=(*veths().ports, *dpdk().ports[1:]))
+    assert {i.kind for i in row.interfaces} == {"", "dpdkvhostuserclient"}
+    assert no_card(row) is not None
+    assert told(row)[-1].endswith("offloads to DPDK's cards only, and there are none")
+
+
+def test_where_no_card_forwards_connections_are_hashed_by_dp_hash_unless_a_key_says_otherwise() -> (
+    None
+):
+    for wanted, in_software in (("auto", True), ("multipath", False)):
+        row = replace(veths(), external_ids=ours(policy="dynamic", connection_hash=wanted))
+        (text,) = [t for t in told(row) if t.startswith("hw-offload with dynamic: ")]
+        assert ("no card forwards" in text) is in_software
+        assert ("hashed by dp_hash" in text) is in_software
 
 
 # ---- what cannot work ------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_an_endpoint_without_off_home_addresses_is_whole_where_peers_may_answer_
     ("asked", "in_userspace", "hw_offload", "used"),
     [
         (None, True, False, "dp_hash"),
-        (None, True, True, "multipath"),
+        (None, True, True, "dp_hash"),
         (None, False, False, "multipath"),
         ("multipath", True, False, "multipath"),
     ],

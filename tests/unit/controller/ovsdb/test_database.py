@@ -11,6 +11,7 @@ from controller.api.events import Setting
 from controller.config.rows import Ovn, Tunnel
 from controller.host.devices import Role
 from controller.ovsdb import database
+from controller.ovsdb.database import Devices
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,16 @@ def test_representors_are_recognized(
     row = _replica("br0").ports[0].interfaces[0]
     row.type, row.options = kind, options
     row.status = {"driver_name": driver} if driver else {}
-    assert database._interface(row, lambda _: role).represents is represents
+    assert database._interface(row, Devices(role=lambda _: role)).represents is represents
+
+
+@pytest.mark.parametrize(("hw_offload", "found"), [(True, False), (False, None)])
+def test_devices_are_asked_whether_they_offload_only_where_they_should(
+    hw_offload: bool, found: bool | None
+) -> None:
+    asked = Devices(offloads=lambda _name, _driver: False)
+    row = database._bridge(_replica("br0"), database._OtherConfig(hw_offload=hw_offload), asked)
+    assert {interface.offloads for interface in row.interfaces} == {found}
 
 
 # ---- tunnels -------------------------------------------------------------------------------
