@@ -59,6 +59,7 @@ KERNEL = (
     ),
     _on_the_kernel("attach", f"{_SWITCH}_attach.py", "-k 'not (refusals or usage or show)'"),
     _on_the_kernel("failover", f"{_SWITCH}_failover.py"),
+    _on_the_kernel("cached-failover", f"{_SWITCH}_cached_failover.py"),
     _on_the_kernel("lacp", f"{_SWITCH}_lacp.py"),
     _on_the_kernel("adoption", f"{_SWITCH}_adoption.py", "-k 'under_load or as_it_was'"),
     _on_the_kernel("restart", f"{_SWITCH}_restart.py", "-k 'killed or pipeline or normal'"),

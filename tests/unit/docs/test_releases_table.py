@@ -207,7 +207,7 @@ def test_a_row_of_a_kernel_says_how_it_ran() -> None:
     assert table.name_of(found) == "kernel-6.1"
     row = table.table([found]).splitlines()[-1]
     assert "| kernel: Linux 6.1.0-56-amd64, in QEMU without KVM |" in row
-    assert "| delivery; attach | 4 of 6; failed: delivery | failover; lacp; adoption;" in row
+    assert "| delivery; attach | 4 of 6; failed: delivery | failover; cached-failover; lacp;" in row
 
 
 def test_a_root_has_mounts_and_processes_of_its_own(tmp_path: Path) -> None:

@@ -1,0 +1,162 @@
+"""An uplink fails with many connections cached: with the service, without it, and on bonds of Open vSwitch.
+
+`make bench-cached` has more contenders without the service, and also few connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.switch import connection_figures, datapath, judging
+from tests.switch.bed import ACTIVE_BACKUP, BALANCE_SLB, Bed, BedSpec, Upstream
+from tests.switch.failover_figures import PPS, failover, fill, frame
+from tests.switch.judging import OUTAGE_S, at_most, judges_time, repetitions
+from tests.switch.service import Service
+from tests.switch.test_failover import place_in_bond
+from tests.switch.test_split import is_split
+from tests.switch.translation_figures import Contender, forwarding
+from tests.switch.waiting import wait_until
+from tests.switch.wire import Stream
+
+BONDS = (ACTIVE_BACKUP, BALANCE_SLB)
+POLICIES = ("load-based", "dynamic", "adaptive")
+# `make test` has no time for more.
+MANY, FEWER = 10_000, 1_000
+RUNS, RUNS_ON_THE_KERNEL, RUNS_IN_BENCH = 1, 3, 9
+# The 5 ms by which buckets may follow a bond (docs/reliability.md), and the frame before and the one behind them.
+WAITS_MS = 5.0
+LATER_MAX_MS = WAITS_MS + 2 * 1000 / PPS
+# A VM that is to be split sends that many connections, and this much relative to an uplink's capacity.
+CONNECTIONS, LOAD_RATIO = 16, 1.4
+LOAD_PPS, LOAD_FRAME_BYTES = 25.0, 1400
+SEES_ITS_LOAD_S = 2.0
+# A VM that was split stays it, though its load ends.
+NEVER_MERGES = """
+import sys
+from controller.teaming import splits
+from controller.cli import main
+splits.MERGE_AFTER_S = 1e6
+sys.argv = sys.argv[1:]
+sys.exit(main())
+"""
+
+
+def cached() -> int:
+    return MANY if judging.benching or datapath.NAME == "kernel" else FEWER
+
+
+def runs() -> int:
+    return repetitions(RUNS_ON_THE_KERNEL if datapath.NAME == "kernel" else RUNS, RUNS_IN_BENCH)
+
+
+@contextlib.contextmanager
+def beds(own: Service, tor: Upstream, team: str) -> Iterator[Bed]:
+    """A bond whose cached flows outlast the measurement."""
+    own.ovs.vsctl(
+        "set",
+        "Open_vSwitch",
+        ".",
+        f"other_config:max-idle={connection_figures.MAX_IDLE_MS}",
+    )
+    with Bed(own.ovs, tor, BedSpec(team, 2, (None,) * 2)) as bed:
+        yield bed
+
+
+@pytest.fixture(scope="module")
+def of_bonds(own: Service, tor: Upstream) -> dict[str, list[float]]:
+    """How long VMs are silent with Open vSwitch's own bonds, in ms."""
+    found: dict[str, list[float]] = {}
+    for mode in BONDS:
+        with beds(own, tor, mode) as bed, forwarding(bed, Contender(mode, mode)):
+            fill(bed, 0, cached())
+            for _ in range(runs()):
+                if mode == BALANCE_SLB:
+                    place_in_bond(bed)
+                found.setdefault(mode, []).append(silent_ms(bed, mode))
+    return found
+
+
+@judges_time
+@pytest.mark.parametrize("policy", POLICIES)
+def test_hardly_longer_than_on_the_bond(
+    policy: str,
+    own: Service,
+    tor: Upstream,
+    of_bonds: dict[str, list[float]],
+    record_property: Callable[[str, object], None],
+) -> None:
+    own.kill()
+    own.launcher = [sys.executable, "-c", NEVER_MERGES]
+    own.start()
+    alive, dead = [], []
+    with beds(own, tor, BALANCE_SLB) as bed:
+        # The next run wants its uplink back.
+        bed.set("bridge", bed.bridge, failback_delay_s=0)
+        own.attach(bed, "--policy", policy)
+        if policy == "adaptive":
+            split(bed, own)
+        fill(bed, 0, cached())
+        for _ in range(runs()):
+            alive.append(silent_ms(bed, f"{policy}, service alive"))
+            wait_until(lambda: are_up(bed, own), "the service knows that the uplink is up")
+        if policy == "adaptive":
+            assert is_split(bed, own), "it was split all the time"
+        with own.dead():
+            dead = [silent_ms(bed, f"{policy}, service dead") for _ in range(runs())]
+        own.do("detach", bed.bridge)
+    by_bond = statistics.median(of_bonds[BALANCE_SLB])
+    found = {**of_bonds, f"{policy}, alive": alive, f"{policy}, dead": dead}
+    for who, of in found.items():
+        record_property(f"silent, ms, with {cached()} connections cached, {who}", of)
+        print(f"silent, ms, with {cached()} connections cached, {who}: {of}")
+    for who, of in (("alive", alive), ("dead", dead)):
+        what = f"ms silent, {policy}, service {who}, median; limit: that of {BALANCE_SLB} and {LATER_MAX_MS:g}"
+        at_most(what, statistics.median(of), by_bond + LATER_MAX_MS, 1000 * OUTAGE_S, of)
+
+
+def silent_ms(bed: Bed, who: str) -> float:
+    """How long a watched connection is silent when its uplink fails."""
+    found = failover(bed)
+    print(f"{who}: {found}")
+    assert found["on_the_uplink"], "a watched connection leaves by it"
+    return float(found["silent_ms"])
+
+
+def are_up(bed: Bed, service: Service) -> bool:
+    uplinks = service.show_json(bed.bridge)["uplinks"]
+    return all(uplink["up"] for uplink in uplinks)
+
+
+def split(bed: Bed, service: Service) -> None:
+    """Make the first VM send more than an uplink is said to carry, until its connections are spread."""
+    vm = bed.vms[0]
+    bed.set("bridge", bed.bridge, poll_interval_ms=100)
+    flows = [(vm.point, padded(frame(bed, 0, number))) for number in range(CONNECTIONS)]
+    said_mbps = 0
+
+    def splits() -> bool:
+        """Whether it is split. A slow machine sends less than it is told to."""
+        nonlocal said_mbps
+        capacity_mbps = max(1, round(sent_mbps(bed, service) / LOAD_RATIO))
+        if capacity_mbps != said_mbps:
+            said_mbps = capacity_mbps
+            for uplink in bed.uplinks:
+                bed.set("interface", uplink.name, capacity_mbps=capacity_mbps)
+        return is_split(bed, service)
+
+    with Stream(flows, LOAD_PPS):
+        wait_until(splits, "the hot VM is split", interval_s=SEES_ITS_LOAD_S)
+
+
+def padded(data: bytes) -> bytes:
+    """A frame made longer. Its last eight bytes say which it is."""
+    return data[:-8] + bytes(LOAD_FRAME_BYTES - len(data)) + data[-8:]
+
+
+def sent_mbps(bed: Bed, service: Service) -> float:
+    return float(service.port(bed, bed.vms[0])["tx_bps"]) / 1e6
