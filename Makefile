@@ -13,6 +13,7 @@
 #                     cached (OVS_LBT_DATAPATH=kernel; ARGS='--cached N... --out FILE')
 #   make bench-translation  what it costs the switch to translate a cached flow again, ours and NORMAL
 #   make bench-new-connections  how many new connections a second the switch forwards, ours and NORMAL
+#   make bench-set-up  what the first frame of a connection costs the switch, ours and NORMAL
 #   make bench-overlay  what VMs behind tunnel endpoints lose when an uplink fails, ours and bonds
 #                     (ARGS='--ways N... --out FILE')
 #   make bench-provider  how loads that jump among VMs of OVN behind one patch port are relieved, ours and
@@ -80,7 +81,7 @@ RYU ?= tests/switch/test_attach.py tests/switch/test_delivery.py \
 
 # The targets share one machine and one switch.
 .NOTPARALLEL:
-.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-times test test-quick test-ryu test-fresh bench-provider \
+.PHONY: help setup setup-kernel demo bench bench-cached bench-new-connections bench-translation bench-database bench-failovers bench-learning bench-overlay bench-paths bench-quiet-paths bench-replay bench-scale bench-set-up bench-times test test-quick test-ryu test-fresh bench-provider \
 	test-ovs test-kernel fuzz soak dashboards deb wheels lint format \
 	clean
 
@@ -124,6 +125,9 @@ bench-translation: setup
 
 bench-new-connections: setup
 	$(BIN)/python -m tests.switch.new_connection_figures $(ARGS)
+
+bench-set-up: setup
+	$(BIN)/python -m tests.switch.set_up_figures $(ARGS)
 
 bench-database: setup
 	$(BIN)/python -m tests.switch.chaos.database $(ARGS)

@@ -470,6 +470,11 @@ def test_translations_and_new_connections() -> None:
             "connections/new_per_second.json",
             ("as it is", "each"),
         ),
+        (
+            "| microseconds for a frame",
+            "causes/set_up.json",
+            ("new_us", "each_new_us", "cached_us"),
+        ),
     ):
         found = grouped(raw(file)["runs"], "by")
         table = rows("docs/reliability.md", head)

@@ -1,0 +1,201 @@
+"""What it costs Open vSwitch to forward the first frame of a connection, by our tables and by NORMAL.
+
+`python -m tests.switch.set_up_figures --out docs/results/causes/set_up.json`
+
+ovs-vswitchd stands still while a burst of frames comes, and then works it off at once. So the figure, the
+processor time of its main thread for each frame, has no part of how it waits for frames, nor of the sender.
+The userspace datapath only: its main thread forwards, and translates frames that have no cached flow.
+
+*As it is*: with the cached flows that Open vSwitch makes by default, which may serve many connections.
+*Each*: every connection needs a cached flow of its own (`upcall/disable-megaflows`). Two contenders are not
+sound, and show what could be gained at most: one learns nothing, and one leaves out four look-ups.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from controller.dataplane.pipeline import build
+from controller.dataplane.specs import EMPTY, FlowSpec, GroupSpec, Learn, Output, Pipeline
+from controller.dataplane.tables import Table
+from policies.classifiers import Classifier
+from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream, upstream_ovs
+from tests.switch.direct import Direct
+from tests.switch.new_connection_figures import left, made
+from tests.switch.test_hashing import team_of
+from tests.switch.translation_figures import UPLINKS, Contender, forwarding, steps
+from tests.switch.waiting import wait_until
+from tests.switch.wire import OwnNetwork, sending_socket
+from topologies.connections import sender
+from topologies.network.private_ovs import PrivateOvs
+from topologies.reports.origin import origin
+
+CONTENDERS = (
+    Contender("balance-slb", BALANCE_SLB),
+    Contender("load-based on balance-slb", BALANCE_SLB, "bound"),
+    Contender("dynamic, multipath, on balance-slb", BALANCE_SLB, "multipath"),
+    Contender("dynamic, dp_hash, on balance-slb", BALANCE_SLB, "dp_hash"),
+)
+UNLEARNING, SHORTENED = "the same, learning nothing", "the same, four look-ups fewer"
+NAMES = (*(one.name for one in CONTENDERS), UNLEARNING, SHORTENED)
+# As many frames as wait in the socket of a port.
+BURST, BURSTS = 150, 40
+REPEAT = 6
+QUIET_S = 0.2
+BUCKET_SLOTS = range(0xE0, 0xF0)
+PASSED = ("lookups", "resubmits", "groups", "learns")
+
+
+def main() -> int:
+    """Measure all of them in turn, and write what was found."""
+    parser = argparse.ArgumentParser(prog="set_up_figures", description=__doc__)
+    parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
+    parser.add_argument("--out", type=Path, default=Path("out/set_up.json"))
+    options = parser.parse_args()
+    report: dict[str, Any] = {
+        "origin": origin(["python", "-m", "tests.switch.set_up_figures", *sys.argv[1:]]),
+        "burst": BURST,
+        "bursts": BURSTS,
+        "runs": [],
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with OwnNetwork().entered(), upstream_ovs() as tor:
+        for number in range(options.repeat):
+            # Who comes first is not always the same one.
+            for name in NAMES if number % 2 == 0 else reversed(NAMES):
+                run = {"by": name, "repetition": number, **measured(tor, name)}
+                report["runs"].append(run)
+                print(run, flush=True)
+                options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(table(report["runs"]))
+    return 0
+
+
+def measured(tor: Upstream, name: str) -> dict[str, Any]:
+    """One run of a contender, on a switch of its own."""
+    with (
+        PrivateOvs(prefix="ovs-lbt-set-up-") as ovs,
+        Bed(ovs, tor, BedSpec(BALANCE_SLB, UPLINKS, (None,))) as bed,
+        forwards(bed, name),
+        contextlib.closing(sending_socket(bed.vms[0].point)) as out,
+    ):
+        found: dict[str, Any] = {"load_average": round(os.getloadavg()[0], 1), **steps(bed)}
+        frames = made(bed, BURST * BURSTS)
+        for how in ("", "each_"):
+            if how:
+                ovs.run("ovs-appctl", "upcall/disable-megaflows")
+            ovs.run("ovs-appctl", "revalidator/purge")
+            time.sleep(QUIET_S)
+            found[f"{how}new_us"] = worked_off_us(bed, frames, out)
+            found[f"{how}cached_us"] = worked_off_us(bed, frames, out)
+        return found
+
+
+@contextlib.contextmanager
+def forwards(bed: Bed, name: str) -> Iterator[None]:
+    """Who forwards in this block."""
+    for contender in CONTENDERS:
+        if contender.name == name:
+            with forwarding(bed, contender):
+                yield
+            return
+    with contextlib.closing(Direct(bed)) as direct:
+        team = replace(team_of(bed, Classifier.TRANSPORT), over_normal=True)
+        # It has to learn where everybody is first.
+        direct.install(build(team))
+        bed.introduce()
+        bed.revalidated()
+        direct.install((unlearning if name == UNLEARNING else shortened)(build(team)))
+        bed.revalidated()
+        yield
+        direct.install(EMPTY)
+
+
+def unlearning(pipeline: Pipeline) -> Pipeline:
+    """It never learns an address. No pipeline may do that: what it has learned would expire."""
+
+    def changed(flow: FlowSpec) -> FlowSpec:
+        kept = tuple(action for action in flow.actions if not isinstance(action, Learn))
+        return replace(flow, actions=kept) if flow.table == Table.LEARN else flow
+
+    return replace(pipeline, flows={key: changed(flow) for key, flow in pipeline.flows.items()})
+
+
+def shortened(pipeline: Pipeline) -> Pipeline:
+    """Frames of VMs are not looked up, and buckets send them as they are. No pipeline may do that either."""
+
+    def sooner(flow: FlowSpec) -> FlowSpec:
+        skips = (flow.table, flow.goto) == (Table.LEARN, Table.DESTINATION)
+        return replace(flow, goto=Table.UPLINK_OUT) if skips else flow
+
+    def out(group: GroupSpec) -> GroupSpec:
+        if group.group_id >> 16 & 0xFF not in BUCKET_SLOTS:
+            return group
+        ports = [bucket.watch_port for bucket in group.buckets]
+        assert all(port is not None for port in ports)
+        outputs = [(Output(port),) for port in ports if port is not None]
+        buckets = zip(group.buckets, outputs, strict=True)
+        return replace(group, buckets=tuple(replace(b, actions=actions) for b, actions in buckets))
+
+    return Pipeline(
+        {key: sooner(flow) for key, flow in pipeline.flows.items()},
+        {key: out(group) for key, group in pipeline.groups.items()},
+    )
+
+
+def worked_off_us(bed: Bed, frames: sender.Frames, out: socket.socket) -> float:
+    """Processor time of the main thread for each frame, of one frame of each connection: the median burst."""
+    pid = int(bed.ovs.pid("ovs-vswitchd"))
+    found = []
+    for number in range(BURSTS):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            before, sent = left(bed), 0
+            while sent < BURST:
+                sent += frames.send(out, number * BURST + sent, BURST - sent)
+            began_ns = spent_ns(pid)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda due=before + BURST: left(bed) >= due, "the burst leaves", interval_s=5e-4)  # type: ignore[misc]
+        found.append((spent_ns(pid) - began_ns) / 1e3 / BURST)
+    return round(statistics.median(found), 2)
+
+
+def spent_ns(pid: int) -> int:
+    """The processor time of the main thread of a process."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
+
+
+def table(runs: list[dict[str, Any]]) -> str:
+    """Medians, as a table in Markdown."""
+    lines = [
+        "| microseconds for a frame | n | look-ups | resubmits | groups | learn actions | new, as it is"
+        " | new, each | cached |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name in NAMES:
+        of_one = [run for run in runs if run["by"] == name]
+        if not of_one:
+            continue
+        cells = [str(len(of_one)), *(str(of_one[0][key]) for key in PASSED)]
+        for what in ("new_us", "each_new_us", "cached_us"):
+            values = sorted(run[what] for run in of_one)
+            cells.append(f"{statistics.median(values):.1f} ({values[0]:.1f} to {values[-1]:.1f})")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
