@@ -13,7 +13,7 @@ import pytest
 
 from controller.dataplane import tables
 from policies.classifiers import BUCKETS
-from tests.switch import frames
+from tests.switch import datapath, frames
 from tests.switch.bed import BALANCE_SLB, PLAIN, Bed, BedSpec, Shot, Upstream
 from tests.switch.service import Service
 from tests.switch.test_dp_hash import PROTOCOLS, batches, left_paced, uplinks_of
@@ -48,6 +48,10 @@ def service(served: Bed, own: Service) -> Service:
 
 def used(bed: Bed, service: Service) -> str:
     return str(service.show_json(bed.bridge)["connection_hash"]["used"])
+
+
+def why(bed: Bed, service: Service) -> str:
+    return str(service.show_json(bed.bridge)["connection_hash"]["why"])
 
 
 def groups_of(bed: Bed) -> list[str]:
@@ -175,11 +179,11 @@ def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
     served.ovs.vsctl("set", "bridge", served.bridge, protocols)
     try:
         served.set("bridge", served.bridge, connection_hash="auto")
-        why = "-> OpenFlow15 among the bridge's protocols"
+        refusal = "-> OpenFlow15 among the bridge's protocols"
 
         def told() -> bool:
             shown = service.show_json(served.bridge)["connection_hash"]
-            return bool(shown["used"] == "multipath" and shown["why"].endswith(why))
+            return bool(shown["used"] == "multipath" and shown["why"].endswith(refusal))
 
         wait_until(told, "show tells why")
         service.wait_ready(served)
@@ -191,13 +195,23 @@ def test_a_switch_without_openflow_1_5_uses_multipath_and_tells_why(
         served.set("bridge", served.bridge, connection_hash="auto")
 
 
-def test_offload_rules_it_out(served: Bed, service: Service) -> None:
+def test_offload_rules_it_out_where_a_card_may_forward(served: Bed, service: Service) -> None:
+    """A port of DPDK's cards is one, though this Open vSwitch cannot open it; a veth is none."""
+    port = "card0"
     served.ovs.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
     try:
+        no_card = "no card forwards although hw-offload is true"
+        wait_until(lambda: no_card in why(served, service), "show tells that none forwards")
+        assert used(served, service) == "dp_hash" and selecting(served)
+        if datapath.NAME != "userspace":
+            return
+        added = ["add-port", served.bridge, port, "--", "set", "interface", port, "type=dpdk"]
+        served.ovs.run("ovs-vsctl", "--no-wait", *added)
         wait_until(lambda: used(served, service) == "multipath", "multipath is used")
         wait_until(lambda: not selecting(served), "the group is gone")
         assert "hw-offload" in service.ask("show", served.bridge)
     finally:
+        served.ovs.run("ovs-vsctl", "--no-wait", "--if-exists", "del-port", served.bridge, port)
         served.ovs.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
 
 
