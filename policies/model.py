@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
+from policies.values import value
+
 OfPort = NewType("OfPort", int)
 # The bridge's own port; from this number on, OpenFlow port numbers are reserved.
 OFPORT_LOCAL = 0xFFFE
@@ -59,7 +61,7 @@ class Teaming(StrEnum):
     LACP = "lacp"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Load:
     """Traffic as the host sees it: `tx_bps` towards the network, `rx_bps` from it."""
 
@@ -90,7 +92,7 @@ def can_promise(more_bps: float, promised_bps: float, capacity_bps: float) -> bo
     return more_bps <= max(0.0, room_bps(capacity_bps) - promised_bps) + EVEN_BPS
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Uplink:
     """A member of the team. `usable`: it carries traffic now (link up, failback delay over).
 
@@ -173,7 +175,7 @@ class Rules:
 NO_RULES = Rules()
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Unit:
     """What is placed as a whole: a VM port, an address behind one, or a bucket of a hash.
 
@@ -210,41 +212,41 @@ class Unit:
     def as_judged(self, load: Load, spread_bps: float, excluded: bool) -> Unit:
         """A copy with these values, made fast: hundreds are needed ten times a second."""
         return Unit(
-            name=self.name,
-            number=self.number,
-            policy=self.policy,
-            is_bucket=self.is_bucket,
-            uplink=self.uplink,
-            load=load,
-            rules=self.rules,
-            excluded=excluded,
-            allowed=self.allowed,
-            behind=self.behind,
-            spread=self.spread,
-            spread_bps=spread_bps,
-            divisible=self.divisible,
-            merge_due=self.merge_due,
-            kept_off=self.kept_off,
+            self.name,
+            self.number,
+            self.policy,
+            self.is_bucket,
+            self.uplink,
+            load,
+            self.rules,
+            excluded,
+            self.allowed,
+            self.behind,
+            self.spread,
+            spread_bps,
+            self.divisible,
+            self.merge_due,
+            self.kept_off,
         )
 
     def at(self, uplink: str | None) -> Unit:
         """A copy on that uplink, made fast like those above."""
         return Unit(
-            name=self.name,
-            number=self.number,
-            policy=self.policy,
-            is_bucket=self.is_bucket,
-            uplink=uplink,
-            load=self.load,
-            rules=self.rules,
-            excluded=self.excluded,
-            allowed=self.allowed,
-            behind=self.behind,
-            spread=self.spread,
-            spread_bps=self.spread_bps,
-            divisible=self.divisible,
-            merge_due=self.merge_due,
-            kept_off=self.kept_off,
+            self.name,
+            self.number,
+            self.policy,
+            self.is_bucket,
+            uplink,
+            self.load,
+            self.rules,
+            self.excluded,
+            self.allowed,
+            self.behind,
+            self.spread,
+            self.spread_bps,
+            self.divisible,
+            self.merge_due,
+            self.kept_off,
         )
 
     @property
@@ -253,7 +255,7 @@ class Unit:
         return self.rules.pin is None and not self.excluded
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Snapshot:
     """One team at one moment: uplinks in failover order, and loads as means over the window.
 
@@ -267,7 +269,7 @@ class Snapshot:
     in_sets: tuple[Unit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Move:
     """The binding of a unit changes from `source` to `target`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from controller.config.values import BridgeConfig, UplinkConfig, VmPortConfig
 from controller.load.loads import Loads
@@ -18,6 +18,7 @@ from controller.teaming.kept_off import NOTHING, KeptOff
 from controller.teaming.links import Links
 from policies.model import IDLE, NO_RULES, Load, Snapshot, Unit, Uplink
 from policies.presets import PRESETS
+from policies.values import value
 
 # The capacity of every uplink while the speed of none is known.
 UNKNOWN_CAPACITY_BPS = 1e9
@@ -41,7 +42,7 @@ MOST_OFF = 1.5
 FULL_RATIO = 0.9
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class TeamView:
     """The team of one bridge as policies see it at one moment.
 
