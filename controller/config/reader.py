@@ -15,7 +15,14 @@ from controller.config.kinds import Choice
 from controller.config.membership import Known, bond_of, members_of_bonds
 from controller.config.rows import PREFIX, BridgeRow, Guest, InterfaceRow, PortRow
 from controller.config.settings import Settings
-from controller.config.values import BadValue, BridgeConfig, UplinkConfig, VmPortConfig
+from controller.config.values import (
+    BadValue,
+    BridgeConfig,
+    ReadVmPort,
+    ReadVmPorts,
+    UplinkConfig,
+    VmPortConfig,
+)
 from controller.config.vlans import PortVlans, carriers, port_vlans
 from controller.text.wording import one_of
 from policies.model import OFPORT_LOCAL, OFPORT_MAX, OfPort, Role, Rules, Teaming, Uplink
@@ -52,6 +59,7 @@ class _Reader:
         self.last_vm_ports = frozenset(port.name for port in last.vm_ports) if last else frozenset()
         self.last_missing = frozenset(last.missing) if last else frozenset[str]()
         self.last_policies = {port.name: port.policy for port in last.vm_ports} if last else {}
+        self.last_read = last.read if last else None
         self.settings = Settings(last.settings if last else {})
 
     def read(self) -> BridgeConfig:
@@ -72,12 +80,8 @@ class _Reader:
         on_uplinks = [interface for _, interface in members]
         self.offload = offload.read(self.row, on_uplinks)
         self.patch_unit = bridge["patch-unit"]
-        vm_ports = tuple(
-            self._vm_port(port, interface, uplinks, policy, teaming)
-            for port, interface in self._interfaces()
-            if interface.name not in neither and _has_ofport(interface)
-        )
-        vm_ports = _several_marked(vm_ports)
+        read = self._vm_ports(neither, uplinks, policy, teaming)
+        vm_ports = _several_marked(tuple(vm_port.config for vm_port in read.by_name.values()))
         # Open vSwitch fills in the source port of its own tunnels after multipath has seen the frame.
         native = next((port.name for port in vm_ports if _spreads_native_tunnels(port)), None)
         connection_hash = bridge["connection-hash"] or ("auto" if native else "multipath")
@@ -118,6 +122,7 @@ class _Reader:
             ),
             errors=tuple(self.settings.errors),
             settings=self.settings.in_force,
+            read=read,
         )
 
     def _teaming(self, wanted: str | None, bond: PortRow | None) -> str:
@@ -190,6 +195,53 @@ class _Reader:
                 BadValue(record, PREFIX + "policy", f"{wanted} with {found}", expected)
             )
         return last if violations else wanted
+
+    def _vm_ports(
+        self,
+        others: Collection[str],
+        uplinks: tuple[UplinkConfig, ...],
+        policy: str,
+        teaming: str,
+    ) -> ReadVmPorts:
+        """Read the VM ports: all interfaces with an ofport except for `others`, by name.
+
+        The same records are not read again: an invalid value keeps what it kept the last time.
+        """
+        row, last = self.row, self.last_read
+        common = (
+            uplinks,
+            policy,
+            teaming,
+            self.offload,
+            self.patch_unit,
+            row.external_ids,
+            row.in_userspace,
+        )
+        before = last.by_name if last is not None and last.common == common else {}
+        found = {}
+        for port, interface in self._interfaces():
+            if interface.name in others or not _has_ofport(interface):
+                continue
+            known = before.get(interface.name)
+            if known is None or (known.port, known.interface) != (port, interface):
+                known = self._read_apart(port, interface, uplinks, policy, teaming)
+            self.settings.add(known.settings, known.errors)
+            found[interface.name] = known
+        return ReadVmPorts(common, found)
+
+    def _read_apart(
+        self,
+        port: PortRow,
+        interface: InterfaceRow,
+        uplinks: tuple[UplinkConfig, ...],
+        policy: str,
+        teaming: str,
+    ) -> ReadVmPort:
+        """Read a VM port, with its values and errors apart from those of others."""
+        of_bridge, self.settings = self.settings, Settings(self.settings.last)
+        config = self._vm_port(port, interface, uplinks, policy, teaming)
+        own, self.settings = self.settings, of_bridge
+        return ReadVmPort(port, interface, config, own.in_force, tuple(own.errors))
 
     def _vm_port(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.config.keys import BRIDGE_KEYS, VM_RULE_KEYS, WORDS, Key, settable
@@ -65,6 +65,12 @@ class Settings:
                     continue
                 expected = one_of(PREFIX + known for known in settable(keys))
                 self.report(BadValue(record, key, ids[key], expected))
+
+    def add(self, in_force: Mapping[tuple[str, str], Any], errors: Iterable[BadValue]) -> None:
+        """Add what was read of one record apart."""
+        self.in_force |= in_force
+        for error in errors:
+            self.report(error)
 
     def report(self, error: BadValue) -> None:
         """Add an error. One value can concern several ports of a VM, so errors can repeat."""

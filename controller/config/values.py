@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.config.kinds import CheckedHost
 from controller.config.offload import NOTHING, Offload
-from controller.config.rows import Guest
+from controller.config.rows import Guest, InterfaceRow, PortRow
 from controller.config.vlans import TRUNK, PortVlans
 from controller.text.wording import one_line, shortened
 from policies.damping import Moved
@@ -152,6 +152,28 @@ class VmPortConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadVmPort:
+    """A VM port as it was read from its records.
+
+    `settings`: its values in force, by record and key. `errors`: its invalid values.
+    """
+
+    port: PortRow
+    interface: InterfaceRow
+    config: VmPortConfig
+    settings: Mapping[tuple[str, str], Any]
+    errors: tuple[BadValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadVmPorts:
+    """The VM ports of a bridge as they were read, by name. `common`: what all of them depend on."""
+
+    common: tuple[object, ...]
+    by_name: Mapping[str, ReadVmPort]
+
+
+@dataclass(frozen=True, slots=True)
 class BridgeConfig:
     """The configuration of an attached bridge."""
 
@@ -201,6 +223,8 @@ class BridgeConfig:
     errors: tuple[BadValue, ...] = ()
     # The values in force by record and key. A value stays while its record has an invalid one.
     settings: Mapping[tuple[str, str], Any] = field(default_factory=dict, compare=False)
+    # What was read of VM ports: those whose records do not change are not read again.
+    read: ReadVmPorts | None = field(default=None, compare=False, repr=False)
     # What follows from the VM ports, which every poll asks for several times: the policies in use,
     # those of them that move units because of load, and the ports with a unit for each address.
     policies: tuple[str, ...] = field(init=False, compare=False, repr=False)

@@ -112,8 +112,7 @@ class PortVlans:
     @property
     def digest(self) -> int:
         """A hash of 16 bits, so that different configurations usually differ in it."""
-        written = f"{self.carried.bits:x} {self.native} {self.takes_tagged} {self.native_tagged}"
-        return zlib.crc32(written.encode()) & 0xFFFF
+        return _digest(self)
 
     @property
     def essential(self) -> VlanSet:
@@ -121,6 +120,12 @@ class PortVlans:
         if self.native is None or (self.takes_tagged and not self.native):
             return VlanSet()
         return VlanSet.of(self.native)
+
+
+@functools.lru_cache
+def _digest(of: PortVlans) -> int:
+    written = f"{of.carried.bits:x} {of.native} {of.takes_tagged} {of.native_tagged}"
+    return zlib.crc32(written.encode()) & 0xFFFF
 
 
 TRUNK = PortVlans()

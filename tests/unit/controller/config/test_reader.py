@@ -471,6 +471,49 @@ def test_no_text_is_too_strange(before: BridgeRow, after: BridgeRow) -> None:
     assert all(" -> " in line for line in messages(config))
 
 
+OF_VM_PORTS: tuple[dict[str, str], ...] = (
+    {},
+    {"vm-id": "web"},
+    {"vm-id": "web", **ours(pin="eth2")},
+    ours(policy="slb"),
+    ours(policy="none", pin="eth7"),
+    ours(reserve_mbps="5", limit_mbps="3"),
+)
+OF_BRIDGES: tuple[dict[str, str], ...] = (
+    {},
+    keyed("vm-web-pin", "eth1"),
+    keyed("vm-web-pin", "eth7"),
+    keyed("teaming", "static"),
+)
+CHANGING = st.builds(
+    lambda uplink, vm_ports, userspace, *ids: replace(
+        bridge(
+            port("eth1", 1, trunks=uplink),
+            port("eth2", 2),
+            *(port(f"vnet{n}", 10 + n, of, tag=10) for n, of in enumerate(vm_ports)),
+            ids={**ours(policy="load-based", uplinks="eth1,eth2"), **ids[0], **ids[1]},
+        ),
+        in_userspace=userspace,
+    ),
+    st.sampled_from([(), (10,), (20,)]),
+    st.lists(st.sampled_from(OF_VM_PORTS), max_size=3),
+    st.booleans(),
+    st.sampled_from(OF_BRIDGES),
+    st.sampled_from([{}, ours(policy="adaptive"), ours(policy="ip-hash")]),
+)
+
+
+@given(rows=st.lists(CHANGING, min_size=2, max_size=6))
+def test_reading_only_vm_ports_that_have_changed_is_reading_all_of_them(
+    rows: list[BridgeRow],
+) -> None:
+    last = every = None
+    for row in rows:
+        last = read_bridge(row, last)
+        every = read_bridge(row, every and replace(every, read=None))
+        assert last == every and last.settings == every.settings
+
+
 @pytest.mark.parametrize("moved", ["1:9999", "nan:1", "inf:1", "-1:1", "1:-1"])
 def test_moves_that_nobody_can_have_made_are_none(moved: str) -> None:
     config = read_bridge(on_a_bond({}, port("vnet0", 10, ours(moved=moved))))
