@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from controller.config.values import VmPortConfig
 from controller.dataplane import specs, tables
-from controller.dataplane.specs import FlowSpec, LoadBits, Pipeline
+from controller.dataplane.specs import FlowSpec, LoadBits, Match, Pipeline
 from controller.dataplane.tables import Register, Table
 
 # Well below the timeout, so that a reading that comes late does no harm.
@@ -74,29 +74,30 @@ class Addresses:
         self._renewed_s = {n: at_s for n, at_s in self._renewed_s.items() if n in names}
 
     def seeds(
-        self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
+        self, vm_ports: Iterable[VmPortConfig], added: Iterable[FlowSpec], installed: Pipeline
     ) -> tuple[FlowSpec, ...]:
-        """The learned flows to install with `desired`, because the switch has lost them.
+        """The learned flows to install together with the flows that are added, because the switch has
+        lost them.
 
         A port's learned flows are lost if the flows that learn from it are new on the switch, or
         if its ofport has changed since its addresses were read.
         """
-        lost = self._lost(vm_ports, desired, installed)
+        lost = self._lost(vm_ports, added, installed)
         return tuple(flow for port in lost for flow in _flows(port, self.by_port[port.name]))
 
     def seeded(
-        self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
+        self, vm_ports: Iterable[VmPortConfig], added: Iterable[FlowSpec], installed: Pipeline
     ) -> None:
         """Note that the bundle with those flows was sent."""
-        for port in self._lost(vm_ports, desired, installed):
+        for port in self._lost(vm_ports, added, installed):
             self._ofports[port.name] = int(port.ofport)
 
     def _lost(
-        self, vm_ports: Iterable[VmPortConfig], desired: Pipeline, installed: Pipeline
+        self, vm_ports: Iterable[VmPortConfig], added: Iterable[FlowSpec], installed: Pipeline
     ) -> list[VmPortConfig]:
         """The ports whose learned flows have to be installed."""
-        same = desired.flows is installed.flows
-        learning = set() if same else {*_learning(desired)} - {*_learning(installed)}
+        if learning := {*_learning(flow.key for flow in added)}:
+            learning -= {*_learning(installed.flows)}
         return [
             port
             for port in vm_ports
@@ -131,13 +132,13 @@ class Addresses:
 
 def learns(installed: Pipeline) -> bool:
     """Whether the installed pipeline already learns addresses."""
-    return any(True for _ in _learning(installed))
+    return any(True for _ in _learning(installed.flows))
 
 
-def _learning(present: Pipeline) -> Iterator[int]:
-    """The ofports of the VM ports that a pipeline learns from."""
-    vm_port = Register.VM_PORT.field
-    ports = (dict(match).get(vm_port) for table, _, match in present.flows if table == Table.LEARN)
+def _learning(flows: Iterable[tuple[int, int, Match]]) -> Iterator[int]:
+    """The ofports of the VM ports that these flows learn from, by their keys."""
+    vm_port, learn = Register.VM_PORT.field, Table.LEARN
+    ports = (dict(match).get(vm_port) for table, _, match in flows if table == learn)
     return (port for port in ports if isinstance(port, int))
 
 

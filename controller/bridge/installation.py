@@ -35,8 +35,8 @@ class Bundle:
     waiting: tuple[Reply, ...]
 
 
-# Gives the learned flows that go with the step from one pipeline (second) to another (first).
-Seeds = Callable[[Pipeline, Pipeline], tuple[FlowSpec, ...]]
+# Gives the learned flows that go with flows that are added to an installed pipeline.
+Seeds = Callable[[Iterable[FlowSpec], Pipeline], tuple[FlowSpec, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Installation:
         if installs == self.installed:
             installs = desired
         changes = diff.changes(installs, self.installed)
-        if learned := seeds(installs, self.installed):
+        if learned := seeds(changes.add_flows, self.installed):
             changes = replace(changes, add_flows=(*changes.add_flows, *learned))
         return Step(changes, installs, final=installs == desired)
 

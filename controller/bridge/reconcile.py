@@ -310,7 +310,8 @@ class ReconciledBridge(BridgeState):
             done = BundleDone(self.config.name, bundle.bundle_id)
             self.installation.finish(done, now_s)
             return self._carried_out(bundle, learned_before=True, now_s=now_s), True
-        self.addresses.seeded(self.config.vm_ports, step.installs, installed or specs.EMPTY)
+        added = step.changes.add_flows
+        self.addresses.seeded(self.config.vm_ports, added, installed or specs.EMPTY)
         text = f"{self.config.name}: {len(bundle.changes)} changes to flows and groups"
         apply = Apply(self.config.name, bundle.bundle_id, bundle.changes)
         # When the bundle is done, this reading gives the addresses to announce.

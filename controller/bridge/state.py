@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.api.events import (
@@ -413,10 +413,10 @@ class BridgeState:
         return self.checks_paths and not self.paths.flooded_until_s
 
     def _seeds(
-        self, pipeline: specs.Pipeline, installed: specs.Pipeline
+        self, added: Iterable[specs.FlowSpec], installed: specs.Pipeline
     ) -> tuple[specs.FlowSpec, ...]:
         """The learned flows to install together with the flows that learn."""
-        return self.addresses.seeds(self.config.vm_ports, pipeline, installed)
+        return self.addresses.seeds(self.config.vm_ports, added, installed)
 
     def foreseen(self, now_s: float) -> Commands:
         """The bundle that `take_over` would apply at once, for the shell to send ahead."""

@@ -22,7 +22,11 @@ def changes(desired: Pipeline, installed: Pipeline) -> Changes:
         ),
         add_flows=()
         if same_flows
-        else tuple(f for k, f in desired.flows.items() if installed.flows.get(k) != f),
+        else tuple(
+            f
+            for k, f in desired.flows.items()
+            if (present := installed.flows.get(k)) is not f and present != f
+        ),
         delete_flows=()
         if same_flows
         else tuple(f for k, f in installed.flows.items() if k not in desired.flows),
