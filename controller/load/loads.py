@@ -252,7 +252,7 @@ class Loads:
     def covers(self, ofports: Iterable[int], window_s: float, lag_s: float) -> bool:
         """Whether the loads of all these ports are known over a whole window."""
         known = (self._ports.get(ofport) for ofport in ofports)
-        return all(r is not None and r.mean(window_s, lag_s) is not None for r in known)
+        return all(r is not None and r.covers(window_s, lag_s) for r in known)
 
     def known_s(self, ofport: int, lag_s: float) -> float:
         """Return for how many seconds, up to `lag_s` ago, the load of a port is known."""

@@ -196,13 +196,22 @@ class Rates:
 
     def mean(self, window_s: float, lag_s: float = 0.0) -> Load | None:
         """Return the mean load over a window that ended `lag_s` ago; None while less is known."""
+        span = self._span(window_s, lag_s)
+        return _between(*span) if span else None
+
+    def covers(self, window_s: float, lag_s: float = 0.0) -> bool:
+        """Whether the load is known over a window that ended `lag_s` ago."""
+        return self._span(window_s, lag_s) is not None
+
+    def _span(self, window_s: float, lag_s: float) -> tuple[Total, Total] | None:
+        """Return the first and the last total of such a window; None while less is known."""
         totals = self._totals
         if not totals:
             return None
         if self.beats.late and window_s <= BEATS_COUNT_S:
             span = self.beats.span(window_s, totals[-1].clock_s - lag_s)
             if span and not self.beats.is_over(totals[-1].clock_s - lag_s):
-                return _between(*span) if self.known_s(lag_s) >= COVERAGE_RATIO * window_s else None
+                return span if self.known_s(lag_s) >= COVERAGE_RATIO * window_s else None
         newest = _at(totals, totals[-1].clock_s - lag_s) if lag_s else len(totals) - 1
         if newest <= 0:
             return None
@@ -210,7 +219,7 @@ class Rates:
         first = totals[max(0, _at(totals, last.clock_s - window_s))]
         if last.clock_s - first.clock_s < COVERAGE_RATIO * window_s:
             return None
-        return _between(first, last)
+        return first, last
 
     def known_s(self, lag_s: float = 0.0) -> float:
         """Return for how many seconds, up to `lag_s` ago, the load is known."""
