@@ -65,7 +65,19 @@ ROUNDING_RATIO = 1e-3
 # The shortest time in whole milliseconds that is a whole number of the switch's ticks.
 WHOLE_MS = 1000 // math.gcd(1000, TICKS_PER_S)
 
-Offered = Mapping[int, tuple[float, float]]
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What VM ports offer during a sample.
+
+    `bps`: sent and received, by ofport, as recorded. `loads`: the same by name, as counters show it.
+    """
+
+    bps: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    loads: Mapping[str, Load] = field(default_factory=dict)
+
+
+NOTHING = Offered()
 
 
 class Refused(Exception):
@@ -129,9 +141,9 @@ class Host:
         ahead_s = TAKEOVER_S - intervals[0][0]
         offered = [self._offered(loads) for _, _, loads in intervals]
         lasting_s = [*(end_s - start_s for start_s, end_s, _ in intervals), math.inf]
-        before: Offered = {}
+        before = NOTHING
         for (start_s, end_s, _), now, following, seconds in zip(
-            intervals, offered, [*offered[1:], {}], lasting_s[1:], strict=True
+            intervals, offered, [*offered[1:], NOTHING], lasting_s[1:], strict=True
         ):
             rested = self._quiet_until_s() > self.now_s
             if rested and self._at_once:
@@ -147,7 +159,7 @@ class Host:
             before = now
             self._hold()
             self._sample_s, self._changed_s = start_s, self.now_s
-            self.switch.carry(now, self.now_s)
+            self.switch.carry(now.bps, self.now_s)
             self._reckon()
             self._run_until(end_s + ahead_s)
             passed()
@@ -160,7 +172,14 @@ class Host:
         return self.engine.fleet.bridges[self.trace.name]
 
     def _offered(self, loads: Mapping[str, tuple[float, float]]) -> Offered:
-        return {self._ofports[name]: load for name, load in loads.items()}
+        return Offered(
+            {self._ofports[name]: bps for name, bps in loads.items()},
+            {
+                # The switch counts whole bytes per second.
+                name: Load(8.0 * round(tx_bps / 8), 8.0 * round(rx_bps / 8))
+                for name, (tx_bps, rx_bps) in loads.items()
+            },
+        )
 
     def _take_over(self) -> None:
         self._say(DatabaseRead((self.row,)))
@@ -278,7 +297,7 @@ class Host:
         longer than the engine remembers the loads before.
         """
         bridge = self.bridge
-        if bridge.hashed or self._sample_s is None or not following:
+        if bridge.hashed or self._sample_s is None or not following.bps:
             return False
         if min(self.now_s - self._changed_s, seconds, next_s) <= skipping.REMEMBERED_S:
             return False
@@ -287,7 +306,7 @@ class Host:
             polls = (at_s - polled_s) / interval_s
             if abs(polls - round(polls)) > ON_TIME_RATIO:
                 return False
-        if not bridge.loads.are_live(o for o, load in now.items() if any(load)):
+        if not bridge.loads.are_live(o for o, bps in now.bps.items() if any(bps)):
             return False
         # That the loads of the sample before change to these was asked for before, if that passed by.
         begins_calm = self._passes_by or self._stays_calm(before, now)
@@ -296,30 +315,22 @@ class Host:
     def _stays_calm(self, before: Offered, now: Offered) -> bool:
         # The switch counts whole bytes per second of each port.
         off_ratio = 16.0 * (len(self.switch.vm_ports) + 1) / self.trace.capacity_bps
-        return self.bridge.scheduler.is_calm(self._loads(now), self._loads(before), off_ratio)
+        return self.bridge.scheduler.is_calm(now.loads, before.loads, off_ratio)
 
     def _suppose(self, now: Offered) -> None:
         """Let the engine remember the loads of a sample of which it makes no poll."""
         first_s = self.now_s + self.bridge.config.poll_interval_s
-        self.bridge.scheduler.suppose(self._loads(now), round(first_s, DIGITS))
-
-    def _loads(self, offered: Offered) -> dict[str, Load]:
-        """The loads of VM ports as counters show them."""
-        names = self.switch.vm_ports
-        return {
-            names[o]: Load(8.0 * round(tx_bps / 8), 8.0 * round(rx_bps / 8))
-            for o, (tx_bps, rx_bps) in offered.items()
-        }
+        self.bridge.scheduler.suppose(now.loads, round(first_s, DIGITS))
 
     def _is_calm(self, offered: Offered) -> bool:
         """Whether the engine moves nothing, however the VM ports share these loads."""
-        if not offered:
+        if not offered.bps:
             return True
         preset = PRESETS[self.policy]
         if preset.rebalances and preset.is_calm is None:
             # Only the loads of units can tell.
             return False
-        carried = self.switch.carried(offered)
+        carried = self.switch.carried(offered.bps)
         more = 1.0 + ROUNDING_RATIO
         return skipping.is_calm(
             self.bridge,

@@ -10,10 +10,10 @@ import csv
 import gzip
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from controller.config.kinds import LAST_S
 from controller.text.wording import one_line, shortened
@@ -99,18 +99,20 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
         name, port = row[1], row[2]
         if not name or not port:
             _refuse(line, "no name", "the names of a host and a port")
-        host = hosts.setdefault(name, HostTrace(name, capacity_bps))
+        host = hosts.get(name)
+        if host is None:
+            host = hosts[name] = HostTrace(name, capacity_bps)
         if capacity_bps != host.capacity_bps or capacity_bps < LEAST_CAPACITY_BPS:
             again = host.capacity_bps >= LEAST_CAPACITY_BPS
             least = f"{LEAST_CAPACITY_BPS:g} or more"
             expected = f"{host.capacity_bps:g}, as in earlier samples" if again else least
             _refuse(line, f"uplink_capacity_bps {row[5]} of {name}", expected)
-        if start_s < last_s.get(name, -math.inf):
-            _refuse(
-                line, f"time_s {row[0]}", f"{last_s[name]:g} or later, the previous time of {name}"
-            )
-        if start_s > last_s.get(name, start_s) + LONGEST_SAMPLE_S:
-            expected = f"at most {LONGEST_SAMPLE_S:g} s after {last_s[name]:g}"
+        before_s = last_s.get(name, start_s)
+        if start_s < before_s:
+            expected = f"{before_s:g} or later, the previous time of {name}"
+            _refuse(line, f"time_s {row[0]}", expected)
+        if start_s > before_s + LONGEST_SAMPLE_S:
+            expected = f"at most {LONGEST_SAMPLE_S:g} s after {before_s:g}"
             _refuse(line, f"time_s {row[0]}", expected)
         last_s[name] = start_s
         loads = host.samples.setdefault(start_s, {})
@@ -122,7 +124,25 @@ def parse(lines: Iterable[str]) -> list[HostTrace]:
     return [hosts[name] for name in sorted(hosts)]
 
 
-def _numbers(line: int, row: list[str]) -> Iterator[float]:
+def _numbers(line: int, row: list[str]) -> tuple[float, float, float, float]:
+    """The four numbers of a line."""
+    try:
+        start_s, tx_bps, rx_bps = float(row[0]), float(row[3]), float(row[4])
+        capacity_bps = float(row[5])
+    except ValueError:
+        _refuse_number(line, row)
+    if not (
+        0 <= start_s <= LAST_S
+        and 0 <= tx_bps <= MOST_BPS
+        and 0 <= rx_bps <= MOST_BPS
+        and 0 <= capacity_bps <= MOST_BPS
+    ):
+        _refuse_number(line, row)
+    return start_s, tx_bps, rx_bps, capacity_bps
+
+
+def _refuse_number(line: int, row: list[str]) -> NoReturn:
+    """Name the first field that is not such a number."""
     for column in (0, 3, 4, 5):
         try:
             value = float(row[column])
@@ -132,8 +152,8 @@ def _numbers(line: int, row: list[str]) -> Iterator[float]:
         if not 0 <= value <= _MOST[name]:
             found = f"{name} {shortened(row[column]) or 'empty'}"
             _refuse(line, found, f"a number from 0 to {_MOST[name]:g}")
-        yield value
+    raise AssertionError(row)
 
 
-def _refuse(line: int, found: str, expected: str) -> None:
+def _refuse(line: int, found: str, expected: str) -> NoReturn:
     raise BadTrace(f"line {line}: {found} -> {expected}")
