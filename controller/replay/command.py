@@ -129,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "--processes",
         metavar="N",
         type=_whole(1, 1024),
-        help="the number of processes (default: one for each core)",
+        help="the number of processes (default: two for each core)",
     )
     return parser
 
