@@ -8,13 +8,17 @@ uplink.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controller.config.values import VmPortConfig
+from controller.config.vlans import PortVlans
 from controller.dataplane import specs, tables
 from controller.dataplane.specs import FlowSpec, LoadBits, Match, Pipeline
 from controller.dataplane.tables import Register, Table
+from controller.dataplane.team import KEPT
+from policies.model import OfPort
 
 # Well below the timeout, so that a reading that comes late does no harm.
 RENEW_INTERVAL_S = 120.0
@@ -147,11 +151,15 @@ def _flows(port: VmPortConfig, known: Iterable[Address]) -> list[FlowSpec]:
         flow
         for mac, vlan in known
         if vlan in port.vlans.carried
-        for flow in learned_flows(port, mac, vlan)
+        for flow in learned_flows(port.ofport, port.vlans, mac, vlan)
     ]
 
 
-def learned_flows(port: VmPortConfig, mac: str, vlan: int) -> tuple[FlowSpec, FlowSpec]:
+# Kept, because the flows of all VM ports are renewed again and again.
+@functools.lru_cache(maxsize=4 * KEPT)
+def learned_flows(
+    ofport: OfPort, vlans: PortVlans, mac: str, vlan: int
+) -> tuple[FlowSpec, FlowSpec]:
     """The flows that the switch installs when it learns an address."""
 
     def learned(table: Table, field_name: str, *loads: LoadBits) -> FlowSpec:
@@ -161,18 +169,16 @@ def learned_flows(port: VmPortConfig, mac: str, vlan: int) -> tuple[FlowSpec, Fl
             LEARNED_PRIORITY,
             specs.match(**{field_name: mac}, **in_vlan),
             loads,
-            cookie=tables.learned_cookie(port.ofport, port.vlans),
+            cookie=tables.learned_cookie(ofport, vlans),
             hard_timeout_s=tables.LEARNED_TIMEOUT_S,
         )
 
     return (
-        learned(
-            Table.LOCATION, "eth_dst", LoadBits(Register.TARGET.field, 0, 16, int(port.ofport))
-        ),
+        learned(Table.LOCATION, "eth_dst", LoadBits(Register.TARGET.field, 0, 16, int(ofport))),
         learned(
             Table.LOCAL_SOURCE,
             "eth_src",
             LoadBits(Register.LOCAL.field, 0, 1, 1),
-            LoadBits(Register.BEHIND.field, 0, 16, int(port.ofport)),
+            LoadBits(Register.BEHIND.field, 0, 16, int(ofport)),
         ),
     )

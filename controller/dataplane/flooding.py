@@ -9,6 +9,7 @@ live uplink of its order only. On a LAG the network sends it down one member, wh
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ from controller.dataplane.tables import (
     local_group_id,
     unicast_group_id,
 )
-from controller.dataplane.team import Team, VmPort
+from controller.dataplane.team import KEPT, Team, VmPort
 from policies.model import MAX_UPLINKS, OfPort
 
 
@@ -141,34 +142,48 @@ def groups(team: Team) -> Iterator[GroupSpec]:
         # The switch leaves out the port that the frame came in by.
         buckets = tuple(Bucket(out_by(port.ofport)) for port in vlan_class.ports)
         yield GroupSpec(vlan_class.group_id, "all", buckets)
+    hears_everywhere, is_static_lag = team.hears_everywhere, team.is_static_lag
     for port in team.vm_ports:
-        for uplink in team.uplinks:
-            yield _delivery_group(port, uplink, team)
+        for index in range(len(team.uplinks)):
+            yield _delivery_group(
+                port.ofport, port.order, index, team.uplinks, hears_everywhere, is_static_lag
+            )
 
 
-def _delivery_group(port: VmPort, uplink: OfPort, team: Team) -> GroupSpec:
+# Kept from one pipeline to the next, because most moves concern few VM ports.
+@functools.lru_cache(maxsize=4 * KEPT)
+def _delivery_group(
+    ofport: OfPort,
+    order: tuple[OfPort, ...],
+    index: int,
+    uplinks: tuple[OfPort, ...],
+    hears_everywhere: bool,
+    is_static_lag: bool,
+) -> GroupSpec:
     """Deliver to the VM port what an uplink floods, while no uplink before this one is live.
 
     The buckets of the uplinks before it have no actions: the frame came by those uplinks as well,
     and is delivered from there. So there is one copy, even in a failover that the service does not
     know of yet. On a LAG the frame came by this uplink only, whether the VM port may send by it or
     not.
+
+    `index`: the uplink's place among the uplinks.
     """
-    before = () if team.hears_everywhere else port.order
+    uplink, before = uplinks[index], () if hears_everywhere else order
     ways: list[tuple[OfPort, tuple[Action, ...]]] = []
-    if team.is_static_lag:
-        ways = [(u, _flood_to(port)) for u in team.uplinks if u in port.order]
-    elif uplink in port.order:
+    if is_static_lag:
+        ways = [(u, _flood_to(ofport)) for u in uplinks if u in order]
+    elif uplink in order:
         if uplink in before:
             before = before[: before.index(uplink)]
-        ways = [*((u, ()) for u in before), (uplink, _flood_to(port))]
-    elif team.hears_everywhere and port.order:
-        ways = [(uplink, (ToGroup(unicast_group_id(port.ofport)),))]
-    return first_live(delivery_group_id(port.ofport, team.uplinks.index(uplink)), ways)
+        ways = [*((u, ()) for u in before), (uplink, _flood_to(ofport))]
+    elif hears_everywhere and order:
+        ways = [(uplink, (ToGroup(unicast_group_id(ofport)),))]
+    return first_live(delivery_group_id(ofport, index), ways)
 
 
-def _flood_to(port: VmPort) -> tuple[Action, ...]:
-    return SetField(Register.TARGET.field, port.ofport), Resubmit(Table.FLOODED)
+def _flood_to(ofport: OfPort) -> tuple[Action, ...]:
+    return SetField(Register.TARGET.field, ofport), Resubmit(Table.FLOODED)
 
 
 @dataclass(frozen=True, slots=True)

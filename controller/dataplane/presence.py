@@ -11,6 +11,7 @@ while the service is not running is found at its new host even if nobody hears i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from controller.dataplane.failover import first_live
@@ -24,7 +25,7 @@ from controller.dataplane.specs import (
     match,
 )
 from controller.dataplane.tables import MULTICAST, Register, Table, presence_group_id
-from controller.dataplane.team import Team, VmPort
+from controller.dataplane.team import KEPT, Team, VmPort
 from policies.model import OFPORT_LOCAL, OfPort
 
 
@@ -61,7 +62,13 @@ def groups(team: Team) -> Iterator[GroupSpec]:
         if port.ofport == OFPORT_LOCAL:
             # It leaves only with the bridge. `ovs-ctl restart` cannot restore a bucket that watches it.
             continue
-        # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
-        absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in team.uplinks)
-        ways: list[tuple[OfPort, tuple[Action, ...]]] = [(port.ofport, (Resubmit(Table.PRESENT),))]
-        yield first_live(presence_group_id(port.ofport), [*ways, *absent])
+        yield _presence(port.ofport, team.uplinks)
+
+
+# Kept from one pipeline to the next: a move changes none.
+@functools.lru_cache(maxsize=KEPT)
+def _presence(ofport: OfPort, uplinks: tuple[OfPort, ...]) -> GroupSpec:
+    # The switch takes no bucket that watches nothing. No uplink is live: nowhere to go.
+    absent = ((uplink, (Resubmit(Table.ABSENT),)) for uplink in uplinks)
+    ways: list[tuple[OfPort, tuple[Action, ...]]] = [(ofport, (Resubmit(Table.PRESENT),))]
+    return first_live(presence_group_id(ofport), [*ways, *absent])
