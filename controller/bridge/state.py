@@ -232,7 +232,7 @@ class BridgeState:
     @property
     def _wants_addresses(self) -> bool:
         """Whether units or queues need the learned addresses to be read."""
-        if self._follows_addresses and self.config.per_address:
+        if self.config.per_address and self._follows_addresses:
             return True
         if self.checks_paths and any(port.vlans.takes_tagged for port in self.config.vm_ports):
             return True

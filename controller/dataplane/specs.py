@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from policies.values import value
+
 COOKIE_PREFIX = 0x6C6274 << 40
 
 MatchValue = int | str | tuple[int, int] | tuple[str, str]
@@ -139,7 +141,7 @@ Action = (
 # ---- specs -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class FlowSpec:
     """A flow. (table, priority, match) identify it; the rest is what it does."""
 
@@ -156,7 +158,7 @@ class FlowSpec:
         return (self.table, self.priority, self.match)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Bucket:
     """A group's bucket; `watch_port` None: not watched (only in ALL groups)."""
 
@@ -164,7 +166,7 @@ class Bucket:
     watch_port: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class GroupSpec:
     """`kind` is `ff` (fast failover: the first live bucket), `all`, or `select` (one by a hash)."""
 

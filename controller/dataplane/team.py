@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from controller.config.vlans import TRUNK, PortVlans
 from policies.classifiers import Classifier
 from policies.model import OfPort
+from policies.values import value
 
 # For so many ports, the flows that depend on nothing else are kept from one pipeline to the next.
 KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class VmPort:
     """A VM port as the pipeline needs it.
 

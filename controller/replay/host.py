@@ -32,7 +32,6 @@ from controller.api.events import (
     ReadStats,
     SelectGroupAdded,
     SetPortFlags,
-    Setting,
     StatsRepeated,
     SwitchConnected,
     Tick,
@@ -410,8 +409,13 @@ class Host:
 
     def _write(self, write: Write) -> None:
         """Apply writes to keys of Interfaces: the bindings and moves of VM ports."""
-        values = {(s.record, s.key): s for s in write.settings if s.table == "Interface"}
-        self.row = self.row.with_interfaces(lambda interface: _with(interface, values))
+        written: dict[str, dict[str, str | None]] = {}
+        for setting in write.settings:
+            if setting.table == "Interface":
+                written.setdefault(setting.record, {})[setting.key] = setting.value
+        self.row = self.row.with_interfaces(
+            lambda interface: _with(interface, written.get(interface.name, {}))
+        )
         self._events.append(DatabaseRead((self.row,)))
         if write.request_id is not None:
             self._events.append(Written(write.request_id))
@@ -502,12 +506,11 @@ def _row(
     )
 
 
-def _with(interface: InterfaceRow, values: Mapping[tuple[str, str], Setting]) -> InterfaceRow:
-    ids = dict(interface.external_ids)
-    for (record, key), setting in values.items():
-        if record == interface.name and setting.value is not None:
-            ids[key] = setting.value
-    return replace(interface, external_ids=ids)
+def _with(interface: InterfaceRow, written: Mapping[str, str | None]) -> InterfaceRow:
+    values = {key: text for key, text in written.items() if text is not None}
+    if not values:
+        return interface
+    return replace(interface, external_ids={**interface.external_ids, **values})
 
 
 def _changes(before: Mapping[Any, int], after: Mapping[Any, int]) -> int:

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from policies import failover, rules
 from policies.gain import LEAST_GAIN_OF_CAPACITY_RATIO as LEAST_GAIN_OF_CAPACITY_RATIO
 from policies.model import IDLE, Load, Move, Plan, Reason, Snapshot, Unit, Uplink, can_promise
+from policies.values import value
 from policies.verdicts import Rest, Standing, Verdict, WhyAtRest
 
 # As a share of the worst utilization: what a step must bring at least, and what may be lost when a
@@ -126,7 +127,7 @@ _Item = tuple[Unit, ...]
 _Used = tuple[list[float], list[float]]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class _Step:
     """A move of the item `gone` to `target`; in an exchange, the item `back` comes in return.
 
