@@ -203,6 +203,17 @@ def assert_restart(row: str, cell: str, whom: Sequence[str]) -> None:
         assert_says(part, *(float(found[key]) for key in keys))
 
 
+def test_time_of_a_replay_by_the_clock() -> None:
+    table = rows(PAGE, "| a week of 64 VMs | n | by the clock: median (range), s |")
+    assert list(table) == ["before", "now"]
+    for name, (n, clock, cpu) in table.items():
+        paths = sorted(RESULTS.glob(f"replay/compared/clock-{name}-*.json"))
+        found = [run for path in paths for run in raw(str(path.relative_to(RESULTS)))["runs"]]
+        assert int(n) == len(found)
+        assert_says(*of_runs(clock, [run["clock_s"] for run in found]))
+        assert_says(*of_runs(cpu, [run["cpu_s"] for run in found]))
+
+
 REPLAYED = ("week-before", "week-now", "made-before", "made-now")
 
 
