@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -122,6 +124,19 @@ def attached(bed: Bed, session_service: Service) -> Iterator[Bed]:
     session_service.do("detach", bed.bridge)
 
 
+def seen_by_the_switch(ovs: PrivateOvs) -> str:
+    """What it has dropped since it was started, why, and how often it began to revalidate; and its log."""
+    log = ovs.rundir / "ovs-vswitchd.log"
+    lines = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:] if log.exists() else []
+    try:
+        # It may be the one that hangs.
+        counters = ovs.run("ovs-appctl", "coverage/show", timeout_s=3.0).splitlines()
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return "\n".join([str(error), *lines])
+    told = [line for line in counters if re.match(r"\S*(drop|lost|rev_|error)", line)]
+    return "\n".join([*told, *lines])
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Show beside a failure how the logs end of the service and of the hosts that the test uses."""
@@ -130,6 +145,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.failed:
         for service in _services:
             report.sections.append(("ovs-lbt run", service.log_tail()))
+            report.sections.append(("ovs-vswitchd", seen_by_the_switch(service.ovs)))
         for used in getattr(item, "funcargs", {}).values():
             if isinstance(used, Logged):
                 report.sections.extend(used.log_tails(LOG_TAIL_LINES).items())
