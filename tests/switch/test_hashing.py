@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import time
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address
 
@@ -30,6 +31,8 @@ from tests.switch.waiting import wait_until
 VLAN = 10
 OFF_HOME_MAC = "0a:1b:00:00:00:{:02x}"
 OUTSIDER = "02:ee:00:00:00:02"
+# How late a frame may leave that is not lost.
+LATE_S = 1.0
 CONNECTIONS = 32
 PAIRS = 6
 BEDS = [BedSpec(PLAIN, 4, (None, VLAN, None))]
@@ -166,13 +169,17 @@ Left = tuple[str, str, int]
 def left_by(bed: Bed, shots: Iterable[Shot]) -> dict[int, list[Left]]:
     """(uplink, source address, tag) of every copy that left by an uplink, by the frame's id.
 
-    Nothing of it came to a VM, neither directly nor reflected, unless it was for all of them.
+    Nothing of it came to a VM, neither directly nor reflected, unless it was for all of them. Frames
+    that nobody has seen by then may come late from a busy machine: they are waited for.
     """
     shots = list(shots)
     ends = {str(u.upstream_end): u.name for u in bed.uplinks}
     seen: dict[int, list[Left]] = {shot.frame_id: [] for shot in shots}
     with bed.ears(*(u.upstream_end for u in bed.uplinks)) as ears:
         copies = bed.fire(shots)
+        deadline_s = time.monotonic() + LATE_S
+        while seen.keys() - ears.frame_ids() and time.monotonic() < deadline_s:
+            ears.listen(within_s=0.05)
         for end, ear in ears.by_name.items():
             for heard in ear.frames():
                 if heard.frame_id in seen and not heard.outgoing:

@@ -342,6 +342,11 @@ class Ears:
         ready, _, _ = select.select([e.socket for e in ears], [], [], within_s)
         return [frame_id for e in ears if e.socket in ready for frame_id in e.listen()]
 
+    def frame_ids(self) -> set[int]:
+        """The ids of all frames of ours that came by."""
+        found = {heard.frame_id for ear in self.by_name.values() for heard in ear.frames()}
+        return {frame_id for frame_id in found if frame_id is not None}
+
     def until_quiet(self, below_id: int = 1 << 64, quiet_s: float = 0.05) -> None:
         """Listen until no frame of ours, with an id below `below_id`, has come for a while."""
         last_s = time.monotonic()
