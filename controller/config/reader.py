@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -218,13 +218,17 @@ class _Reader:
             row.in_userspace,
         )
         before = last.by_name if last is not None and last.common == common else {}
+
+        def read(port: PortRow, interface: InterfaceRow) -> VmPortConfig:
+            return self._vm_port(port, interface, uplinks, policy, teaming)
+
         found = {}
         for port, interface in self._interfaces():
             if interface.name in others or not _has_ofport(interface):
                 continue
             known = before.get(interface.name)
             if known is None or (known.port, known.interface) != (port, interface):
-                known = self._read_apart(port, interface, uplinks, policy, teaming)
+                known = self._read_apart(port, interface, read)
             self.settings.add(known.settings, known.errors)
             found[interface.name] = known
         return ReadVmPorts(common, found)
@@ -233,13 +237,11 @@ class _Reader:
         self,
         port: PortRow,
         interface: InterfaceRow,
-        uplinks: tuple[UplinkConfig, ...],
-        policy: str,
-        teaming: str,
+        read: Callable[[PortRow, InterfaceRow], VmPortConfig],
     ) -> ReadVmPort:
         """Read a VM port, with its values and errors apart from those of others."""
         of_bridge, self.settings = self.settings, Settings(self.settings.last)
-        config = self._vm_port(port, interface, uplinks, policy, teaming)
+        config = read(port, interface)
         own, self.settings = self.settings, of_bridge
         return ReadVmPort(port, interface, config, own.in_force, tuple(own.errors))
 
