@@ -33,7 +33,7 @@ from tests.switch.judging import few_lost, judges_time
 from tests.switch.service import Service
 from tests.switch.test_adoption import FLOW_PPS, others, stopped, traffic, uplink_options
 from tests.switch.test_rescue import check_by
-from tests.switch.waiting import HANG_S, wait_until
+from tests.switch.waiting import HANG_S, NotThere, wait_until
 
 # How long a change waits. Where something must happen meanwhile, a machine that was too busy for that has
 # the next one.
@@ -163,12 +163,18 @@ def waiting(bed: Bed) -> dict[str, float] | None:
 
 
 def reverted(own: Service, bed: Bed) -> str:
-    """Wait until nothing waits any more; what the history says of it, which is written after that."""
+    """Wait until nothing waits any more; what the history says of it, which is written after that.
+
+    Who reverts may still move a VM port after that, as the restored policy asks for.
+    """
     wait_until(lambda: waiting(bed) is None, "what was not confirmed is reverted", 3 * HANG_S)
 
     def said() -> str:
-        line = own.command("history", bed.bridge, "--last", "1").stdout
-        return line if " reverted: " in line else ""
+        told = own.command("history", bed.bridge, "--last", "3").stdout
+        lines = [line for line in told.splitlines(keepends=True) if " reverted: " in line]
+        if not lines:
+            raise NotThere(f"it says: {told}")
+        return lines[-1]
 
     return wait_until(said, "the history says so", interval_s=0.2)
 
