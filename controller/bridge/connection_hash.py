@@ -17,6 +17,7 @@ from controller.api.events import AddSelectGroup, SelectGroupAdded
 from controller.config.values import BridgeConfig
 from controller.dataplane.hashing import SELECT_GROUP
 from controller.dataplane.specs import Pipeline
+from controller.text.wording import hashed_by
 from policies.presets import PRESETS
 
 RETRY_AFTER_S = 30.0
@@ -39,9 +40,7 @@ class HashInUse:
     cost: str | None = None
 
     def __str__(self) -> str:
-        """Both in a line, for people."""
-        told = f"connections are hashed by {self.name}: {self.why}"
-        return told if self.cost is None else f"{told}; {self.cost}"
+        return hashed_by(self.name, self.why, self.cost)
 
 
 class _Group(Enum):

@@ -124,9 +124,9 @@ _SELECT_SLOT = 0xF3
 _PRESENCE_SLOT = 0xF4
 _LANE_SLOT = 0xF5
 _TO_ENDPOINT_SLOT = 0xF6
-_HASH_SLOTS = range(0xE0, 0xF0)
+HASH_SLOTS = range(0xE0, 0xF0)
 # In place of a hash's number: each address behind the VM port has an uplink of its own.
-ASSIGNED = len(_HASH_SLOTS) - 1
+ASSIGNED = len(HASH_SLOTS) - 1
 # How many such addresses there can be.
 SLOTS = 1 << 16
 # The group that picks a bucket by the datapath's hash. It is the same on all bridges.
@@ -204,7 +204,7 @@ def presence_group_id(ofport: int) -> int:
 
 def bucket_group_id(number: int, bucket: int) -> int:
     """The group that carries one bucket of the hash `number` (from 0 to 14) to its uplink."""
-    return GROUP_IDS.start | _HASH_SLOTS[number] << 16 | bucket
+    return GROUP_IDS.start | HASH_SLOTS[number] << 16 | bucket
 
 
 def lane_group_id(uplink: int) -> int:

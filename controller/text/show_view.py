@@ -23,7 +23,7 @@ from controller.text.drawing import (
     width_of,
     widths,
 )
-from controller.text.wording import OUR_LOG, endpoint_of, tunnels_sent
+from controller.text.wording import OUR_LOG, endpoint_of, hashed_by, tunnels_sent
 
 # The documented fields of a bridge, an uplink and a port.
 JsonObject = Mapping[str, Any]
@@ -191,8 +191,7 @@ def _hashed_by(bridge: JsonObject) -> list[str]:
     hashed = bridge.get("connection_hash")
     if hashed is None:
         return []
-    told = [hashed["why"], *([hashed["cost"]] if "cost" in hashed else [])]
-    return [f"connections are hashed by {hashed['used']}: {'; '.join(told)}"]
+    return [hashed_by(hashed["used"], hashed["why"], hashed.get("cost"))]
 
 
 def _counts(counts: Mapping[str, int], what: str) -> str:

@@ -48,6 +48,12 @@ def tunnels_sent(kinds: Iterable[str], bridges: Iterable[str], addresses: Iterab
     return f"{of}, from {sent_from}" if sent_from else of
 
 
+def hashed_by(used: str, why: str, cost: str | None = None) -> str:
+    """By which hash connections are spread, why, and what that costs if it is worth telling."""
+    told = f"connections are hashed by {used}: {why}"
+    return told if cost is None else f"{told}; {cost}"
+
+
 def because(error: Exception) -> str:
     """The text of an error and the file concerned, without the error number."""
     if not isinstance(error, OSError) or error.strerror is None:

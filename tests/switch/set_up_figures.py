@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -29,32 +28,27 @@ from typing import Any
 
 from controller.dataplane.pipeline import build
 from controller.dataplane.specs import EMPTY, FlowSpec, GroupSpec, Learn, Output, Pipeline
-from controller.dataplane.tables import Table
+from controller.dataplane.tables import HASH_SLOTS, Table
 from policies.classifiers import Classifier
+from tests.switch import new_connection_figures
 from tests.switch.bed import BALANCE_SLB, Bed, BedSpec, Upstream, upstream_ovs
 from tests.switch.direct import Direct
 from tests.switch.new_connection_figures import left, made
+from tests.switch.runs_file import RunsFile
 from tests.switch.test_hashing import team_of
-from tests.switch.translation_figures import UPLINKS, Contender, forwarding, steps
+from tests.switch.translation_figures import UPLINKS, forwarding, steps
 from tests.switch.waiting import wait_until
 from tests.switch.wire import OwnNetwork, sending_socket
 from topologies.connections import sender
 from topologies.network.private_ovs import PrivateOvs
-from topologies.reports.origin import origin
 
-CONTENDERS = (
-    Contender("balance-slb", BALANCE_SLB),
-    Contender("load-based on balance-slb", BALANCE_SLB, "bound"),
-    Contender("dynamic, multipath, on balance-slb", BALANCE_SLB, "multipath"),
-    Contender("dynamic, dp_hash, on balance-slb", BALANCE_SLB, "dp_hash"),
-)
+CONTENDERS = tuple(one for one in new_connection_figures.CONTENDERS if one.team == BALANCE_SLB)
 UNLEARNING, SHORTENED = "the same, learning nothing", "the same, four look-ups fewer"
 NAMES = (*(one.name for one in CONTENDERS), UNLEARNING, SHORTENED)
 # As many frames as wait in the socket of a port.
 BURST, BURSTS = 150, 40
 REPEAT = 6
 QUIET_S = 0.2
-BUCKET_SLOTS = range(0xE0, 0xF0)
 PASSED = ("lookups", "resubmits", "groups", "learns")
 
 
@@ -64,22 +58,15 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=REPEAT, help=f"runs of each ({REPEAT})")
     parser.add_argument("--out", type=Path, default=Path("out/set_up.json"))
     options = parser.parse_args()
-    report: dict[str, Any] = {
-        "origin": origin(["python", "-m", "tests.switch.set_up_figures", *sys.argv[1:]]),
-        "burst": BURST,
-        "bursts": BURSTS,
-        "runs": [],
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
+    file = RunsFile(options.out, "tests.switch.set_up_figures")
     with OwnNetwork().entered(), upstream_ovs() as tor:
         for number in range(options.repeat):
             # Who comes first is not always the same one.
             for name in NAMES if number % 2 == 0 else reversed(NAMES):
                 run = {"by": name, "repetition": number, **measured(tor, name)}
-                report["runs"].append(run)
+                file.add({**run, "burst": BURST, "bursts": BURSTS})
                 print(run, flush=True)
-                options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(table(report["runs"]))
+    print(table(file.runs))
     return 0
 
 
@@ -141,7 +128,7 @@ def shortened(pipeline: Pipeline) -> Pipeline:
         return replace(flow, goto=Table.UPLINK_OUT) if skips else flow
 
     def out(group: GroupSpec) -> GroupSpec:
-        if group.group_id >> 16 & 0xFF not in BUCKET_SLOTS:
+        if group.group_id >> 16 & 0xFF not in HASH_SLOTS:
             return group
         ports = [bucket.watch_port for bucket in group.buckets]
         assert all(port is not None for port in ports)
