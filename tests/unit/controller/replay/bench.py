@@ -10,7 +10,8 @@ is the beginning of the trace, as long as `--samples`, with and without skipping
 the same at the same times.
 
 With `--runs`, only the command is measured, with all of its processes and from its start: how long
-operators wait.
+operators wait. With `--beside DIRECTORY`, each run is followed by one of the checkout in that directory.
+The seconds of a shared machine differ from hour to hour; the ratio of both hardly does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from controller.replay.host import Options
@@ -34,10 +36,11 @@ from controller.replay.trace import HostTrace, parse, read
 from policies.presets import PRESETS
 from tests.unit.controller.replay import synthetic_trace
 from tests.unit.controller.replay.witness import Witness
-from topologies.reports.origin import origin
+from topologies.reports.origin import git, origin
 
 COMMAND = "tests.unit.controller.replay.bench"
 MADE_HOSTS, MADE_PORTS, MADE_SAMPLES = 4, 16, 48
+HERE = Path(__file__).parents[4]
 
 
 def main() -> int:
@@ -45,7 +48,7 @@ def main() -> int:
     options = _parser().parse_args()
     found: dict[str, Any] = {"origin": origin(["python", "-m", COMMAND, *sys.argv[1:]])}
     if options.runs:
-        found["runs"] = [_run(options.trace, options.policy) for _ in range(options.runs)]
+        found |= _compared(options) if options.beside else {"runs": _runs(options)}
         return _told(found, options.out)
     begun_s = time.process_time()
     hosts = read(options.trace) if options.trace else parse(_made_up())
@@ -86,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--samples", type=int, default=3, help="samples with every poll (3)")
     parser.add_argument("--peers", type=int, default=1, help="hosts with every poll (1)")
     parser.add_argument("--runs", type=int, default=0, help="only so many runs of the command (0)")
+    parser.add_argument("--beside", type=Path, help="a checkout of another commit, run in turns")
     parser.add_argument("--out", type=Path, help="write the JSON to this file, too")
     return parser
 
@@ -94,15 +98,42 @@ def _made_up() -> Iterable[str]:
     return synthetic_trace.lines(MADE_HOSTS, MADE_PORTS, MADE_SAMPLES)
 
 
-def _run(trace: Path | None, policy: str) -> dict[str, float]:
-    """How long `ovs-lbt replay` takes on all cores, in seconds of the clock and of the processor."""
+def _runs(options: argparse.Namespace) -> list[dict[str, float]]:
+    return [_run(options.trace, options.policy, HERE) for _ in range(options.runs)]
+
+
+def _compared(options: argparse.Namespace) -> dict[str, Any]:
+    """The runs of this checkout and of the one beside it, in turns, and the ratio of their medians."""
+    runs: dict[str, list[dict[str, float]]] = {"runs": [], "beside": []}
+    for _ in range(options.runs):
+        for name, checkout in (("runs", HERE), ("beside", options.beside)):
+            runs[name].append(_run(options.trace, options.policy, checkout))
+    ratios = {
+        key.replace("_s", "_ratio"): round(
+            median(run[key] for run in runs["runs"]) / median(run[key] for run in runs["beside"]), 3
+        )
+        for key in ("clock_s", "cpu_s")
+    }
+    return {
+        "beside_commit": str(git("rev-parse", "HEAD", root=options.beside)).strip(),
+        **runs,
+        **ratios,
+    }
+
+
+def _run(trace: Path | None, policy: str, checkout: Path) -> dict[str, float]:
+    """How long `ovs-lbt replay` takes on all cores, in seconds of the clock and of the processor.
+
+    `checkout`: the directory whose `ovs-lbt` runs.
+    """
     with tempfile.TemporaryDirectory() as directory:
         if trace is None:
             trace = Path(directory, "trace.csv")
             trace.write_text("\n".join(_made_up()))
-        command = [sys.executable, "-m", "controller.cli", "replay", str(trace), "--policy", policy]
+        command = [sys.executable, "-m", "controller.cli", "replay", str(trace.resolve())]
+        command += ["--policy", policy, "--json"]
         before, begun_s = os.times(), time.monotonic()
-        subprocess.run([*command, "--json"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=checkout)
         clock_s, after = time.monotonic() - begun_s, os.times()
     cpu_s = after.children_user + after.children_system
     cpu_s -= before.children_user + before.children_system
