@@ -29,7 +29,7 @@
 #                     what the documents promise, in out/times.json: let nothing run beside it
 #   make test         every check and every test, a few of them on the kernel's datapath: about 30 minutes on
 #                     two cores (WORKERS=1: one switch test after another)
-#   make test-quick   the same without what takes long (at most 2 minutes)
+#   make test-quick   the same without what takes long (about 2 minutes)
 #   make test-ryu     what matters most of a real switch, on stock Ryu instead of os-ken
 #   make test-fresh   minimal roots of Debian 12 and 13: what README says, in each of them, in out/fresh/
 #                     (ARGS="--release trixie --steps attach"; the first time it downloads a release)
@@ -52,7 +52,7 @@ PACKAGES := controller policies topologies dashboards
 ARGS ?=
 PYTEST_ARGS ?=
 # As the document has it: by hand, by a hash that collides, by load.
-DEMO ?= --policy originating-port load-based --against manual
+DEMO ?= --policy originating-port load-based --against manual --scenario "web users"
 # These compute: a worker for each core.
 COMPUTE := tests/unit tests/wire
 # These mostly wait, each worker with an Open vSwitch and namespaces of its own. Those that take

@@ -1,8 +1,9 @@
 """The layout `mixed_speed`: one server with a fast uplink and an uplink a tenth as fast.
 
-The team has a 10 GbE and a 1 GbE uplink, here scaled down to 100 and 10 Mbit/s. Placement by hand or by
-a bond's hash ignores the difference. Policies that balance utilization take it into account. There are
-no published figures.
+The team has a 10 GbE and a 1 GbE uplink, here scaled down to 100 and 10 Mbit/s. A bond's hash ignores
+the difference. Policies that balance utilization take it into account. Placement by hand is that of a
+person who knows the speeds, but not the loads: ten times as many VMs on the fast uplink. There are no
+published figures.
 
     mn --custom /path/to/topologies/mixed_speed.py --topo mixed_speed --test pingall
 
@@ -63,9 +64,22 @@ def layout(
         first_ofport=10 * len(speeds_mbps),
         mtu=mtu,
         vlan=vlan,
+        homes=_homes(speeds_mbps, vms),
     )
     layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
     return LayoutGraph(NAME, graph)
+
+
+def _homes(speeds_mbps: list[int], vms: int) -> list[str]:
+    """The uplink of each VM, if their numbers are to be in proportion to the uplinks' speeds."""
+    counts = [0] * len(speeds_mbps)
+    homes = []
+    for _ in range(vms):
+        # The uplink that then has the fewest VMs for its speed; the first of several.
+        place = min(range(len(counts)), key=lambda n: (counts[n] + 1) / speeds_mbps[n])
+        counts[place] += 1
+        homes.append(f"uplink{place + 1}")
+    return homes
 
 
 class MixedSpeedTopo(LayoutTopo):

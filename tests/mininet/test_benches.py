@@ -115,7 +115,8 @@ def test_two_switches_survives_the_loss_of_one(tmp_path: Path) -> None:
 
 
 def test_mixed_speed_moves_by_load(tmp_path: Path) -> None:
-    report = report_of(tmp_path, "mixed_speed", "--policy", "load-based", "--against", "none")
+    words = ("--policy", "load-based", "--against", "none", "--scenario", "equal")
+    report = report_of(tmp_path, "mixed_speed", *words)
     (scenario,) = report["scenarios"]
     assert scenario["uplinks"] == {"uplink1": 100_000_000, "uplink2": 10_000_000}
     ours = report["contenders"]["load-based"]

@@ -85,7 +85,7 @@ def test_tcp_gets_an_uplink_s_speed_and_the_team_is_a_bond(ovs: PrivateOvs, tmp_
     at_most("Mbit/s over an uplink of 100", float(rate[1]), 101, 110)
 
 
-TWO = ("--policy", "originating-port", "load-based", "--against", "none")
+TWO = ("--policy", "originating-port", "load-based", "--against", "none", "--scenario", "web users")
 
 
 @judges_time

@@ -1,21 +1,22 @@
-"""The bench of `mixed_speed`: equal loads of many VMs on a fast and a slow uplink."""
+"""The bench of `mixed_speed`: equal and skewed loads of many VMs on a fast and a slow uplink."""
 
 from __future__ import annotations
 
+import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from topologies import mixed_speed
 from topologies.compare.expectation import Expectation, against_peers
-from topologies.compare.figures import intervals, uplink_difference
+from topologies.compare.figures import Figures, intervals, uplink_difference
 from topologies.compare.plan import Options, Plan
 from topologies.compare.result import Result
 from topologies.compare.samples import mean_utilization
 from topologies.compare.scenario import Scenario
-from topologies.graph.layout import Layout
+from topologies.graph.layout import Layout, Role
 from topologies.loads.load import Load, Stage
 from topologies.loads.stream_load import StreamLoad
-from topologies.loads.streams import equal_flows
+from topologies.loads.streams import weighted_flows
 
 CONTENDERS = (
     "manual",
@@ -27,28 +28,46 @@ CONTENDERS = (
     "balance-slb",
     "balance-tcp",
 )
-# The total load as a share of all uplinks. Each VM offers an equal part.
+# The total load as a share of all uplinks.
 OFFERED_RATIO = 0.7
 MOST_DIFFERENCE = 0.10
+EQUAL, SKEWED = "equal loads", "skewed loads"
+# The loads of real VMs are skewed. These are drawn, so that nobody chose them for their sums.
+SEED, SIGMA = 1, 0.8
 
 
 def scenarios(options: Options) -> list[Scenario]:
-    """One scenario, in which every VM sends at the same steady rate."""
+    """Two scenarios, in which every VM sends at a steady rate: the same, and one of its own."""
     layout = mixed_speed.layout()
+    vms = len(layout.nodes(Role.VM))
     return [
         Scenario(
-            name="equal loads",
+            name=EQUAL,
             what=f"Every VM offers the same load, in total {OFFERED_RATIO:.0%} of both uplinks.",
             layout=layout,
-            load=lambda stage: _load(stage, options),
+            load=lambda stage: _load(stage, options, [1.0] * vms),
             contenders=CONTENDERS,
-        )
+        ),
+        Scenario(
+            name=SKEWED,
+            what=f"Every VM offers a load drawn from a log-normal distribution (sigma {SIGMA}), in total"
+            f" {OFFERED_RATIO:.0%} of both uplinks.",
+            layout=layout,
+            load=lambda stage: _load(stage, options, drawn_weights(vms)),
+            contenders=CONTENDERS,
+        ),
     ]
 
 
-def _load(stage: Stage, options: Options) -> Load:
+def drawn_weights(vms: int) -> list[float]:
+    """The loads of the VMs in the second scenario, without a unit."""
+    draws = random.Random(SEED)
+    return [draws.lognormvariate(0.0, SIGMA) for _ in range(vms)]
+
+
+def _load(stage: Stage, options: Options, weights: Sequence[float]) -> Load:
     settle_s, measured_s = options.pace.settling_s
-    flows = equal_flows(stage.layout, OFFERED_RATIO, settle_s + measured_s + 1)
+    flows = weighted_flows(stage.layout, OFFERED_RATIO, settle_s + measured_s + 1, weights)
     return StreamLoad(stage, flows, (settle_s, settle_s + measured_s))
 
 
@@ -63,20 +82,27 @@ def difference(layout: Layout, result: Result, name: str) -> float:
 
 def derived(results: Sequence[Result]) -> dict[str, dict[str, dict[str, float]]]:
     """The difference between the uplinks' utilizations."""
-    (result,) = results
-    layout = result.scenario.layout
     return {
         result.scenario.name: {
-            name: {"uplink_difference": difference(layout, result, name)}
+            name: {"uplink_difference": difference(result.scenario.layout, result, name)}
             for name in result.observed
         }
+        for result in results
     }
 
 
 def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
-    """Our policies use both uplinks evenly; a bond that ignores speeds does not."""
-    (result,) = results
-    contenders = result.medians()
+    """Our policies lose nothing, and use both uplinks evenly; a bond that ignores speeds does not."""
+    found: list[Expectation] = []
+    for result in results:
+        if result.scenario.name == EQUAL:
+            found += _even(result.medians())
+        found += against_peers(result.scenario.name, result.medians())
+    return found
+
+
+def _even(contenders: Mapping[str, Figures]) -> list[Expectation]:
+    """What equal loads allow: ten VMs on the fast uplink, and one on the slow uplink."""
     found = []
     for name in ("load-based", "adaptive", "dynamic"):
         if name in contenders:
@@ -87,7 +113,7 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         apart = contenders["balance-slb"]["uplink_difference"]
         condition = f"balance-slb: utilizations not within {MOST_DIFFERENCE:.0%} of each other"
         found.append(Expectation(condition, f"{apart:.1%}", apart > MOST_DIFFERENCE))
-    return [*found, *against_peers(result.scenario.name, contenders)]
+    return found
 
 
 PLAN = Plan(scenarios, expectations, derived)

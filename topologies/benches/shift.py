@@ -22,7 +22,7 @@ CONTENDERS = ("manual", "load-based", "adaptive", "balance-slb", "balance-slb/1s
 # Contenders for moves by command. A move is the same under every policy, and this one makes none.
 MOVED = ("originating-port", "balance-slb")
 JUMP, MOVES, FULL_MOVES = "load jump", "moves", "moves off a full uplink"
-FAILURE = "an uplink fails"
+FAILURE, EQUAL_FAILURE = "an uplink fails", "one of equal uplinks fails"
 # Together with the streams of the moved VM, this exceeds the uplink's capacity.
 BUSY_RATIO = 0.8
 EVEN_RATIO, HOT_RATIO, COLD_RATIO = 0.10, 0.29, 0.04
@@ -30,9 +30,9 @@ OURS, PEER = "adaptive", "balance-slb/1s"
 MOST_SETTLE_S = 1.0
 MOST_LOSS_RATIO = 0.001
 MOST_MOVES = 4
-# Three uplinks of 100, 50 and 50 Mbit/s, of which the last fails. The twelve VMs send 70 % of the
-# remaining capacity.
-FAILURE_SPEEDS_MBPS = (100, 50)
+# The speeds of three uplinks, of which the last fails. The twelve VMs send 70 % of the remaining
+# capacity.
+FAILURE_SPEEDS_MBPS = {FAILURE: (100, 50, 50), EQUAL_FAILURE: (75, 75, 75)}
 FAILURE_RATES_MBPS = (18, 15, 13, 12, 11, 9, 7, 6, 5, 4, 3, 2)
 MOST_RESTORE_S = 5.0
 
@@ -56,7 +56,7 @@ def scenarios(options: Options) -> list[Scenario]:
             ),
             contenders=CONTENDERS,
         ),
-        _failure(options),
+        *(_failure(name, speeds, options) for name, speeds in FAILURE_SPEEDS_MBPS.items()),
         *(
             Scenario(
                 name=name,
@@ -84,8 +84,8 @@ def scenarios(options: Options) -> list[Scenario]:
     ]
 
 
-def _failure(options: Options) -> Scenario:
-    fast_mbps, slow_mbps = FAILURE_SPEEDS_MBPS
+def _failure(name: str, speeds_mbps: tuple[int, int, int], options: Options) -> Scenario:
+    fast_mbps, _, slow_mbps = speeds_mbps
     mixed = mixed_speed.layout(
         slow_uplinks=2, vms=len(FAILURE_RATES_MBPS), uplink_mbps=fast_mbps, slow_mbps=slow_mbps
     )
@@ -103,9 +103,9 @@ def _failure(options: Options) -> Scenario:
         )
 
     return Scenario(
-        name=FAILURE,
+        name=name,
         what=f"Twelve VMs send between {min(FAILURE_RATES_MBPS)} and {max(FAILURE_RATES_MBPS)}"
-        f" Mbit/s on uplinks of {fast_mbps}, {slow_mbps} and {slow_mbps} Mbit/s. One uplink of"
+        f" Mbit/s on uplinks of {', '.join(map(str, speeds_mbps))} Mbit/s. One uplink of"
         f" {slow_mbps} Mbit/s loses its carrier. No loss: the time after which everything arrives."
         f" Placed: the time after which no uplink has more than {NEAR_RATIO:.1f} times the"
         " total load over the remaining capacity. A contender that does not get there has the"
@@ -124,8 +124,8 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
         if result.scenario.name == JUMP:
             found += _settled(contenders)
             found += against_peers(result.scenario.name, contenders)
-        elif result.scenario.name == FAILURE:
-            found += _restored(contenders)
+        elif result.scenario.name in FAILURE_SPEEDS_MBPS:
+            found += _restored(result.scenario.name, contenders)
         else:
             found += _harmless(result.scenario.name, contenders)
     return found
@@ -173,14 +173,14 @@ def _settled(contenders: Mapping[str, Figures]) -> list[Expectation]:
     return found
 
 
-def _restored(contenders: Mapping[str, Figures]) -> list[Expectation]:
+def _restored(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:
     """The conditions on the uplink failure, for medians of the runs."""
     if OURS not in contenders:
         return []
     ours = contenders[OURS]
     found = [
         Expectation(
-            f"{FAILURE}, {OURS}: nothing lost and placed by capacity within {MOST_RESTORE_S:.1f} s",
+            f"{scenario}, {OURS}: nothing lost and placed by capacity within {MOST_RESTORE_S:.1f} s",
             f"{ours['restored_s']:.2f} s",
             ours["restored_s"] <= MOST_RESTORE_S,
         )
@@ -189,7 +189,7 @@ def _restored(contenders: Mapping[str, Figures]) -> list[Expectation]:
         times_s = ours["restored_s"], contenders[peer]["restored_s"]
         found.append(
             Expectation(
-                f"{FAILURE}, {OURS}: sooner than {peer}",
+                f"{scenario}, {OURS}: sooner than {peer}",
                 f"{times_s[0]:.2f} s and {times_s[1]:.2f} s",
                 times_s[0] < times_s[1],
             )

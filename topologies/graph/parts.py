@@ -283,8 +283,12 @@ def add_vms(
     mtu: int = STANDARD_MTU,
     vlan: int = 0,
     loaded: bool = True,
+    homes: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Add VMs with one vNIC each; addresses begin at `network`.1. Returns their names."""
+    """Add VMs with one vNIC each; addresses begin at `network`.1. Returns their names.
+
+    `homes`: the uplink of each VM in manual placement; empty: placement by equal blocks.
+    """
     names = tuple(f"vm{first_number + index}" for index in range(count))
     for index, name in enumerate(names):
         add_vnic(
@@ -296,6 +300,7 @@ def add_vms(
             mtu=mtu,
             vlan=vlan,
             loaded=loaded,
+            home=homes[index] if homes else "",
         )
     return names
 

@@ -63,6 +63,17 @@ def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list
 
     The clients take turns. The flows together offer `offered_ratio` of the uplinks' capacity.
     """
+    return weighted_flows(layout, offered_ratio, duration_s, [1.0] * len(layout.nodes(Role.VM)))
+
+
+def weighted_flows(
+    layout: Layout, offered_ratio: float, duration_s: float, weights: Sequence[float]
+) -> list[Flow]:
+    """The same, with rates in proportion to `weights`, one for each VM.
+
+    Raises:
+        ValueError: there are more or fewer weights than VMs.
+    """
     vms, clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
     capacity_bps = sum(layout.capacity_bps(uplink) for uplink in layout.nodes(Role.UPLINK))
     return [
@@ -71,11 +82,11 @@ def equal_flows(layout: Layout, offered_ratio: float, duration_s: float) -> list
             receiver=clients[number % len(clients)],
             address=layout.address(clients[number % len(clients)]),
             duration_s=duration_s,
-            rate_bps=int(offered_ratio * capacity_bps / len(vms)),
+            rate_bps=int(offered_ratio * capacity_bps * weight / sum(weights)),
             # Short writes keep the rate of a stream even within a second.
             buffer_bytes=8 * 1024,
         )
-        for number, vm in enumerate(vms)
+        for number, (vm, weight) in enumerate(zip(vms, weights, strict=True))
     ]
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,17 @@ class Direction(StrEnum):
 
 
 class WebLoad(Load):
-    """The web servers, and the sessions that download from them."""
+    """The web servers, and the sessions that download from them.
 
-    def __init__(self, stage: Stage, pace: Pace, direction: Direction) -> None:
+    The loads of the VMs are in proportion to `weights`; without them, they are the same.
+    """
+
+    def __init__(
+        self, stage: Stage, pace: Pace, direction: Direction, weights: Sequence[float] = ()
+    ) -> None:
         layout = stage.layout
         self._directory = stage.directory
-        self._pace = pace
+        self._pace, self._weights = pace, weights
         self.load_s = pace.load_s
         # The ramp counts, because moves and their cost occur in it.
         self.measured_s = (0.0, pace.load_s)
@@ -72,7 +78,9 @@ class WebLoad(Load):
         self.start_s = time.monotonic() + 1.5
         self._end_s = self.start_s + self.load_s
         keys = [str(index) for index in range(len(self._pairs))]
-        sessions = workload.plan_sessions(keys, self._total_bps, self._pace.ramp_s, SEED)
+        sessions = workload.plan_sessions(
+            keys, self._total_bps, self._pace.ramp_s, SEED, self._weights
+        )
         by_user: dict[str, list[dict[str, Any]]] = {}
         for session in sessions:
             user, server = self._pairs[int(session.server)]

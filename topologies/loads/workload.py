@@ -45,21 +45,27 @@ def wire_bps_per_session() -> float:
 
 
 def plan_sessions(
-    servers: Sequence[str], total_bps: float, ramp_s: float, seed: int
+    servers: Sequence[str],
+    total_bps: float,
+    ramp_s: float,
+    seed: int,
+    weights: Sequence[float] = (),
 ) -> list[SessionPlan]:
     """Sessions that together load the wire with `total_bps` after the ramp.
 
-    The sessions begin at even intervals during the ramp, and the servers take turns. The load thus
-    grows linearly and is the same for all servers.
+    The sessions of a server begin at even intervals during the ramp, and the servers take turns. The
+    load thus grows linearly. The loads of the servers are in proportion to `weights`; without them,
+    they are the same.
     """
-    per_server = round(total_bps / len(servers) / wire_bps_per_session())
-    count = per_server * len(servers)
+    shares = weights or [1.0] * len(servers)
+    begins = []
+    for place, (server, share) in enumerate(zip(servers, shares, strict=True)):
+        count = round(total_bps * share / sum(shares) / wire_bps_per_session())
+        begins += [
+            (ramp_s * (index + place / len(servers)) / count, place, server)
+            for index in range(count)
+        ]
     seeds = random.Random(seed)
     return [
-        SessionPlan(
-            server=servers[index % len(servers)],
-            begin_s=ramp_s * index / count,
-            seed=seeds.getrandbits(32),
-        )
-        for index in range(count)
+        SessionPlan(server, begin_s, seeds.getrandbits(32)) for begin_s, _, server in sorted(begins)
     ]

@@ -261,7 +261,7 @@ def _interrupted(after: int, made: list[str]) -> Callable[..., Observed]:
 def test_interrupted_command_continues_with_the_missing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench, "LAYOUT_NAMES", ("set_vs_lbfo", "mixed_speed"))
+    monkeypatch.setattr(bench, "LAYOUT_NAMES", ("set_vs_lbfo", "two_switches"))
     words = ["--all", "--policy", "dynamic", "--against", "manual", "--runs", "2"]
     words += ["--output", str(tmp_path)]
     first: list[str] = []
@@ -273,11 +273,11 @@ def test_interrupted_command_continues_with_the_missing_runs(
     assert bench.main(words) == 0
     said = capsys.readouterr().err
     assert "eight streams: kept 4 of 4 runs" in said
-    assert "equal loads: kept 1 of 4 runs" in said
+    assert "a switch fails: kept 1 of 4 runs" in said
     assert "running the missing 3" in said
-    assert first == [*["set_vs_lbfo manual", "set_vs_lbfo dynamic"] * 2, "mixed_speed manual"]
-    assert rest == ["mixed_speed dynamic", "mixed_speed manual", "mixed_speed dynamic"]
-    for name in ("set_vs_lbfo", "mixed_speed"):
+    assert first == [*["set_vs_lbfo manual", "set_vs_lbfo dynamic"] * 2, "two_switches manual"]
+    assert rest == ["two_switches dynamic", "two_switches manual", "two_switches dynamic"]
+    for name in ("set_vs_lbfo", "two_switches"):
         report = json.loads((tmp_path / name / "report.json").read_text())
         for one in report["contenders"].values():
             assert len(one["runs"]) == 2

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.topologies import bench_runs
 from topologies import LAYOUT_NAMES, benches
-from topologies.benches import converged, mixed_speed, quad_gbe_team
+from topologies.benches import converged, mixed_speed, quad_gbe_team, shift
 from topologies.benches.plans import PLANS
 from topologies.compare import contenders
 from topologies.compare.expectation import Expectation, is_ours, is_peer
@@ -21,6 +21,7 @@ from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
+from topologies.graph.layout import Role
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 
@@ -265,7 +266,7 @@ def test_two_switches_judges_the_worst_of_all_runs() -> None:
 
 
 def test_mixed_speed_expects_even_uplinks_except_with_a_bond() -> None:
-    (scenario,) = _scenarios("mixed_speed").values()
+    scenario = _scenarios("mixed_speed")["equal loads"]
     assert _missed("mixed_speed", _result(scenario)) == []
     apart = _result(scenario, ["load-based"], shares={"load-based": (0.7, 0.62)})
     assert _missed("mixed_speed", apart) == [
@@ -279,8 +280,25 @@ def test_mixed_speed_expects_even_uplinks_except_with_a_bond() -> None:
     ]
 
 
+def test_skewed_loads_are_drawn_and_fit_the_fast_uplink() -> None:
+    skewed = _scenarios("mixed_speed")["skewed loads"]
+    weights = mixed_speed.drawn_weights(11)
+    assert weights == mixed_speed.drawn_weights(11), "every run has the same loads"
+    shares = sorted(weight / sum(weights) for weight in weights)
+    assert shares[-1] > 5 * shares[0], "hardly skewed"
+    assert mixed_speed.OFFERED_RATIO * skewed.layout.limit_bps < 100e6
+    even = _result(skewed, ["adaptive"], shares={"adaptive": (0.7, 0.2)})
+    assert _missed("mixed_speed", even) == [], "no placement makes such loads even"
+
+
+def test_placement_by_hand_knows_the_speeds() -> None:
+    layout = _scenarios("mixed_speed")["equal loads"].layout
+    homes = [layout.graph.nodes[vnic]["home"] for vnic in layout.nodes(Role.VNIC) if "vm" in vnic]
+    assert (homes.count("uplink1"), homes.count("uplink2")) == (10, 1)
+
+
 def test_uplink_difference_is_a_share_of_the_busier_uplink() -> None:
-    (scenario,) = _scenarios("mixed_speed").values()
+    scenario = _scenarios("mixed_speed")["equal loads"]
     for shares, apart in (((0.8, 0.6), 0.25), ((0.6, 0.8), 0.25), ((0.5, 0), 1), ((0, 0), 1)):
         result = _result(scenario, ["manual"], shares={"manual": shares})
         found = mixed_speed.difference(scenario.layout, result, "manual")
@@ -312,13 +330,19 @@ def test_shift_expects_to_settle_sooner_than_the_fastest_bond() -> None:
         assert _missed("shift", _result(jump, changed={**slower, "adaptive": changed})) == missed
 
 
-def test_shift_expects_to_restore_sooner_than_any_bond() -> None:
-    failure = _scenarios("shift")["an uplink fails"]
-    assert sorted(failure.layout.capacity_bps(u) for u in failure.layout.sending_uplinks()) == [
-        50e6,
-        50e6,
-        100e6,
-    ]
+@pytest.mark.parametrize(
+    ("name", "speeds_bps"),
+    [
+        ("an uplink fails", [50e6, 50e6, 100e6]),
+        ("one of equal uplinks fails", [75e6, 75e6, 75e6]),
+    ],
+)
+def test_shift_expects_to_restore_sooner_than_any_bond(name: str, speeds_bps: list[float]) -> None:
+    failure = _scenarios("shift")[name]
+    uplinks = failure.layout.sending_uplinks()
+    assert sorted(map(failure.layout.capacity_bps, uplinks)) == speeds_bps
+    offered_bps = 1e6 * sum(shift.FAILURE_RATES_MBPS)
+    assert offered_bps / (sum(speeds_bps) - speeds_bps[0]) == pytest.approx(0.7)
     slow = {"balance-slb": {"restored_s": 12.0}, "balance-slb/1s": {"restored_s": 6.0}}
     assert _missed("shift", _result(failure, changed=slow)) == []
     for restored_s, missed in (
@@ -335,7 +359,7 @@ def test_shift_expects_to_restore_sooner_than_any_bond() -> None:
         found = _missed(
             "shift", _result(failure, changed={**slow, "adaptive": {"restored_s": restored_s}})
         )
-        assert found == [f"an uplink fails, adaptive: {one}" for one in missed]
+        assert found == [f"{name}, adaptive: {one}" for one in missed]
 
 
 def test_shift_expects_moves_to_cost_tcp_no_more_than_a_bonds() -> None:

@@ -114,7 +114,7 @@ def test_overdue_contender_does_not_end_the_others(
     from topologies.compare.kept_runs import KeptRuns
     from topologies.compare.plan import Options
 
-    (scenario,) = PLANS["vmware_lbt"].scenarios(Options(QUICK))
+    scenario, _ = PLANS["vmware_lbt"].scenarios(Options(QUICK))
 
     def run(_scenario: Scenario, contender: object, *_: object) -> Observed:
         name = str(contender.name)  # type: ignore[attr-defined]

@@ -109,3 +109,14 @@ def test_a_refused_file_or_a_closed_connection_is_an_incomplete_download() -> No
             session.step(0.5)
             assert [one.complete for one in reports] == [False]
             assert session.step(2.0) > 2.0, "the session continues"
+
+
+def test_loads_of_servers_are_in_proportion_to_weights() -> None:
+    sessions = workload.plan_sessions(SERVERS, 130e6, 40.0, seed=1, weights=(4, 3, 2, 1))
+    counts = Counter(session.server for session in sessions)
+    total = sum(counts.values())
+    for server, weight in zip(SERVERS, (4, 3, 2, 1), strict=True):
+        assert counts[server] / total == pytest.approx(weight / 10, abs=0.01)
+        # Each grows for the whole ramp.
+        begins_s = [session.begin_s for session in sessions if session.server == server]
+        assert begins_s == sorted(begins_s) and begins_s[0] < 2 and begins_s[-1] > 38

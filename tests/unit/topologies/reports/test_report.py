@@ -31,7 +31,7 @@ CAPACITY_BPS = 100_000_000
 RAMP_S, LOAD_S = 40, 60
 NEVER = float("inf")
 OPTIONS = Options(replace(ACCELERATED, ramp_s=RAMP_S, steady_s=LOAD_S - RAMP_S))
-(SCENARIO,) = vmware_lbt.scenarios(OPTIONS)
+SCENARIO, _ = vmware_lbt.scenarios(OPTIONS)
 LAYOUT = SCENARIO.layout
 
 
