@@ -1,0 +1,102 @@
+"""Completion times: classes, percentiles, slowdowns, and what is not measured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topologies.loads.flow_arrivals import wire_bytes
+from topologies.loads.flow_figures import (
+    BASE_LATENCY_S,
+    Completion,
+    figures,
+    ideal_s,
+    lateness_figures,
+    percentile,
+    size_class,
+)
+
+LINK_BPS = 100e6
+
+
+def _flows(size_bytes: int, durations_s: list[float]) -> list[Completion]:
+    return [Completion(size_bytes, 0.0, 0.0, duration_s) for duration_s in durations_s]
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=300), st.sampled_from([50, 95, 99]))
+def test_percentile_is_a_value_that_so_many_do_not_exceed(
+    values: list[float], percent: float
+) -> None:
+    found = percentile(values, percent)
+    needed = math.ceil(len(values) * percent / 100)
+    if not values or needed == len(values):
+        assert found is None, "the maximum is no percentile"
+        return
+    assert found in values
+    assert sum(value <= found for value in values) >= needed
+    assert sum(value < found for value in values) < needed
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "name"),
+    [
+        (1, "small"),
+        (9_999, "small"),
+        (10_000, "middle"),
+        (1_000_000, "middle"),
+        (1_000_001, "large"),
+    ],
+)
+def test_classes_have_the_published_bounds_divided_by_ten(size_bytes: int, name: str) -> None:
+    assert size_class(size_bytes) == name
+
+
+def test_ideal_is_the_wire_time_and_the_base_latency() -> None:
+    assert ideal_s(1_448_000, LINK_BPS) == pytest.approx(0.001 + (1_514_000 + 206) * 8 / 100e6)
+
+
+def test_figures_are_of_each_class() -> None:
+    hundred_ms = [number / 1000 for number in range(1, 201)]
+    flows = _flows(1000, hundred_ms) + _flows(20_000, [0.5, 0.25]) + _flows(2_000_000, [3.0] * 60)
+    found = figures(flows, LINK_BPS)
+    assert (found["flows_small"], found["flows_middle"], found["flows_large"]) == (200, 2, 60)
+    assert found["fct_small_p50_ms"] == pytest.approx(100)
+    assert found["fct_small_p95_ms"] == pytest.approx(190)
+    assert found["fct_small_p99_ms"] == pytest.approx(198)
+    assert found["slowdown_small_p50"] == pytest.approx(0.1 / ideal_s(1000, LINK_BPS))
+    assert found["fct_middle_p50_ms"] == pytest.approx(250)
+    assert "fct_middle_p95_ms" not in found, "two flows have no p95"
+    assert found["fct_large_p95_ms"] == pytest.approx(3000)
+    assert "fct_large_p99_ms" not in found
+    assert found["unfinished_ratio"] == 0
+
+
+def test_flows_that_were_given_up_count_with_the_time_they_had() -> None:
+    done = _flows(1000, [0.01] * 3)
+    given_up = [Completion(1000, 0.0, 0.0, 9.0, complete=False)] * 3
+    found = figures(done + given_up, LINK_BPS)
+    assert found["unfinished_ratio"] == 0.5
+    assert found["fct_small_p50_ms"] == pytest.approx(10)
+    assert found["slowdown_p50"] == found["slowdown_small_p50"]
+    assert figures(given_up, LINK_BPS)["fct_small_p50_ms"] == pytest.approx(9000)
+
+
+def test_nothing_measured_has_no_figures() -> None:
+    found = figures([], LINK_BPS)
+    assert set(found) == {"flows_small", "flows_middle", "flows_large"}
+    assert lateness_figures([]) == {}
+
+
+def test_lateness_is_apart_from_the_times_of_flows() -> None:
+    flows = [Completion(1000, 0.0, late / 1000, 0.002) for late in range(200)]
+    assert lateness_figures(flows) == pytest.approx({"late_p99_ms": 197, "late_worst_ms": 199})
+    assert figures(flows, LINK_BPS)["fct_small_p99_ms"] == pytest.approx(2)
+
+
+@given(st.integers(1, 10**8))
+def test_no_flow_is_faster_than_its_link(size_bytes: int) -> None:
+    assert ideal_s(size_bytes, LINK_BPS) - BASE_LATENCY_S >= size_bytes * 8 / LINK_BPS
+    assert wire_bytes(size_bytes) > size_bytes

@@ -1,0 +1,128 @@
+"""Places flows on uplinks by what nobody knows in a real network: the size of every flow.
+
+The oracle thinks of an uplink as a link that its flows share equally, as TCP does at best. It places
+each flow when it starts, by what all flows under way still have to send, and never moves one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from topologies.loads.flow_arrivals import FlowPlan, wire_bytes
+from topologies.loads.flow_figures import ideal_s
+
+
+@dataclass(slots=True)
+class SharedLink:
+    """A link whose flows share it equally. Times must not go back.
+
+    `closes_s` is when it stops for ever.
+    """
+
+    capacity_bps: float
+    closes_s: float = math.inf
+    _now_s: float = 0.0
+    # Bits that each flow under way has got since the link's beginning, as if it had been there.
+    _served_bits: float = 0.0
+    # For each flow under way: the value of `_served_bits` at its end, and its time on an idle link.
+    _ends: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def under_way(self) -> int:
+        """The number of flows that have not ended."""
+        return len(self._ends)
+
+    def advance(self, now_s: float) -> None:
+        """Let time pass."""
+        while self._ends:
+            at_bits, _ = self._ends[0]
+            rate_bps = self.capacity_bps / len(self._ends)
+            end_s = self._now_s + (at_bits - self._served_bits) / rate_bps
+            if end_s > now_s:
+                self._served_bits += (now_s - self._now_s) * rate_bps
+                break
+            self._now_s, self._served_bits = end_s, at_bits
+            del self._ends[0]
+        self._now_s = now_s
+
+    def add(self, size_bytes: int) -> None:
+        """Start a flow now."""
+        at_bits = self._served_bits + wire_bytes(size_bytes) * 8
+        bisect.insort(self._ends, (at_bits, ideal_s(size_bytes, self.capacity_bps)))
+
+    def cost(self, size_bytes: int) -> float:
+        """The slowdown of one more flow, and what it adds to those of the flows under way.
+
+        Infinite if the link closes before everything is sent.
+        """
+        size_bits = wire_bytes(size_bytes) * 8.0
+        own_bits = left_bits = size_bits
+        added = 0.0
+        for at_bits, alone_s in self._ends:
+            rest_bits = at_bits - self._served_bits
+            shared_bits = min(rest_bits, size_bits)
+            own_bits += shared_bits
+            left_bits += rest_bits
+            added += shared_bits / self.capacity_bps / alone_s
+        if self._now_s + left_bits / self.capacity_bps > self.closes_s:
+            return math.inf
+        return own_bits / self.capacity_bps / ideal_s(size_bytes, self.capacity_bps) + added
+
+
+def place(
+    flows: Sequence[FlowPlan],
+    capacities_bps: Sequence[float],
+    closes_s: Sequence[float] | None = None,
+) -> list[int]:
+    """The uplink of each flow by number. `flows` are in the order of their starts.
+
+    `closes_s` tells when each uplink fails, which the oracle knows in advance. Of uplinks that cost
+    the same, it takes the last one to fail, and then the one with the lowest number.
+    """
+    ends_s = closes_s or [math.inf] * len(capacities_bps)
+    links = [SharedLink(bps, end_s) for bps, end_s in zip(capacities_bps, ends_s, strict=True)]
+    found = []
+    for flow in flows:
+        for link in links:
+            link.advance(flow.start_s)
+        costs = [
+            (link.cost(flow.size_bytes), -link.closes_s, number)
+            for number, link in enumerate(links)
+        ]
+        _, _, number = min(costs)
+        links[number].add(flow.size_bytes)
+        found.append(number)
+    return found
+
+
+def shared_equally_s(
+    flows: Sequence[FlowPlan], capacity_bps: float, most_bps: float
+) -> list[float]:
+    """How long each flow takes if all share one link equally, and none gets more than `most_bps`.
+
+    It is computed and not measured: what is left if placement does not matter at all. `flows` are in
+    the order of their starts.
+    """
+    found = [0.0] * len(flows)
+    now_s, started = 0.0, 0
+    # As in `SharedLink`: what each flow under way has got, and its value at the end of each flow.
+    served_bits = 0.0
+    ends: list[tuple[float, int]] = []
+    while started < len(flows) or ends:
+        rate_bps = min(most_bps, capacity_bps / len(ends)) if ends else most_bps
+        next_s = flows[started].start_s if started < len(flows) else math.inf
+        end_s = now_s + (ends[0][0] - served_bits) / rate_bps if ends else math.inf
+        at_s = min(next_s, end_s)
+        served_bits += (at_s - now_s) * rate_bps
+        now_s = at_s
+        if end_s <= next_s:
+            _, number = ends.pop(0)
+            found[number] = now_s - flows[number].start_s
+        else:
+            bits = wire_bytes(flows[started].size_bytes) * 8.0
+            bisect.insort(ends, (served_bits + bits, started))
+            started += 1
+    return found

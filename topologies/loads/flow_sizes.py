@@ -1,0 +1,113 @@
+"""Published distributions of flow sizes, and samples that have exactly their mean.
+
+Both distributions come from measurements in data centers. The tables are those that simulators of
+data centers have used since pFabric (Alizadeh et al., SIGCOMM 2013), in packets of 1460 bytes.
+Between two points, sizes are distributed evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+PACKET_BYTES = 1460
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDistribution:
+    """A distribution of flow sizes.
+
+    Attributes:
+        name: its name in reports.
+        source: the publication that measured it.
+        points: pairs of a cumulative probability and a size in bytes; both grow from pair to pair.
+    """
+
+    name: str
+    source: str
+    points: Sequence[tuple[float, float]]
+
+    def quantile_bytes(self, probability: float) -> float:
+        """The size that this share of flows does not exceed.
+
+        Raises:
+            ValueError: the probability is not from 0 to 1.
+        """
+        if not 0 <= probability <= 1:
+            raise ValueError(f"probability: {probability} -> 0 to 1")
+        for (below, least), (above, most) in pairwise(self.points):
+            if probability <= above:
+                if above == below:
+                    continue
+                part = (probability - below) / (above - below)
+                return least + max(0.0, part) * (most - least)
+        return self.points[-1][1]
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size."""
+        return self.mean_between_bytes(0.0, 1.0)
+
+    def mean_between_bytes(self, low: float, high: float) -> float:
+        """The mean size of the flows between two cumulative probabilities, of which `low` is lower."""
+        total = 0.0
+        for (below, least), (above, most) in pairwise(self.points):
+            start, end = max(low, below), min(high, above)
+            if start < end:
+                part = ((start + end) / 2 - below) / (above - below)
+                total += (end - start) * (least + part * (most - least))
+        return total / (high - low)
+
+    def scaled(self, factor: float) -> SizeDistribution:
+        """The same distribution with every size multiplied by a factor."""
+        points = tuple((probability, size * factor) for probability, size in self.points)
+        return SizeDistribution(self.name, self.source, points)
+
+    def sample_bytes(self, count: int) -> list[int]:
+        """Sizes that represent the distribution, in ascending order.
+
+        Each is the mean of one of `count` equal parts of all flows, and at least one byte. Few flows
+        carry most of the bytes. Sizes drawn at random would make the load of a run a matter of luck.
+        """
+        edges = [number / count for number in range(count + 1)]
+        return [max(1, round(self.mean_between_bytes(*ends))) for ends in pairwise(edges)]
+
+
+def _in_packets(*points: tuple[float, int]) -> tuple[tuple[float, float], ...]:
+    return tuple((probability, float(packets * PACKET_BYTES)) for probability, packets in points)
+
+
+WEB_SEARCH = SizeDistribution(
+    "web search",
+    "Alizadeh et al., Data Center TCP (DCTCP), SIGCOMM 2010",
+    _in_packets(
+        (0.0, 6),
+        (0.15, 6),
+        (0.2, 13),
+        (0.3, 19),
+        (0.4, 33),
+        (0.53, 53),
+        (0.6, 133),
+        (0.7, 667),
+        (0.8, 1333),
+        (0.9, 3333),
+        (0.97, 6667),
+        (1.0, 20_000),
+    ),
+)
+DATA_MINING = SizeDistribution(
+    "data mining",
+    "Greenberg et al., VL2: A Scalable and Flexible Data Center Network, SIGCOMM 2009",
+    _in_packets(
+        (0.0, 1),
+        (0.5, 1),
+        (0.6, 2),
+        (0.7, 3),
+        (0.8, 7),
+        (0.9, 267),
+        (0.95, 2107),
+        (0.99, 66_667),
+        (1.0, 666_667),
+    ),
+)
