@@ -19,5 +19,6 @@ LAYOUT_NAMES = (
     "two_switches",
     "mixed_speed",
     "shift",
+    "flows",
     "overlay",
 )

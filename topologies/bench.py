@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         help="compare only with these: manual, active-backup, balance-slb, balance-slb/1s, balance-tcp;"
-        " none",
+        " none; with flows, oracle",
     )
     parser.add_argument(
         "--scenario", metavar="TEXT", help="run only scenarios whose names contain this text"

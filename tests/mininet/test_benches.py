@@ -262,3 +262,52 @@ def test_shift_counts_what_moves_cost_tcp(tmp_path: Path) -> None:
     assert ours["retransmissions_per_move"] >= 0 and ours["lost_per_move"] >= 0
     assert 0 < ours["silence_ms"] <= ours["worst_silence_ms"]
     at_most("worst silence, ms", ours["worst_silence_ms"], 1000, ANYWHERE_MS)
+
+
+@judges_time
+def test_flows_takes_the_time_of_every_request(tmp_path: Path) -> None:
+    words = ("--policy", "adaptive", "--against", "oracle", "--scenario", "web search, 70%")
+    report = report_of(tmp_path, "flows", *words)
+    assert report["environment"]["pace"]["window_s"] == 30
+    lines = (tmp_path / "out" / "flows" / "samples.jsonl").read_text().splitlines()
+    runs = {line["contender"]: line for line in map(json.loads, lines)}
+    assert list(runs) == list(report["contenders"]) == ["adaptive", "oracle"]
+    planned = [[flow[:3] for flow in one["outcome"]["details"]["flows"]] for one in runs.values()]
+    assert planned[0] == planned[1], "not the same flows"
+    for name, run in runs.items():
+        one, flows = report["contenders"][name], run["outcome"]["details"]["flows"]
+        from_s, to_s = run["measured_s"]
+        measured = [flow for flow in flows if from_s <= flow[0] < to_s]
+        assert one["flows_small"] + one["flows_middle"] + one["flows_large"] == len(measured)
+        assert one["offered_bps"] == pytest.approx(140e6, rel=0.02)
+        arrived = [received for _, _, size, _, _, received in measured if received == size]
+        at_least(f"{name}: share of flows that ended", len(arrived) / len(measured), 0.99, 0.5)
+        # Nobody sends faster than an uplink.
+        for _, _, size_bytes, _, duration_s, received_bytes in measured:
+            if received_bytes == size_bytes > 300_000:
+                assert size_bytes * 8 / duration_s < 100e6 * 1.1
+        assert one["slowdown_p50"] <= one["slowdown_p95"] <= one["slowdown_p99"]
+        at_most(f"{name}: p99 of the lateness, ms", one["late_p99_ms"], 20, ANYWHERE_MS)
+        sent = run["samples"][-1]["sent_bytes"]
+        assert min(sent.values()) > 0.2 * max(sent.values()), "one uplink was not used"
+
+
+def test_flows_go_on_while_an_uplink_fails(tmp_path: Path) -> None:
+    words = ("--policy", "adaptive", "--against", "oracle", "--scenario", "an uplink fails")
+    report = report_of(tmp_path, "flows", *words)
+    (scenario,) = report["scenarios"]
+    assert scenario["uplinks"] == {f"uplink{number}": 100e6 for number in (1, 2, 3)}
+    lines = (tmp_path / "out" / "flows" / "samples.jsonl").read_text().splitlines()
+    for run in map(json.loads, lines):
+        one, details = report["contenders"][run["contender"]], run["outcome"]["details"]
+        failed_s = details["failed_s"]
+        assert failed_s == sum(run["measured_s"]) / 2
+        assert one["caught"] > 0 and one["caught_slowdown_worst"] > 0
+        sent = [(sample["at_s"], sample["sent_bytes"]["uplink3"]) for sample in run["samples"]]
+        before = [count for at_s, count in sent if at_s < failed_s - 0.3]
+        after = [count for at_s, count in sent if at_s > failed_s + 0.5]
+        assert before[-1] > before[0], "it carried nothing before"
+        assert after[-1] == after[0], "it did not fail"
+        begun = [flow for flow in details["flows"] if flow[0] > failed_s + 1]
+        ended = [flow for flow in begun if flow[5] == flow[2]]
+        at_least("share of later flows that ended", len(ended) / len(begun), 0.9, 0.5)

@@ -26,6 +26,7 @@ FEW_VMS = {
     "two_switches": 2,
     "mixed_speed": 2,
     "shift": 2,
+    "flows": 2,
     "overlay": 2,
 }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from topologies.compare.pace import Pace
 from topologies.graph.layout import Layout, Role
+from topologies.loads import flow_ports
 from topologies.network.private_ovs import PrivateOvs
 from topologies.network.service import Service
 from topologies.network.switches import TEAMS, ServerBridge, SplitServer
@@ -27,6 +28,8 @@ HISTORY = "ovs-lbt-history.jsonl"
 # VM ports that come and go are in no history.
 OBSERVE_ANEW_S = 2.0
 MANUAL = "manual"
+# It knows the size of every flow, which no team can know: neither a peer nor one of ours.
+ORACLE = "oracle"
 # The value of `--against` that excludes every peer.
 NO_PEERS = "none"
 # Open vSwitch's own bonds, by their names in Open vSwitch. balance-tcp needs LACP.
@@ -277,6 +280,40 @@ class Ours(Contender):
         return {"ovs-lbt": self._service.pid}
 
 
+class Oracle(Contender):
+    """Places each flow by what its load has planned for it, knowing the sizes of all flows.
+
+    A flow's destination port names its uplink (`topologies.loads.flow_ports`). A group for each uplink
+    sends by it, or by the next live one. The uplinks are a LAG, so that the upstream switch accepts a
+    VM from all of them.
+    """
+
+    name = ORACLE
+    server_class = TEAMS["lacp"]
+
+    def take_over(self, teams: Teams, resources: contextlib.ExitStack) -> None:
+        for server in teams.servers:
+            ofports = [
+                int(teams.ovs.vsctl("get", "interface", uplink, "ofport"))
+                for uplink in server.uplinks
+            ]
+            for number in range(len(ofports)):
+                order = ofports[number:] + ofports[:number]
+                buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order)
+                group = f"group_id={number + 1},type=fast_failover,{buckets}"
+                self._ofctl(teams.ovs, "add-group", server.name, group)
+                match = f"tcp,tp_src={flow_ports.SERVER_PORT},tp_dst={number}/{hex(flow_ports.PLACES - 1)}"
+                flow = f"priority=100,{match},actions=group:{number + 1}"
+                self._ofctl(teams.ovs, "add-flow", server.name, flow)
+
+    def observe(self) -> Observation:
+        return Observation({})
+
+    @staticmethod
+    def _ofctl(ovs: PrivateOvs, *arguments: str) -> None:
+        ovs.run("ovs-ofctl", "-O", "OpenFlow13", *arguments)
+
+
 def by_name(name: str) -> Contender:
     """The contender with this name. Our policies can have a teaming behind a slash: `dynamic/lacp`.
 
@@ -285,11 +322,13 @@ def by_name(name: str) -> Contender:
     """
     if name == MANUAL:
         return Manual()
+    if name == ORACLE:
+        return Oracle()
     if name in BONDS:
         return OvsBond(name)
     policy, slash, teaming = name.partition("/")
     if policy not in OURS:
-        raise ValueError(f"contender: {name} -> {' | '.join((MANUAL, *BONDS, *OURS))}")
+        raise ValueError(f"contender: {name} -> {' | '.join((MANUAL, *BONDS, ORACLE, *OURS))}")
     if slash and teaming not in FORMS:
         raise ValueError(f"teaming: {teaming} -> {' | '.join(FORMS)}")
     return Ours(policy, teaming or OURS[policy])
@@ -309,8 +348,8 @@ def select(
         if not isinstance(by_name(name), Ours):
             raise ValueError(f"--policy {name} -> {' | '.join(OURS)}")
     for name in peers or ():
-        if name not in (MANUAL, *BONDS, NO_PEERS):
-            raise ValueError(f"--against {name} -> {' | '.join((MANUAL, *BONDS, NO_PEERS))}")
+        if name not in (known := (MANUAL, *BONDS, ORACLE, NO_PEERS)):
+            raise ValueError(f"--against {name} -> {' | '.join(known)}")
     ours = None if policies is None else [by_name(name).name for name in policies]
     others = None if peers is None else [name for name in peers if name != NO_PEERS]
 

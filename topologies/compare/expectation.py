@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from topologies.compare.contenders import BONDS, MANUAL
+from topologies.compare.contenders import BONDS, MANUAL, ORACLE
 from topologies.compare.figures import Figures
 
 # The limits for our best policy, relative to the best bond of Open vSwitch.
@@ -31,7 +31,7 @@ def is_peer(contender: str) -> bool:
 
 def is_ours(contender: str) -> bool:
     """Whether a contender is one of our policies."""
-    return not is_peer(contender) and contender != MANUAL
+    return not is_peer(contender) and contender not in (MANUAL, ORACLE)
 
 
 def against_peers(scenario: str, contenders: Mapping[str, Figures]) -> list[Expectation]:

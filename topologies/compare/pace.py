@@ -36,6 +36,9 @@ class Pace:
     # without a move before it, which is longer than the rebalance interval of bonds.
     failure_s: tuple[float, float] = (10.0, 40.0)
     still_s: float = 12.0
+    # Flows that start at random: before they are measured, measured, and the longest time that those
+    # under way have to end.
+    flows_s: tuple[float, float, float] = (65.0, 60.0, 30.0)
     # Moves under a steady load: their number, and the span that each is watched.
     moves: int = 20
     move_s: float = 1.0
@@ -58,6 +61,7 @@ FAITHFUL = Pace(
     steady_s=120.0,
     least_downloads=3000,
     settling_s=(200.0, 30.0),
+    flows_s=(100.0, 180.0, 30.0),
 )
 # Only to check that a bench works: too short for comparable figures.
 QUICK = Pace(
@@ -75,6 +79,7 @@ QUICK = Pace(
     shift_s=(0.5, 6.0),
     failure_s=(0.5, 5.0),
     still_s=2.0,
+    flows_s=(4.0, 10.0, 6.0),
     moves=3,
     move_s=0.7,
 )

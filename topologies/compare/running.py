@@ -89,7 +89,10 @@ def supported(scenario: Scenario, names: Sequence[str]) -> list[str]:
     """The contenders that the scenario's layout supports. Prints why it excludes others."""
     found = []
     for name in names:
-        if problem := contenders.unsupported_reason(scenario.layout, contenders.by_name(name)):
+        problem = contenders.unsupported_reason(scenario.layout, contenders.by_name(name))
+        if name == contenders.ORACLE and name not in scenario.contenders:
+            problem = "this load does not tell it where its flows should go"
+        if problem:
             print(f"{scenario.name}: {name} excluded: {problem}", file=sys.stderr)
         else:
             found.append(name)

@@ -58,6 +58,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         fast_uplinks * uplink_mbps + slow_uplinks * slow_mbps
     ),
     "shift": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
+    "flows": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
     "overlay": lambda uplinks, uplink_mbps, **_: uplinks * uplink_mbps,
 }
 
@@ -73,6 +74,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         ("two_switches", 2 * 100),
         ("mixed_speed", 100 + 10),
         ("shift", 2 * 100),
+        ("flows", 2 * 100),
         ("overlay", 2 * 50),
     ],
 )
@@ -394,5 +396,6 @@ def test_only_published_figures_are_listed_as_published() -> None:
         "two_switches",
         "mixed_speed",
         "shift",
+        "flows",
         "overlay",
     }

@@ -22,6 +22,8 @@ from topologies.compare.plan import Options
 from topologies.compare.result import Result
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
+from topologies.loads.flow_arrivals import Span, offered_bps
+from topologies.loads.flow_load import FlowLoad
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
 
@@ -54,6 +56,8 @@ MEASURED: Mapping[str, float] = {
     "loss_ratio": 0.0005,
     "retransmissions_per_move": 0,
     "duplicated": 0,
+    "slowdown_p99": 10.0,
+    "late_p99_ms": 2.0,
 }
 
 
@@ -371,6 +375,39 @@ def test_shift_expects_moves_to_cost_tcp_no_more_than_a_bonds() -> None:
     ]
     twice = _result(moves, ["originating-port"], {"originating-port": {"duplicated": 1}})
     assert _missed("shift", twice) == ["moves, originating-port: no duplicates"]
+
+
+def test_flows_expects_no_peer_without_a_lag_to_be_faster_and_flows_in_time() -> None:
+    main = next(iter(_scenarios("flows").values()))
+    assert _missed("flows", _result(main)) == []
+    for peer in ("manual", "active-backup", "balance-slb"):
+        faster = _result(main, changed={peer: {"slowdown_p99": 9.9}})
+        assert _missed("flows", faster) == [
+            f"web search, 70%, adaptive: p99 of the slowdown not above that of {peer}"
+        ]
+    for other in ("balance-tcp", "oracle", "load-based"):
+        assert _missed("flows", _result(main, changed={other: {"slowdown_p99": 2.0}})) == []
+    late = _result(main, changed={"dynamic": {"late_p99_ms": 20.5}})
+    assert _missed("flows", late) == ["web search, 70%: 99 % of the flows start within 20 ms"]
+
+
+def test_flows_fails_an_uplink_in_one_scenario_only(tmp_path: Path) -> None:
+    scenarios = _scenarios("flows")
+    assert list(scenarios) == [
+        *("web search, 70%", "web search, 90%", "data mining, 70%", "data mining, 90%"),
+        "web search, an uplink fails",
+    ]
+    nothing_is_up = cast(PrivateOvs, None)
+    for name, scenario in scenarios.items():
+        pids = dict.fromkeys(
+            (*scenario.layout.nodes(Role.VM), *scenario.layout.nodes(Role.CLIENT)), 1
+        )
+        load = scenario.load(Stage(scenario.layout, "", pids, {}, nothing_is_up, tmp_path))
+        assert isinstance(load, FlowLoad)
+        ratio = 0.9 if "90%" in name else 0.7
+        span = Span(*load.measured_s)
+        # A third uplink is added, and the load is that of two.
+        assert offered_bps(load.flows, span) == pytest.approx(ratio * 200e6, rel=0.01)
 
 
 @every_bench

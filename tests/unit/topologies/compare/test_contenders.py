@@ -64,6 +64,7 @@ USUAL = ("manual", "load-based", "dynamic", "dynamic/lacp", "active-backup", "ba
         (["dynamic", "load-based"], ["balance-slb", "manual"], None),
         (["set"], ["balance-tcp", "manual"], ["manual", "balance-tcp", "set"]),
         (["dynamic/switch-independent"], ["none"], ["dynamic"]),
+        (["dynamic"], ["oracle", "manual"], ["manual", "dynamic", "oracle"]),
         (["set", "set"], ["none", "manual", "manual"], ["manual", "set"]),
     ],
 )
@@ -76,7 +77,8 @@ def test_selection_keeps_the_default_order(
 
 @given(
     st.none() | st.lists(st.sampled_from([*contenders.OURS, "dynamic/lacp", "slb/lacp"])),
-    st.none() | st.lists(st.sampled_from(["manual", *contenders.BONDS, contenders.NO_PEERS])),
+    st.none()
+    | st.lists(st.sampled_from(["manual", "oracle", *contenders.BONDS, contenders.NO_PEERS])),
 )
 def test_selection_has_each_selected_contender_once_and_no_other(
     policies: list[str] | None, peers: list[str] | None
@@ -98,6 +100,8 @@ def test_policy_is_not_a_peer_and_vice_versa() -> None:
         contenders.select(USUAL, ["balance-slb"], None)
     with pytest.raises(ValueError, match=r"--policy manual -> "):
         contenders.select(USUAL, ["manual"], None)
+    with pytest.raises(ValueError, match=r"--policy oracle -> "):
+        contenders.select(USUAL, ["oracle"], None)
     with pytest.raises(ValueError, match=r"--against dynamic -> manual \| .* \| none"):
         contenders.select(USUAL, None, ["dynamic"])
     with pytest.raises(ValueError, match="contender: ecmp -> "):
@@ -126,6 +130,8 @@ TWO_SWITCHES = "a LAG must end at one switch"
         ("dynamic", "two_switches", ""),
         ("balance-tcp", "set_vs_lbfo", ""),
         ("load-based", "set_vs_lbfo", ""),
+        ("oracle", "flows", ""),
+        ("oracle", "two_switches", TWO_SWITCHES),
         ("address-hash", "mixed_speed", ""),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.compare.contenders import BONDS, MANUAL
+from topologies.compare.contenders import BONDS, MANUAL, ORACLE
 from topologies.compare.expectation import (
     LEAST_THROUGHPUT_RATIO,
     MOST_CPU_RATIO,
@@ -37,9 +37,10 @@ def _of(checked: list[Expectation], what: str) -> Expectation:
     return found
 
 
-def test_every_contender_is_a_policy_a_peer_or_manual() -> None:
-    assert [name for name in ("manual", *BONDS, *OURS) if is_ours(name)] == list(OURS)
-    assert [name for name in ("manual", *BONDS, *OURS) if is_peer(name)] == list(BONDS)
+def test_every_contender_is_a_policy_a_peer_manual_or_the_oracle() -> None:
+    every = (MANUAL, ORACLE, *BONDS, *OURS)
+    assert [name for name in every if is_ours(name)] == list(OURS)
+    assert [name for name in every if is_peer(name)] == list(BONDS)
 
 
 def test_comparison_needs_a_policy_and_a_peer() -> None:

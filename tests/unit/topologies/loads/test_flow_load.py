@@ -1,0 +1,107 @@
+"""The load of flows: its plan for the programs, and its figures from what they report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from topologies import flows
+from topologies.graph.layout import Layout, Role
+from topologies.loads import flow_ports
+from topologies.loads.flow_load import FlowLoad, completions
+from topologies.loads.flow_sizes import WEB_SEARCH
+from topologies.loads.load import Stage
+from topologies.network.private_ovs import PrivateOvs
+
+LOAD_BPS = 140e6
+
+
+def _load(directory: Path, layout: Layout, failing: str | None = None) -> FlowLoad:
+    names = (*layout.nodes(Role.VM), *layout.nodes(Role.CLIENT))
+    pids = {name: number for number, name in enumerate(names, start=100)}
+    stage = Stage(layout, "lbt-", pids, {}, cast(PrivateOvs, None), directory)
+    return FlowLoad(
+        stage,
+        WEB_SEARCH.scaled(0.1),
+        LOAD_BPS,
+        warm_up_s=2.0,
+        watched_s=8.0,
+        drain_s=3.0,
+        failing=failing,
+    )
+
+
+def test_every_contender_has_the_same_flows(tmp_path: Path) -> None:
+    layout = flows.layout()
+    assert _load(tmp_path, layout).flows == _load(tmp_path, layout).flows
+    more = flows.layout(uplinks=3)
+    assert _load(tmp_path, more, "uplink3").flows == _load(tmp_path, layout).flows
+
+
+def test_plan_names_namespaces_addresses_and_places(tmp_path: Path) -> None:
+    layout = flows.layout()
+    load = _load(tmp_path, layout)
+    plan = load._plan()
+    assert plan["server_pids"] == list(range(100, 108))
+    assert [one["pid"] for one in plan["clients"]] == [108, 109]
+    assert len(plan["flows"]) == len(load.flows) > 500
+    for one, flow in zip(plan["flows"], load.flows, strict=True):
+        assert one["server"] == layout.addresses_of(layout.nodes(Role.VM)[flow.vm])[0]
+        assert one["client"] == flow.vm % 2
+        assert one["size_bytes"] == flow.size_bytes
+    places = {flow_ports.place_of(one["port"]) for one in plan["flows"]}
+    assert places == {0, 1}
+    assert json.loads(json.dumps(plan)) is not None
+
+
+def test_oracle_leaves_an_uplink_before_it_fails(tmp_path: Path) -> None:
+    load = _load(tmp_path, flows.layout(uplinks=3), "uplink3")
+    places = [flow_ports.place_of(one["port"]) for one in load._plan()["flows"]]
+    before, after = (
+        [p for p, flow in zip(places, load.flows, strict=True) if (flow.start_s < 6.0) == early]
+        for early in (True, False)
+    )
+    assert 2 in before
+    assert set(after) == {0, 1}
+
+
+def test_flow_is_complete_if_all_of_it_arrived(tmp_path: Path) -> None:
+    planned = _load(tmp_path, flows.layout()).flows[:2]
+    size_bytes = planned[0].size_bytes
+    rows = [[0.001, 0.5, size_bytes], [0.0, 9.0, 0]]
+    first, second = completions(planned, rows)
+    assert first.complete and not second.complete
+    assert (first.late_s, first.duration_s) == (0.001, 0.5)
+    assert first.start_s == planned[0].start_s
+
+
+def test_computed_figure_needs_no_network_and_is_left_out_of_a_failure(tmp_path: Path) -> None:
+    found = _load(tmp_path, flows.layout())._shared_figures()
+    assert found["computed_one_link_slowdown_p99"] > 1
+    assert _load(tmp_path, flows.layout(uplinks=3), "uplink3")._shared_figures() == {}
+
+
+def test_flows_that_a_failure_met_are_counted(tmp_path: Path) -> None:
+    load = _load(tmp_path, flows.layout(uplinks=3), "uplink3")
+    planned = [one for one in load.flows if one.start_s < 5.5][:3]
+    # The failure is at 6 s: one flow is over, one is under way, and one just reaches it.
+    ends_s = [5.9, 7.0, 6.001]
+    rows = [
+        [0.0, end_s - one.start_s, one.size_bytes]
+        for one, end_s in zip(planned, ends_s, strict=True)
+    ]
+    found = load._caught_figures(completions(planned, rows))
+    assert found["caught"] == 2
+    assert found["caught_slowdown_worst"] == pytest.approx(
+        max(
+            duration_s / (0.001 + _wire_s(one.size_bytes))
+            for one, (_, duration_s, _) in zip(planned[1:], rows[1:], strict=True)
+        )
+    )
+
+
+def _wire_s(size_bytes: int) -> float:
+    return (size_bytes + -(-size_bytes // 1448) * 66 + 206) * 8 / 100e6

@@ -1,0 +1,105 @@
+"""Transfers over the loopback: all bytes arrive, and what does not end does not look fast."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from topologies.loads.flow_transfers import CHUNK_BYTES, NOT_STARTED, Clients, Server
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """The port of a running server."""
+    stopped = threading.Event()
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        listener.setblocking(False)
+        server = Server([listener])
+        thread = threading.Thread(target=server.run, args=[stopped.is_set])
+        thread.start()
+        yield int(listener.getsockname()[1])
+        stopped.set()
+        thread.join()
+        server.close()
+
+
+def _plan(port: int, sizes_bytes: list[int], longest_s: float = 20.0) -> dict[str, Any]:
+    start_s = time.monotonic() + 0.05
+    return {
+        "start_s": start_s,
+        "end_s": start_s + longest_s,
+        "measured_s": [0.0, longest_s],
+        "port": port,
+        "clients": [{"pid": 1, "address": "127.0.0.1"}],
+        "flows": [
+            {
+                "start_s": 0.01 * number,
+                "client": 0,
+                "port": 0,  # any free one
+                "server": "127.0.0.1",
+                "size_bytes": size_bytes,
+            }
+            for number, size_bytes in enumerate(sizes_bytes)
+        ],
+    }
+
+
+def _run(plan: dict[str, Any]) -> Clients:
+    clients = Clients(plan, lambda _pid: socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    clients.run()
+    return clients
+
+
+def test_every_flow_gets_its_size(port: int) -> None:
+    sizes_bytes = [1, 8, 1448, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 5_000_000]
+    found = _run(_plan(port, sizes_bytes))
+    assert [received for _, _, received in found.rows] == sizes_bytes
+    assert found.received_bytes == found.measured_bytes == sum(sizes_bytes)
+    for late_s, duration_s, _ in found.rows:
+        assert late_s >= 0
+        assert 0 < duration_s < 10
+
+
+def test_many_flows_are_under_way_at_once(port: int) -> None:
+    plan = _plan(port, [20_000] * 300)
+    for flow in plan["flows"]:
+        flow["start_s"] = 0.0
+    assert [received for _, _, received in _run(plan).rows] == [20_000] * 300
+
+
+def test_only_bytes_of_the_measured_part_are_measured(port: int) -> None:
+    plan = _plan(port, [1000, 1000])
+    plan["flows"][1]["start_s"] = 0.6
+    plan["measured_s"] = [0.5, 20.0]
+    found = _run(plan)
+    assert (found.received_bytes, found.measured_bytes) == (2000, 1000)
+
+
+def test_flow_without_an_answer_takes_until_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        found = _run(_plan(silent.getsockname()[1], [1000], longest_s=0.4))
+    ((_, duration_s, received_bytes),) = found.rows
+    assert received_bytes == 0
+    assert duration_s >= 0.39
+
+
+def test_refused_connection_takes_until_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    begin_s = time.monotonic()
+    found = _run(_plan(port, [1000], longest_s=30.0))
+    assert time.monotonic() - begin_s < 10, "nobody waits for it"
+    ((_, duration_s, received_bytes),) = found.rows
+    assert received_bytes == 0
+    assert duration_s == pytest.approx(30, abs=1)
+
+
+def test_flow_that_is_due_after_the_end_is_never_started(port: int) -> None:
+    plan = _plan(port, [1000, 1000], longest_s=0.3)
+    plan["flows"][1]["start_s"] = 0.5
+    assert [late_s == NOT_STARTED for late_s, _, _ in _run(plan).rows] == [False, True]

@@ -1,0 +1,145 @@
+"""The bench of `flows`: how long requests of published sizes take, at two loads, and in a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topologies import flows
+from topologies.compare.contenders import MANUAL, ORACLE
+from topologies.compare.expectation import Expectation, against_peers
+from topologies.compare.plan import Options, Plan
+from topologies.compare.result import Result
+from topologies.compare.scenario import Scenario
+from topologies.graph.layout import Role
+from topologies.loads.flow_arrivals import popularity
+from topologies.loads.flow_figures import LARGE_BYTES, SMALL_BYTES
+from topologies.loads.flow_load import SEED, FlowLoad
+from topologies.loads.flow_sizes import DATA_MINING, WEB_SEARCH, SizeDistribution
+from topologies.loads.load import Load, Stage
+
+CONTENDERS = (
+    MANUAL,
+    "load-based",
+    "adaptive",
+    "dynamic",
+    "dynamic/lacp",
+    "active-backup",
+    "balance-slb",
+    "balance-tcp",
+    ORACLE,
+)
+# Sizes and links are a tenth of those of the networks in which they were measured.
+SCALE = 0.1
+# The load on the wire as a share of both uplinks.
+LOAD_RATIOS = (0.7, 0.9)
+# A third uplink fails, and the others have to carry this share of their capacity.
+FAILURE_RATIO = 0.7
+FAILURE = "web search, an uplink fails"
+OURS = "adaptive"
+WITHOUT_LAG = (MANUAL, "active-backup", "balance-slb")
+# A flow that is started later than this would not be started at random any more.
+MOST_LATE_MS = 20.0
+
+
+def scenarios(options: Options) -> list[Scenario]:
+    """Both distributions at both loads, and a failure."""
+    return [
+        *(
+            _steady(options, distribution, ratio)
+            for distribution in (WEB_SEARCH, DATA_MINING)
+            for ratio in LOAD_RATIOS
+        ),
+        _failure(options),
+    ]
+
+
+def _steady(options: Options, distribution: SizeDistribution, ratio: float) -> Scenario:
+    layout = flows.layout()
+
+    def load(stage: Stage) -> Load:
+        return _load(stage, options, distribution, ratio * layout.limit_bps)
+
+    return Scenario(
+        name=f"{distribution.name}, {ratio:.0%}",
+        what=f"Requests for sizes as published for {distribution.name} ({distribution.source}),"
+        f" divided by ten. They start at random, whether or not others have ended, and load the"
+        f" uplinks by {ratio:.0%} of what both carry. The most popular VM gets"
+        f" {max(popularity(len(layout.nodes(Role.VM)), SEED)):.0%} of them. Small: below"
+        f" {SMALL_BYTES // 1000} kB; large: above {LARGE_BYTES // 10**6} MB. Slowdown: the time over"
+        " that on an idle uplink. The oracle knows the sizes of all flows, and places each one as it"
+        " starts. One link: computed for one link of the uplinks' capacity that flows share equally.",
+        layout=layout,
+        load=load,
+        contenders=CONTENDERS,
+    )
+
+
+def _failure(options: Options) -> Scenario:
+    layout = flows.layout(uplinks=3)
+    left_bps = layout.limit_bps * 2 / 3
+
+    def load(stage: Stage) -> Load:
+        failing = layout.nodes(Role.UPLINK)[-1]
+        return _load(stage, options, WEB_SEARCH, FAILURE_RATIO * left_bps, failing)
+
+    return Scenario(
+        name=FAILURE,
+        what=f"The same requests as with {WEB_SEARCH.name} at {FAILURE_RATIO:.0%}, on three uplinks, of"
+        f" which one loses its carrier in the middle. The others then carry {FAILURE_RATIO:.0%}. Caught:"
+        " the flows that were under way, or started within the second after the failure. The oracle"
+        " knows when the uplink will fail.",
+        layout=layout,
+        load=load,
+        contenders=CONTENDERS,
+    )
+
+
+def _load(
+    stage: Stage,
+    options: Options,
+    distribution: SizeDistribution,
+    load_bps: float,
+    failing: str | None = None,
+) -> Load:
+    warm_up_s, watched_s, drain_s = options.pace.flows_s
+    return FlowLoad(
+        stage,
+        distribution.scaled(SCALE),
+        load_bps,
+        warm_up_s=warm_up_s,
+        watched_s=watched_s,
+        drain_s=drain_s,
+        failing=failing,
+    )
+
+
+def expectations(_options: Options, results: Sequence[Result]) -> list[Expectation]:
+    """Flows start in time, and without a LAG no peer's slowest hundredth is faster than ours."""
+    found: list[Expectation] = []
+    for result in results:
+        name, contenders = result.scenario.name, result.medians()
+        late_ms = [one["late_p99_ms"] for one in contenders.values() if "late_p99_ms" in one]
+        if late_ms:
+            found.append(
+                Expectation(
+                    f"{name}: 99 % of the flows start within {MOST_LATE_MS:.0f} ms",
+                    f"{max(late_ms):.1f} ms",
+                    max(late_ms) <= MOST_LATE_MS,
+                )
+            )
+        ours = contenders.get(OURS, {}).get("slowdown_p99")
+        for peer in WITHOUT_LAG:
+            theirs = contenders.get(peer, {}).get("slowdown_p99")
+            if ours is not None and theirs is not None:
+                found.append(
+                    Expectation(
+                        f"{name}, {OURS}: p99 of the slowdown not above that of {peer}",
+                        f"{ours:.1f} and {theirs:.1f}",
+                        ours <= theirs,
+                    )
+                )
+        found += against_peers(name, contenders)
+    return found
+
+
+PLAN = Plan(scenarios, expectations, real_time=True)

@@ -1,0 +1,75 @@
+"""The layout `flows`: one server with two uplinks, and eight VMs of unequal popularity.
+
+No document describes it. Clients request data from the VMs, in sizes that were published for web search
+(Alizadeh et al., DCTCP, 2010) and for data mining (Greenberg et al., VL2, 2009). Sizes and links are a
+tenth of those of gigabit networks, so that times are not scaled. Teams differ in how long each request
+takes.
+
+    mn --custom /path/to/topologies/flows.py --topo flows --test pingall
+
+starts it from any directory, with an active-backup bond as the team. All parameters are optional:
+
+    --topo flows,uplinks=2,vms=4,clients=1,uplink_mbps=50,mtu=9000,vlan=7
+
+`vlan` is the access VLAN of VMs and clients. The other forms of the team are `team=balance-slb`,
+`team=lacp`, `team=split`, and `team=plain`, which is for `ovs-lbt attach`. With `team=plain`, set
+`capacity-mbps` on the uplinks, because virtual links do not report their speed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import networkx
+
+# vmware_lbt.py explains this.
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath((lambda: 0).__code__.co_filename)))
+if _ROOT not in sys.path:
+    sys.path.insert(0, _ROOT)
+
+from topologies.graph import parts as layout_parts  # noqa: E402
+from topologies.graph.layout import Layout as LayoutGraph  # noqa: E402
+from topologies.graph.layout import Role as LayoutRole  # noqa: E402
+from topologies.network.mininet_topo import LayoutTopo  # noqa: E402
+
+NAME = "flows"
+
+
+@layout_parts.with_checked_parameters
+def layout(
+    uplinks: int = 2,
+    vms: int = 8,
+    clients: int = 2,
+    uplink_mbps: int = 100,
+    mtu: int = layout_parts.STANDARD_MTU,
+    vlan: int = 0,
+) -> LayoutGraph:
+    """The layout's graph; the load goes from the VMs to the clients."""
+    graph = networkx.Graph()
+    graph.add_node("server", role=LayoutRole.SERVER_BRIDGE)
+    graph.add_node("upstream", role=LayoutRole.UPSTREAM_SWITCH)
+    layout_parts.add_uplinks(graph, "server", ["upstream"], [uplink_mbps] * uplinks, mtu=mtu)
+    layout_parts.add_vms(
+        graph,
+        "server",
+        vms,
+        network="10.1.0",
+        first_ofport=10 * uplinks,
+        mtu=mtu,
+        vlan=vlan,
+    )
+    layout_parts.add_clients(graph, "upstream", clients, network="10.1.1", mtu=mtu, vlan=vlan)
+    return LayoutGraph(NAME, graph)
+
+
+class FlowsTopo(LayoutTopo):
+    """The layout for `mn --topo flows`."""
+
+    def build(
+        self, prefix: str = "flw-", team: str = "bond", datapath: str = "auto", **parameters: int
+    ) -> None:
+        self.build_named(layout(**parameters), prefix, team, datapath)
+
+
+topos = {NAME: FlowsTopo}

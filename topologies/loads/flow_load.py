@@ -1,0 +1,234 @@
+"""Flows of published sizes from VMs to clients, started at random times in an open loop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from topologies.graph.layout import Role
+from topologies.graph.ports import upstream_interface
+from topologies.loads import flow_figures, flow_oracle, flow_ports, flow_transfers
+from topologies.loads.flow_arrivals import FlowPlan, Span, offered_bps, plan_flows, popularity
+from topologies.loads.flow_figures import Completion
+from topologies.loads.flow_sizes import SizeDistribution
+from topologies.loads.load import Load, Outcome, Stage
+from topologies.network import processes
+
+# Chance decides which VMs are popular, when flows start, and in which order sizes follow.
+SEED = 1
+READY_S = 1.5
+END_TIMEOUT_S = 15.0
+# Flows that started this long after a failure met it, too: TCP repeats a lost SYN after a second.
+CAUGHT_S = 1.0
+
+
+class FlowLoad(Load):
+    """Clients request flows from VMs, at a share of the capacity of all uplinks together.
+
+    The first `warm_up_s` are for teams to place the load. The flows that start in the next `watched_s`
+    are measured. Then the load ends with the last flow, or after `drain_s` more. With `failing`, that
+    uplink loses its carrier in the middle of the measured span, until the end.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        distribution: SizeDistribution,
+        load_bps: float,
+        *,
+        warm_up_s: float,
+        watched_s: float,
+        drain_s: float,
+        failing: str | None = None,
+    ) -> None:
+        self._stage = stage
+        layout = stage.layout
+        self._measured = Span(warm_up_s, warm_up_s + watched_s)
+        self.measured_s = self.steady_s = (self._measured.start_s, self._measured.end_s)
+        self.load_s = self._measured.end_s + drain_s
+        self._fails_s = warm_up_s + watched_s / 2 if failing else None
+        self._vms, self._clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
+        spans = [Span(0.0, warm_up_s), self._measured]
+        shares = popularity(len(self._vms), SEED)
+        self.flows = plan_flows(distribution, load_bps, spans, shares, SEED)
+        uplinks = layout.nodes(Role.UPLINK)
+        self._links_bps = [float(layout.capacity_bps(uplink)) for uplink in uplinks]
+        closes_s = [
+            self._fails_s if uplink == failing and self._fails_s else float("inf")
+            for uplink in uplinks
+        ]
+        self._places = flow_oracle.place(self.flows, self._links_bps, closes_s)
+        self._link = upstream_interface(layout, stage.prefix, failing) if failing else ""
+        self._programs: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+
+    def start(self) -> None:
+        """Start the servers, then the clients. The first flow begins after `start_s`."""
+        # The programs need this time to start and to read the plan.
+        self.start_s = time.monotonic() + READY_S
+        plan = self._directory / "flows.json"
+        plan.write_text(json.dumps(self._plan()))
+        for role in ("serve", "request"):
+            script = str(Path(flow_transfers.__file__).resolve())
+            command = [sys.executable, "-P", script, role, str(plan), str(self._results(role))]
+            self._programs[role] = processes.start(command, self._log(role))
+        threading.Thread(target=self._await_end, daemon=True).start()
+        if self._fails_s is not None:
+            threading.Thread(target=self._cut, daemon=True).start()
+
+    def finish(self) -> Outcome:
+        """Wait for the flows to end. `details` has a row for each flow, and how they were started."""
+        left_s = max(0.0, self.start_s + self.load_s - time.monotonic())
+        found = self._collect("request", left_s + END_TIMEOUT_S)
+        self._programs["serve"].terminate()
+        self._collect("serve", END_TIMEOUT_S)
+        if self._failure is not None:
+            raise RuntimeError(f"{self._link}: up -> down: {self._failure}") from self._failure
+        missed = sum(late_s == flow_transfers.NOT_STARTED for late_s, _, _ in found["rows"])
+        if missed:
+            raise RuntimeError(f"flows: {missed} of {len(self.flows)} never started -> all started")
+        done = completions(self.flows, found["rows"])
+        measured = [
+            one for one in done if self._measured.start_s <= one.start_s < self._measured.end_s
+        ]
+        span_s = self._measured.duration_s
+        return Outcome(
+            received_bytes=found["received_bytes"],
+            throughput_bps=found["measured_bytes"] * 8 / span_s,
+            figures={
+                **flow_figures.figures(measured, max(self._links_bps)),
+                **flow_figures.lateness_figures(measured),
+                **self._caught_figures(done),
+                **self._shared_figures(),
+                "offered_bps": offered_bps(self.flows, self._measured),
+            },
+            details={
+                "fields": ["start_s", "vm", "size_bytes", "late_s", "duration_s", "received_bytes"],
+                "flows": [
+                    [round(flow.start_s, 6), flow.vm, flow.size_bytes, *row]
+                    for flow, row in zip(self.flows, found["rows"], strict=True)
+                ],
+                "failed_s": self._fails_s,
+            },
+        )
+
+    def close(self) -> None:
+        """Stop all programs."""
+        self._ended.set()
+        for process in self._programs.values():
+            processes.end(process)
+
+    @property
+    def _directory(self) -> Path:
+        return self._stage.directory
+
+    def _plan(self) -> dict[str, Any]:
+        layout, pids = self._stage.layout, self._stage.host_pids
+        servers = [layout.addresses_of(vm)[0] for vm in self._vms]
+        ports = flow_ports.client_ports(
+            [flow.vm % len(self._clients) for flow in self.flows], self._places
+        )
+        return {
+            "start_s": self.start_s,
+            "end_s": self.start_s + self.load_s,
+            "measured_s": self.measured_s,
+            "port": flow_ports.SERVER_PORT,
+            "server_pids": [pids[vm] for vm in self._vms],
+            "clients": [
+                {"pid": pids[name], "address": layout.address(name)} for name in self._clients
+            ],
+            "flows": [
+                {
+                    "start_s": flow.start_s,
+                    "client": flow.vm % len(self._clients),
+                    "port": port,
+                    "server": servers[flow.vm],
+                    "size_bytes": flow.size_bytes,
+                }
+                for flow, port in zip(self.flows, ports, strict=True)
+            ],
+        }
+
+    def _caught_figures(self, done: Sequence[Completion]) -> dict[str, float]:
+        """The flows that a failure met: those under way, and those that start soon afterwards."""
+        if self._fails_s is None:
+            return {}
+        slowdowns = [
+            one.duration_s / flow_figures.ideal_s(one.size_bytes, max(self._links_bps))
+            for one in done
+            if one.start_s < self._fails_s + CAUGHT_S
+            and one.start_s + one.late_s + one.duration_s > self._fails_s
+        ]
+        found = {"caught": float(len(slowdowns))}
+        if slowdowns:
+            found["caught_slowdown_worst"] = max(slowdowns)
+        return found
+
+    def _shared_figures(self) -> dict[str, float]:
+        """What is computed for one link of the capacity of all, which has no placement to err in."""
+        if self._fails_s is not None:
+            return {}
+        most_bps = max(self._links_bps)
+        durations_s = flow_oracle.shared_equally_s(self.flows, sum(self._links_bps), most_bps)
+        slowdowns = [
+            (duration_s + flow_figures.BASE_LATENCY_S)
+            / flow_figures.ideal_s(flow.size_bytes, most_bps)
+            for flow, duration_s in zip(self.flows, durations_s, strict=True)
+            if self._measured.start_s <= flow.start_s < self._measured.end_s
+        ]
+        value = flow_figures.percentile(slowdowns, 99)
+        return {} if value is None else {"computed_one_link_slowdown_p99": value}
+
+    def _await_end(self) -> None:
+        """Shorten the load when the last flow has ended."""
+        self._programs["request"].wait()
+        took_s = time.monotonic() - self.start_s
+        self.load_s = min(self.load_s, max(self._measured.end_s, took_s))
+
+    def _cut(self) -> None:
+        assert self._fails_s is not None
+        if not self._ended.wait(max(0.0, self.start_s + self._fails_s - time.monotonic())):
+            try:
+                subprocess.run(["ip", "link", "set", self._link, "down"], check=True)
+            except (OSError, subprocess.CalledProcessError) as failure:
+                self._failure = failure
+
+    def _collect(self, role: str, timeout_s: float) -> dict[str, Any]:
+        """Wait for a program's end and return its results."""
+        try:
+            status: int | None = self._programs[role].wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            status = None
+        if status != 0:
+            found = "running" if status is None else f"exit {status}"
+            log = self._log(role).read_text(errors="replace")[-500:]
+            raise RuntimeError(f"flows, {role}: {found} -> exit 0; its log ends: {log}")
+        results: dict[str, Any] = json.loads(self._results(role).read_text())
+        return results
+
+    def _results(self, role: str) -> Path:
+        return self._directory / f"flows.{role}.json"
+
+    def _log(self, role: str) -> Path:
+        return self._directory / f"flows.{role}.log"
+
+
+def completions(flows: Sequence[FlowPlan], rows: Sequence[Sequence[float]]) -> list[Completion]:
+    """The flows of a plan with what the clients recorded: lateness, duration, and bytes received."""
+    return [
+        Completion(
+            size_bytes=flow.size_bytes,
+            start_s=flow.start_s,
+            late_s=late_s,
+            duration_s=duration_s,
+            complete=received_bytes == flow.size_bytes,
+        )
+        for flow, (late_s, duration_s, received_bytes) in zip(flows, rows, strict=True)
+    ]
