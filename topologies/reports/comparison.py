@@ -13,6 +13,7 @@ from topologies.reports.known_figures import (
     figure,
     figures,
     is_ours,
+    is_peer,
     measured,
     number,
     repetitions,
@@ -126,7 +127,8 @@ def scenarios(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def by_kind(contenders: Mapping[str, Any], ours: bool) -> dict[str, Any]:
     """Only our policies, or only the peers, in the report's order."""
-    return {name: found for name, found in contenders.items() if is_ours(name) == ours}
+    of_kind = is_ours if ours else is_peer
+    return {name: found for name, found in contenders.items() if of_kind(name)}
 
 
 def best(contenders: Mapping[str, Any], of: Figure) -> Best | None:

@@ -11,10 +11,15 @@ from topologies.compare.expectation import Expectation
 from topologies.compare.figures import Figures
 from topologies.compare.phases import Phase
 from topologies.compare.samples import Sample, mean_utilization, utilizations
+from topologies.loads.flow_figures import CLASSES, PERCENTILES
 
 # The length of an uplink's bar, with few and with many uplinks.
 BAR_CELLS, NARROW_BAR_CELLS = 20, 8
 WIDE_BARS = 2
+_FLOW_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    **{f"fct_{of}_p99_ms": (f"{of} p99", lambda ms: f"{ms:.1f} ms") for of in CLASSES},
+    **{f"slowdown_p{one}": (f"slowdown p{one}", "{:.1f}".format) for one in PERCENTILES},
+}
 # The columns of the table in order: title, and format of a value.
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "throughput_bps": ("throughput", lambda bps: f"{bps / 1e6:.1f} Mbit/s"),
@@ -33,6 +38,11 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "settle_s": ("settled", "{:.2f} s".format),
     "lossless_s": ("no loss", "{:.2f} s".format),
     "placed_s": ("placed", "{:.2f} s".format),
+    **_FLOW_COLUMNS,
+    "computed_one_link_slowdown_p99": ("one link", "{:.1f}".format),
+    "caught_slowdown_worst": ("worst caught", "{:.0f}".format),
+    "unfinished_ratio": ("given up", "{:.2%}".format),
+    "late_p99_ms": ("late", "{:.1f} ms".format),
     "moves": ("moves", "{:.0f}".format),
     "loss_ratio": ("loss", "{:.2%}".format),
     "reordered_ratio": ("reordered", "{:.3%}".format),

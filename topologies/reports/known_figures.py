@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topologies.compare.contenders import OURS
+from topologies.compare.contenders import ORACLE, OURS
+from topologies.loads.flow_figures import CLASSES, PERCENTILES
 
 MORE, LESS = 1, -1
 THOUSANDS, BEFORE_UNIT = "\N{NARROW NO-BREAK SPACE}", "\N{NO-BREAK SPACE}"
@@ -69,6 +70,20 @@ def _fine_share(name: str, label: str, better: int) -> Figure:
     return Figure(name, label, "%", 100, 2, better)
 
 
+def _flow_figures() -> Iterator[Figure]:
+    """The completion times and slowdowns of flows, by size class and percentile."""
+    for of in ("", *CLASSES):
+        for percent in PERCENTILES:
+            if of:
+                name, label = f"fct_{of}_p{percent}_ms", f"{of}, p{percent}"
+                yield Figure(name, label, "ms", 1, 1, LESS)
+            name = "_".join(filter(None, ("slowdown", of, f"p{percent}")))
+            label = ", ".join(filter(None, ("slowdown", of, f"p{percent}")))
+            yield Figure(name, label, "", 1, 2, LESS, minor=bool(of))
+        if of:
+            yield Figure(f"flows_{of}", f"{of} flows", minor=True)
+
+
 # The figures in the order of the tables' columns.
 KNOWN = {
     figure.name: figure
@@ -91,6 +106,13 @@ KNOWN = {
         Figure("lossless_s", "no loss after", "s", 1, 2, LESS),
         Figure("placed_s", "placed by capacity after", "s", 1, 2, LESS),
         Figure("restored_s", "both after", "s", 1, 2, LESS),
+        *_flow_figures(),
+        Figure("computed_one_link_slowdown_p99", "one link, computed: slowdown, p99", "", 1, 2),
+        Figure("caught", "caught by the failure"),
+        Figure("caught_slowdown_worst", "slowdown of the worst of them", "", 1, 1, LESS),
+        Figure("unfinished_ratio", "given up", "%", 100, 2, LESS),
+        Figure("late_p99_ms", "started late, p99", "ms", 1, 1),
+        Figure("late_worst_ms", "started late, worst", "ms", 1, 1, minor=True),
         Figure("moves", "moves"),
         _fine_share("loss_ratio", "packets lost", LESS),
         _fine_share("reordered_ratio", "packets reordered", LESS),
@@ -183,5 +205,10 @@ def repetitions(found: Mapping[str, Any], name: str) -> list[float]:
 
 
 def is_ours(contender: str) -> bool:
-    """Whether a contender is one of our policies. All others are peers."""
+    """Whether a contender is one of our policies. All others but the oracle are peers."""
     return contender.partition("/")[0] in OURS
+
+
+def is_peer(contender: str) -> bool:
+    """Whether a contender is a bond, or placement by hand."""
+    return not is_ours(contender) and contender != ORACLE

@@ -62,7 +62,7 @@ tbody th { font-weight: 500; white-space: nowrap; position: sticky; left: 0; bac
 thead th:first-child { position: sticky; left: 0; z-index: 1; }
 tr.ours > th { box-shadow: inset 4px 0 var(--ours); }
 tr.peer > th { box-shadow: inset 4px 0 var(--peer); }
-tr.limit > *, tr.document > * { background: var(--tint); color: var(--soft); }
+tr.limit > *, tr.document > *, tr.oracle > * { background: var(--tint); color: var(--soft); }
 td.published { color: var(--soft); padding-left: .2rem; }
 td.best { font-weight: 700; }
 tr.ours td.best, .of-ours { color: var(--ours); }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from topologies.compare.contenders import ORACLE
 from topologies.reports.comparison import best, by_kind, champions
 from topologies.reports.known_figures import Figure, figure, figures, measured, number
 
@@ -16,6 +17,7 @@ class Kind(StrEnum):
 
     LIMIT = "limit"
     DOCUMENT = "document"  # published, but not run here
+    ORACLE = "oracle"  # knows what no team can know
     PEER = "peer"
     OURS = "ours"
 
@@ -67,7 +69,7 @@ def columns(scenario: Mapping[str, Any]) -> list[Column]:
 
 
 def rows(scenario: Mapping[str, Any]) -> list[Row]:
-    """The limit, the modes that were only published, the peers, and our policies."""
+    """The limit, the modes that were only published, the oracle, the peers, and our policies."""
     contenders, published = scenario["contenders"], scenario.get("published", {})
     limits = {
         "throughput_bps": scenario["limit_bps"],
@@ -83,6 +85,7 @@ def rows(scenario: Mapping[str, Any]) -> list[Row]:
             for name, found in published.items()
             if name not in contenders
         ),
+        *(Row(name, Kind.ORACLE, found) for name, found in contenders.items() if name == ORACLE),
         *(
             Row(name, kind, found, published.get(name, {}), marks[name], name in chosen)
             for kind in (Kind.PEER, Kind.OURS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from topologies.compare.contenders import ORACLE
 from topologies.compare.samples import Sample, move_times_s, utilizations
 from topologies.reports import chart as page_chart
 from topologies.reports.comparison import by_kind
@@ -29,7 +30,8 @@ def over_time(
     top_ratio = page_chart.highest(list(points.values()))
     end_s = max(float(run["load_s"]) for run in first.values())
     charts = []
-    for name in (name for ours in (False, True) for name in by_kind(first, ours)):
+    oracle = [name for name in first if name == ORACLE]
+    for name in (*oracle, *by_kind(first, ours=False), *by_kind(first, ours=True)):
         moves_s = move_times_s(samples[name])
         measured_s = first[name].get("measured_s")
         svg = page_chart.chart(
@@ -40,7 +42,7 @@ def over_time(
             top_ratio=top_ratio,
             label=f"{name}: utilization of the uplinks over time",
         )
-        side = "ours" if is_ours(name) else "peers"
+        side = "ours" if is_ours(name) else "oracle" if name == ORACLE else "peers"
         moved = f"{len(moves_s)} {'move' if len(moves_s) == 1 else 'moves'}"
         caption = tag("figcaption", tag("span", name, class_=f"of-{side}"), tag("small", moved))
         charts.append(tag("figure", caption, svg))

@@ -13,7 +13,8 @@ from topologies.compare import expectation
 from topologies.layouts import LAYOUTS
 from topologies.reports import benchmarks as benchmarks_page
 from topologies.reports.code_changes import CodeChanges
-from topologies.reports.comparison import against_document, behind, duels, orders
+from topologies.reports.comparison import against_document, behind, champions, duels, orders
+from topologies.reports.table import rows as table_rows
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
@@ -181,6 +182,22 @@ def test_policy_may_use_five_percent_more_cpu_time() -> None:
         assert _found(manual=bench.figures(0.5), dynamic=ours)[-1] == (
             *("cpu_s_per_gbit", "dynamic", "manual", holds),
         )
+
+
+def test_oracle_is_shown_and_beats_nobody() -> None:
+    flows = {"throughput_bps": 100e6, "slowdown_p99": 9.0}
+    contenders = {
+        "oracle": bench.contender({**flows, "throughput_bps": 900e6, "slowdown_p99": 1.0}),
+        "balance-slb": bench.contender({**flows, "slowdown_p99": 9.5}),
+        "adaptive": bench.contender(flows),
+    }
+    scenario = bench.scenario(contenders)
+    assert [row.name for row in table_rows(scenario)] == [
+        *("limit", "oracle", "balance-slb", "adaptive")
+    ]
+    assert behind(contenders) == []
+    assert champions(contenders) == ("adaptive", "balance-slb")
+    assert all(duel.holds for duel in duels(contenders))
 
 
 def test_duels_have_the_rules_of_the_expectations() -> None:
