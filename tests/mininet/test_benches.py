@@ -293,6 +293,7 @@ def test_flows_takes_the_time_of_every_request(tmp_path: Path) -> None:
         at_most(f"{name}: p99 of the lateness, ms", one["late_p99_ms"], 20, ANYWHERE_MS)
         sent = run["samples"][-1]["sent_bytes"]
         assert min(sent.values()) > 0.2 * max(sent.values()), "one uplink was not used"
+    assert (tmp_path / "out" / "flows" / "web-search-70.png").stat().st_size > 10_000
 
 
 def test_flows_go_on_while_an_uplink_fails(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from topologies import flows
 from topologies.compare.contenders import MANUAL, ORACLE
@@ -142,4 +143,11 @@ def expectations(_options: Options, results: Sequence[Result]) -> list[Expectati
     return found
 
 
-PLAN = Plan(scenarios, expectations, real_time=True)
+def draw(results: Sequence[Result], directory: Path) -> list[Path]:
+    """Draw the slowdowns of each scenario."""
+    from topologies.reports import flows_picture  # needs matplotlib, which is optional
+
+    return [path for result in results for path in flows_picture.draw(result, directory)]
+
+
+PLAN = Plan(scenarios, expectations, draw=draw, real_time=True)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.presets import PRESETS
 from topologies import two_switches
-from topologies.compare import contenders, pace
+from topologies.benches.plans import PLANS
+from topologies.compare import contenders, pace, running
+from topologies.compare.plan import Options
 from topologies.layouts import LAYOUTS
+from topologies.loads import flow_ports
+from topologies.network.private_ovs import PrivateOvs
 from topologies.network.switches import (
     BalanceSlbServer,
     BondedServer,
     LacpServer,
     PlainUplinksServer,
+    ServerBridge,
     SplitServer,
 )
 
@@ -31,6 +41,7 @@ def test_every_preset_is_a_contender_with_a_default_teaming() -> None:
         ("balance-slb", BalanceSlbServer),
         ("balance-slb/1s", BalanceSlbServer),
         ("balance-tcp", LacpServer),
+        ("oracle", LacpServer),
         ("load-based", PlainUplinksServer),
         ("dynamic", PlainUplinksServer),
         ("dynamic/lacp", LacpServer),
@@ -108,6 +119,48 @@ def test_policy_is_not_a_peer_and_vice_versa() -> None:
         contenders.select(USUAL, ["ecmp"], None)
     with pytest.raises(ValueError, match="--against bond0 -> "):
         contenders.select(USUAL, None, ["bond0"])
+
+
+class _Commands:
+    """An Open vSwitch that records commands; the uplinks have the port numbers 4, 5 and 6."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def vsctl(self, *words: str) -> str:
+        return {"up1": "4", "up2": "5", "up3": "6"}[words[2]]
+
+    def run(self, *words: str) -> str:
+        self.said.append(" ".join(words))
+        return ""
+
+
+def test_oracle_sends_each_flow_by_the_uplink_that_its_port_names(tmp_path: Path) -> None:
+    server = cast(ServerBridge, SimpleNamespace(name="server", uplinks=["up1", "up2", "up3"]))
+    ovs = _Commands()
+    teams = contenders.Teams(cast(PrivateOvs, ovs), [server], {}, pace.QUICK, tmp_path)
+    contenders.by_name("oracle").take_over(teams, contextlib.ExitStack())
+    groups = [one for one in ovs.said if "add-group" in one]
+    flows = [one for one in ovs.said if "add-flow" in one]
+    assert len(groups) == len(flows) == 3
+    for number, order in enumerate(("4 5 6", "5 6 4", "6 4 5")):
+        buckets = ",".join(f"bucket=watch_port:{one},output:{one}" for one in order.split())
+        assert groups[number].endswith(
+            f" server group_id={number + 1},type=fast_failover,{buckets}"
+        )
+        assert f"tcp,tp_src=7300,tp_dst={number}/0x3,actions=group:{number + 1}" in flows[number]
+        assert flow_ports.place_of(int(f"{10_000 + number}")) == number
+
+
+def test_oracle_is_left_out_where_no_load_tells_it_anything(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = Options(pace.QUICK)
+    with_oracle = PLANS["flows"].scenarios(options)[0]
+    without = PLANS["vmware_lbt"].scenarios(options)[0]
+    assert running.supported(with_oracle, ["oracle", "dynamic"]) == ["oracle", "dynamic"]
+    assert running.supported(without, ["oracle", "dynamic"]) == ["dynamic"]
+    assert "oracle excluded: this load does not tell it" in capsys.readouterr().err
 
 
 BACK_TO_BACK = "without a switch between them, both servers' teams must agree on a cable"
