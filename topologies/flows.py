@@ -1,15 +1,15 @@
 """The layout `flows`: one server with two uplinks, and eight VMs of unequal popularity.
 
 No document describes it. Clients request data from the VMs, in sizes that were published for web search
-(Alizadeh et al., DCTCP, 2010) and for data mining (Greenberg et al., VL2, 2009). Sizes and links are a
-tenth of those of gigabit networks, so that times are not scaled. Teams differ in how long each request
-takes.
+(Alizadeh et al., DCTCP, 2010) and for data mining (Greenberg et al., VL2, 2009). Sizes are a tenth of
+those, and links a twentieth of gigabit links, so that every time is twice that of a gigabit network.
+Teams differ in how long each request takes.
 
     mn --custom /path/to/topologies/flows.py --topo flows --test pingall
 
 starts it from any directory, with an active-backup bond as the team. All parameters are optional:
 
-    --topo flows,uplinks=2,vms=4,clients=1,uplink_mbps=50,mtu=9000,vlan=7
+    --topo flows,uplinks=2,vms=4,clients=1,uplink_mbps=100,mtu=9000,vlan=7
 
 `vlan` is the access VLAN of VMs and clients. The other forms of the team are `team=balance-slb`,
 `team=lacp`, `team=split`, and `team=plain`, which is for `ovs-lbt attach`. With `team=plain`, set
@@ -41,7 +41,7 @@ def layout(
     uplinks: int = 2,
     vms: int = 8,
     clients: int = 2,
-    uplink_mbps: int = 100,
+    uplink_mbps: int = 50,
     mtu: int = layout_parts.STANDARD_MTU,
     vlan: int = 0,
 ) -> LayoutGraph:

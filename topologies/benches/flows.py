@@ -29,7 +29,8 @@ CONTENDERS = (
     "balance-tcp",
     ORACLE,
 )
-# Sizes and links are a tenth of those of the networks in which they were measured.
+# Sizes are a tenth of those that were measured. Faster uplinks than those of the layout would make
+# Open vSwitch's userspace datapath the bottleneck, which forwards on one core.
 SCALE = 0.1
 # The load on the wire as a share of both uplinks.
 LOAD_RATIOS = (0.7, 0.9)

@@ -38,7 +38,7 @@ class Pace:
     still_s: float = 12.0
     # Flows that start at random: before they are measured, measured, and the longest time that those
     # under way have to end.
-    flows_s: tuple[float, float, float] = (65.0, 60.0, 30.0)
+    flows_s: tuple[float, float, float] = (65.0, 90.0, 30.0)
     # Moves under a steady load: their number, and the span that each is watched.
     moves: int = 20
     move_s: float = 1.0

@@ -12,7 +12,7 @@ PERCENTILES = (50, 95, 99)
 # The bounds of the published classes, 100 kB and 10 MB, divided by ten as the sizes are.
 SMALL_BYTES, LARGE_BYTES = 10_000, 1_000_000
 SMALL, MIDDLE, LARGE = CLASSES = ("small", "middle", "large")
-# What a flow of one byte takes on an idle network of this bench: the connection and the request.
+# What a flow of one byte takes on an idle network of this bench, about: the connection and the request.
 BASE_LATENCY_S = 0.001
 
 

@@ -74,7 +74,7 @@ LIMITS_MBPS: Mapping[str, Callable[..., int]] = {
         ("two_switches", 2 * 100),
         ("mixed_speed", 100 + 10),
         ("shift", 2 * 100),
-        ("flows", 2 * 100),
+        ("flows", 2 * 50),
         ("overlay", 2 * 50),
     ],
 )

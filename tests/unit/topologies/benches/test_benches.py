@@ -407,7 +407,7 @@ def test_flows_fails_an_uplink_in_one_scenario_only(tmp_path: Path) -> None:
         ratio = 0.9 if "90%" in name else 0.7
         span = Span(*load.measured_s)
         # A third uplink is added, and the load is that of two.
-        assert offered_bps(load.flows, span) == pytest.approx(ratio * 200e6, rel=0.01)
+        assert offered_bps(load.flows, span) == pytest.approx(ratio * 100e6, rel=0.01)
 
 
 @every_bench
