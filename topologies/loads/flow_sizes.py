@@ -1,8 +1,16 @@
 """Published distributions of flow sizes, and samples that have exactly their mean.
 
-Both distributions come from measurements in data centers. The tables are those that simulators of
-data centers have used since pFabric (Alizadeh et al., SIGCOMM 2013), in packets of 1460 bytes.
-Between two points, sizes are distributed evenly.
+Both distributions were measured in data centers and published as curves: web search in Figure 4 of
+DCTCP, data mining in Figure 2 of VL2. The points are those that the simulations of PIAS (Bai et al.,
+NSDI 2015) read from these curves, in packets of 1460 bytes. Between two points, sizes are distributed
+evenly.
+
+Traffic generators read the same curves in bytes, and differ in three ways. Their points are of packets of
+1500 bytes, so sizes are 3 % larger. For web search, sizes go down to 0 instead of 6 packets. For data
+mining, half of the flows have less than 1100 bytes instead of one packet, and 98 % of the flows instead
+of 99 % have less than 100 MB, so that the mean is 12.7 MB instead of 7.5 MB. The points in packets are
+used here because VL2 says 99 %. VL2 also says that flows of 100 MB to 1 GB have more than 90 % of the bytes.
+Here they have 72 %, and 87 % with the points in bytes.
 """
 
 from __future__ import annotations
@@ -80,7 +88,7 @@ def _in_packets(*points: tuple[float, int]) -> tuple[tuple[float, float], ...]:
 
 WEB_SEARCH = SizeDistribution(
     "web search",
-    "Alizadeh et al., Data Center TCP (DCTCP), SIGCOMM 2010",
+    "Alizadeh et al., Data Center TCP (DCTCP), SIGCOMM 2010, Figure 4",
     _in_packets(
         (0.0, 6),
         (0.15, 6),
@@ -98,7 +106,7 @@ WEB_SEARCH = SizeDistribution(
 )
 DATA_MINING = SizeDistribution(
     "data mining",
-    "Greenberg et al., VL2: A Scalable and Flexible Data Center Network, SIGCOMM 2009",
+    "Greenberg et al., VL2: A Scalable and Flexible Data Center Network, SIGCOMM 2009, Figure 2",
     _in_packets(
         (0.0, 1),
         (0.5, 1),
