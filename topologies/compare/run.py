@@ -81,7 +81,9 @@ class _Topo(LayoutTopo):
         self.build_from(layout, PREFIX, contender.server_class, datapath)
 
 
-def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress) -> Observed:
+def run(
+    scenario: Scenario, contender: Contender, pace: Pace, progress: Progress, repetition: int = 1
+) -> Observed:
     """Run one contender in its own network and on its own Open vSwitch.
 
     The clean-up is complete even if the run fails or is interrupted.
@@ -95,7 +97,7 @@ def run(scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
     before = processes.children()
     resources = contextlib.ExitStack()
     try:
-        return _run(scenario, contender, pace, progress, resources)
+        return _run(scenario, contender, pace, progress, repetition, resources)
     finally:
         with step("clean up", CLEAN_UP_LIMIT_S, "ps, ip link"):
             resources.close()
@@ -108,6 +110,7 @@ def _run(
     contender: Contender,
     pace: Pace,
     progress: Progress,
+    repetition: int,
     resources: contextlib.ExitStack,
 ) -> Observed:
     """Run the contender, and push the clean-up on `resources`."""
@@ -160,6 +163,7 @@ def _run(
         directory=directory,
         move=lambda vm, uplink: contender.move(*_ends(layout, network, vm, uplink)),
         place=lambda vm, uplink: contender.place(*_ends(layout, network, vm, uplink)),
+        repetition=repetition,
     )
     load = scenario.load(stage)
     resources.callback(load.close)

@@ -43,7 +43,8 @@ def compare(
                 run_origin = origin.origin(command)
                 progress = console.ProgressLine(place, name, shown)
                 try:
-                    seen = run.run(scenario, contenders.by_name(name), pace, progress)
+                    contender = contenders.by_name(name)
+                    seen = run.run(scenario, contender, pace, progress, repetition + 1)
                 except RuntimeError as failure:
                     failures.append(f"{name}: {failure}")
                     print(f"\n{scenario.name}: {failures[-1]}", file=sys.stderr)

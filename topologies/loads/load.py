@@ -38,6 +38,7 @@ class Stage:
         directory: the directory for plans, logs and results; it is deleted after the run.
         move: tells the team to send a VM's traffic by an uplink from now on.
         place: sets the uplink that a VM starts on; teams without this feature ignore it.
+        repetition: which run of this contender it is, from 1; chance may be different in each.
     """
 
     layout: Layout
@@ -48,6 +49,7 @@ class Stage:
     directory: Path
     move: Callable[[str, str], None] = refuse_move
     place: Callable[[str, str], None] = ignore_placement
+    repetition: int = 1
 
     def mac_of(self, name: str) -> str:
         """The MAC address of an end system's first interface."""

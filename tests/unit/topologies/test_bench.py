@@ -108,10 +108,12 @@ def test_invalid_choice_lists_the_valid_ones(
 
 def _even(
     throughput_bps: float = 92.5e6, failing: str = ""
-) -> Callable[[Scenario, Contender, Pace, Progress], Observed]:
+) -> Callable[[Scenario, Contender, Pace, Progress, int], Observed]:
     """A fake run with half-utilized uplinks, which can fail in a layout or for a contender."""
 
-    def observe(scenario: Scenario, contender: Contender, _: Pace, progress: Progress) -> Observed:
+    def observe(
+        scenario: Scenario, contender: Contender, _: Pace, progress: Progress, __: int
+    ) -> Observed:
         if failing in (scenario.layout.name, contender.name):
             raise RuntimeError("vm1: no answer")
         uplinks = scenario.layout.sending_uplinks()
@@ -247,12 +249,12 @@ def _interrupted(after: int, made: list[str]) -> Callable[..., Observed]:
     observe = _even()
 
     def observe_or_end(
-        scenario: Scenario, contender: Contender, pace: Pace, progress: Progress
+        scenario: Scenario, contender: Contender, pace: Pace, progress: Progress, repetition: int
     ) -> Observed:
         if len(made) == after:
             raise KeyboardInterrupt
-        made.append(f"{scenario.layout.name} {contender.name}")
-        return observe(scenario, contender, pace, progress)
+        made.append(f"{scenario.layout.name} {contender.name} {repetition}")
+        return observe(scenario, contender, pace, progress, repetition)
 
     return observe_or_end
 
@@ -275,8 +277,12 @@ def test_interrupted_command_continues_with_the_missing_runs(
     assert "eight streams: kept 4 of 4 runs" in said
     assert "a switch fails: kept 1 of 4 runs" in said
     assert "running the missing 3" in said
-    assert first == [*["set_vs_lbfo manual", "set_vs_lbfo dynamic"] * 2, "two_switches manual"]
-    assert rest == ["two_switches dynamic", "two_switches manual", "two_switches dynamic"]
+    assert first == [
+        *("set_vs_lbfo manual 1", "set_vs_lbfo dynamic 1"),
+        *("set_vs_lbfo manual 2", "set_vs_lbfo dynamic 2"),
+        "two_switches manual 1",
+    ]
+    assert rest == ["two_switches dynamic 1", "two_switches manual 2", "two_switches dynamic 2"]
     for name in ("set_vs_lbfo", "two_switches"):
         report = json.loads((tmp_path / name / "report.json").read_text())
         for one in report["contenders"].values():
@@ -328,13 +334,13 @@ def test_only_failed_runs_are_repeated(
     made: list[str] = []
     monkeypatch.setattr(run, "run", _interrupted(99, made))
     assert bench.main(words) == 0
-    assert made == ["set_vs_lbfo dynamic"]
+    assert made == ["set_vs_lbfo dynamic 1"]
     assert "kept 1 of 2 runs" in capsys.readouterr().err
 
 
 def test_kept_run_survives_a_round_trip(tmp_path: Path) -> None:
     (scenario,) = PLANS["set_vs_lbfo"].scenarios(Options(ACCELERATED))
-    seen = _even()(scenario, by_name("dynamic"), ACCELERATED, lambda *_: None)
+    seen = _even()(scenario, by_name("dynamic"), ACCELERATED, lambda *_: None, 1)
     kept = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)
     kept.keep(1, replace(seen, origin={"commit": "1"}))
     again = KeptRuns(tmp_path / "runs", asdict(ACCELERATED), lambda _: True)
