@@ -37,8 +37,9 @@ class Pace:
     failure_s: tuple[float, float] = (10.0, 40.0)
     still_s: float = 12.0
     # Flows that start at random: before they are measured, measured, and the longest time that those
-    # under way have to end.
-    flows_s: tuple[float, float, float] = (65.0, 90.0, 30.0)
+    # under way have to end. A policy with a window of 30 s is attached 2 s before the first flow, so it
+    # has moved once before flows are measured.
+    flows_s: tuple[float, float, float] = (28.0, 18.0, 12.0)
     # Moves under a steady load: their number, and the span that each is watched.
     moves: int = 20
     move_s: float = 1.0
@@ -79,7 +80,7 @@ QUICK = Pace(
     shift_s=(0.5, 6.0),
     failure_s=(0.5, 5.0),
     still_s=2.0,
-    flows_s=(4.0, 10.0, 6.0),
+    flows_s=(2.0, 5.0, 5.0),
     moves=3,
     move_s=0.7,
 )

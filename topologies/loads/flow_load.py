@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from topologies.loads.flow_sizes import SizeDistribution
 from topologies.loads.load import Load, Outcome, Stage
 from topologies.network import processes
 
-# Chance decides which VMs are popular, when flows start, and in which order sizes follow.
+# Chance decides which VMs are popular, when flows start, and in which order sizes follow. The first run
+# of every contender has this seed, the second the next one.
 SEED = 1
 READY_S = 1.5
 END_TIMEOUT_S = 15.0
@@ -55,8 +56,9 @@ class FlowLoad(Load):
         self._fails_s = warm_up_s + watched_s / 2 if failing else None
         self._vms, self._clients = layout.nodes(Role.VM), layout.nodes(Role.CLIENT)
         spans = [Span(0.0, warm_up_s), self._measured]
-        shares = popularity(len(self._vms), SEED)
-        self.flows = plan_flows(distribution, load_bps, spans, shares, SEED)
+        seed = SEED + stage.repetition - 1
+        shares = popularity(len(self._vms), seed)
+        self.flows = plan_flows(distribution, load_bps, spans, shares, seed)
         uplinks = layout.nodes(Role.UPLINK)
         self._links_bps = [float(layout.capacity_bps(uplink)) for uplink in uplinks]
         closes_s = [
@@ -223,6 +225,14 @@ class FlowLoad(Load):
 
     def _log(self, role: str) -> Path:
         return self._directory / f"flows.{role}.log"
+
+
+def measured_flows(details: Mapping[str, Any]) -> list[Completion]:
+    """The measured flows of a run, from the `details` of its outcome."""
+    unfinished = set(details["unfinished"])
+    names = ("size_bytes", "start_s", "late_s", "duration_s")
+    rows = zip(*(details[name] for name in names), strict=True)
+    return [Completion(*row, complete=number not in unfinished) for number, row in enumerate(rows)]
 
 
 def completions(flows: Sequence[FlowPlan], rows: Sequence[Sequence[float]]) -> list[Completion]:

@@ -20,6 +20,7 @@ from topologies.compare.figures import Figures
 from topologies.compare.pace import ACCELERATED, FAITHFUL, QUICK, Pace
 from topologies.compare.plan import Options
 from topologies.compare.result import Result
+from topologies.compare.run import Observed
 from topologies.compare.scenario import Scenario
 from topologies.graph.layout import Role
 from topologies.loads.flow_arrivals import Span, offered_bps
@@ -393,12 +394,12 @@ def test_flows_expects_no_peer_without_a_lag_to_be_faster_and_flows_in_time() ->
 
 def test_flows_fails_an_uplink_in_one_scenario_only(tmp_path: Path) -> None:
     scenarios = _scenarios("flows")
-    assert list(scenarios) == [
-        *("web search, 70%", "web search, 90%", "data mining, 70%", "data mining, 90%"),
-        "web search, an uplink fails",
-    ]
+    failure = "web search, an uplink fails"
+    assert list(scenarios) == ["web search, 70%", "web search, 90%", "data mining, 70%", failure]
+    faithful = _scenarios("flows", Options(FAITHFUL))
+    assert list(faithful) == [*list(scenarios)[:3], "data mining, 90%", failure]
     nothing_is_up = cast(PrivateOvs, None)
-    for name, scenario in scenarios.items():
+    for name, scenario in {**scenarios, **faithful}.items():
         pids = dict.fromkeys(
             (*scenario.layout.nodes(Role.VM), *scenario.layout.nodes(Role.CLIENT)), 1
         )
@@ -408,6 +409,30 @@ def test_flows_fails_an_uplink_in_one_scenario_only(tmp_path: Path) -> None:
         span = Span(*load.measured_s)
         # A third uplink is added, and the load is that of two.
         assert offered_bps(load.flows, span) == pytest.approx(ratio * 100e6, rel=0.01)
+
+
+def test_flows_has_percentiles_of_all_runs_where_single_runs_have_too_few_flows() -> None:
+    main = next(iter(_scenarios("flows").values()))
+    once = _result(main, ["adaptive"], {"adaptive": {"fct_large_p50_ms": 2000.0}})
+    (found,), (seen,) = once.figures["adaptive"], once.observed["adaptive"]
+
+    def run(number: int) -> Observed:
+        flows = {
+            "start_s": [0.0] * 40,
+            "late_s": [0.0] * 40,
+            "size_bytes": [2_000_000] * 40,
+            "duration_s": [float(number)] * 40,
+            "unfinished": [],
+        }
+        return replace(seen, outcome=replace(seen.outcome, details=flows))
+
+    runs = [run(number) for number in (1, 2, 3)]
+    result = replace(once, figures={"adaptive": [found] * 3}, observed={"adaptive": runs})
+    derived = PLANS["flows"].derived([result])[main.name]["adaptive"]
+    assert derived["fct_large_p95_ms"] == derived["fct_large_p99_ms"] == 3000
+    assert "fct_large_p50_ms" not in derived, "every run has it"
+    assert "fct_small_p50_ms" not in derived, "no run has such a flow"
+    assert PLANS["flows"].derived([once]) == {main.name: {"adaptive": {}}}
 
 
 @every_bench

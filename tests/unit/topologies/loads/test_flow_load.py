@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +12,8 @@ import pytest
 from topologies import flows
 from topologies.graph.layout import Layout, Role
 from topologies.loads import flow_ports
-from topologies.loads.flow_load import FlowLoad, completions
+from topologies.loads.flow_figures import Completion
+from topologies.loads.flow_load import FlowLoad, completions, measured_flows
 from topologies.loads.flow_sizes import WEB_SEARCH
 from topologies.loads.load import Stage
 from topologies.network.private_ovs import PrivateOvs
@@ -19,10 +21,13 @@ from topologies.network.private_ovs import PrivateOvs
 LOAD_BPS = 70e6
 
 
-def _load(directory: Path, layout: Layout, failing: str | None = None) -> FlowLoad:
+def _load(
+    directory: Path, layout: Layout, failing: str | None = None, repetition: int = 1
+) -> FlowLoad:
     names = (*layout.nodes(Role.VM), *layout.nodes(Role.CLIENT))
     pids = {name: number for number, name in enumerate(names, start=100)}
-    stage = Stage(layout, "lbt-", pids, {}, cast(PrivateOvs, None), directory)
+    nothing_is_up = cast(PrivateOvs, None)
+    stage = Stage(layout, "lbt-", pids, {}, nothing_is_up, directory, repetition=repetition)
     return FlowLoad(
         stage,
         WEB_SEARCH.scaled(0.1),
@@ -39,6 +44,16 @@ def test_every_contender_has_the_same_flows(tmp_path: Path) -> None:
     assert _load(tmp_path, layout).flows == _load(tmp_path, layout).flows
     more = flows.layout(uplinks=3)
     assert _load(tmp_path, more, "uplink3").flows == _load(tmp_path, layout).flows
+
+
+def test_chance_is_different_in_every_run(tmp_path: Path) -> None:
+    first, second = (_load(tmp_path, flows.layout(), repetition=number).flows for number in (1, 2))
+    assert {one.start_s for one in first}.isdisjoint(one.start_s for one in second)
+    assert sorted(one.size_bytes for one in first) == sorted(one.size_bytes for one in second)
+    busiest = [
+        Counter(one.vm for one in planned).most_common(1)[0][0] for planned in (first, second)
+    ]
+    assert busiest[0] != busiest[1]
 
 
 def test_plan_names_namespaces_addresses_and_places(tmp_path: Path) -> None:
@@ -76,6 +91,22 @@ def test_flow_is_complete_if_all_of_it_arrived(tmp_path: Path) -> None:
     assert first.complete and not second.complete
     assert (first.late_s, first.duration_s) == (0.001, 0.5)
     assert first.start_s == planned[0].start_s
+
+
+def test_details_have_the_measured_flows_again() -> None:
+    details = {
+        "start_s": [2.5, 3.0],
+        "vm": ["vm1", "vm2"],
+        "size_bytes": [100, 200],
+        "late_s": [0.001, 0.0],
+        "duration_s": [0.5, 9.0],
+        "unfinished": [1],
+        "failed_s": None,
+    }
+    assert measured_flows(details) == [
+        Completion(100, 2.5, 0.001, 0.5),
+        Completion(200, 3.0, 0.0, 9.0, complete=False),
+    ]
 
 
 def test_computed_figure_needs_no_network_and_is_left_out_of_a_failure(tmp_path: Path) -> None:
