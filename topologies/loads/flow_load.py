@@ -230,9 +230,13 @@ class FlowLoad(Load):
 def measured_flows(details: Mapping[str, Any]) -> list[Completion]:
     """The measured flows of a run, from the `details` of its outcome."""
     unfinished = set(details["unfinished"])
-    names = ("size_bytes", "start_s", "late_s", "duration_s")
-    rows = zip(*(details[name] for name in names), strict=True)
-    return [Completion(*row, complete=number not in unfinished) for number, row in enumerate(rows)]
+    columns = (details[name] for name in ("size_bytes", "start_s", "late_s", "duration_s"))
+    return [
+        Completion(size_bytes, start_s, late_s, duration_s, number not in unfinished)
+        for number, (size_bytes, start_s, late_s, duration_s) in enumerate(
+            zip(*columns, strict=True)
+        )
+    ]
 
 
 def completions(flows: Sequence[FlowPlan], rows: Sequence[Sequence[float]]) -> list[Completion]:
