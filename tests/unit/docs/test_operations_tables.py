@@ -203,30 +203,13 @@ def assert_restart(row: str, cell: str, whom: Sequence[str]) -> None:
         assert_says(part, *(float(found[key]) for key in keys))
 
 
-def test_time_of_a_replay_by_the_clock() -> None:
+def test_time_of_a_replay_beside_that_of_an_earlier_commit() -> None:
     table = rows(PAGE, "| a week of 64 VMs | n | by the clock: median (range), s |")
-    assert list(table) == ["before", "now", "now, nothing beside it"]
-    for name, (n, clock, cpu) in zip(("before", "now", "alone"), table.values(), strict=True):
-        paths = sorted(RESULTS.glob(f"replay/compared/clock-{name}-*.json"))
-        found = [run for path in paths for run in raw(str(path.relative_to(RESULTS)))["runs"]]
-        assert int(n) == len(found)
-        assert_says(*of_runs(clock, [run["clock_s"] for run in found]))
-        assert_says(*of_runs(cpu, [run["cpu_s"] for run in found]))
-
-
-REPLAYED = ("week-before", "week-now", "made-before", "made-now")
-
-
-def test_processor_time_of_a_replay() -> None:
-    table = rows(PAGE, "| trace | | n | median (range), s | polls |")
-    assert len(table) == len(REPLAYED)
-    for (_, n, took, polls), name in zip(table.values(), REPLAYED, strict=True):
-        found = [
-            raw(str(path.relative_to(RESULTS)))["replay"]
-            for path in sorted(RESULTS.glob(f"replay/compared/{name}-*.json"))
-        ]
-        if name == "week-now":
-            found.append(raw("replay/week.json")["replay"])
-        assert int(n) == len(found)
-        assert_says(*of_runs(took.partition(";")[0], [run["cpu_s"] for run in found]))
-        assert {f"{run['polls']:,}" for run in found} == {polls}
+    made = raw("replay/compared/clock-first.json")
+    assert list(table) == [f"`{made['beside_commit'][:7]}`", "now", "ratio"]
+    for name, runs in ((next(iter(table)), made["beside"]), ("now", made["runs"])):
+        n, clock, cpu = table[name]
+        assert int(n) == len(runs)
+        assert_says(*of_runs(clock, [run["clock_s"] for run in runs]))
+        assert_says(*of_runs(cpu, [run["cpu_s"] for run in runs]))
+    assert table["ratio"] == ["", str(made["clock_ratio"]), str(made["cpu_ratio"])]
